@@ -1,0 +1,1 @@
+"""Offbeat: federated learning for clients that come and go."""

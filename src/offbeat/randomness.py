@@ -1,0 +1,148 @@
+"""Every random number of Offbeat, as a function of (seed, purpose, client, visit, draw).
+
+A number does not depend on what was drawn before it, so the work of a client comes out the same whether clients
+are trained one by one, in batches or in other processes, and whether or not a run was interrupted. **Changing
+anything in this file changes the result of every experiment.**
+
+The function is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), which maps a
+key of 64 bits and a counter of 128 bits to 128 random bits:
+
+* key: the low and the high word of the seed;
+* counter: draw, visit, client, purpose, one word of 32 bits each.
+
+Numbers that are drawn once, before a run (who holds which examples, how fast a device is), come from
+``generator``: numpy's generator over its own Philox, keyed by seed and purpose.
+"""
+
+from enum import IntEnum
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+
+class Purpose(IntEnum):
+    """What a random number is for. Numbers are never reused; add new ones at the end."""
+
+    INITIAL_MODEL = 1
+    PARTITION = 2
+    DEVICE_SPEED = 3
+    BANDWIDTH = 4
+    LOSSY_CLIENTS = 5
+    LOSS = 6
+    SELECTION = 7
+    MINIBATCHES = 8
+    LAYERS = 9
+
+
+_MULTIPLIER_0 = np.uint64(0xD2511F53)
+_MULTIPLIER_1 = np.uint64(0xCD9E8D57)
+_WEYL_0 = 0x9E3779B9
+_WEYL_1 = 0xBB67AE85
+_LOW = np.uint64(0xFFFFFFFF)
+_WORD = np.uint64(32)
+_ROUNDS = 10
+
+
+def words(
+    seed: int, purpose: int, client: ArrayLike = 0, visit: ArrayLike = 0, draw: ArrayLike = 0
+) -> NDArray[np.uint64]:
+    """Return four random words of 32 bits for each (client, visit, draw).
+
+    Args:
+        seed: The run's seed, 0 ≤ seed < 2⁶⁴.
+        purpose: A ``Purpose``.
+        client: Client numbers, 0 ≤ client < 2³²; broadcast against the next two.
+        visit: How many times the client had been given work before.
+        draw: Which number of this visit.
+
+    Returns:
+        Array ``(4, ...)``, uint64 holding values below 2³².
+    """
+    x0, x1, x2, x3 = (
+        word.astype(np.uint64) for word in np.broadcast_arrays(*np.atleast_1d(draw, visit, client, purpose))
+    )
+    key_0, key_1 = seed & 0xFFFFFFFF, seed >> 32
+    for _ in range(_ROUNDS):
+        product_0 = _MULTIPLIER_0 * x0
+        product_1 = _MULTIPLIER_1 * x2
+        x0, x1, x2, x3 = (
+            (product_1 >> _WORD) ^ x1 ^ np.uint64(key_0),
+            product_1 & _LOW,
+            (product_0 >> _WORD) ^ x3 ^ np.uint64(key_1),
+            product_0 & _LOW,
+        )
+        key_0 = (key_0 + _WEYL_0) & 0xFFFFFFFF
+        key_1 = (key_1 + _WEYL_1) & 0xFFFFFFFF
+    return np.stack([x0, x1, x2, x3])
+
+
+def uniform(
+    seed: int, purpose: int, client: ArrayLike = 0, visit: ArrayLike = 0, draw: ArrayLike = 0
+) -> NDArray[np.float64]:
+    """Return one uniform number in [0, 1), with 53 random bits, for each (client, visit, draw).
+
+    The arguments are those of ``words``; the shape is theirs broadcast, at least ``(1,)``.
+    """
+    high, low, _, _ = words(seed, purpose, client, visit, draw)
+    return ((high >> np.uint64(5)) * 67108864.0 + (low >> np.uint64(6))) / 9007199254740992.0
+
+
+def integer(seed: int, purpose: int, client: int = 0, visit: int = 0, draw: int = 0) -> int:
+    """Return one random integer of 63 bits, for instance as the seed of another generator."""
+    high, low, _, _ = words(seed, purpose, client, visit, draw)
+    return int(high[0] << np.uint64(32) | low[0]) >> 1
+
+
+def generator(seed: int, purpose: int) -> np.random.Generator:
+    """Return a numpy generator for numbers that are drawn once, before a run."""
+    return np.random.Generator(np.random.Philox(key=np.array([seed, purpose], np.uint64)))
+
+
+class UniformStream:
+    """The numbers ``uniform(seed, purpose, draw=0, 1, 2, …)`` one after the other, computed a block at a time."""
+
+    _BLOCK = 1024
+
+    def __init__(self, seed: int, purpose: int, position: int = 0) -> None:
+        self._seed = seed
+        self._purpose = purpose
+        self.position = position
+        self._block: list[float] = []
+        self._block_start = -1
+
+    def next(self) -> float:
+        """Return the number at ``position`` and move on by one."""
+        block, offset = divmod(self.position, self._BLOCK)
+        if block != self._block_start:
+            first = block * self._BLOCK
+            draws = np.arange(first, first + self._BLOCK)
+            # The draw has 32 bits; what is above them goes to the visit, which a stream does not use.
+            low, high = draws & 0xFFFFFFFF, draws >> 32
+            self._block = uniform(self._seed, self._purpose, visit=high, draw=low).tolist()
+            self._block_start = block
+        self.position += 1
+        return self._block[offset]
+
+
+def example_order(seed: int, client: int, visit: int, examples: int, draws: int) -> torch.Tensor:
+    """Return which of its examples a client looks at, in order, during one visit.
+
+    The client goes through all its examples in random order, then again in a new one. Asking for more draws
+    never changes the first ones, so a visit cut short sees the beginning of what the whole visit sees.
+
+    Args:
+        seed: The run's seed.
+        client: The client.
+        visit: How many times the client had been given work before.
+        examples: How many examples the client has, n ≥ 1.
+        draws: How many examples to draw.
+
+    Returns:
+        int64 tensor ``(draws,)`` with values in 0 … n − 1.
+    """
+    epochs = -(-draws // examples)
+    high, low, _, _ = words(seed, Purpose.MINIBATCHES, client, visit, np.arange(epochs * examples))
+    keys = (high << _WORD | low).reshape(epochs, examples)
+    order = np.argsort(keys, axis=1, kind="stable").reshape(-1)[:draws]
+    return torch.from_numpy(order)
