@@ -1,0 +1,46 @@
+"""A weighted sum of clients' vectors, in the order in which they came."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from offbeat.algorithms.base import Vector, resolve
+
+
+class RunningSum:
+    """Σ weight · vector in one float32 vector ``(d,)``, however many are added.
+
+    A promise is kept until the sum is read, and so is all that comes after it: the order of the additions, and
+    with it every bit of the sum, is that of the calls.
+    """
+
+    def __init__(self, length: int) -> None:
+        self._sum = torch.zeros(length)
+        self._waiting: list[tuple[Vector, float]] = []
+
+    def add(self, vector: Vector, weight: float) -> None:
+        """Add weight · vector; a ``ValueError`` for a tensor of the wrong shape changes nothing."""
+        if isinstance(vector, Tensor):
+            vector = resolve(vector, len(self._sum))
+            if not self._waiting:
+                self._sum.add_(vector, alpha=weight)
+                return
+        self._waiting.append((vector, weight))
+
+    def total(self) -> Tensor:
+        """Return the sum ``(d,)``, not a copy."""
+        while self._waiting:
+            vector, weight = self._waiting[0]
+            self._sum.add_(resolve(vector, len(self._sum)), alpha=weight)
+            del self._waiting[0]
+        return self._sum
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the sum; promises are resolved for it."""
+        return {"sum": self.total().clone()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved sum."""
+        self._sum = state["sum"].clone()
+        self._waiting = []

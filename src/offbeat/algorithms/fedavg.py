@@ -1,0 +1,169 @@
+"""FedAvg: a round of clients, averaged."""
+
+import math
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from offbeat.algorithms.accumulator import RunningSum
+from offbeat.algorithms.base import Algorithm, LocalPlan, Payload, Update, check_update
+from offbeat.algorithms.checks import check_client, check_count, check_positive
+from offbeat.algorithms.in_flight import InFlight
+from offbeat.algorithms.lazy_model import LazyModel
+from offbeat.algorithms.server_optimizer import ServerOptimizer, ServerStep
+from offbeat.algorithms.state import prefixed, under
+
+
+class FedAvg(Algorithm):
+    """Synchronous rounds: a cohort of clients works from one model, and their updates are averaged.
+
+    ``w_{t+1} = w_t − server_lr · Σ p_i Δ_i`` over the first m = ``cohort`` clients that hand in, with
+    ``p_i = n_i / Σ n`` or uniform. With over-selection r, ``ceil(m · r)`` clients are asked and what comes after
+    the first m is not wanted. A client that is lost is not replaced; the round ends when everybody asked was heard or
+    lost, and at a ``tick``, its deadline, with those that were heard. If all were lost there is no new version and a
+    new round begins.
+
+    FedSGD is FedAvg with one local step; FedProx is FedAvg with a local ``mu`` > 0.
+
+    McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data" (AISTATS 2017),
+    Algorithm 1; over-selection: Bonawitz et al., "Towards Federated Learning at Scale" (MLSys 2019).
+
+    Args:
+        cohort: Updates a round, m ≥ 1.
+        server_lr: Step size on the averaged delta, > 0.
+        weighting: ``examples`` (p_i ∝ n_i) or ``uniform``.
+        over_selection: r, 1 ≤ r ≤ 1000; 1.3 asks 30 % more clients than are waited for.
+        server_optimizer: Takes the step instead of plain subtraction; None for plain.
+
+    Raises:
+        ValueError: A hyper-parameter is out of range.
+    """
+
+    name = "fedavg"
+    payload: Payload = "delta"
+
+    def __init__(
+        self,
+        *,
+        cohort: int = 10,
+        server_lr: float = 1.0,
+        weighting: Literal["examples", "uniform"] = "examples",
+        over_selection: float = 1.0,
+        server_optimizer: ServerOptimizer | None = None,
+    ) -> None:
+        check_count("cohort", cohort)
+        check_positive("server_lr", server_lr)
+        if weighting not in ("examples", "uniform"):
+            raise ValueError(f"weighting must be 'examples' or 'uniform', got {weighting!r}")
+        if not (math.isfinite(over_selection) and 1 <= over_selection <= 1000):
+            raise ValueError(f"over_selection must be in [1, 1000], got {over_selection}")
+        self.cohort = cohort
+        self.server_lr = server_lr
+        self.weighting = weighting
+        self.over_selection = over_selection
+        self.server_optimizer = server_optimizer
+
+    def start(self, model: Tensor, clients: int, data_weights: Tensor | None = None) -> None:
+        check_count("clients", clients)
+        if self.cohort > clients:
+            raise ValueError(f"cohort must be at most the number of clients, {clients}, got {self.cohort}")
+        self._model = LazyModel(model)
+        self._step = ServerStep(self.server_optimizer, self.server_lr, self._model.length)
+        self._clients = clients
+        self._version = 0
+        self._round = 0
+        self._open_round()
+
+    @property
+    def model(self) -> Tensor:
+        return self._model.read()
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    @property
+    def round(self) -> int:
+        return self._round
+
+    def slots(self) -> int:
+        # Rounding first keeps 100 · 1.1 = 110.00000000000001 from asking one client too many.
+        wanted = math.ceil(round(self.cohort * self.over_selection, 9))
+        return min(wanted, self._clients) - len(self._asked)
+
+    def assign(self, client: int, local: LocalPlan) -> LocalPlan:
+        check_client(client, self._clients)
+        if self.slots() < 1 or client in self._asked:
+            raise ValueError(f"client {client} cannot be assigned: it had its turn in this round, or nobody is wanted")
+        self._asked.add(client)
+        self._in_flight.add(client, self._version)
+        return local
+
+    def wants(self, client: int, version: int) -> bool:
+        return self._in_flight.holds(client, version)
+
+    def receive(self, update: Update) -> bool:
+        check_update(update, clients=self._clients, version=self._version, length=self._model.length)
+        if not self.wants(update.client, update.version):
+            return False
+        weight = float(update.examples) if self.weighting == "examples" else 1.0
+        self._sum.add(update.vector, weight)
+        self._weight += weight
+        self._received += 1
+        self._in_flight.remove(update.client)
+        return self._end_round_if_complete()
+
+    def drop(self, client: int, version: int) -> bool:
+        return self._in_flight.lapse(client, version) and self._end_round_if_complete()
+
+    def tick(self) -> bool:
+        """End a round that has begun with what is in, since nobody else is to be had; return whether there is one."""
+        return bool(self._asked) and self._end_round()
+
+    def _end_round_if_complete(self) -> bool:
+        """End the round if m updates are in, or nobody is left to wait for; return whether that made a version."""
+        nobody_left = self._in_flight.slots_taken == 0 and self.slots() == 0
+        return (self._received == self.cohort or nobody_left) and self._end_round()
+
+    def _end_round(self) -> bool:
+        made_version = self._received > 0
+        if made_version:
+            total, weight = self._sum, self._weight
+            self._model.step(lambda model: self._step(model, total.total() / weight))
+            self._version += 1
+        self._round += 1
+        self._open_round()
+        return made_version
+
+    def _open_round(self) -> None:
+        self._sum = RunningSum(self._model.length)
+        self._weight = 0.0
+        self._received = 0
+        self._asked: set[int] = set()
+        self._in_flight = InFlight()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "model": self.model.clone(),
+            "clients": self._clients,
+            "version": self._version,
+            "round": self._round,
+            "weight": self._weight,
+            "received": self._received,
+            "asked": torch.tensor(sorted(self._asked), dtype=torch.int64),
+            **prefixed("sum", self._sum.state_dict()),
+            **prefixed("in_flight", self._in_flight.state_dict()),
+            **prefixed("step", self._step.state_dict()),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.start(state["model"], state["clients"])
+        self._version = state["version"]
+        self._round = state["round"]
+        self._weight = state["weight"]
+        self._received = state["received"]
+        self._asked = set(state["asked"].tolist())
+        self._sum.load_state_dict(under("sum", state))
+        self._in_flight.load_state_dict(under("in_flight", state))
+        self._step.load_state_dict(under("step", state))
