@@ -1,0 +1,1 @@
+"""What a client does with a model and its data."""

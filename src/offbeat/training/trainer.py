@@ -1,0 +1,90 @@
+"""The seam between a world and whatever trains its clients: jobs in, results out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Protocol
+
+from torch import Tensor
+
+from offbeat.algorithms.base import LocalPlan, Payload
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One visit: what a client is to do.
+
+    Attributes:
+        client: Who.
+        visit: How many times the client had been given work before; with the seed it fixes the visit's randomness.
+        version: The version of the model that the client downloaded.
+        start: That model, float32 ``(d,)``; not copied, never changed.
+        plan: Its local steps.
+        payload: What the algorithm wants uploaded.
+    """
+
+    client: int
+    visit: int
+    version: int
+    start: Tensor
+    plan: LocalPlan
+    payload: Payload
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came out of a visit.
+
+    Attributes:
+        vector: The upload, float32 ``(d,)``, a tensor of its own.
+        loss: Mean training loss over the visit's steps.
+    """
+
+    vector: Tensor
+    loss: float
+
+
+class Trainer(Protocol):
+    """Trains clients.
+
+    Attributes:
+        batch_limit: How many jobs it is best given at once.
+    """
+
+    batch_limit: int
+
+    def examples(self, client: int) -> int:
+        """Return how many examples n_i the client holds."""
+        ...
+
+    def train(self, jobs: Sequence[Job]) -> list[Result]:
+        """Train each job from its own start; the results come in the order of the jobs.
+
+        A result depends on nothing but its own job: not on the other jobs, nor on what was trained before.
+        """
+        ...
+
+
+def upload(payload: Payload, start: Tensor, end: Tensor) -> Tensor:
+    """Return what a client uploads that went from ``start`` to ``end``, both ``(d,)``; a new tensor."""
+    if payload == "delta":
+        return start - end
+    if payload == "params":
+        return end.clone()
+    raise ValueError(f"this trainer cannot make the payload {payload!r}")
+
+
+@cache
+def normaliser(plan: LocalPlan) -> float:
+    """Return FedNova's a_i: the total weight of a visit's gradients in its delta, in units of the mean lr.
+
+    Wang et al., "Tackling the Objective Inconsistency Problem" (NeurIPS 2020), section 4. For one lr: plain SGD
+    ``steps``; with momentum ρ ``(steps − ρ(1 − ρ^steps)/(1 − ρ))/(1 − ρ)``; with a proximal term
+    ``(1 − (1 − lr·mu)^steps)/(lr·mu)``. Computed step by step, which covers an lr that changes.
+    """
+    rates = plan.lr if isinstance(plan.lr, tuple) else (plan.lr,) * plan.steps
+    velocity = total = 0.0
+    for rate in rates:
+        velocity = plan.momentum * velocity + 1.0
+        total = (1.0 - rate * plan.mu) * total + rate * velocity
+    return total * len(rates) / sum(rates)

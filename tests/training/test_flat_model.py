@@ -1,0 +1,180 @@
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from offbeat.errors import OffbeatError
+from offbeat.training.flat_model import FlatModel
+
+
+class Tied(nn.Module):
+    """Two layers with one weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(2, 2, bias=False)
+        self.second = nn.Linear(2, 2, bias=False)
+        self.second.weight = self.first.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.first(x))
+
+
+class Counting(nn.Linear):
+    """A layer with a buffer of its own."""
+
+    def __init__(self, buffer: torch.Tensor, persistent: bool = True) -> None:
+        super().__init__(1, 1)
+        self.register_buffer("count", buffer, persistent=persistent)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def seeded():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def torch_is_left_alone() -> None:
+    """These tests build modules, which draws from torch's generator; ``seeded`` puts it back."""
+
+
+class TestVector:
+    def test_parameters_come_in_the_order_of_named_parameters(self) -> None:
+        module = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+        with torch.no_grad():
+            module[0].weight.copy_(torch.tensor([[0.0, 1], [2, 3], [4, 5]]))
+            module[0].bias.copy_(torch.tensor([6.0, 7, 8]))
+            module[1].weight.copy_(torch.tensor([[9.0, 10, 11]]))
+            module[1].bias.copy_(torch.tensor([12.0]))
+        model = FlatModel(module)
+        assert model.vector.tolist() == list(range(13))
+        assert model.vector.dtype == torch.float32
+        assert not model.vector.requires_grad
+
+    def test_making_it_changes_no_output(self) -> None:
+        module = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
+        x = torch.randn(5, 4)
+        before = module(x).detach().clone()
+        FlatModel(module)
+        assert torch.equal(module(x), before)
+
+    def test_writing_the_vector_changes_the_output(self) -> None:
+        model = FlatModel(nn.Linear(2, 1))
+        model.vector.copy_(torch.tensor([2.0, 3.0, 10.0]))
+        assert model.module(torch.tensor([[1.0, 1.0], [0.0, 2.0]])).tolist() == [[15.0], [16.0]]
+
+    def test_backward_writes_into_gradient(self) -> None:
+        model = FlatModel(nn.Linear(2, 1))
+        model.module(torch.tensor([[3.0, 5.0]])).sum().backward()
+        assert model.gradient.tolist() == [3.0, 5.0, 1.0]
+        model.module(torch.tensor([[1.0, 1.0]])).sum().backward()
+        assert model.gradient.tolist() == [4.0, 6.0, 2.0]
+
+    def test_a_parameter_that_is_not_contiguous_keeps_its_values(self) -> None:
+        module = nn.Linear(2, 3, bias=False)
+        module.weight = nn.Parameter(torch.arange(6.0).reshape(2, 3).t())
+        model = FlatModel(module)
+        assert model.vector.tolist() == [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]
+        assert module(torch.tensor([1.0, 0.0])).tolist() == [0.0, 1.0, 2.0]
+
+    def test_tied_weights_count_once(self) -> None:
+        model = FlatModel(Tied())
+        assert model.vector.shape == (4,)
+        model.vector.copy_(torch.tensor([0.0, 2.0, 3.0, 0.0]))
+        # W = [[0, 2], [3, 0]], W² = 6 I.
+        assert model.module(torch.tensor([1.0, 2.0])).tolist() == [6.0, 12.0]
+        model.module(torch.tensor([1.0, 0.0])).sum().backward()
+        # d/dW of 1ᵀ W W x at x = e₁: 1 (W x)ᵀ + (Wᵀ 1) xᵀ = [[0, 3], [0, 3]] + [[3, 0], [2, 0]].
+        assert model.gradient.tolist() == [3.0, 3.0, 2.0, 3.0]
+
+    def test_only_what_can_be_trained_is_in_the_vector(self) -> None:
+        module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+        module[0].requires_grad_(False)
+        module[1].bias.requires_grad_(False)
+        frozen = [p.clone() for p in (module[0].weight, module[0].bias, module[1].bias)]
+        model = FlatModel(module)
+        assert model.vector.tolist() == module[1].weight.flatten().tolist()
+        model.vector.zero_()
+        for parameter, value in zip((module[0].weight, module[0].bias, module[1].bias), frozen, strict=True):
+            assert torch.equal(parameter, value)
+            assert parameter.grad is None
+
+    def test_frozen_parameters_may_be_of_another_type(self) -> None:
+        module = nn.Sequential(nn.Linear(2, 2).half().requires_grad_(False), nn.Linear(2, 1))
+        assert FlatModel(module).vector.shape == (3,)
+
+
+class TestNamed:
+    def test_gives_each_parameter_its_name_and_shape(self) -> None:
+        model = FlatModel(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)))
+        named = model.named(torch.arange(13.0))
+        assert {name: value.tolist() for name, value in named.items()} == {
+            "0.weight": [[0, 1], [2, 3], [4, 5]],
+            "0.bias": [6, 7, 8],
+            "2.weight": [[9, 10, 11]],
+            "2.bias": [12],
+        }
+
+    def test_leaves_frozen_parameters_out(self) -> None:
+        module = nn.Sequential(nn.Linear(2, 3).requires_grad_(False), nn.Linear(3, 1))
+        assert list(FlatModel(module).named(torch.zeros(4))) == ["1.weight", "1.bias"]
+
+    def test_can_be_loaded_into_another_module(self) -> None:
+        model = FlatModel(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)))
+        other = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+        other.load_state_dict(model.named(model.vector))
+        x = torch.randn(4, 2)
+        assert torch.equal(other(x), model.module(x))
+
+    def test_refuses_a_vector_of_another_length(self) -> None:
+        with pytest.raises(RuntimeError):
+            FlatModel(nn.Linear(2, 1)).named(torch.zeros(4))
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        "kind", [lambda: nn.BatchNorm1d(3), lambda: nn.BatchNorm2d(3), lambda: nn.SyncBatchNorm(3)]
+    )
+    def test_batch_norm_is_refused_with_its_name(self, kind: Callable[[], nn.Module]) -> None:
+        module = nn.ModuleDict({"features": nn.Sequential(nn.Linear(3, 3), kind())})
+        with pytest.raises(OffbeatError, match=r"layer features\.1 keeps \w*BatchNorm\w* statistics: use GroupNorm"):
+            FlatModel(module)
+
+    def test_a_model_that_is_nothing_but_batch_norm_is_refused(self) -> None:
+        with pytest.raises(OffbeatError, match="layer BatchNorm1d keeps"):
+            FlatModel(nn.BatchNorm1d(3))
+
+    def test_instance_norm_with_statistics_is_refused(self) -> None:
+        with pytest.raises(OffbeatError, match="layer 0 keeps InstanceNorm1d statistics"):
+            FlatModel(nn.Sequential(nn.InstanceNorm1d(3, affine=True, track_running_stats=True)))
+
+    @pytest.mark.parametrize(
+        "norm", [nn.GroupNorm(1, 3), nn.LayerNorm(3), nn.BatchNorm1d(3, track_running_stats=False)]
+    )
+    def test_norms_without_statistics_are_fine(self, norm: nn.Module) -> None:
+        assert FlatModel(nn.Sequential(norm)).vector.tolist() == [1, 1, 1, 0, 0, 0]
+
+    @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.bool])
+    def test_an_integer_buffer_is_refused_with_its_name(self, dtype: torch.dtype) -> None:
+        module = nn.Sequential(nn.Linear(1, 1), Counting(torch.zeros(1, dtype=dtype)))
+        with pytest.raises(OffbeatError, match=rf"buffer 1\.count holds {dtype}, .* persistent=False") as caught:
+            FlatModel(module)
+        assert "\n" not in str(caught.value)
+
+    @pytest.mark.parametrize(("buffer", "persistent"), [(torch.zeros(1), True), (torch.zeros(1).long(), False)])
+    def test_other_buffers_are_fine(self, buffer: torch.Tensor, persistent: bool) -> None:
+        assert FlatModel(Counting(buffer, persistent)).vector.shape == (2,)
+
+    @pytest.mark.parametrize("module", [nn.ReLU(), nn.Linear(1, 1).requires_grad_(False)])
+    def test_nothing_to_train_is_refused(self, module: nn.Module) -> None:
+        with pytest.raises(OffbeatError, match="nothing to train"):
+            FlatModel(module)
+
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+    def test_other_floats_are_refused_with_the_name(self, dtype: torch.dtype) -> None:
+        module = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1).to(dtype))
+        with pytest.raises(OffbeatError, match=rf"parameter 1\.weight is {dtype}: .*\.float\(\)"):
+            FlatModel(module)
