@@ -1,0 +1,1 @@
+"""The virtual world: an event queue around the coordinator."""

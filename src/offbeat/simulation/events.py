@@ -1,0 +1,61 @@
+"""The queue of what will happen, in order of virtual time."""
+
+import heapq
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+
+class Kind(IntEnum):
+    """Kinds of events, in the order in which those of the same instant happen.
+
+    So all that arrives at an instant is in before a round that ends then is judged, and whoever is given work then
+    gets the newest model. Evaluation is last and changes nothing.
+    """
+
+    ARRIVAL = 0  # an upload is complete
+    OFFER = 1  # a client has trained and asks whether its update is wanted
+    LAPSE = 2  # a lease ends
+    TICK = 3  # one of the algorithm's periods has passed
+    AVAILABILITY = 4  # a client is there and idle
+    ASSIGNMENT = 5  # idle clients are given work
+    EVALUATION = 6
+
+
+class Event(NamedTuple):
+    """Something that happens at ``seconds`` of virtual time."""
+
+    seconds: float
+    kind: Kind
+    sequence: int  # orders events of the same time and kind by when they were put in
+    subject: Any  # what it happens to: a visit, a client or nothing
+
+
+class EventQueue:
+    """Events by time, then by kind, then by the order in which they were put in. O(log n) an operation."""
+
+    def __init__(self) -> None:
+        self._heap: list[Event] = []
+        self._sequence = 0
+        self._evaluations = 0
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether nothing is left to happen but evaluations."""
+        return len(self._heap) == self._evaluations
+
+    def put(self, seconds: float, kind: Kind, subject: Any = None) -> None:
+        """Let something happen at ``seconds``."""
+        heapq.heappush(self._heap, Event(seconds, kind, self._sequence, subject))
+        self._sequence += 1
+        self._evaluations += kind is Kind.EVALUATION
+
+    def take(self) -> Event:
+        """Take out what happens next."""
+        event = heapq.heappop(self._heap)
+        self._evaluations -= event.kind is Kind.EVALUATION
+        return event
+
+    @property
+    def next_seconds(self) -> float:
+        """When the next event happens."""
+        return self._heap[0].seconds
