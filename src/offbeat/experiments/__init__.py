@@ -1,0 +1,1 @@
+"""A TOML file in, run directories and a report out."""

@@ -1,0 +1,139 @@
+"""An experiment's TOML file, read, overridden and checked."""
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from offbeat.algorithms import Algorithm
+from offbeat.algorithms.base import LocalPlan
+from offbeat.errors import OffbeatError
+from offbeat.experiments.algorithm_table import build_algorithm, hyper_parameters_of
+from offbeat.experiments.config_error import one_line
+from offbeat.experiments.sections import (
+    AlgorithmTable,
+    DataSection,
+    EvaluateSection,
+    LocalSection,
+    ModelSection,
+    PopulationSection,
+    Section,
+    ServerSection,
+    StopSection,
+)
+
+FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w. +-]*$")]
+
+
+class Experiment(Section):
+    """A whole file: algorithms that are run in the same world, once for each seed."""
+
+    name: FolderName  # of the results, below runs/; by default the file's name
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63)], ...], Field(strict=False)] = (1,)
+    data: DataSection
+    model: ModelSection
+    local: LocalSection
+    population: PopulationSection
+    server: ServerSection = ServerSection()
+    stop: StopSection
+    evaluate: EvaluateSection
+    algorithms: Annotated[dict[FolderName, AlgorithmTable], Field(min_length=1)]
+
+    @field_validator("seeds")
+    @classmethod
+    def _check_different(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        if not seeds or len(set(seeds)) < len(seeds):
+            raise ValueError("must be at least 1 seed, all different")
+        return seeds
+
+    @model_validator(mode="after")
+    def _check_lossy(self) -> "Experiment":
+        lossy, clients = self.population.lossy, self.population.clients
+        if lossy and self.server.lease_seconds is None:
+            raise ValueError("population.lossy needs server.lease_seconds, or the server waits for ever")
+        if lossy and lossy.probability == 1 and round(lossy.fraction * clients) == clients:
+            raise ValueError("population.lossy: every client loses all its work, so nothing would ever be learnt")
+        return self
+
+    def algorithm(self, label: str) -> Algorithm:
+        """Return the algorithm of ``[algorithms.LABEL]``, not started."""
+        table = self.algorithms[label]
+        try:
+            return build_algorithm(table.algorithm or label, table.hyper_parameters)
+        except OffbeatError as error:
+            raise OffbeatError(f"algorithms.{label}: {error}") from None
+
+    def plan(self, label: str) -> LocalPlan:
+        """Return what a client does in a visit under ``[algorithms.LABEL]``."""
+        return self._local(label).plan()
+
+    def resolved(self, label: str, seed: int, dataset: str) -> dict[str, Any]:
+        """Return the configuration of one run, every default written out, as a table that can be run again."""
+        whole = self.model_dump(exclude_none=True, exclude={"algorithms", "local", "data"})
+        algorithm = self.algorithm(label)
+        return whole | {
+            "seeds": [seed],
+            "data": {"name": dataset},
+            "local": self._local(label).model_dump(exclude_none=True),
+            "algorithms": {label: {"algorithm": algorithm.name, **hyper_parameters_of(algorithm)}},
+        }
+
+    def _local(self, label: str) -> LocalSection:
+        table = {**self.local.model_dump(), **self.algorithms[label].local}
+        try:
+            return LocalSection.model_validate(table)
+        except ValidationError as error:
+            raise OffbeatError(one_line(error, table, f"algorithms.{label}.local")) from None
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
+    """Read an experiment.
+
+    Args:
+        path: The TOML file.
+        overrides: Changes such as ``local.lr=0.1``; what comes after the equals sign is TOML, or else a string.
+
+    Raises:
+        OffbeatError: The file is missing, is no TOML, or holds a wrong key or value; one line names it.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise OffbeatError(f"no such file: {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise OffbeatError(f"cannot read {path}: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise OffbeatError(f"{path} is not valid TOML: {error}") from None
+    for override in overrides:
+        _override(table, override)
+    table.setdefault("name", path.stem)
+    try:
+        experiment = Experiment.model_validate(table)
+        for label in experiment.algorithms:
+            experiment.algorithm(label)
+            experiment.plan(label)
+    except ValidationError as error:
+        raise OffbeatError(f"{path}: {one_line(error, table)}") from None
+    except OffbeatError as error:
+        raise OffbeatError(f"{path}: {error}") from None
+    return experiment
+
+
+def _override(table: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    *parents, last = key.strip().split(".")
+    if not equals or not all((*parents, last)):
+        raise OffbeatError(f"--set {override}: write it as section.key=value, for instance local.lr=0.1")
+    for parent in parents:
+        below: Any = table.setdefault(parent, {})
+        if not isinstance(below, dict):
+            raise OffbeatError(f"--set {override}: {parent} is a value, not a section")
+        table = below
+    if "\n" in text:
+        raise OffbeatError(f"--set {key}: the value must be one line")
+    try:
+        table[last] = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        table[last] = text.strip()

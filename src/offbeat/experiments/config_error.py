@@ -1,0 +1,63 @@
+"""What pydantic found wrong with a configuration, as one line for the user."""
+
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+
+def one_line(error: ValidationError, table: dict[str, Any], prefix: str = "") -> str:
+    """Return the first problem as one line: the key, its value and what is allowed.
+
+    Args:
+        error: What pydantic raised.
+        table: What it was given to validate.
+        prefix: Where the table stands in the file, for instance ``algorithms.fedbuff.local``.
+    """
+    first = error.errors()[0]
+    key = ".".join([prefix, *_key(first["loc"], table, missing=first["type"] == "missing")]).strip(".")
+    others = error.error_count() - 1
+    return _problem(key, first) + (f" (and {others} more)" if others else "")
+
+
+def _problem(key: str, error: ErrorDetails) -> str:
+    context, value = error.get("ctx", {}), error["input"]
+    match error["type"]:
+        case "unknown_key":
+            return f"unknown key {key}{'.' if key else ''}{context['key']}: {context['hint']}"
+        case "missing":
+            return f"{key} is missing"
+        case "union_tag_not_found":
+            return f"{key}.{_unquoted(context['discriminator'])} is missing"
+        case "union_tag_invalid":
+            name = _unquoted(context["discriminator"])
+            return f"{key}.{name} = {context['tag']!r}: must be one of {context['expected_tags']}"
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return f"{key} = {value!r}: must be a table"
+        case "string_pattern_mismatch":
+            return f"{key} = {value!r}: names a folder, so it must be made of letters, digits, spaces and . _ + -"
+        case "tuple_type":
+            return f"{key} = {value!r}: must be a list"
+        case _:
+            message = error["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+            if not key:
+                return message
+            # A table is too long to be repeated, and its message speaks of its keys.
+            return f"{key}: {message}" if isinstance(value, dict) else f"{key} = {value!r}: {message}"
+
+
+def _key(location: tuple[int | str, ...], table: Any, *, missing: bool) -> list[str]:
+    """Return the parts of a location that are keys of the table; pydantic also puts in which kind it chose."""
+    *parents, last = location or ("",)
+    keys: list[str] = []
+    for part in parents:
+        if isinstance(table, dict) and part in table:
+            keys.append(str(part))
+            table = table[part]
+    if missing or not isinstance(table, dict) or last in table:
+        keys.append(str(last))
+    return keys
+
+
+def _unquoted(name: str) -> str:
+    return name.strip("'")

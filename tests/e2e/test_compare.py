@@ -1,0 +1,155 @@
+"""Whole runs, on scikit-learn's digits: from a TOML file to what `offbeat compare` leaves behind."""
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.nn.functional import cross_entropy
+
+from offbeat.coordinator import Coordinator
+from offbeat.experiments import config, run_directory
+from offbeat.experiments.world import build_model, build_simulation
+from offbeat.population.datasets import load_dataset
+
+EXPERIMENT = """
+[data]
+name = "digits"
+
+[model]
+name = "softmax"
+
+[local]
+steps = 3
+batch_size = 5
+lr = 0.1
+
+[population]
+clients = 20
+partition = { name = "dirichlet", alpha = 0.5 }
+step_seconds = { distribution = "pareto", minimum = 0.5, shape = 1.5 }
+down_bytes_per_second = { distribution = "lognormal", median = 1e4, sigma = 0.5 }
+up_bytes_per_second = { distribution = "lognormal", median = 5e3, sigma = 0.5 }
+lossy = { fraction = 0.2, probability = 0.5 }
+
+[server]
+lease_seconds = 20.0
+max_staleness = 20
+
+[algorithms.fedavg]
+cohort = 4
+over_selection = 1.5
+
+[algorithms.fedasync]
+concurrency = 6
+
+[algorithms.fedbuff]
+buffer_size = 3
+concurrency = 6
+
+[stop]
+virtual_seconds = 120.0
+
+[evaluate]
+every_seconds = 10.0
+target_accuracy = 0.7
+"""
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    path = tmp_path / "small.toml"
+    path.write_text(EXPERIMENT)
+    return lambda *changes: config.load(path, changes)
+
+
+def simulate(experiment, label, seed=1):
+    dataset = load_dataset(experiment.data.name)
+    model = build_model(experiment, dataset, seed)
+    return build_simulation(experiment, label, seed, dataset, model)
+
+
+@pytest.mark.parametrize("label", ["fedavg", "fedasync", "fedbuff"])
+def test_a_real_run_learns_and_its_calls_make_the_same_model_again(label, experiment):
+    settings = experiment()
+    simulation = simulate(settings, label)
+    calls = []
+    simulation.coordinator._record = calls.append
+    accuracies = [evaluation.accuracy for evaluation in simulation.run()]
+    assert accuracies[-1] > 0.75 > 0.2 > accuracies[0]
+
+    replayed = Coordinator(
+        settings.algorithm(label),
+        torch.zeros(65 * 10),  # softmax regression starts at zero
+        clients=20,
+        local=settings.plan(label),
+        seed=1,
+        lease_seconds=20.0,
+        max_staleness=20,
+    )
+    for call in calls:
+        replayed.replay(call)
+    assert torch.equal(replayed.algorithm.model, simulation.model)
+    assert replayed.statistics == simulation.coordinator.statistics
+
+
+def test_fedavg_with_everybody_and_one_full_batch_step_is_gradient_descent_on_all_data(experiment):
+    settings = experiment(
+        "algorithms={ fedavg = { cohort = 20 } }",
+        "local={ steps = 1, batch_size = 100000, lr = 0.5 }",
+        "stop={ versions = 5 }",
+        "population.lossy={ fraction = 0.0, probability = 0.0 }",
+    )
+    simulation = simulate(settings, "fedavg")
+    for _ in simulation.run():
+        pass
+
+    dataset = load_dataset("digits")
+    inputs, labels = torch.from_numpy(dataset.train_inputs).flatten(1), torch.from_numpy(dataset.train_labels)
+    weight, bias = torch.zeros(10, 64, requires_grad=True), torch.zeros(10, requires_grad=True)
+    for _ in range(5):
+        gradients = torch.autograd.grad(cross_entropy(inputs @ weight.T + bias, labels), (weight, bias))
+        with torch.no_grad():
+            weight -= 0.5 * gradients[0]
+            bias -= 0.5 * gradients[1]
+    centralised = torch.cat([weight.detach().flatten(), bias.detach()])
+    assert simulation.coordinator.algorithm.version == 5
+    torch.testing.assert_close(simulation.model, centralised, atol=1e-6, rtol=1e-5)
+
+
+def test_the_books_of_a_run_agree_with_each_other(experiment, tmp_path):
+    from rich.console import Console
+
+    from offbeat.experiments.progress import Progress
+    from offbeat.experiments.runner import run_all
+
+    settings = experiment()
+    runs = run_all(settings, list(settings.algorithms), tmp_path / "out", Progress(Console(quiet=True), settings.stop))
+    for run in runs:
+        events, last = run.events, {name: column[-1] for name, column in run.history.items()}
+        counted = events["outcome"] == "counted"
+        assert last["counted"] == counted.sum() > 50
+        assert last["unused"] == (events["outcome"] == "unused").sum()
+        assert last["lost"] == (events["outcome"] == "lost").sum() > 0
+        assert last["bytes_up"] == events["bytes_up"].sum() == 2600 * (events["bytes_up"] > 0).sum()
+        assert last["seconds"] == 120.0
+        assert np.all(np.diff(events["ended_seconds"]) >= 0)
+        assert np.nanmax(events["staleness"][counted]) <= 20
+        # Nobody does two things at once, and each visit of a client is one row.
+        for client in range(20):
+            mine = events["client"] == client
+            assert events["visit"][mine].tolist() == list(range(mine.sum()))
+            assert np.all(events["assigned_seconds"][mine][1:] >= events["ended_seconds"][mine][:-1])
+        model = load_file(run.path / "model.safetensors")
+        assert {name: tuple(tensor.shape) for name, tensor in model.items()} == {"1.weight": (10, 64), "1.bias": (10,)}
+        assert run_directory.read(run.path).label == run.label
+
+
+def test_the_settings_of_the_server_reach_it(experiment):
+    simulation = simulate(experiment("server.max_staleness=1", "server.lease_seconds=3.0"), "fedasync")
+    list(simulation.run())
+    staleness = [visit.staleness for visit in simulation.ended if visit.outcome == "counted"]
+    assert max(staleness) == 1
+    assert simulation.coordinator.statistics.unused > 0
+    assert any(
+        visit.outcome == "counted" and visit.ended_seconds - visit.assigned_seconds > 3.0 for visit in simulation.ended
+    )
