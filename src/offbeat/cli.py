@@ -21,15 +21,17 @@ from offbeat.experiments.progress import Progress
 from offbeat.experiments.report import write_report
 from offbeat.experiments.run_directory import Run
 from offbeat.experiments.runner import run_all
-from offbeat.experiments.summary import summarise
+from offbeat.experiments.summary import summarise, world_of
 from offbeat.experiments.table import terminal_table
 
-console = Console()
+# What is piped into a file is not folded to 80 columns.
+console = Console() if sys.stdout.isatty() else Console(width=160)
 
 
 def _shared(command: Callable[..., None]) -> Callable[..., None]:
     """Add what all commands that run an experiment take."""
     for add in (
+        click.option("--replace", is_flag=True, help="Replace runs with other settings in the folder."),
         click.option("--output", metavar="FOLDER", type=Path, help="Where results go; runs/NAME if it is left out."),
         click.option("--algorithm", "only", metavar="LABEL", multiple=True, help="Only this algorithm. Repeatable."),
         click.option(
@@ -51,10 +53,11 @@ def app() -> None:
     epilog="\b\nExample:\n  offbeat compare experiments/quickstart.toml --set local.lr=0.1 --set 'seeds=[1, 2]'"
 )
 @_shared
-def compare(file: Path, changes: Sequence[str], only: Sequence[str], output: Path | None) -> None:
+def compare(file: Path, changes: Sequence[str], only: Sequence[str], output: Path | None, replace: bool) -> None:
     """Run the algorithms of the experiment FILE and report how they compare."""
-    experiment, folder, runs = _run(file, changes, only, output)
+    experiment, folder, runs = _run(file, changes, only, output, replace)
     target = experiment.evaluate.target_accuracy
+    click.echo(f"\n{world_of(runs)}")
     console.print(terminal_table(summarise(runs, target)))
     report = write_report(runs, folder, experiment.name, target, shlex.join(["offbeat", *sys.argv[1:]]))
     click.echo(f"Report: {report}")
@@ -62,9 +65,9 @@ def compare(file: Path, changes: Sequence[str], only: Sequence[str], output: Pat
 
 @app.command(epilog="\b\nExample:\n  offbeat run experiments/quickstart.toml --algorithm fedbuff")
 @_shared
-def run(file: Path, changes: Sequence[str], only: Sequence[str], output: Path | None) -> None:
+def run(file: Path, changes: Sequence[str], only: Sequence[str], output: Path | None, replace: bool) -> None:
     """Run the algorithms of the experiment FILE and name the folders that hold the results."""
-    _, _, runs = _run(file, changes, only, output)
+    _, _, runs = _run(file, changes, only, output, replace)
     for finished in runs:
         click.echo(finished.path)
 
@@ -84,7 +87,7 @@ def algorithms() -> None:
 
 
 def _run(
-    file: Path, changes: Sequence[str], only: Sequence[str], output: Path | None
+    file: Path, changes: Sequence[str], only: Sequence[str], output: Path | None, replace: bool
 ) -> tuple[Experiment, Path, list[Run]]:
     experiment = config.load(file, changes)
     folder = output or Path("runs") / experiment.name
@@ -92,7 +95,7 @@ def _run(
         if label not in experiment.algorithms:
             raise OffbeatError(f"--algorithm {label}: {did_you_mean(label, experiment.algorithms)}")
     labels = list(dict.fromkeys(only or experiment.algorithms))
-    return experiment, folder, run_all(experiment, labels, folder, Progress(console, experiment.stop))
+    return experiment, folder, run_all(experiment, labels, folder, Progress(console, experiment.stop), replace=replace)
 
 
 def main() -> None:

@@ -200,6 +200,8 @@ class Coordinator:
     ) -> Receipt:
         """Take in the update of a visit; the other arguments are those of ``Update``.
 
+        The vector's entries are not looked at: whoever made it has called ``check_vector``.
+
         An update that came already gets its first answer again, as long as it is the client's latest or its last
         counted one. One that came too late is acknowledged, counted as unused, and changes nothing else; that may end
         a round, like ``drop``.

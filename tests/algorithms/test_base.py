@@ -8,6 +8,14 @@ import torch
 from offbeat.algorithms import FedBuff, LocalPlan, Update, check_vector
 from offbeat.algorithms.base import check_update, resolve
 
+
+class Unopened:
+    """A promise that nobody may look into."""
+
+    def resolve(self):
+        raise AssertionError
+
+
 PLAN = {"steps": 2, "batch_size": 4, "lr": 0.1}
 UPDATE = {"client": 0, "version": 0, "vector": torch.zeros(2), "examples": 1, "steps": 1, "normaliser": 1.0}
 
@@ -169,7 +177,7 @@ def test_check_update_says_what_is_wrong(change, message):
 
 @pytest.mark.parametrize(
     "change",
-    [{"client": 4}, {"version": 3}, {"steps": 0, "normaliser": 0.0}, {"vector": object()}],
+    [{"client": 4}, {"version": 3}, {"steps": 0, "normaliser": 0.0}, {"vector": Unopened()}],
 )
 def test_check_update_accepts_the_ends_of_its_ranges_and_never_looks_into_a_promise(change):
     assert check_update(Update(**UPDATE | change), clients=5, version=3, length=2) is None
@@ -184,3 +192,8 @@ def test_what_an_algorithm_need_not_say():
     assert algorithm.selection == "uniform"
     assert list(algorithm.urgent()) == []
     assert algorithm.tick() is False
+
+
+def test_a_vector_is_a_tensor_or_a_promise():
+    with pytest.raises(ValueError, match="must be a tensor or a promise of one, got list"):
+        check_update(Update(**{**UPDATE, "vector": [0.0, 0.0]}), clients=1, version=0, length=2)

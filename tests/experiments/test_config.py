@@ -349,7 +349,7 @@ class TestFile:
         path.write_bytes('name = "café"'.encode("latin-1"))
         line = _error(lambda: load(path))
         assert f"cannot read {path}" in line
-        assert "utf-8" in line
+        assert "not UTF-8" in line
 
     @pytest.mark.parametrize("text", ["seeds = [1", "a = 1\na = 2", "{}", "[data\nname = 1", "local.lr = 0,1"])
     def test_not_toml(self, text: str, save: Callable[..., Path]) -> None:
@@ -359,7 +359,9 @@ class TestFile:
         assert "line " in line or "end of document" in line
 
     def test_empty(self, save: Callable[..., Path]) -> None:
-        assert "data is missing" in _error(lambda: load(save("")))
+        assert "data, model, local, population, stop, evaluate, algorithms are missing" in _error(
+            lambda: load(save(""))
+        )
 
 
 class TestOverrides:

@@ -34,7 +34,15 @@ def a_run(folder: Path, label, seed=0, accuracies=(0.1, 0.5), visits=((0, "count
     path = folder / "runs" / re.sub(r"\W", "_", label) / str(seed)
     run_directory.write(
         path,
-        config={"name": "<b>&", "seeds": [seed], "algorithms": {label: {"server_lr": 0.5}}},
+        config={
+            "name": "<b>&",
+            "seeds": [seed],
+            "algorithms": {label: {"server_lr": 0.5}},
+            "data": {"name": "digits"},
+            "model": {"name": "mlp"},
+            "population": {"clients": 1200},
+            "stop": {"virtual_seconds": 2400.0, "versions": 9},
+        },
         history=history,
         events=events,
         model={"w": torch.zeros(1)},
@@ -229,3 +237,11 @@ def test_an_earlier_report_stays_whole_when_writing_fails(tmp_path, monkeypatch)
         report([run], tmp_path / "out", "the second")
     assert path.read_bytes() == before
     assert [file.name for file in (tmp_path / "out").rglob(".*")] == []
+
+
+def test_it_says_what_was_learnt_by_whom(tmp_path):
+    from offbeat.experiments.summary import world_of
+
+    runs = [a_run(tmp_path, "fedbuff", seed) for seed in (3, 1)]
+    assert world_of(runs) == "digits, mlp, 1,200 clients, seeds 1, 3, up to 2,400 virtual seconds or 9 versions"
+    assert "digits, mlp, 1,200 clients" in write_report(runs, tmp_path / "out", "t", None, "c").read_text()

@@ -24,9 +24,9 @@ LABELS = ["fedavg", "fedasync", "fedbuff"]
 def run(progress: Callable[..., Progress], tmp_path: Path) -> Callable[..., str]:
     """Return a function that runs an experiment's algorithms into a folder, and returns what it said."""
 
-    def all_into(experiment: Experiment, folder: str, labels: list[str] = LABELS) -> str:
+    def all_into(experiment: Experiment, folder: str, labels: list[str] = LABELS, replace: bool = False) -> str:
         screen = io.StringIO()
-        run_all(experiment, labels, tmp_path / folder, progress(experiment, screen))
+        run_all(experiment, labels, tmp_path / folder, progress(experiment, screen), replace=replace)
         return screen.getvalue()
 
     return all_into
@@ -124,7 +124,11 @@ class TestRuns:
         self, experiment: Callable[..., Experiment], run: Callable[..., str], tmp_path: Path
     ) -> None:
         run(experiment("stop.virtual_seconds=20"), "out", ["fedbuff"])
-        run(experiment("stop.virtual_seconds=40"), "out", ["fedbuff"])
+        run(experiment("stop.virtual_seconds=20"), "out", ["fedbuff"])  # the same settings
+        with pytest.raises(OffbeatError, match=r"fedbuff-seed1 holds a run with other settings.*--replace"):
+            run(experiment("stop.virtual_seconds=40"), "out", ["fedbuff"])
+        assert read(tmp_path / "out" / "fedbuff-seed1").history["seconds"][-1] == 20.0
+        run(experiment("stop.virtual_seconds=40"), "out", ["fedbuff"], replace=True)
         assert names(tmp_path / "out") == {"fedbuff-seed1"}
         assert read(tmp_path / "out" / "fedbuff-seed1").history["seconds"][-1] == 40.0
 

@@ -1,6 +1,7 @@
 """The contract between an algorithm and whoever drives it: a simulator, a server or a test."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -128,11 +129,13 @@ class Algorithm(Protocol):
     period: float | None = None  # seconds between two ticks; None: the algorithm has no clock
 
     @property
+    @abstractmethod
     def model(self) -> Tensor:
         """The current model, float32 ``(d,)``; never changed in place: a new version is a new tensor."""
         ...
 
     @property
+    @abstractmethod
     def version(self) -> int:
         """How many server steps have been taken."""
         ...
@@ -145,6 +148,7 @@ class Algorithm(Protocol):
         """
         return None
 
+    @abstractmethod
     def start(self, model: Tensor, clients: int, data_weights: Tensor | None = None) -> None:
         """Begin a run.
 
@@ -159,10 +163,12 @@ class Algorithm(Protocol):
         """
         ...
 
+    @abstractmethod
     def slots(self) -> int:
         """Return how many clients are wanted now, beyond those already assigned."""
         ...
 
+    @abstractmethod
     def assign(self, client: int, local: LocalPlan) -> LocalPlan:
         """Note that the client now has the current version; return its plan: the run's, changed if need be.
 
@@ -171,10 +177,12 @@ class Algorithm(Protocol):
         """
         ...
 
+    @abstractmethod
     def wants(self, client: int, version: int) -> bool:
         """Return whether an update of this client, made from this version, would count if it came now."""
         ...
 
+    @abstractmethod
     def receive(self, update: Update) -> bool:
         """Take an update in; return whether there is a new version.
 
@@ -186,6 +194,7 @@ class Algorithm(Protocol):
         """
         ...
 
+    @abstractmethod
     def drop(self, client: int, version: int) -> bool:
         """Give the client's slot up, since it was not heard in time; return whether there is a new version.
 
@@ -201,10 +210,12 @@ class Algorithm(Protocol):
         """Note that one ``period`` has passed, or the deadline of a round; return whether there is a new version."""
         return False
 
+    @abstractmethod
     def state_dict(self) -> dict[str, Any]:
         """Return all that a restart needs, as a flat dict of tensors and plain values."""
         ...
 
+    @abstractmethod
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from ``state``, in place of ``start``; the hyper-parameters must be the same."""
         ...
@@ -253,3 +264,5 @@ def check_update(update: Update, *, clients: int, version: int, length: int) -> 
     check_not_negative("normaliser", update.normaliser)
     if isinstance(update.vector, Tensor):
         check_shape(update.vector, length)
+    elif not hasattr(update.vector, "resolve"):
+        raise ValueError(f"the vector must be a tensor or a promise of one, got {type(update.vector).__name__}")

@@ -102,8 +102,10 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise OffbeatError(f"no such file: {path}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise OffbeatError(f"cannot read {path}: {error}") from None
+    except OSError as error:
+        raise OffbeatError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise OffbeatError(f"cannot read {path}: it is not UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise OffbeatError(f"{path} is not valid TOML: {error}") from None
     for override in overrides:

@@ -14,6 +14,9 @@ def one_line(error: ValidationError, table: dict[str, Any], prefix: str = "") ->
         table: What it was given to validate.
         prefix: Where the table stands in the file, for instance ``algorithms.fedbuff.local``.
     """
+    missing = [".".join([prefix, *map(str, e["loc"])]).strip(".") for e in error.errors() if e["type"] == "missing"]
+    if len(missing) == error.error_count() > 1 and all("." not in key for key in missing):
+        return f"the sections {', '.join(missing)} are missing"
     first = error.errors()[0]
     key = ".".join([prefix, *_key(first["loc"], table, missing=first["type"] == "missing")]).strip(".")
     others = error.error_count() - 1

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from offbeat.errors import OffbeatError
 from offbeat.experiments import plots, table
 from offbeat.experiments.run_directory import Run
-from offbeat.experiments.summary import by_label, summarise
+from offbeat.experiments.summary import by_label, summarise, world_of
 from offbeat.experiments.timeline import timeline
 
 
@@ -61,6 +61,7 @@ def write_report(runs: Sequence[Run], folder: Path, title: str, target_accuracy:
     page = _template().render(
         title=title,
         command=command,
+        world=world_of(runs),
         rows=rows,
         groups=table.measures(rows),
         caption=table.caption(rows),

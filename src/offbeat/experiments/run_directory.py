@@ -140,6 +140,18 @@ def write(
         _remove(partial)
 
 
+def check_replaceable(path: Path, config: Mapping[str, Any]) -> None:
+    """Raise ``OffbeatError`` if ``path`` holds a run with other settings than ``config``."""
+    try:
+        there = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return
+    if there != tomllib.loads(tomli_w.dumps(config)):
+        raise OffbeatError(
+            f"{path} holds a run with other settings: choose another folder with --output, or add --replace"
+        )
+
+
 def read(path: Path) -> Run:
     """Read the run in the folder ``path``.
 

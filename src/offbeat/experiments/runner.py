@@ -16,8 +16,17 @@ from offbeat.population.dataset import Dataset, MissingDataError
 from offbeat.population.datasets import load_dataset
 
 
-def run_all(experiment: Experiment, labels: Sequence[str], folder: Path, progress: Progress) -> list[Run]:
+def run_all(
+    experiment: Experiment, labels: Sequence[str], folder: Path, progress: Progress, *, replace: bool = False
+) -> list[Run]:
     """Run each of ``labels`` with each seed, and return what ``folder`` then holds of them.
+
+    Args:
+        experiment: The configuration.
+        labels: Which of its algorithms.
+        folder: Where a folder for each run goes; one that is there with the same settings is replaced.
+        progress: Is told how far it is.
+        replace: Also replace runs with other settings.
 
     Raises:
         OffbeatError: Something that the user can mend; runs that were finished before it stay.
@@ -30,13 +39,22 @@ def run_all(experiment: Experiment, labels: Sequence[str], folder: Path, progres
         for label in labels:
             # What does not fit together shows before the first run, not after hours of it.
             build_simulation(experiment, label, experiment.seeds[0], dataset, build_model(experiment, dataset, 0))
+            for seed in experiment.seeds:
+                if not replace:
+                    run_directory.check_replaceable(
+                        _path(folder, label, seed), experiment.resolved(label, seed, dataset.name)
+                    )
         with progress:
             for label in labels:
                 for seed in experiment.seeds:
-                    path = folder / f"{label}-seed{seed}"
+                    path = _path(folder, label, seed)
                     _run(experiment, label, seed, dataset, path, progress)
                     runs.append(run_directory.read(path))
     return runs
+
+
+def _path(folder: Path, label: str, seed: int) -> Path:
+    return folder / f"{label}-seed{seed}"
 
 
 def _load_data(experiment: Experiment, say: Callable[[str], None]) -> Dataset:

@@ -49,6 +49,17 @@ def by_label(runs: Iterable[Run]) -> dict[str, list[Run]]:
     return groups
 
 
+def world_of(runs: Sequence[Run]) -> str:
+    """Return one line on what was learnt by whom: the runs' data, model, clients, seeds and end."""
+    config, seeds = runs[0].config, sorted({run.seed for run in runs})
+    ends = {"virtual_seconds": "virtual seconds", "versions": "versions", "updates": "updates"}
+    return (
+        f"{config['data']['name']}, {config['model']['name']}, {config['population']['clients']:,} clients, "
+        f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}, "
+        f"up to {' or '.join(f'{number:,g} {ends[key]}' for key, number in config['stop'].items())}"
+    )
+
+
 def counted_staleness(events: Columns) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Return the staleness of each counted update, in versions; lost visits, which have none, are left out."""
     return events["staleness"][events["outcome"] == "counted"].astype(np.float64)
@@ -104,8 +115,10 @@ def _row(
 
 
 def _baseline(groups: dict[str, list[Run]]) -> str:
-    """The first label whose algorithm is FedAvg, since that is what papers compare with; else the first."""
+    """The label ``fedavg``, since that is what papers compare with; else the first FedAvg; else the first."""
     labels = list(groups)
+    if "fedavg" in labels:
+        return "fedavg"
     for label in labels:
         if groups[label][0].config["algorithms"][label].get("algorithm", label) == "fedavg":
             return label

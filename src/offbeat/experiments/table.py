@@ -57,12 +57,21 @@ def caption(rows: Sequence[Row]) -> str:
     """Return what a reader of the table must know; empty if nothing."""
     sentences: list[str] = []
     if rows and rows[0].target_accuracy is not None:
-        sentences.append(f"Speed-up: time to the target, over {rows[0].baseline}.")
+        sentences.append(f"Time to {units.level(rows[0].target_accuracy)}: first evaluation at or above it.")
+        baseline = next((row for row in rows if row.label == rows[0].baseline), None)
+        if baseline and baseline.seconds_to_target is None:
+            sentences.append(f"No speed-up: {baseline.label}, the baseline, missed it{_in_some_seed(baseline)}.")
+        else:
+            sentences.append(f"Speed-up: over {rows[0].baseline}.")
     seeds = sorted({row.seeds for row in rows})
     if seeds[-1:] > [1]:
         number = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
         sentences.append(f"Mean ± sample standard deviation over {number} seeds.")
     return " ".join(sentences)
+
+
+def _in_some_seed(row: Row) -> str:
+    return " in some seed" if row.reached else ""
 
 
 def terminal_table(rows: Sequence[Row]) -> Table:

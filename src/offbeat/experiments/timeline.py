@@ -53,7 +53,8 @@ def timeline(runs: Sequence[Run]) -> Figure:
     panels[-1].set_xlabel(f"virtual time ({name}{part})")
     some = f"{len(clients)} of {len(everyone):,} " if len(clients) < len(everyone) else ""
     figure.supylabel(f"{some}clients", fontsize=STYLE["axes.labelsize"])
-    title(figure, "Which client worked when")
+    several = len(runs) > len(firsts)
+    title(figure, "Which client worked when" + (f" (seed {next(iter(firsts.values())).seed})" if several else ""))
     figure.legend(
         handles=[Line2D([], [], color=colour, linewidth=5, label=name) for name, colour in _COLOURS.items()],
         loc="upper right",

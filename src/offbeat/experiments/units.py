@@ -83,7 +83,7 @@ def _join(number: int, ratio: int, large: str, small: str) -> str:
 
 
 def _plus_minus(deviation: float | None, scale: float, digits: int) -> str:
-    """A deviation that would be written as zero is left out: the seeds agree."""
-    if deviation is None or not round(deviation * scale, digits):
+    """A deviation of exactly zero is left out: the seeds agree."""
+    if not deviation:
         return ""
     return f" ± {deviation * scale:,.{digits}f}"

@@ -107,8 +107,9 @@ def _find() -> Path:
         download(BASE_URL, {name: compressed for name, (_, compressed, _) in FILES.items()}, cache)
     except DownloadError as error:
         raise MissingDataError(
-            f"Fashion-MNIST is not here and could not be downloaded ({error}): set OFFBEAT_DATA to a folder with "
-            "its four files, or apt install dataset-fashion-mnist, or get online"
+            f"Fashion-MNIST is not here{f', nor in OFFBEAT_DATA={own}' if own else ''}, and could not be downloaded "
+            f"({error}): set OFFBEAT_DATA to a folder with its four files, or apt install dataset-fashion-mnist, or "
+            "get online"
         ) from error
     return cache
 
