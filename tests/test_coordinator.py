@@ -140,7 +140,7 @@ SCRIPTS = st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, CLIENTS - 
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(script=SCRIPTS, max_staleness=st.sampled_from([None, 0, 2]), cut=st.integers(0, 80))
 def test_any_script_adds_up_and_can_be_replayed_and_resumed(name, script, max_staleness, cut, same_state):
     calls = []
@@ -172,7 +172,7 @@ def test_any_script_adds_up_and_can_be_replayed_and_resumed(name, script, max_st
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(script=SCRIPTS)
 def test_a_call_that_is_not_recorded_changed_nothing(name, script, same_state):
     calls = []
@@ -185,7 +185,7 @@ def test_a_call_that_is_not_recorded_changed_nothing(name, script, same_state):
             assert same_state(world.coordinator.state_dict(), before)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_a_synchronous_round_with_lost_and_late_clients_never_hangs_and_counts_nobody_twice(data):
     coordinator = make(FedAvg(cohort=3, over_selection=1.5), lease_seconds=10.0)

@@ -37,7 +37,6 @@ def test_known_answers_of_random123(counter, key, expected):
     assert " ".join(f"{word:08x}" for word in philox((draw, visit, client, purpose), (low, high))) == expected
 
 
-@settings(deadline=None)
 @given(seed=SEEDS, purpose=WORDS, client=WORDS, visit=WORDS, draw=WORDS)
 def test_words_are_philox_of_all_five_numbers(seed, purpose, client, visit, draw):
     expected = philox((draw, visit, client, purpose), (seed % 2**32, seed >> 32))
@@ -142,7 +141,7 @@ def test_a_stream_may_be_wound_back():
     assert [stream.next() for _ in range(1497)] == first[3:]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(seed=SEEDS, client=WORDS, visit=WORDS, examples=st.integers(1, 40), epochs=st.integers(1, 4))
 def test_every_epoch_of_an_example_order_is_a_permutation(seed, client, visit, examples, epochs):
     order = example_order(seed, client, visit, examples, examples * epochs)
@@ -152,7 +151,7 @@ def test_every_epoch_of_an_example_order_is_a_permutation(seed, client, visit, e
         assert sorted(epoch.tolist()) == list(range(examples))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(seed=SEEDS, examples=st.integers(1, 40), draws=st.integers(0, 100), more=st.integers(0, 100))
 def test_asking_for_more_examples_never_changes_the_first(seed, examples, draws, more):
     short, long = (example_order(seed, 3, 1, examples, count) for count in (draws, draws + more))

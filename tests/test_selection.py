@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from offbeat.selection import POOLS, UniformPool
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.sampled_from(["add", "discard", "pick"]), st.integers(0, 9)), max_size=60))
 def test_a_pool_holds_what_was_put_in_and_not_taken_out(script):
     pool = UniformPool(10, seed=3)

@@ -205,7 +205,7 @@ class World:
 
 @every_case
 def test_whatever_comes_the_contract_holds(case, plan, same_state):
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     @given(SCRIPTS)
     def run(script):
         world = World(case, plan, same_state)
@@ -237,7 +237,7 @@ def play(algorithm, script, plan, vector_of, look):
 
 @every_case
 def test_neither_promises_nor_reading_change_a_bit(case, plan, deferred, same_state):
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     @given(SCRIPTS)
     def run(script):
         watched, quiet, promised, mixed = (case.started() for _ in range(4))

@@ -131,7 +131,7 @@ def test_hyper_parameters_out_of_range_are_refused(parameters, message):
         FedAsync(**parameters)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32), alpha=st.sampled_from([0.1, 0.6, 1.0]), concurrency=st.integers(1, 5))
 def test_random_arrivals_agree_with_numpy(plan, seed, alpha, concurrency):
     rng, numbers = random.Random(seed), np.random.default_rng(seed)

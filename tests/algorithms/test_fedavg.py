@@ -280,7 +280,7 @@ def test_defaults():
     assert (algorithm.name, algorithm.payload, algorithm.linear) == ("fedavg", "delta", True)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32),
     cohort=st.integers(1, 5),

@@ -167,7 +167,7 @@ def test_hyper_parameters_out_of_range_are_refused(parameters, message):
         FedBuff(**parameters)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32), size=st.integers(1, 6), concurrency=st.integers(1, 6))
 def test_random_arrivals_agree_with_numpy(plan, seed, size, concurrency):
     rng, numbers = random.Random(seed), np.random.default_rng(seed)
