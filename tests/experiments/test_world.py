@@ -1,16 +1,18 @@
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 import torch
 
 from offbeat.errors import OffbeatError
-from offbeat.experiments import world
+from offbeat.experiments import sections, world
 from offbeat.experiments.config import Experiment
 from offbeat.experiments.world import build_model, build_simulation
+from offbeat.population import distributions
 from offbeat.population.dataset import Dataset
 from offbeat.population.datasets import load_dataset
+from offbeat.randomness import Purpose
 
 
 @pytest.fixture(scope="module")
@@ -203,3 +205,32 @@ class TestWorld:
         line = str(caught.value)
         assert "\n" not in line
         assert all(part in line for part in parts)
+
+
+DISTRIBUTIONS = {
+    "constant": (distributions.constant, {"value": 2.0}),
+    "uniform": (distributions.uniform_between, {"low": 1.0, "high": 3.0}),
+    "exponential": (distributions.exponential, {"mean": 2.0}),
+    "half_normal": (distributions.half_normal, {"mean": 2.0}),
+    "lognormal": (distributions.lognormal, {"median": 2.0, "sigma": 0.5}),
+    "pareto": (distributions.pareto, {"minimum": 1.0, "shape": 2.0}),
+}
+
+
+def test_there_is_a_distribution_for_each_section():
+    kinds = get_args(sections.DistributionSection)
+    assert {get_args(kind.model_fields["distribution"].annotation)[0] for kind in kinds} == set(DISTRIBUTIONS)
+    for kind in kinds:
+        (name,) = get_args(kind.model_fields["distribution"].annotation)
+        assert set(kind.model_fields) == {"distribution", *DISTRIBUTIONS[name][1]}
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_a_distribution_of_the_file_reaches_the_devices(name, experiment):
+    distribution, parameters = DISTRIBUTIONS[name]
+    table = ", ".join(f"{key} = {value}" for key, value in parameters.items())
+    settings = experiment(f'population.step_seconds={{ distribution = "{name}", {table} }}')
+    dataset = load_dataset(settings.data.name)
+    simulation = build_simulation(settings, "fedbuff", 1, dataset, build_model(settings, dataset, 1))
+    expected = distribution(settings.population.clients, **parameters, seed=1, purpose=Purpose.DEVICE_SPEED)
+    assert simulation._step_seconds == expected.tolist()

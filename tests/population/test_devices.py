@@ -1,5 +1,4 @@
 import math
-from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -10,94 +9,6 @@ from offbeat.population.devices import Devices
 from offbeat.randomness import Purpose, uniform
 
 N = 100_000
-SOURCE = {"seed": 3, "purpose": Purpose.DEVICE_SPEED}
-DISTRIBUTIONS = [
-    (devices.constant, {"value": 2.0}),
-    (devices.lognormal, {"median": 0.1, "sigma": 1.0}),
-    (devices.pareto, {"minimum": 0.1, "shape": 1.5}),
-]
-QUANTILES = [0.01, 0.1, 0.5, 0.9, 0.99, 0.999]
-
-
-def part_below(values, quantile_values):
-    return np.searchsorted(np.sort(values), quantile_values) / len(values)
-
-
-def assert_quantiles(values, expected):
-    """The part of the values below the q-quantile has mean q and variance q (1 - q) / n."""
-    q = np.array(QUANTILES)
-    deviation = np.sqrt(q * (1 - q) / len(values))
-    assert (np.abs(part_below(values, expected) - q) < 4 * deviation).all()
-
-
-def test_constant():
-    assert devices.constant(3, value=2.5, **SOURCE).tolist() == [2.5] * 3
-
-
-def test_lognormal_quantiles():
-    values = devices.lognormal(N, median=0.1, sigma=0.7, **SOURCE)
-    assert_quantiles(values, [0.1 * math.exp(0.7 * NormalDist().inv_cdf(q)) for q in QUANTILES])
-
-
-def test_pareto_quantiles():
-    values = devices.pareto(N, minimum=0.1, shape=1.5, **SOURCE)
-    assert values.min() >= 0.1
-    assert_quantiles(values, [0.1 * (1 - q) ** (-1 / 1.5) for q in QUANTILES])
-
-
-def test_lognormal_without_sigma_is_constant():
-    assert devices.lognormal(5, median=0.3, sigma=0, **SOURCE).tolist() == [0.3] * 5
-
-
-@pytest.mark.parametrize(("distribution", "parameters"), DISTRIBUTIONS)
-def test_a_clients_value_does_not_depend_on_the_number_of_clients(distribution, parameters):
-    few, many = (distribution(clients, **parameters, **SOURCE) for clients in (10, 1000))
-    assert few.dtype == np.float64
-    assert few.shape == (10,)
-    np.testing.assert_array_equal(few, many[:10])
-
-
-@pytest.mark.parametrize(("distribution", "parameters"), DISTRIBUTIONS[1:])
-def test_seed_purpose_and_draw_tell_values_apart(distribution, parameters):
-    sources = [
-        {"seed": 3, "purpose": Purpose.BANDWIDTH},
-        {"seed": 4, "purpose": Purpose.BANDWIDTH},
-        {"seed": 3, "purpose": Purpose.DEVICE_SPEED},
-        {"seed": 3, "purpose": Purpose.BANDWIDTH, "draw": 1},
-    ]
-    values = [distribution(1000, **parameters, **source) for source in sources]
-    again = distribution(1000, **parameters, seed=3, purpose=Purpose.BANDWIDTH, draw=0)
-    np.testing.assert_array_equal(values[0], again)
-    correlations = np.corrcoef(np.log(values))
-    assert np.abs(correlations - np.eye(4)).max() < 0.15
-
-
-@pytest.mark.parametrize("u", [0.0, 1 - 2.0**-53])
-def test_the_ends_of_the_uniform_numbers_give_finite_positive_values(monkeypatch, u):
-    monkeypatch.setattr(devices, "uniform", lambda *args, **kwargs: np.array([u]))
-    log = math.log(devices.lognormal(1, median=1.0, sigma=1.0, **SOURCE)[0])
-    # A float32 quantile would be infinite at the upper end.
-    assert log == pytest.approx(NormalDist().inv_cdf(max(u, 2.0**-54)), rel=1e-9)
-    assert 8 < abs(log) < 8.4
-    assert devices.pareto(1, minimum=1.0, shape=1.0, **SOURCE)[0] == pytest.approx(1 / (1 - u))
-
-
-@pytest.mark.parametrize(
-    ("distribution", "parameters", "message"),
-    [
-        (devices.constant, {"value": 0.0}, "value is 0.0, but must be above 0"),
-        (devices.lognormal, {"median": -1.0, "sigma": 1.0}, "median is -1.0, but must be above 0"),
-        (devices.lognormal, {"median": 1.0, "sigma": -1.0}, "sigma is -1.0, but must be at least 0"),
-        (devices.lognormal, {"median": 1.0, "sigma": math.nan}, "sigma is nan, but must be at least 0"),
-        (devices.lognormal, {"median": 1.0, "sigma": 1000.0}, "sigma = 1000.0 is too large"),
-        (devices.pareto, {"minimum": 0.0, "shape": 1.0}, "minimum is 0.0, but must be above 0"),
-        (devices.pareto, {"minimum": 1.0, "shape": math.nan}, "shape is nan, but must be above 0"),
-        (devices.pareto, {"minimum": 1.0, "shape": 0.001}, "shape = 0.001 is too small"),
-    ],
-)
-def test_parameters_out_of_range(distribution, parameters, message):
-    with pytest.raises(OffbeatError, match=message):
-        distribution(1000, **parameters, **SOURCE)
 
 
 @pytest.mark.parametrize(

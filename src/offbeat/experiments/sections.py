@@ -121,7 +121,37 @@ class ParetoSection(Section):
     shape: Positive
 
 
-DistributionSection = ConstantSection | LognormalSection | ParetoSection
+class UniformSection(Section):
+    """Equally likely to be anywhere from low to high."""
+
+    distribution: Literal["uniform"]
+    low: Positive
+    high: Positive
+
+    @model_validator(mode="after")
+    def _check_order(self) -> "UniformSection":
+        if self.high < self.low:
+            raise ValueError(f"high must be at least low, {self.low}, got {self.high}")
+        return self
+
+
+class ExponentialSection(Section):
+    """P(value > x) = exp(−x / mean)."""
+
+    distribution: Literal["exponential"]
+    mean: Positive
+
+
+class HalfNormalSection(Section):
+    """|z| · mean · √(π/2), z standard normal."""
+
+    distribution: Literal["half_normal"]
+    mean: Positive
+
+
+DistributionSection = (
+    ConstantSection | UniformSection | ExponentialSection | HalfNormalSection | LognormalSection | ParetoSection
+)
 Distribution = Annotated[DistributionSection, Field(discriminator="distribution")]
 
 

@@ -12,7 +12,7 @@ from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
 from offbeat.experiments.config import Experiment
 from offbeat.experiments.sections import DirichletSection, DistributionSection, MlpSection, PopulationSection
-from offbeat.population import devices, partition
+from offbeat.population import devices, distributions, partition
 from offbeat.population.dataset import Dataset
 from offbeat.population.devices import Devices
 from offbeat.randomness import Purpose
@@ -23,7 +23,14 @@ from offbeat.training.flat_model import FlatModel
 from offbeat.training.loop import LoopTrainer
 from offbeat.training.models import initial_randomness, mlp, softmax_regression
 
-_DISTRIBUTIONS = {"constant": devices.constant, "lognormal": devices.lognormal, "pareto": devices.pareto}
+_DISTRIBUTIONS = {
+    "constant": distributions.constant,
+    "uniform": distributions.uniform_between,
+    "exponential": distributions.exponential,
+    "half_normal": distributions.half_normal,
+    "lognormal": distributions.lognormal,
+    "pareto": distributions.pareto,
+}
 
 
 def build_model(experiment: Experiment, dataset: Dataset, seed: int) -> FlatModel:
