@@ -3,8 +3,7 @@
 import heapq
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
-from enum import IntEnum
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -13,24 +12,8 @@ from torch import Tensor
 from offbeat.algorithms.base import Algorithm, LocalPlan, Update, Vector
 from offbeat.algorithms.checks import check_client
 from offbeat.algorithms.state import prefixed, under
-from offbeat.coordinator_records import Assignment, Call, Receipt, Statistics
+from offbeat.coordinator_records import Assignment, Call, LatestVisit, Receipt, Statistics, VisitState
 from offbeat.selection import POOLS
-
-
-class _State(IntEnum):
-    OPEN = 0
-    LAPSED = 1
-    CLOSED = 2
-
-
-@dataclass(slots=True)
-class _Latest:
-    """A client's latest visit, and what became of the last one that counted."""
-
-    assignment: Assignment
-    state: _State
-    receipt: Receipt | None = None  # of this visit, once it is closed
-    counted: tuple[int, int, Receipt] | None = None  # visit, version and receipt of the last counted one
 
 
 class Coordinator:
@@ -91,7 +74,7 @@ class Coordinator:
         self._round = algorithm.round
         self._had_turn: dict[int, None] = {}  # who was assigned or heard in this round, in order
         self._round_deadline = math.inf  # when the last lease of this round ends
-        self._visits: dict[int, _Latest] = {}
+        self._visits: dict[int, LatestVisit] = {}
         self._leases: list[tuple[float, int, int]] = []  # a heap of (end, client, visit); closed visits stay in it
 
     def present(self, now: float, client: int) -> None:
@@ -151,9 +134,9 @@ class Coordinator:
             lease_until=now + self._lease_seconds,
             since=counted[1] if counted else None,
         )
-        if before is not None and before.state is _State.OPEN:
+        if before is not None and before.state is VisitState.OPEN:
             self.statistics.lost += 1
-        self._visits[client] = _Latest(assignment, _State.OPEN, counted=counted)
+        self._visits[client] = LatestVisit(assignment, VisitState.OPEN, counted=counted)
         self._present.discard(client)
         self._take_turn(client)
         if assignment.lease_until < math.inf:
@@ -166,7 +149,7 @@ class Coordinator:
     def assignment(self, client: int) -> Assignment | None:
         """Return the client's assignment if its update is still expected, for one that lost the answer to its call."""
         latest = self._visits.get(client)
-        return latest.assignment if latest and latest.state is not _State.CLOSED else None
+        return latest.assignment if latest and latest.state is not VisitState.CLOSED else None
 
     def offer(self, now: float, client: int, visit: int) -> Receipt | None:
         """Answer a client that is about to upload: None if it should, else what has become of its update.
@@ -231,7 +214,7 @@ class Coordinator:
             ValueError: The client was never given this work.
         """
         latest = self._find(client, visit)
-        if latest.assignment.visit != visit or latest.state is not _State.OPEN:
+        if latest.assignment.visit != visit or latest.state is not VisitState.OPEN:
             return False
         new_version = self._let_lapse(latest)
         self._open_round_if_new()
@@ -244,7 +227,7 @@ class Coordinator:
         while self._leases and self._leases[0][0] <= now:
             _, client, visit = heapq.heappop(self._leases)
             latest = self._visits[client]
-            if latest.assignment.visit == visit and latest.state is _State.OPEN:
+            if latest.assignment.visit == visit and latest.state is VisitState.OPEN:
                 changed = True
                 new_version = self._let_lapse(latest) or new_version
                 self._open_round_if_new()
@@ -287,7 +270,7 @@ class Coordinator:
             "present": torch.tensor(sorted(self._present), dtype=torch.int64),
             "had_turn": torch.tensor(list(self._had_turn), dtype=torch.int64),
             "round_deadline": self._round_deadline,
-            "visits": [_to_plain(latest, self._local) for latest in self._visits.values()],
+            "visits": [latest.to_plain(self._local) for latest in self._visits.values()],
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -299,23 +282,23 @@ class Coordinator:
         self._round = self.algorithm.round
         self._had_turn = dict.fromkeys(state["had_turn"].tolist())
         self._round_deadline = state["round_deadline"]
-        visits = [_from_plain(values, self._local) for values in state["visits"]]
+        visits = [LatestVisit.from_plain(values, self._local) for values in state["visits"]]
         self._visits = {latest.assignment.client: latest for latest in visits}
         self._leases = [
             (latest.assignment.lease_until, latest.assignment.client, latest.assignment.visit)
             for latest in visits
-            if latest.state is _State.OPEN and latest.assignment.lease_until < math.inf
+            if latest.state is VisitState.OPEN and latest.assignment.lease_until < math.inf
         ]
         heapq.heapify(self._leases)
 
-    def _find(self, client: int, visit: int) -> _Latest:
+    def _find(self, client: int, visit: int) -> LatestVisit:
         check_client(client, self.clients)
         latest = self._visits.get(client)
         if latest is None or not 0 <= visit <= latest.assignment.visit:
             raise ValueError(f"client {client} was never given visit {visit}")
         return latest
 
-    def _answered(self, latest: _Latest, visit: int) -> Receipt | None:
+    def _answered(self, latest: LatestVisit, visit: int) -> Receipt | None:
         """Return what the client was, or would have been, told of a visit that is over; None if it is not."""
         if latest.assignment.visit == visit:
             return latest.receipt
@@ -324,12 +307,12 @@ class Coordinator:
         # Of older visits only the last counted one is remembered; that this one is not it is all that is known.
         return Receipt(counted=False, staleness=self.algorithm.version - latest.assignment.version, new_version=False)
 
-    def _counts_now(self, latest: _Latest) -> bool:
+    def _counts_now(self, latest: LatestVisit) -> bool:
         client, _, version, *_ = latest.assignment
         too_stale = self._max_staleness is not None and self.algorithm.version - version > self._max_staleness
         return not too_stale and self.algorithm.wants(client, version)
 
-    def _count(self, latest: _Latest, update: Update) -> Receipt:
+    def _count(self, latest: LatestVisit, update: Update) -> Receipt:
         staleness = self.algorithm.version - update.version
         receipt = Receipt(counted=True, staleness=staleness, new_version=self.algorithm.receive(update))
         self._close(latest, receipt)
@@ -342,7 +325,7 @@ class Coordinator:
         self._open_round_if_new()
         return receipt
 
-    def _refuse(self, latest: _Latest) -> Receipt:
+    def _refuse(self, latest: LatestVisit) -> Receipt:
         """Close a visit whose update does not count, and free its slot."""
         staleness = self.algorithm.version - latest.assignment.version
         new_version = self.algorithm.drop(latest.assignment.client, latest.assignment.version)
@@ -352,14 +335,14 @@ class Coordinator:
         self._open_round_if_new()
         return receipt
 
-    def _close(self, latest: _Latest, receipt: Receipt) -> None:
-        if latest.state is _State.LAPSED:
+    def _close(self, latest: LatestVisit, receipt: Receipt) -> None:
+        if latest.state is VisitState.LAPSED:
             self.statistics.lost -= 1
-        latest.state = _State.CLOSED
+        latest.state = VisitState.CLOSED
         latest.receipt = receipt
 
-    def _let_lapse(self, latest: _Latest) -> bool:
-        latest.state = _State.LAPSED
+    def _let_lapse(self, latest: LatestVisit) -> bool:
+        latest.state = VisitState.LAPSED
         self.statistics.lost += 1
         return self.algorithm.drop(latest.assignment.client, latest.assignment.version)
 
@@ -383,27 +366,3 @@ class Coordinator:
     def _note(self, name: str, **arguments: Any) -> None:
         if self._record:
             self._record(Call(name, arguments))
-
-
-def _to_plain(latest: _Latest, local: LocalPlan) -> dict[str, Any]:
-    """Return an entry of the table as plain values; the run's own plan, which most have, is left out."""
-    plan = latest.assignment.plan
-    return {
-        **latest.assignment._asdict(),
-        "plan": None if plan == local else asdict(plan),
-        "state": int(latest.state),
-        "receipt": tuple(latest.receipt) if latest.receipt else None,
-        "counted": (*latest.counted[:2], *latest.counted[2]) if latest.counted else None,
-    }
-
-
-def _from_plain(values: dict[str, Any], local: LocalPlan) -> _Latest:
-    plan, receipt, counted = values["plan"], values["receipt"], values["counted"]
-    fields: dict[str, Any] = {name: values[name] for name in Assignment._fields}
-    fields["plan"] = LocalPlan(**plan) if plan else local
-    return _Latest(
-        Assignment(**fields),
-        _State(values["state"]),
-        Receipt(*receipt) if receipt else None,
-        (*counted[:2], Receipt(*counted[2:])) if counted else None,
-    )

@@ -1,7 +1,8 @@
-"""What a coordinator hands out, answers, counts and records."""
+"""What a coordinator hands out, answers, remembers, counts and records."""
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass
+from enum import IntEnum
+from typing import Any, NamedTuple, Self
 
 from offbeat.algorithms.base import LocalPlan
 
@@ -23,6 +24,48 @@ class Receipt(NamedTuple):
     counted: bool  # False: it came too late and changed nothing
     staleness: int  # versions made between its download and its use
     new_version: bool  # it completed a new version
+
+
+class VisitState(IntEnum):
+    """How far a visit is."""
+
+    OPEN = 0
+    LAPSED = 1  # its lease has ended, but its update may still come
+    CLOSED = 2  # its update came, or is not wanted any more
+
+
+@dataclass(slots=True)
+class LatestVisit:
+    """A client's latest visit, and what became of the last one that counted."""
+
+    assignment: Assignment
+    state: VisitState
+    receipt: Receipt | None = None  # of this visit, once it is closed
+    counted: tuple[int, int, Receipt] | None = None  # visit, version and receipt of the last counted one
+
+    def to_plain(self, local: LocalPlan) -> dict[str, Any]:
+        """Return it as plain values; the run's own plan ``local``, which most visits have, is left out."""
+        plan = self.assignment.plan
+        return {
+            **self.assignment._asdict(),
+            "plan": None if plan == local else asdict(plan),
+            "state": int(self.state),
+            "receipt": tuple(self.receipt) if self.receipt else None,
+            "counted": (*self.counted[:2], *self.counted[2]) if self.counted else None,
+        }
+
+    @classmethod
+    def from_plain(cls, values: dict[str, Any], local: LocalPlan) -> Self:
+        """Return what ``to_plain`` was made of."""
+        plan, receipt, counted = values["plan"], values["receipt"], values["counted"]
+        fields: dict[str, Any] = {name: values[name] for name in Assignment._fields}
+        fields["plan"] = LocalPlan(**plan) if plan else local
+        return cls(
+            Assignment(**fields),
+            VisitState(values["state"]),
+            Receipt(*receipt) if receipt else None,
+            (*counted[:2], Receipt(*counted[2:])) if counted else None,
+        )
 
 
 @dataclass
