@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit kills docs reference clean
+.PHONY: help run test lint types unit kills docs reference theory-docs figures clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -39,6 +39,16 @@ docs: .venv/installed reference ## build the documentation into site/
 
 reference: .venv/installed ## write docs/reference.md from what checks the experiment's file
 	$(BIN)/python docs/make_reference.py
+
+theory-docs: .venv/installed ## measure the bounds again, write the table and the figure of docs/theory.md
+	$(BIN)/python docs/make_theory.py
+
+figures: .venv/installed ## run experiments/algorithms/, draw the figures of docs/algorithms/ again
+	set -e; for file in experiments/algorithms/*.toml; do \
+	  name=$$(basename $$file .toml); \
+	  $(BIN)/offbeat compare $$file --jobs 2 --replace; \
+	  cp runs/$$name/plots/accuracy_over_time.png docs/images/algorithms/$$name.png; \
+	done
 
 clean: ## remove .venv and caches; runs/ stays
 	rm -rf .venv .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage build site *.egg-info src/*.egg-info

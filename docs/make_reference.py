@@ -4,14 +4,20 @@
 """
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from offbeat.algorithms import ALGORITHMS
-from offbeat.algorithms.server_optimizer import SERVER_OPTIMIZERS
-from offbeat.algorithms.staleness import STALENESS
-from offbeat.experiments.algorithm_table import as_inline_toml, default_hyper_parameters, hyper_parameters_of
+from offbeat.compression import Compressor
+from offbeat.experiments.algorithm_table import (
+    MADE_BY_NAME,
+    as_inline_toml,
+    default_hyper_parameters,
+    hyper_parameters_of,
+)
+from offbeat.experiments.compression_table import MAKERS as COMPRESSION
 from offbeat.experiments.config import Experiment
 
 PAGE = Path(__file__).with_name("reference.md")
@@ -24,6 +30,19 @@ Every key of an experiment's TOML file, with what is allowed and what it is if i
 the file's folder. An import path is `my_code.py:name` or `package.module:name`. `--set section.key=value` changes a
 key from the command line; the value is TOML.
 """
+
+_TYPES = {
+    "boolean": "`true` or `false`",
+    "integer": "whole number",
+    "number": "number",
+    "string": "string",
+    "object": "table",
+}
+
+_OWN_PATTERN = (
+    '| `{ name = "my_patterns.py:rule", longest_gap = … }` | A rule of your own: `rule(client, round, clients)` '
+    "returns the first round after `round` in which the client talks, at most `longest_gap` rounds later. |"
+)
 
 
 def reference() -> str:
@@ -58,6 +77,8 @@ def _section(key: str, value: Mapping[str, Any], kinds: Mapping[str, Any]) -> It
             yield below.get("description", "")
             first = shown.setdefault(tuple(inner), name)
             yield _kinds(inner, kinds) if first == name else f"The same tables as `{key}.{first}`."
+    if key == "local":
+        yield from _compression()
 
 
 def _kinds(choices: Iterable[str], kinds: Mapping[str, Any]) -> str:
@@ -116,7 +137,7 @@ def _allowed_value(value: Mapping[str, Any]) -> str:
         return " or ".join(f"`{as_inline_toml(choice)}`" for choice in value["enum"])
     if value.get("type") == "array":
         return f"a list, each {_allowed_value(value['items'])}"
-    name = {"integer": "whole number", "number": "number", "string": "string", "object": "table"}[value["type"]]
+    name = _TYPES[value["type"]]
     words = {"exclusiveMinimum": "above", "minimum": "at least", "exclusiveMaximum": "below", "maximum": "at most"}
     limits = [f"{word} {value[limit]:g}" for limit, word in words.items() if limit in value and value[limit] < 2**63]
     return f"{name} {', '.join(limits)}".strip()
@@ -146,14 +167,53 @@ def _algorithms(table: Mapping[str, Any]) -> Iterator[str]:
         ]
         lines.append(f"| `{name}` | {_one_line((kind.__doc__ or '').partition(chr(10))[0])} | {'<br>'.join(keys)} |")
     yield "\n".join(lines)
-    for title, makers in (("staleness", STALENESS), ("server_optimizer", SERVER_OPTIMIZERS)):
+    for title, makers in MADE_BY_NAME.items():
         yield f"### `{title}`"
         lines = ["| table | what it is |", "| --- | --- |"]
-        for name, maker in makers.items():
-            defaults = [f"{key} = {value.default:g}" for key, value in inspect.signature(maker).parameters.items()]
-            text = ", ".join([f'name = "{name}"', *defaults])
-            lines.append(f"| `{{ {text} }}` | {_one_line((maker.__doc__ or '').partition(chr(10))[0])} |")
+        lines += [f"| {_made_by_name(name, maker)} | {_summary(maker)} |" for name, maker in makers.items()]
+        if title == "pattern":
+            lines.append(_OWN_PATTERN)
         yield "\n".join(lines)
+
+
+def _compression() -> Iterator[str]:
+    yield "### `local.compression`"
+    yield (
+        "`…` is required; d is the number of the model's parameters, s = 2^(bits − 1) − 1. A contraction is what "
+        "`error_feedback` and FedLaAvg's differences need; see [Compression](concepts/compression.md)."
+    )
+    lines = ["| table | what is sent | contraction | parameters |", "| --- | --- | --- | --- |"]
+    for name, maker in COMPRESSION.items():
+        cells = _made_by_name(name, maker), _summary(maker), _contraction(maker), _arguments(maker)
+        lines.append(f"| {' | '.join(cells)} |")
+    yield "\n".join(lines)
+
+
+def _contraction(maker: Callable[..., Any]) -> str:
+    """Return when a compressor is one, from "Return True: …" or "Return whether …: …"."""
+    if not (isinstance(maker, type) and issubclass(maker, Compressor)):
+        return ""
+    when = _summary(maker.is_contraction).removeprefix("Return ").partition(":")[0].rstrip(".")
+    return "always" if when == "True" else when.replace("whether", "if", 1)
+
+
+def _arguments(maker: Callable[..., Any]) -> str:
+    """Return the arguments that a docstring describes, each on one line there."""
+    _, _, described = (inspect.getdoc(maker) or "").partition("Args:\n")
+    found = re.findall(r"^ {4}(\w+): (.*)$", described.partition("\n\n")[0], re.MULTILINE)
+    return "<br>".join(f"`{name}`: {_one_line(meaning)}" for name, meaning in found)
+
+
+def _made_by_name(name: str, maker: Callable[..., Any]) -> str:
+    parameters = inspect.signature(maker).parameters.items()
+    defaults = [f"{key} = {'…' if p.default is p.empty else as_inline_toml(p.default)}" for key, p in parameters]
+    text = ", ".join([f'name = "{name}"', *defaults])
+    return f"`{{ {text} }}`"
+
+
+def _summary(maker: Callable[..., Any]) -> str:
+    """Return the first paragraph of a docstring, for a table's cell."""
+    return _one_line((inspect.getdoc(maker) or "").partition("\n\n")[0]).replace("|", "\\|")
 
 
 def _refers(value: Mapping[str, Any]) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 from offbeat import cli
@@ -215,6 +216,33 @@ class TestAlgorithms:
             for key in default_hyper_parameters(kind):
                 assert key in out
         assert 'staleness = { name = "polynomial", a = 0.5 }' in out
+
+    def test_is_read_in_a_wide_terminal_with_a_line_a_hyper_parameter(
+        self, offbeat: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(cli, "console", Console(width=160))
+        lines = offbeat("algorithms")[1].splitlines()
+        assert max(map(cell_len, lines)) <= 160
+        last_column = [line[lines[1].index("Hyper-parameters") :].rstrip() for line in lines]
+        for key in (
+            'pattern = { name = "round_robin", k = 2, every = 1 }', "step_sizes: none", "steps = [1, 50]",
+            "compression = [0.01, 1.0]", 'staleness = { name = "polynomial", a = 0.5 }',
+        ):  # fmt: skip
+            assert key in last_column
+
+    def test_is_read_in_a_narrow_terminal_with_whole_words(
+        self, offbeat: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(cli, "console", Console(width=80))
+        out = offbeat("algorithms")[1]
+        assert max(map(cell_len, out.splitlines())) <= 80
+        words = out.split()
+        for name, kind in ALGORITHMS.items():
+            described = (kind.__doc__ or "").partition("\n")[0]
+            keys = default_hyper_parameters(kind)
+            assert {name, *described.split()} <= set(words)
+            assert all(key in words or f"{key}:" in words for key in keys)
+        assert "…" not in out
 
 
 class TestHelp:

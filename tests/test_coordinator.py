@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offbeat.algorithms import FedAsync, FedAvg, FedBuff, LocalPlan
+from offbeat.algorithms import AsyncCommSGD, FedAsync, FedAvg, FedBuff, FedLaAvg, FedLuck, LocalPlan, Port
+from offbeat.algorithms.patterns import round_robin
 from offbeat.algorithms.server_optimizer import adam
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator_records import Call
@@ -21,6 +22,11 @@ ALGORITHMS = {
     "fedavg with adam": lambda: FedAvg(cohort=2, server_optimizer=adam()),
     "fedasync": lambda: FedAsync(concurrency=3),
     "fedbuff": lambda: FedBuff(buffer_size=2, concurrency=4),
+    "fedlaavg": lambda: FedLaAvg(cohort=3),
+    "fedlaavg keeping": lambda: FedLaAvg(cohort=2, server_keeps_updates=True),
+    "port": lambda: Port(min_clients=2, staleness_bound=1, concurrency=4),
+    "async_comm_sgd": lambda: AsyncCommSGD(pattern=round_robin(k=3, every=2), average=True),
+    "fedluck": lambda: FedLuck(period=2.0, steps=(1, 9), compression=(0.1, 0.8)),
 }
 
 
@@ -35,7 +41,8 @@ def everybody_present(coordinator):
 
 def receive(coordinator, now, assignment, vector=None):
     vector = torch.ones(LENGTH) if vector is None else vector
-    return coordinator.receive(now, assignment.client, assignment.visit, vector, examples=10, steps=2, normaliser=2.0)
+    said = {"examples": 10, "steps": 2, "normaliser": 2.0, "base": torch.zeros(LENGTH)}
+    return coordinator.receive(now, assignment.client, assignment.visit, vector, **said)
 
 
 def vector_of(client, visit):
@@ -111,9 +118,10 @@ class World:
                 self.receive(client, visit + 1)
 
     def receive(self, client, visit):
-        return self.coordinator.receive(
-            self.now, client, visit, vector_of(client, visit), examples=client + 1, steps=2, normaliser=2.0
-        )
+        said = {"examples": client + 1, "steps": 2, "normaliser": 2.0, "since": self.since.get(client)}
+        base = torch.full((LENGTH,), 0.1 * visit)
+        times = {"step_seconds": 0.1 * client, "upload_seconds": 0.2 * visit}
+        return self.coordinator.receive(self.now, client, visit, vector_of(client, visit), base=base, **said, **times)
 
     def check(self):
         statistics = self.coordinator.statistics
@@ -508,9 +516,3 @@ def test_the_algorithm_hears_all_that_an_update_says():
     assert (algorithm.heard.client, algorithm.heard.version) == (5, 0)
     assert torch.equal(algorithm.heard.base, torch.zeros(LENGTH))
     assert algorithm.data_weights is weights
-
-
-def test_whole_models_cannot_be_compressed():
-    plan = dataclasses.replace(PLAN, compression=0.1)
-    with pytest.raises(ValueError, match="compressed"):
-        Coordinator(FedAsync(), torch.zeros(LENGTH), clients=CLIENTS, local=plan)

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from offbeat.algorithms import ALGORITHMS
+from offbeat.cli_theory import theory
 from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.experiments import config, export
 from offbeat.experiments.algorithm_table import as_inline_toml, default_hyper_parameters, hyper_parameters_of
@@ -105,6 +106,9 @@ def _runs(command: Callable[[_HowToRun], None]) -> Command:
 @click.version_option(package_name="offbeat")
 def app() -> None:
     """Federated learning for clients that come and go."""
+
+
+app.add_command(theory)
 
 
 @app.command(

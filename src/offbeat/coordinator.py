@@ -42,8 +42,7 @@ class Coordinator:
         record: Called with every call that changed something, after it did; what it gets can be replayed.
 
     Raises:
-        ValueError: Something does not fit, for instance a cohort that is larger than N, or a compression of whole
-            models.
+        ValueError: Something does not fit, for instance a cohort that is larger than N.
     """
 
     def __init__(
@@ -59,8 +58,6 @@ class Coordinator:
         data_weights: Tensor | None = None,
         record: Callable[[Call], None] | None = None,
     ) -> None:
-        if algorithm.payload == "params" and local.compression is not None:
-            raise ValueError("clients upload whole models here, which cannot be compressed: leave compression out")
         algorithm.start(model, clients, data_weights)
         self.algorithm = algorithm
         self.clients = clients
@@ -245,7 +242,10 @@ class Coordinator:
         return min(self._leases[0][0] if self._leases else math.inf, self._round_deadline)
 
     def urgent(self) -> list[Assignment]:
-        """Return the assignments of those in flight that should hand in now what they have so far."""
+        """Return the assignments of those in flight that should hand in now what they have so far.
+
+        Their updates then come as others do, only with fewer steps.
+        """
         return [self._visits[client].assignment for client in self.algorithm.urgent()]
 
     def tick(self, now: float) -> bool:
@@ -317,6 +317,7 @@ class Coordinator:
         receipt = Receipt(counted=True, staleness=staleness, new_version=self.algorithm.receive(update))
         self._close(latest, receipt)
         latest.counted = (latest.assignment.visit, update.version, receipt)
+        self._pool.counted(update.client, update.version)
         self.statistics.counted += 1
         self.statistics.staleness_sum += staleness
         self.statistics.staleness_max = max(self.statistics.staleness_max, staleness)
@@ -353,14 +354,16 @@ class Coordinator:
             self._pool.discard(client)
 
     def _open_round_if_new(self) -> None:
-        """If the algorithm has opened a new round, everybody who had a turn may be assigned again."""
+        """If the algorithm has opened a new round, who had a turn may be assigned again, if the algorithm agrees."""
         if self.algorithm.round == self._round:
             return
         self._round = self.algorithm.round
         self._round_deadline = math.inf
         had_turn, self._had_turn = self._had_turn, {}
         for client in had_turn:
-            if client in self._present:
+            if not self.algorithm.may_return(client):
+                self._had_turn[client] = None
+            elif client in self._present:
                 self._pool.add(client)
 
     def _note(self, name: str, **arguments: Any) -> None:

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple, Self
 
-from offbeat.algorithms.base import LocalPlan
+from offbeat.algorithms.base import Compression, LocalPlan
 
 
 class Assignment(NamedTuple):
@@ -60,15 +60,24 @@ class LatestVisit:
         plan: dict[str, Any] | None = values["plan"]
         receipt, counted = values["receipt"], values["counted"]
         fields: dict[str, Any] = {name: values[name] for name in Assignment._fields}
-        if plan and isinstance(plan["lr"], list):  # what a tuple is after a trip through JSON
-            plan = plan | {"lr": tuple(plan["lr"])}
-        fields["plan"] = LocalPlan(**plan) if plan else local
+        fields["plan"] = _plan(plan) if plan else local
         return cls(
             Assignment(**fields),
             VisitState(values["state"]),
             Receipt(*receipt) if receipt else None,
             (*counted[:2], Receipt(*counted[2:])) if counted else None,
         )
+
+
+def _plan(values: dict[str, Any]) -> LocalPlan:
+    """Return the plan of which ``asdict`` made this; tuples may have become lists, as they do in JSON."""
+    values = dict(values)
+    if isinstance(values["lr"], list):
+        values["lr"] = tuple(values["lr"])
+    if values["compression"]:
+        name, parameters = values["compression"].values()
+        values["compression"] = Compression(name, tuple((key, value) for key, value in parameters))
+    return LocalPlan(**values)
 
 
 @dataclass

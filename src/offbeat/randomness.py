@@ -37,6 +37,7 @@ class Purpose(IntEnum):
     TRACE = 11
     EVALUATION = 12
     OWN_DATA = 13
+    COMPRESSION = 14
 
 
 _MULTIPLIER_0 = np.uint64(0xD2511F53)

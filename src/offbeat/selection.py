@@ -1,5 +1,6 @@
 """Who is next: pools of the clients that may be given work."""
 
+import heapq
 from array import array
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
@@ -9,6 +10,7 @@ import torch
 from offbeat.randomness import Purpose, UniformStream
 
 _OUTSIDE = -1
+_NEVER = -1
 
 
 class Pool(Protocol):
@@ -30,6 +32,10 @@ class Pool(Protocol):
 
     def take(self, client: int) -> None:
         """Take out this client in place of a pick, in the pool or not: what comes after it is the same."""
+        ...
+
+    def counted(self, client: int, version: int) -> None:
+        """Note that an update of the client, made from this version, has counted."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
@@ -88,6 +94,9 @@ class UniformPool:
         self._stream.position += 1
         self.discard(client)
 
+    def counted(self, client: int, version: int) -> None:
+        """Do nothing: who was heard is as likely as everybody else."""
+
     def state_dict(self) -> dict[str, Any]:
         """Return who is inside, in the order that the next picks depend on, and how many picks there were."""
         return {"inside": torch.tensor(self._inside, dtype=torch.int64), "picks": self._stream.position}
@@ -101,4 +110,73 @@ class UniformPool:
         self._stream.position = state["picks"]
 
 
-POOLS: dict[str, Callable[[int, int], Pool]] = {"uniform": UniformPool}
+class LongestAbsentPool:
+    """Next is who has not counted for longest: the lowest last version R_i, of equals the lowest number.
+
+    Every operation takes O(log N) time at most, on average.
+
+    Args:
+        clients: Number of clients N; the pool is empty to begin with, and nobody has ever counted.
+        seed: Not used: there is nothing random in it.
+    """
+
+    def __init__(self, clients: int, seed: int) -> None:
+        self._last = array("q", [_NEVER]) * clients  # R_i
+        self._inside: set[int] = set()
+        self._heap: list[tuple[int, int]] = []  # (R_i, i) of who is inside; what has been taken out stays in it
+
+    def __len__(self) -> int:
+        return len(self._inside)
+
+    def add(self, client: int) -> None:
+        """Put a client in; nothing happens if it is in."""
+        if client not in self._inside:
+            self._inside.add(client)
+            heapq.heappush(self._heap, (self._last[client], client))
+
+    def discard(self, client: int) -> None:
+        """Take a client out; nothing happens if it is out."""
+        self._inside.discard(client)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Keep clients that come, go and count without being picked from filling the heap."""
+        if len(self._heap) > 2 * len(self._inside) + 64:
+            self._heap = [(self._last[inside], inside) for inside in self._inside]
+            heapq.heapify(self._heap)
+
+    def pick(self) -> int:
+        """Take out the client that is next. The pool must not be empty."""
+        while True:
+            last, client = heapq.heappop(self._heap)
+            if client in self._inside and last == self._last[client]:
+                self._inside.discard(client)
+                return client
+
+    def take(self, client: int) -> None:
+        """Take out this client in place of a pick, in the pool or not: what comes after it is the same."""
+        self.discard(client)
+
+    def counted(self, client: int, version: int) -> None:
+        """Note R_i, the version from which the client's last counted update was made."""
+        self._last[client] = version
+        if client in self._inside:
+            heapq.heappush(self._heap, (version, client))
+            self._tidy()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return who is inside, and everybody's R_i."""
+        return {
+            "inside": torch.tensor(sorted(self._inside), dtype=torch.int64),
+            "last": torch.tensor(self._last, dtype=torch.int64),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state."""
+        self._last = array("q", state["last"].tolist())
+        self._inside = set(state["inside"].tolist())
+        self._heap = [(self._last[client], client) for client in self._inside]
+        heapq.heapify(self._heap)
+
+
+POOLS: dict[str, Callable[[int, int], Pool]] = {"uniform": UniformPool, "longest_absent": LongestAbsentPool}

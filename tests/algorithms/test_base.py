@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from offbeat.algorithms import FedBuff, LocalPlan, Update, check_vector
+from offbeat.algorithms import Compression, FedBuff, LocalPlan, Update, check_vector
 from offbeat.algorithms.base import check_update, resolve
 
 
@@ -16,6 +16,7 @@ class Unopened:
         raise AssertionError
 
 
+TOP_K = Compression("top_k", (("share", 0.1),))
 PLAN = {"steps": 2, "batch_size": 4, "lr": 0.1}
 UPDATE = {"client": 0, "version": 0, "vector": torch.zeros(2), "examples": 1, "steps": 1, "normaliser": 1.0}
 
@@ -47,9 +48,7 @@ UPDATE = {"client": 0, "version": 0, "vector": torch.zeros(2), "examples": 1, "s
         ({"momentum": 0.9, "mu": 0.1}, "momentum and mu cannot be combined"),
         ({"clip_norm": 0.0}, "clip_norm must be greater than 0"),
         ({"clip_norm": math.inf}, "clip_norm"),
-        ({"compression": 0.0}, r"compression must be in \(0, 1\], got 0.0"),
-        ({"compression": 1.01}, "compression"),
-        ({"compression": math.nan}, "compression"),
+        ({"error_feedback": True}, "error_feedback makes up for compression: set compression, or leave it out"),
     ],
 )
 def test_plan_refuses_what_is_out_of_range(change, message):
@@ -63,7 +62,9 @@ def test_plan_refuses_what_is_out_of_range(change, message):
         {"steps": 1, "batch_size": 1, "lr": 1},
         {"lr": (0.1, 0.05)},
         {"momentum": 0.99},
-        {"weight_decay": 0.0, "mu": 2.0, "clip_norm": 1e-9, "compression": 1.0},
+        {"weight_decay": 0.0, "mu": 2.0, "clip_norm": 1e-9},
+        {"compression": TOP_K},
+        {"compression": Compression("sign"), "error_feedback": True},
     ],
 )
 def test_plan_takes_the_ends_of_its_ranges(change):
@@ -73,10 +74,41 @@ def test_plan_takes_the_ends_of_its_ranges(change):
 
 def test_plan_has_no_options_unless_asked():
     plan = LocalPlan(**PLAN)
-    assert (plan.momentum, plan.weight_decay, plan.mu, plan.clip_norm, plan.compression) == (0, 0, 0, None, None)
+    assert (plan.momentum, plan.weight_decay, plan.mu, plan.clip_norm) == (0, 0, 0, None)
+    assert (plan.compression, plan.error_feedback) == (None, False)
 
 
-@pytest.mark.parametrize(("record", "name"), [(LocalPlan(**PLAN), "steps"), (Update(**UPDATE), "client")])
+def test_a_compression_has_no_parameters_unless_given_and_equals_another_of_the_same():
+    assert Compression("sign").parameters == ()
+    assert Compression("top_k", (("share", 0.1),)) == TOP_K
+    assert len({TOP_K, Compression("top_k", (("share", 0.1),)), Compression("top_k", (("share", 0.2),))}) == 2
+    assert len({LocalPlan(**PLAN), LocalPlan(**PLAN, compression=TOP_K)}) == 2
+
+
+def test_a_visit_cut_short_keeps_all_else():
+    whole = LocalPlan(5, 4, 0.1, momentum=0.5, weight_decay=0.01, clip_norm=2.0, compression=TOP_K, error_feedback=True)
+    assert whole.prefix(3) == dataclasses.replace(whole, steps=3)
+    assert whole.prefix(5) == whole
+    assert LocalPlan(5, 4, 0.1, mu=0.3).prefix(1) == LocalPlan(1, 4, 0.1, mu=0.3)
+
+
+def test_a_visit_cut_short_takes_its_first_steps_by_their_own_step_sizes():
+    whole = LocalPlan(3, 4, (0.3, 0.2, 0.1))
+    assert whole.prefix(2) == LocalPlan(2, 4, (0.3, 0.2))
+    assert whole.prefix(2).prefix(1).lr == (0.3,)
+    assert whole.lr == (0.3, 0.2, 0.1)
+
+
+@pytest.mark.parametrize("lr", [0.1, (0.3, 0.2)])
+@pytest.mark.parametrize("steps", [-1, 0, 3])
+def test_a_visit_is_not_cut_to_nothing_nor_to_more_than_it_was(lr, steps):
+    with pytest.raises(ValueError, match=f"steps must be in 1 … 2, got {steps}"):
+        LocalPlan(**{**PLAN, "lr": lr}).prefix(steps)
+
+
+@pytest.mark.parametrize(
+    ("record", "name"), [(LocalPlan(**PLAN), "steps"), (Update(**UPDATE), "client"), (TOP_K, "name")]
+)
 def test_records_are_frozen_and_slotted(record, name):
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(record, name, 7)
@@ -190,6 +222,9 @@ def test_what_an_algorithm_need_not_say():
     assert algorithm.period is None
     assert algorithm.needs_base is False
     assert algorithm.selection == "uniform"
+    assert algorithm.pooled is False
+    assert algorithm.result is algorithm.model
+    assert algorithm.may_return(0) is True
     assert list(algorithm.urgent()) == []
     assert algorithm.tick() is False
 

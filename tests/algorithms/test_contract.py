@@ -1,58 +1,26 @@
-"""What every algorithm promises to whoever drives it, whatever comes in whatever order."""
+"""What every algorithm promises to whoever drives it, whatever comes in whatever order.
+
+``case`` is each algorithm in turn, see conftest.py; single promises are in test_contract_basics.py. There are three
+kinds of algorithms:
+
+- rounds: who was assigned in the round that is open is not assigned again in it; it ends by ``receive``, ``drop`` or
+  ``tick``, and takes all open work with it;
+- periods: everybody works except those who were heard and may not return yet; only ``tick`` makes versions;
+- neither: so many at a time, whoever comes; ``tick`` does nothing.
+"""
 
 import dataclasses
 import math
-import pickle
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from offbeat.algorithms import ALGORITHMS, Algorithm, FedAsync, FedAvg, FedBuff, FedFa, FedNova, LocalPlan, Update
-from offbeat.algorithms.server_optimizer import adagrad, adam, momentum
-from offbeat.algorithms.staleness import hinge
-
-CLIENTS = 6
-LENGTH = 3
-VECTORS = torch.tensor(np.random.default_rng(8).standard_normal((32, LENGTH)), dtype=torch.float32)
-
-
-@dataclasses.dataclass(frozen=True)
-class Case:
-    name: str
-    make: Callable[[], Algorithm]
-    places: int
-    """Clients asked in a round, or at work at the same time where there are no rounds."""
-
-    def started(self) -> Algorithm:
-        algorithm = self.make()
-        algorithm.start(torch.ones(LENGTH), CLIENTS)
-        return algorithm
-
-
-CASES = [
-    Case("fedavg", lambda: FedAvg(cohort=2, server_lr=0.9), 2),
-    Case("fedavg over-selecting", lambda: FedAvg(cohort=3, over_selection=1.3, weighting="uniform"), 4),
-    Case("fedavg everybody", lambda: FedAvg(cohort=6, over_selection=2.0, server_optimizer=momentum()), 6),
-    Case("fednova", lambda: FedNova(cohort=2, server_lr=0.9), 2),
-    Case("fednova over-selecting", lambda: FedNova(cohort=3, over_selection=1.3, server_optimizer=adam()), 4),
-    Case("fedasync", lambda: FedAsync(concurrency=3), 3),
-    Case("fedbuff", lambda: FedBuff(buffer_size=3, concurrency=4), 4),
-    Case("fedbuff one by one", lambda: FedBuff(buffer_size=1, staleness=hinge(1, 1), concurrency=2), 2),
-    Case("fedbuff adam", lambda: FedBuff(buffer_size=2, concurrency=6, server_optimizer=adam()), 6),
-    Case("fedbuff adagrad", lambda: FedBuff(buffer_size=2, concurrency=6, server_optimizer=adagrad()), 6),
-    Case("fedfa", lambda: FedFa(window=4, server_lr=0.9, concurrency=4), 4),
-    Case("fedfa one by one", lambda: FedFa(window=1, concurrency=2, server_optimizer=momentum()), 2),
-    Case("fedfa every second", lambda: FedFa(window=3, release_every=2, concurrency=6, server_optimizer=adam()), 6),
-    Case("fedfa normalising", lambda: FedFa(window=2, normalise=True, concurrency=5), 5),
-    Case("fedfa params", lambda: FedFa(window=3, transmit="params", concurrency=4), 4),
-]
-every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+from offbeat.algorithms import Algorithm, Update
 
 KINDS = {
     "assign": 8,
@@ -62,11 +30,11 @@ KINDS = {
     "foreign": 1,
     "broken": 2,
     "reload": 1,
-    "tick": 1,
+    "tick": 2,
 }
 STEPS = st.tuples(
     st.sampled_from([kind for kind, share in KINDS.items() for _ in range(share)]),
-    st.integers(0, CLIENTS - 1),
+    st.integers(0, 5),
     st.integers(0, 31),
 )
 SCRIPTS = st.lists(STEPS, min_size=20, max_size=120)
@@ -75,13 +43,13 @@ BROKEN: list[Callable[[Update, int], dict[str, Any]]] = [
     lambda update, version: {"version": version + 1},
     lambda update, version: {"version": version + 1000},
     lambda update, version: {"version": -1},
-    lambda update, version: {"client": CLIENTS},
+    lambda update, version: {"client": 6},
     lambda update, version: {"client": -1},
-    lambda update, version: {"vector": torch.zeros(LENGTH + 1)},
-    lambda update, version: {"vector": torch.zeros(LENGTH - 1)},
+    lambda update, version: {"vector": torch.zeros(len(update.vector) + 1)},
+    lambda update, version: {"vector": torch.zeros(len(update.vector) - 1)},
     lambda update, version: {"vector": torch.zeros(1)},
-    lambda update, version: {"vector": torch.zeros(LENGTH, 1)},
-    lambda update, version: {"vector": torch.zeros(LENGTH, dtype=torch.float64)},
+    lambda update, version: {"vector": torch.zeros(len(update.vector), 1)},
+    lambda update, version: {"vector": torch.zeros(len(update.vector), dtype=torch.float64)},
     lambda update, version: {"examples": 0},
     lambda update, version: {"examples": -5},
     lambda update, version: {"steps": -1},
@@ -93,20 +61,25 @@ BROKEN: list[Callable[[Update, int], dict[str, Any]]] = [
 class World:
     """An undisturbed algorithm, a twin that is saved and loaded in between, and what the contract says of both."""
 
-    def __init__(self, case: Case, plan: Any, same_state: Callable[..., bool]) -> None:
+    def __init__(self, case: Any, plan: Any, same_state: Callable[..., bool]) -> None:
         self.case, self.plan, self.same_state = case, plan, same_state
         self.algorithm, self.twin = case.started(), case.started()
+        self.periods = self.algorithm.period is not None
+        self.rounds = self.algorithm.round is not None and not self.periods
         self.open: dict[int, int] = {}
         self.lapsed: set[int] = set()
-        self.asked: set[int] = set()
+        self.had_turn: set[int] = set()  # who may not be assigned now
         self.assigned = self.counted = 0
+        self.last_counted: dict[int, int] = {}
         self.sent: dict[int, Update] = {}
         self.models: list[tuple[Tensor, Tensor]] = []
         self.saved: list[tuple[dict[str, Any], dict[str, Any]]] = []
 
+    def at_work(self) -> set[int]:
+        return set(self.open) - self.lapsed
+
     def slots(self) -> int:
-        taken = self.asked if self.algorithm.round is not None else set(self.open) - self.lapsed
-        return self.case.places - len(taken)
+        return self.case.places - len(self.had_turn if self.rounds else self.at_work() | self.had_turn)
 
     def call(self, change: Callable[[Algorithm], Any]) -> Any:
         """Do the same to both; they answer alike."""
@@ -115,46 +88,51 @@ class World:
         assert answer == twins
         if self.algorithm.round != opened:
             assert self.algorithm.round == opened + 1
-            self.open, self.lapsed, self.asked = {}, set(), set()
+            self.had_turn = {client for client in self.had_turn if not self.algorithm.may_return(client)}
+            if self.rounds:
+                assert not self.had_turn
+                self.open, self.lapsed = {}, set()
         return answer
 
     def assign(self, client: int, choice: int) -> None:
-        allowed = self.slots() > 0 and (self.algorithm.round is None or client not in self.asked)
-        if allowed:
-            assert self.call(lambda algorithm: algorithm.assign(client, self.plan)) == self.plan
+        if self.slots() > 0 and client not in self.had_turn:
+            plan = self.call(lambda algorithm: algorithm.assign(client, self.plan))
+            assert plan == self.plan or self.case.own_plan
             self.open[client] = self.algorithm.version
             self.lapsed.discard(client)
-            self.asked.add(client)
+            self.had_turn |= {client} if self.rounds else set()
             self.assigned += 1
-        elif self.algorithm.round is not None:
+        elif self.rounds or client in self.had_turn:
             self.refused(lambda algorithm: algorithm.assign(client, self.plan))
 
     def arrive(self, client: int, choice: int) -> None:
         version = self.open.get(client, choice % (self.algorithm.version + 1))
-        self.receive(Update(client, version, VECTORS[choice], 1 + choice, 1, 1.0 + choice % 3))
+        self.receive(self.case.update(client, version, choice, self.last_counted.get(client)))
 
     def foreign(self, client: int, choice: int) -> None:
-        self.receive(Update(client, choice % (self.algorithm.version + 1), VECTORS[choice], 1, 1, 1.0))
+        version = choice % (self.algorithm.version + 1)
+        self.receive(self.case.update(client, version, choice, self.last_counted.get(client)))
 
     def duplicate(self, client: int, choice: int) -> None:
         if client in self.sent:
             self.receive(self.sent[client])
 
     def receive(self, update: Update) -> None:
-        expected = self.open.get(update.client) == update.version
+        client, expected = update.client, self.open.get(update.client) == update.version
         before, version = self.algorithm.state_dict(), self.algorithm.version
-        assert self.algorithm.wants(update.client, update.version) is expected
+        assert self.algorithm.wants(client, update.version) is expected
         made = self.call(lambda algorithm: algorithm.receive(update))
         assert self.algorithm.version == version + made
         assert self.same_state(self.algorithm.state_dict(), before) is not expected
+        assert not made or (expected and not self.periods)
         if expected:
             self.counted += 1
-            self.open.pop(update.client, None)
-            self.lapsed.discard(update.client)
-            assert not self.algorithm.wants(update.client, update.version)
-        else:
-            assert made is False
-        self.sent[update.client] = update
+            self.last_counted[client] = update.version
+            self.open.pop(client, None)
+            self.lapsed.discard(client)
+            self.had_turn |= {client} if self.periods else set()
+            assert not self.algorithm.wants(client, update.version)
+        self.sent[client] = update
 
     def drop(self, client: int, choice: int) -> None:
         own = self.open.get(client)
@@ -165,14 +143,16 @@ class World:
         made = self.call(lambda algorithm: algorithm.drop(client, version))
         assert self.algorithm.version == number + made
         assert self.same_state(self.algorithm.state_dict(), before) is not expected
-        if expected and self.algorithm.round is None:
+        assert not made or (expected and not self.periods)
+        if expected and not self.rounds:
             assert self.algorithm.slots() == slots + 1
             assert self.algorithm.wants(client, version)
 
     def broken(self, client: int, choice: int) -> None:
-        update = Update(client, self.open.get(client, 0), VECTORS[choice], 1, 1, 1.0)
-        update = dataclasses.replace(update, **BROKEN[choice % len(BROKEN)](update, self.algorithm.version))
-        self.refused(lambda algorithm: algorithm.receive(update))
+        update = self.case.update(client, self.open.get(client, 0), choice, self.last_counted.get(client))
+        changes = [change(update, self.algorithm.version) for change in BROKEN]
+        changes += self.case.also_broken if client in self.open else ()
+        self.refused(lambda algorithm: algorithm.receive(dataclasses.replace(update, **changes[choice % len(changes)])))
 
     def refused(self, change: Callable[[Algorithm], Any]) -> None:
         before = self.algorithm.state_dict()
@@ -190,34 +170,40 @@ class World:
 
     def tick(self, client: int, choice: int) -> None:
         before, number, opened = self.algorithm.state_dict(), self.algorithm.version, self.algorithm.round
-        begun = opened is not None and len(self.asked) > 0
-        heard = begun and len(self.asked) > len(self.open)
-        assert self.call(lambda algorithm: algorithm.tick()) is heard
-        assert self.algorithm.version == number + heard
-        if begun:
+        if self.periods:
+            ends, makes = True, self.case.idle_versions or len(self.had_turn) > 0
+        else:
+            ends = self.rounds and len(self.had_turn) > 0
+            makes = ends and len(self.had_turn) > len(self.open)
+        assert self.call(lambda algorithm: algorithm.tick()) is makes
+        assert self.algorithm.version == number + makes
+        if ends:
             assert self.algorithm.round == opened + 1
         else:
             assert self.same_state(self.algorithm.state_dict(), before)
 
     def check(self) -> None:
         self.models.append((self.algorithm.model, self.algorithm.model.clone()))
+        assert torch.equal(self.algorithm.result, self.twin.result)
+        assert list(self.algorithm.urgent()) == list(self.twin.urgent())
+        assert set(self.algorithm.urgent()) <= self.at_work()
         for algorithm in (self.algorithm, self.twin):
             assert algorithm.slots() == self.slots() >= 0
-            for client in range(CLIENTS):
+            for client in range(self.case.clients):
+                assert algorithm.may_return(client) or client in self.had_turn
                 wanted = [version for version in range(algorithm.version + 1) if algorithm.wants(client, version)]
                 assert wanted == ([self.open[client]] if client in self.open else [])
         assert self.counted <= self.assigned
         assert self.same_state(self.algorithm.state_dict(), self.twin.state_dict())
 
 
-@every_case
 def test_whatever_comes_the_contract_holds(case, plan, same_state):
     @settings(max_examples=40)
     @given(SCRIPTS)
     def run(script):
         world = World(case, plan, same_state)
         for kind, client, choice in script:
-            getattr(world, kind)(client, choice)
+            getattr(world, kind)(client % case.clients, choice)
             world.check()
         assert all(torch.equal(model, copy) for model, copy in world.models)
         assert all(same_state(state, copy) for state, copy in world.saved)
@@ -225,10 +211,14 @@ def test_whatever_comes_the_contract_holds(case, plan, same_state):
     run()
 
 
-def play(algorithm, script, plan, vector_of, look):
-    """Let clients be assigned, arrive and be dropped; ``look`` sees the algorithm after every step."""
-    at_work = {}
-    for kind, client, choice in script:
+def play(case, algorithm, script, plan, wrap, look):
+    """Let clients be assigned, arrive and be dropped, and time pass; ``look`` sees the algorithm after every step.
+
+    ``wrap`` makes of an update's vector what is handed over.
+    """
+    at_work, last_counted = {}, {}
+    for kind, number, choice in script:
+        client = number % case.clients
         if kind == "assign" and algorithm.slots() > 0:
             try:
                 algorithm.assign(client, plan)
@@ -236,14 +226,17 @@ def play(algorithm, script, plan, vector_of, look):
                 continue
             at_work[client] = algorithm.version
         elif kind == "arrive" and client in at_work:
-            update = Update(client, at_work.pop(client), vector_of(choice), 1 + choice, 1, 1.0 + choice % 3)
-            algorithm.receive(update)
+            update = case.update(client, at_work.pop(client), choice, last_counted.get(client))
+            if algorithm.wants(client, update.version):
+                last_counted[client] = update.version
+            algorithm.receive(dataclasses.replace(update, vector=wrap(update.vector, choice)))
         elif kind == "drop" and client in at_work:
             algorithm.drop(client, at_work[client])
+        elif kind == "tick":
+            algorithm.tick()
         look(algorithm)
 
 
-@every_case
 def test_neither_promises_nor_reading_change_a_bit(case, plan, deferred, same_state):
     @settings(max_examples=40)
     @given(SCRIPTS)
@@ -251,156 +244,25 @@ def test_neither_promises_nor_reading_change_a_bit(case, plan, deferred, same_st
         watched, quiet, promised, mixed = (case.started() for _ in range(4))
         promises = []
 
-        def promise(choice):
-            promises.append(deferred(VECTORS[choice]))
+        def promise(vector, choice):
+            promises.append(deferred(vector))
             return promises[-1]
 
         def nothing(algorithm):
             pass
 
-        play(watched, script, plan, lambda choice: VECTORS[choice], lambda algorithm: algorithm.state_dict())
-        play(quiet, script, plan, lambda choice: VECTORS[choice], nothing)
-        play(promised, script, plan, promise, lambda algorithm: (algorithm.version, algorithm.slots()))
-        if case.make().linear:
+        play(case, watched, script, plan, lambda vector, choice: vector, lambda algorithm: algorithm.state_dict())
+        play(case, quiet, script, plan, lambda vector, choice: vector, nothing)
+        play(case, promised, script, plan, promise, lambda algorithm: (algorithm.version, algorithm.slots()))
+        if promised.linear:
             assert sum(promise.resolved for promise in promises) == 0
-        play(mixed, script, plan, lambda choice: promise(choice) if choice % 2 else VECTORS[choice], nothing)
+        play(case, mixed, script, plan, lambda vector, i: promise(vector, i) if i % 2 else vector, nothing)
         expected = watched.state_dict()
         for algorithm in (quiet, promised, mixed):
             assert torch.equal(algorithm.model, watched.model)
+            assert torch.equal(algorithm.result, watched.result)
+            assert same_state(algorithm.state_dict(), expected)
             assert same_state(algorithm.state_dict(), expected)
         assert all(promise.resolved <= 1 for promise in promises)
 
     run()
-
-
-@every_case
-def test_the_state_is_flat_and_plain(case, plan):
-    algorithm = case.started()
-    for client in range(case.places):
-        algorithm.assign(client, plan)
-    algorithm.receive(Update(0, 0, VECTORS[0], 1, 1, 1.0))
-    state = algorithm.state_dict()
-    assert all(isinstance(key, str) for key in state)
-    assert all(isinstance(value, Tensor | int | float | str | None) for value in state.values())
-
-
-@every_case
-def test_a_state_shares_no_memory_with_the_algorithm(case, plan, same_state):
-    def scribble(state):
-        for value in state.values():
-            if isinstance(value, Tensor):
-                value.zero_()
-
-    algorithm, loaded = case.started(), case.make()
-    for client in range(case.places):
-        algorithm.assign(client, plan)
-        algorithm.receive(Update(client, algorithm.version, VECTORS[client], 1, 1, 1.0))
-    expected, state = algorithm.state_dict(), algorithm.state_dict()
-    loaded.load_state_dict(state)
-    scribble(state)
-    assert same_state(algorithm.state_dict(), expected)
-    assert same_state(loaded.state_dict(), expected)
-
-
-@every_case
-def test_a_state_loads_over_a_run_in_progress(case, plan, same_state):
-    fresh, busy = case.started(), case.started()
-    for client in range(case.places):
-        busy.assign(client, plan)
-        busy.receive(Update(client, busy.version, VECTORS[client], 1, 1, 1.0))
-    state = fresh.state_dict()
-    busy.load_state_dict(state)
-    assert same_state(busy.state_dict(), state)
-    assert busy.model.tolist() == [1, 1, 1]
-
-
-@every_case
-def test_start_copies_the_model_and_begins_at_zero(case):
-    model, algorithm = torch.ones(LENGTH), case.make()
-    algorithm.start(model, CLIENTS)
-    model.zero_()
-    assert algorithm.model.tolist() == [1, 1, 1]
-    assert algorithm.version == 0
-    assert algorithm.slots() == case.places
-    assert algorithm.round in (None, 0)
-
-
-@every_case
-def test_start_again_forgets_the_run_before(case, plan, same_state):
-    algorithm = case.started()
-    for client in range(case.places):
-        algorithm.assign(client, plan)
-        algorithm.receive(Update(client, algorithm.version, VECTORS[client], 1, 1, 1.0))
-    algorithm.start(torch.ones(LENGTH), CLIENTS)
-    assert same_state(algorithm.state_dict(), case.started().state_dict())
-
-
-@every_case
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        (torch.zeros(2, 2), "shape"),
-        (torch.zeros(3, dtype=torch.float64), "float64"),
-        (torch.tensor([1.0, math.nan]), "NaN"),
-        (torch.tensor([1.0, -math.inf]), "infinity"),
-    ],
-)
-def test_start_refuses_a_model_that_is_no_finite_float32_vector(case, model, message):
-    with pytest.raises(ValueError, match=message):
-        case.make().start(model, CLIENTS)
-
-
-@every_case
-@pytest.mark.parametrize("client", [-1, CLIENTS, CLIENTS + 100])
-def test_assign_refuses_a_client_that_does_not_exist(case, client, plan, same_state):
-    algorithm = case.started()
-    before = algorithm.state_dict()
-    with pytest.raises(ValueError, match=f"client must be in 0 … 5, got {client}"):
-        algorithm.assign(client, plan)
-    assert same_state(algorithm.state_dict(), before)
-
-
-@every_case
-def test_questions_about_unknown_clients_are_answered_no(case, same_state):
-    algorithm = case.started()
-    before = algorithm.state_dict()
-    assert not any(algorithm.wants(client, version) for client in (-1, 0, 99) for version in (-1, 0, 7))
-    assert not any(algorithm.drop(client, version) for client in (-1, 0, 99) for version in (-1, 0, 7))
-    assert same_state(algorithm.state_dict(), before)
-
-
-@every_case
-def test_hyper_parameters_are_given_by_name(case):
-    with pytest.raises(TypeError):
-        type(case.make())(5)
-
-
-def test_every_algorithm_is_under_contract():
-    assert {case.make().name for case in CASES} == set(ALGORITHMS)
-    assert {name: algorithm.name for name, algorithm in ALGORITHMS.items()} == {name: name for name in ALGORITHMS}
-
-
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_no_autograd_graph_grows_behind_the_model(name):
-    algorithm = ALGORITHMS[name]()
-    algorithm.start(torch.zeros(2, requires_grad=True), clients=100)
-    for client in range(10):
-        algorithm.assign(client, LocalPlan(steps=1, batch_size=1, lr=0.1))
-    while algorithm.version == 0:
-        client -= 1
-        algorithm.receive(Update(client + 1, 0, torch.ones(2, requires_grad=True), 1, 1, 1.0))
-    assert not algorithm.model.requires_grad
-
-
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_an_algorithm_can_be_sent_to_another_process(name):
-    copy = pickle.loads(pickle.dumps(ALGORITHMS[name]()))
-    assert vars(copy) == vars(ALGORITHMS[name]())
-
-
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_a_run_needs_clients_and_parameters(name):
-    with pytest.raises(ValueError, match="clients"):
-        ALGORITHMS[name]().start(torch.zeros(2), clients=0)
-    with pytest.raises(ValueError, match="at least one parameter"):
-        ALGORITHMS[name]().start(torch.zeros(0), clients=100)

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offbeat.algorithms import FedAsync, FedBuff, FedFa, Update
+from offbeat.algorithms import Compression, FedAsync, FedBuff, FedFa, Update
 from offbeat.algorithms.server_optimizer import adam, momentum
 from offbeat.algorithms.staleness import constant
 
@@ -364,7 +364,7 @@ def test_one_broken_client_does_not_spoil_what_comes_after(begin, visit):
 
 
 def test_compressed_parameters_are_refused(plan, begin, same_state):
-    compressed = dataclasses.replace(plan, compression=0.1)
+    compressed = dataclasses.replace(plan, compression=Compression("top_k", (("share", 0.1),)))
     algorithm = begin(transmit="params")
     before = algorithm.state_dict()
     with pytest.raises(ValueError, match="FedFa of params uploads whole models, which cannot be compressed"):

@@ -60,6 +60,16 @@ def test_new_work_after_a_lapse_takes_a_slot_again(three):
     assert three.lapse(5, 2) is True
 
 
+def test_those_from_before_a_version_are_at_work_and_have_not_lapsed(three):
+    assert [three.before(version) for version in (0, 1, 2, 9)] == [[], [5], [5, 2, 9], [5, 2, 9]]
+    three.lapse(2, 1)
+    three.remove(5)
+    assert three.before(2) == [9]
+    three.add(2, 1)
+    three.add(9, 3)
+    assert three.before(3) == [2]
+
+
 def test_state_by_hand(three):
     three.lapse(2, 1)
     state = three.state_dict()
@@ -105,4 +115,8 @@ def test_it_agrees_with_a_plain_table_and_a_reloaded_one(same_state, script):
             for other in range(5)
             for number in range(3)
         )
+        for number in range(4):
+            older = {other for other, (own, lapsed) in table.items() if own < number and not lapsed}
+            assert set(undisturbed.before(number)) == older
+            assert undisturbed.before(number) == reloaded.before(number)
         assert same_state(undisturbed.state_dict(), reloaded.state_dict())

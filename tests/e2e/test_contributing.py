@@ -13,7 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/contributing.md"
 ALGORITHM, TEST = "src/offbeat/algorithms/fedplain.py", "tests/algorithms/test_fedplain.py"
-REGISTER, CONTRACT = "src/offbeat/algorithms/__init__.py", "tests/algorithms/test_contract.py"
+REGISTER, CASES = "src/offbeat/algorithms/__init__.py", "tests/algorithms/conftest.py"
+CONTRACT = ("tests/algorithms/test_contract.py", "tests/algorithms/test_contract_basics.py")
 
 
 def block(title):
@@ -41,11 +42,9 @@ def copy(tmp_path):
     edit(tmp_path / REGISTER, r"\nALGORITHMS", rf"{the_import}\nALGORITHMS")
     edit(tmp_path / REGISTER, r"for algorithm in \(", "for algorithm in (FedPlain, ")
     edit(tmp_path / REGISTER, r'    "FedBuff",', '    "FedBuff",\n    "FedPlain",')
-    where, line = block(CONTRACT).splitlines()
-    edit(
-        tmp_path / CONTRACT, r"(?m)^from offbeat\.algorithms import", "from offbeat.algorithms import FedPlain\n\\g<0>"
-    )
-    edit(tmp_path / CONTRACT, rf"(?m)^{re.escape(where.strip())}$", rf"\g<0>\n{line.removeprefix('+')}")
+    where, line = block(CASES).splitlines()
+    edit(tmp_path / CASES, r"(?m)^from offbeat\.algorithms import", "from offbeat.algorithms import FedPlain\n\\g<0>")
+    edit(tmp_path / CASES, rf"(?m)^{re.escape(where.strip())}$", rf"\g<0>\n{line.removeprefix('+')}")
     return tmp_path
 
 
@@ -57,7 +56,7 @@ def python(folder, *arguments):
 
 def test_an_algorithm_is_one_file_and_one_test(copy):
     chosen = "fedplain or FedPlain or by_hand or out_of_range or every_algorithm"
-    arguments = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", chosen, TEST, CONTRACT)
+    arguments = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", chosen, TEST, *CONTRACT)
     passed = python(copy, "-m", "pytest", *arguments)
     assert passed.returncode == 0, passed.stdout + passed.stderr
     number = int(re.search(r"(\d+) passed", passed.stdout)[1])

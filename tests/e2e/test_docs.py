@@ -10,11 +10,16 @@ from pathlib import Path
 import pytest
 import tomli_w
 
+from offbeat.compression import qsgd
 from offbeat.experiments import config
+from offbeat.training.sending import upload_bytes
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+FILES = [*PAGES, *sorted((ROOT / "examples").rglob("*.ipynb")), *sorted((ROOT / "experiments").rglob("*.toml"))]
+# Not the slash in a relative path, a web address or a closing tag.
+ABSOLUTE_PATH = re.compile(r"(?:^|(?<=[\s\"'`(\[=,:|])|(?<=file://))/\w[\w.-]*/", re.MULTILINE)
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
@@ -46,6 +51,20 @@ def test_a_simulation_from_python_is_as_short_as_the_docs_say(capsys):
     assert history.counted.iloc[-1] == 1000
     assert history.accuracy.iloc[-1] > 0.9
     assert "accuracy" in capsys.readouterr().out
+
+
+def test_the_page_on_compression_counts_right():
+    page = (DOCS / "concepts/compression.md").read_text(encoding="utf-8")
+    experiment = config.load(ROOT / "experiments/compression.toml")
+    length = 64 * 64 + 64 + 64 * 10 + 10
+    assert f"{length:,} parameters" in page
+    sizes = [upload_bytes(experiment.plan(label), length) for label in experiment.algorithms]
+    for size in sizes:
+        row = f"| {size:,} | {size * experiment.stop.updates / 1e6:.1f} MB |"
+        assert page.count(row) == sizes.count(size), row
+    enough = next(bits for bits in range(2, 17) if qsgd(bits).is_contraction(length))
+    assert f"from {enough} bits on" in page
+    assert f"share = {experiment.plan('top-k').compression.parameters[0][1]}" in page
 
 
 @every_page
@@ -80,9 +99,17 @@ def test_links_lead_somewhere(page):
             assert anchor in _anchors(there), f"{page.name} links to {target}"
 
 
-@every_page
-def test_nothing_is_said_of_folders_that_only_we_have(page):
-    assert not re.search(r"/work/|/tmp/|/home/", page.read_text(encoding="utf-8"))
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_nothing_is_said_of_folders_that_only_we_have(file):
+    assert not ABSOLUTE_PATH.search(file.read_text(encoding="utf-8"))
+
+
+def test_an_absolute_path_is_found_wherever_it_stands():
+    path = f"{ROOT}/"
+    for text in (path, f"in `{path}`", f"see\n{path}", f"({path})", f'"{path}"', f"<file://{path}>", f"x={path}"):
+        assert ABSOLUTE_PATH.search(text), text
+    for text in ("docs/concepts/", "../shared/x", "./a/b", "https://host/a/b/", "<b>x</b>/a", "and / or", "1/2/3"):
+        assert not ABSOLUTE_PATH.search(text), text
 
 
 def test_the_site_builds_and_fetches_nothing(tmp_path):

@@ -79,6 +79,15 @@ table_metric = lambda outputs, labels: outputs
 def failing_metric(outputs, labels):
     raise ValueError("no")
 
+def soon(client, last, clients):
+    return last + 1 if last < 3 else last + 0.5
+
+def back(client, last, clients):
+    return last + 1 if last < 3 else last
+
+def lost(client, last, clients):
+    return [1, 2, 3, 4][last]
+
 class Strong(FedBuff):
     def __init__(self, *, strength: float = 0.5):
         if strength > 1:
@@ -116,6 +125,9 @@ FILES = {
 
 PARTITION, SPEED, LINK = "population.partition=", "population.step_seconds=", "population.up_bytes_per_second="
 AVAILABILITY = "population.availability="
+PATTERN = (
+    "algorithms={{ mine = {{ algorithm = 'async_comm_sgd', pattern = {{ name = 'own.py:{}', longest_gap = 2 }} }} }}"
+)
 
 # What is wrong, as --set; and what the line says.
 SETTINGS: list[tuple[list[str], list[str]]] = [
@@ -197,6 +209,18 @@ SETTINGS: list[tuple[list[str], list[str]]] = [
     (["algorithms.mine={ algorithm = 'own.py:Strong', strength = 2.0 }"], ["ValueError: strength is too much"]),
     (["algorithms.mine={ algorithm = 'own.py:Strong', strenght = 1.0 }"], ["did you mean 'strength'?"]),
     (["algorithms.mine.algorithm=own.py:Net"], ["algorithms.mine: ", "subclass of offbeat.algorithms.Algorithm"]),
+    # communication patterns
+    ([PATTERN.format("later")], ["algorithms.mine: pattern.name: ", "own.py:later': there is no 'later'"]),
+    ([PATTERN.format("three")], ["algorithms.mine: pattern.name: ", "must be a function"]),
+    ([PATTERN.format("nothing")], ["pattern ", "own.py:nothing failed for client 0 after round 0: TypeError"]),
+    ([PATTERN.format("soon")], ["own.py:soon: client ", "is to talk next in round 3.5", "greater than 3"]),
+    ([PATTERN.format("back")], ["own.py:back: client ", "is to talk next in round 3, ", "greater than 3"]),
+    ([PATTERN.format("lost")], ["own.py:lost failed for client ", "after round 4: IndexError", "own.py:"]),
+    # compression
+    (["local.compression={ name = 'sign' }"], ["algorithms.fedasync: ", "whole models", "compress"]),
+    (["local.compression={ name = 'topk' }"], ["local.compression.name = 'topk'", "did you mean 'top_k'?"]),
+    (["local.compression={ name = 'random_k', share = 0.1 }", "local.error_feedback=true"],
+     ["algorithms.fedavg: error_feedback needs a compressor that is a contraction", "random_k"]),
     # model, loss and metrics
     (["model={ name = 'own.py:Linear', arguments = { outputs = 5 } }"], ["labels go up to 9", "5 outputs"]),
     (["model={ name = 'own.py:Linear', arguments = { inputs = 9 } }"], ["the model cannot take inputs"]),
@@ -249,7 +273,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["run", "tiny.toml", "--checkpoint-every", "0"], ["--checkpoint-every", "0"]),
     (["run", "tiny.toml", "--checkpoint-every", "nan"], ["--checkpoint-every nan", "finite"]),
     (["run", "tiny.toml", "--set", "local.lr=0.5", "--output", "done"], ["done/fedavg-seed1", "other settings"]),
-    (["run", "tiny.toml", "--resume", "--output", "old"], ["checkpoint of format 0", "format 1", "without --resume"]),
+    (["run", "tiny.toml", "--resume", "--output", "old"], ["checkpoint of format 0", "format 2", "without --resume"]),
     (["report"], ["RUN", "--help"]),
     (["report", "nowhere"], ["cannot read nowhere"]),
     (["report", "empty"], ["empty holds no runs"]),

@@ -1,3 +1,4 @@
+import copy
 import io
 import tomllib
 from collections.abc import Callable
@@ -14,11 +15,44 @@ from offbeat.experiments.sections import metric_name
 from offbeat.population.dataset import Dataset
 from offbeat.population.datasets import load_dataset
 
+MISSING = object()
+
 
 @pytest.fixture
 def tiny(tiny_toml: str) -> dict[str, Any]:
     """The small experiment's table."""
     return tomllib.loads(tiny_toml)
+
+
+@pytest.fixture
+def changed() -> Callable[..., dict[str, Any]]:
+    """Return a function that copies a table with a value at a dotted key, or without the key if no value is given."""
+
+    def copied(table: dict[str, Any], key: str, value: Any = MISSING) -> dict[str, Any]:
+        table = copy.deepcopy(table)
+        *parents, last = key.split(".")
+        inner = table
+        for parent in parents:
+            inner = inner.setdefault(parent, {})
+        if value is MISSING:
+            del inner[last]
+        else:
+            inner[last] = value
+        return table
+
+    return copied
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that writes a table, or a text, as a TOML file."""
+
+    def make(content: dict[str, Any] | str, name: str = "some-name.toml") -> Path:
+        path = tmp_path / name
+        path.write_text(content if isinstance(content, str) else tomli_w.dumps(content), encoding="utf-8")
+        return path
+
+    return make
 
 
 @pytest.fixture

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
-from offbeat.algorithms import ALGORITHMS, FedAsync, FedAvg, FedBuff
+from offbeat.algorithms import ALGORITHMS, AsyncCommSGD, FedAsync, FedAvg, FedBuff, FedLuck
+from offbeat.algorithms.patterns import PATTERNS, round_robin
 from offbeat.algorithms.server_optimizer import SERVER_OPTIMIZERS, adam
 from offbeat.algorithms.staleness import STALENESS, hinge, polynomial
+from offbeat.algorithms.step_sizes import STEP_SIZES, inverse_time
 from offbeat.errors import OffbeatError
 from offbeat.experiments.algorithm_table import (
     as_inline_toml,
@@ -51,6 +53,30 @@ class TestBuild:
         algorithm = build_algorithm("fedavg", {"server_optimizer": {"name": name}})
         assert algorithm.server_optimizer == SERVER_OPTIMIZERS[name]()
 
+    @pytest.mark.parametrize("name", PATTERNS)
+    def test_every_pattern_by_name(self, name: str) -> None:
+        algorithm = build_algorithm("async_comm_sgd", {"pattern": {"name": name}})
+        assert algorithm.pattern == PATTERNS[name]()
+
+    @pytest.mark.parametrize("name", STEP_SIZES)
+    def test_all_step_sizes_by_name(self, name: str) -> None:
+        algorithm = build_algorithm("async_comm_sgd", {"step_sizes": {"name": name}})
+        assert algorithm.step_sizes == STEP_SIZES[name]()
+
+    def test_parameters_of_a_pattern_and_of_step_sizes(self) -> None:
+        table = {
+            "pattern": {"name": "round_robin", "k": 3, "every": 2},
+            "step_sizes": {"name": "inverse_time", "strong_convexity": 0.5, "smoothness": 4, "gap": 5},
+        }
+        algorithm = build_algorithm("async_comm_sgd", table)
+        assert algorithm.pattern == round_robin(k=3, every=2)
+        assert algorithm.step_sizes == inverse_time(strong_convexity=0.5, smoothness=4.0, gap=5.0)
+        assert algorithm.step_sizes(3) == 8 / (0.5 * (3 + 5 + 64))
+
+    def test_ranges_are_lists(self) -> None:
+        algorithm = build_algorithm("fedluck", {"steps": [2, 9], "compression": [0.5, 1]})
+        assert vars(algorithm) == vars(FedLuck(steps=(2, 9), compression=(0.5, 1.0)))
+
     def test_a_whole_number_is_a_number(self) -> None:
         assert build_algorithm("fedavg", {"server_lr": 2}).server_lr == 2.0
 
@@ -62,7 +88,7 @@ class TestBuild:
     @pytest.mark.parametrize(
         ("name", "table", "message"),
         [
-            ("fedbuf", {}, "unknown algorithm 'fedbuf': did you mean 'fedbuff'? Allowed: fedasync, fedavg, fedbuff"),
+            ("fedbuf", {}, "unknown algorithm 'fedbuf': did you mean 'fedbuff'? Allowed: async_comm_sgd, fedasync, "),
             ("", {}, "unknown algorithm ''"),
             (
                 "mine",
@@ -88,6 +114,29 @@ class TestBuild:
             ("fedasync", {"staleness": {"name": "hinge", "b": True}}, "staleness.b = True: "),
             ("fedasync", {"staleness": {"name": "hinge", "b": -1}}, "staleness: b must "),
             ("fedasync", {"staleness": {"name": "hinge", "c": 1}}, "unknown key staleness.c: Allowed: a, b"),
+            ("fedasync", {"staleness": {"name": "constant", "a": 1}}, "unknown key staleness.a: constant has no param"),
+            ("async_comm_sgd", {"pattern": "full"}, "pattern = 'full': must be a table such as { name = \"full\" }"),
+            (
+                "async_comm_sgd",
+                {"pattern": {"name": "ful"}},
+                "pattern.name = 'ful': did you mean 'full'? Allowed: full,",
+            ),
+            ("async_comm_sgd", {"pattern": {"name": "full", "k": 2}}, "unknown key pattern.k: Allowed: every"),
+            ("async_comm_sgd", {"pattern": {"name": "round_robin", "k": 0}}, "pattern: k must be "),
+            (
+                "async_comm_sgd",
+                {"pattern": {"name": "round_robin", "k": 1.5}},
+                "pattern.k = 1.5: must be a valid integer",
+            ),
+            ("async_comm_sgd", {"pattern": {"name": "random", "p": 0}}, "pattern: p must be in [0.0001, 1], got 0.0"),
+            ("async_comm_sgd", {"pattern": {"name": "nowhere.py:f"}}, "pattern.name: 'nowhere.py:f': no such file"),
+            ("async_comm_sgd", {"step_sizes": 0.1}, "step_sizes = 0.1: must be a table such as"),
+            ("async_comm_sgd", {"step_sizes": {"name": "inverse_time", "gap": -1}}, "step_sizes: gap must not be neg"),
+            ("fedluck", {"steps": 3}, "steps = 3: must be a list"),
+            ("fedluck", {"steps": [3]}, "steps = [3]: must be a list of 2"),
+            ("fedluck", {"steps": [1, 2.5]}, "steps = [1, 2.5]: must be a valid integer"),
+            ("fedluck", {"steps": [5, 1]}, "steps must run from the smallest to the largest, got [5, 1]"),
+            ("fedluck", {"compression": [0.0, 1.0]}, "compression must be two shares in (0, 1]"),
             ("fedbuff", {"server_optimizer": {"name": "sgd"}}, "server_optimizer.name = 'sgd': Allowed: adagrad, adam"),
         ],
     )
@@ -117,6 +166,11 @@ class Forgets(FedBuff):
 class Untyped(FedBuff):
     def __init__(self, *, strength: "Strength" = 0.5) -> None:
         super().__init__()
+
+class Namesake(FedBuff):
+    def __init__(self, *, pattern: str = "weekly", steps: tuple[int, int] | None = None) -> None:
+        super().__init__()
+        self.pattern, self.steps = pattern, steps
 
 class Wants(FedBuff):
     def __init__(self, strength) -> None:
@@ -151,6 +205,11 @@ class TestOwn:
         assert hyper_parameters_of(algorithm) == {"strength": 1.0, "words": [], "free": "anything"}
         assert vars(build_algorithm(f"{own}Own", hyper_parameters_of(algorithm))) == vars(algorithm)
 
+    def test_may_mean_something_else_by_the_name_of_a_table(self, own: str) -> None:
+        """``pattern`` makes a communication pattern only where a hyper-parameter is to be one."""
+        algorithm: Any = build_algorithm(f"{own}Namesake", {"pattern": "daily", "steps": [2, 3]})
+        assert (algorithm.pattern, algorithm.steps) == ("daily", (2, 3))
+
     def test_a_module_is_as_good_as_a_file(self) -> None:
         assert vars(build_algorithm("offbeat.algorithms:FedBuff", {"buffer_size": 3})) == vars(FedBuff(buffer_size=3))
 
@@ -178,6 +237,54 @@ class TestOwn:
             build_algorithm(own + name, table)
         assert "\n" not in str(caught.value)
         assert all(part in str(caught.value) for part in parts)
+
+
+RULES = """
+three = 3
+
+def rule(client, last, clients):
+    return last + 2
+"""
+
+
+class TestOwnPattern:
+    @pytest.fixture
+    def rules(self, tmp_path: Path) -> str:
+        path = tmp_path / "rules.py"
+        path.write_text(RULES)
+        return f"{path}:"
+
+    def test_is_made_from_its_rule(self, rules: str) -> None:
+        table = {"pattern": {"name": f"{rules}rule", "longest_gap": 2}}
+        algorithm = build_algorithm("async_comm_sgd", table)
+        assert isinstance(algorithm, AsyncCommSGD)
+        assert algorithm.pattern.next_round(0, 3, 10) == 5
+        assert algorithm.pattern.longest_gap(10) == 2
+        assert hyper_parameters_of(algorithm)["pattern"] == table["pattern"]
+        assert vars(build_algorithm("async_comm_sgd", hyper_parameters_of(algorithm))) == vars(algorithm)
+
+    @pytest.mark.parametrize(
+        ("name", "others", "message"),
+        [
+            ("rule", {}, "pattern.longest_gap is missing"),
+            ("rule", {"longest_gap": 0}, "pattern: longest_gap must be "),
+            ("rule", {"longest_gap": 1.5}, "pattern.longest_gap = 1.5: must be a valid integer"),
+            ("rule", {"longest_gap": 2, "k": 1}, "unknown key pattern.k: Allowed: longest_gap"),
+            ("rul", {"longest_gap": 2}, "pattern.name: "),
+            ("three", {"longest_gap": 2}, "pattern.name: "),
+        ],
+    )
+    def test_what_is_wrong_is_said_in_one_line(
+        self, name: str, others: dict[str, Any], message: str, rules: str
+    ) -> None:
+        with pytest.raises(OffbeatError) as caught:
+            build_algorithm("async_comm_sgd", {"pattern": {"name": rules + name, **others}})
+        assert str(caught.value).startswith(message)
+        assert "\n" not in str(caught.value)
+
+    def test_only_a_pattern_can_be_an_import_path(self, rules: str) -> None:
+        with pytest.raises(OffbeatError, match=r"^step_sizes\.name = "):
+            build_algorithm("async_comm_sgd", {"step_sizes": {"name": f"{rules}rule"}})
 
 
 class TestHyperParameters:

@@ -1,7 +1,7 @@
 import copy
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -13,8 +13,11 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 import offbeat
-from offbeat.algorithms import FedAvg, FedBuff, LocalPlan
+from offbeat.algorithms import AsyncCommSGD, FedAsync, FedAvg, FedBuff, LocalPlan
+from offbeat.algorithms.base import Compression
+from offbeat.algorithms.patterns import own
 from offbeat.algorithms.server_optimizer import adam
+from offbeat.compression import top_k
 from offbeat.errors import OffbeatError
 from offbeat.experiments.config import Experiment
 from offbeat.experiments.progress import Progress
@@ -184,6 +187,46 @@ class TestResult:
     def test_ends(self, stop: dict[str, int], column: str, value: int, simulate: Callable[..., pd.DataFrame]) -> None:
         assert simulate(virtual_seconds=None, **stop)[column].iloc[-1] == value
 
+    @pytest.mark.parametrize(
+        "how",
+        [
+            {"local": LocalPlan(2, 8, 0.1, compression=Compression("top_k", (("share", 0.1),)))},
+            {"local": LocalPlan(2, 8, 0.1, compression=cast("Any", top_k(share=0.1)))},
+            {"local": LocalPlan(2, 8, 0.1, compression=Compression("top_k", cast("Any", {"share": 0.1})))},
+            {"local": {"steps": 2, "batch_size": 8, "lr": 0.1, "compression": {"name": "top_k", "share": 0.1}}},
+        ],
+    )
+    def test_compressed_updates_are_smaller(self, how: dict[str, Any], simulate: Callable[..., pd.DataFrame]) -> None:
+        table = simulate(**how)
+        last = table.iloc[-1]
+        assert last["counted"] > 5
+        # 650 parameters: 65 values of 4 bytes; their places as 650 bits or less; and a header.
+        assert 65 * 4 < last["bytes_up"] / (last["counted"] + last["unused"]) < 65 * 4 + 82 + 40
+        assert last["bytes_down"] > 650 * 4 * last["counted"]
+        assert table["loss"].iloc[-1] < table["loss"].iloc[0]
+
+    def test_error_feedback_makes_up_for_what_was_left_out(self, simulate: Callable[..., pd.DataFrame]) -> None:
+        small = Compression("top_k", (("share", 0.01),))
+        plans = [LocalPlan(2, 8, 0.1, compression=small, error_feedback=remember) for remember in (False, True)]
+        without, remembered = (simulate(local=plan, virtual_seconds=100.0) for plan in plans)
+        assert remembered["bytes_up"].tolist() == without["bytes_up"].tolist()
+        assert remembered["loss"].iloc[-1] < 0.9 * without["loss"].iloc[-1]
+
+    def test_a_pattern_of_ones_own(self, simulate: Callable[..., pd.DataFrame]) -> None:
+        asked: set[int] = set()
+
+        def every_third(client: int, last: int, clients: int) -> int:
+            asked.add(client)
+            return last + 3
+
+        algorithm = AsyncCommSGD(pattern=own(every_third, 3), period=4.0)
+        before = dict(vars(algorithm))
+        table = simulate(algorithm=algorithm, virtual_seconds=60.0)
+        assert asked == set(range(12))
+        assert table["version"].iloc[-1] == 15
+        assert table["counted"].iloc[-1] > 12
+        assert vars(algorithm) == before
+
     def test_output(self, simulate: Callable[..., pd.DataFrame], tmp_path: Path) -> None:
         table = simulate(output=str(tmp_path / "a" / "b"))
         folder = tmp_path / "a" / "b"
@@ -212,12 +255,19 @@ def failing() -> nn.Module:
     raise RuntimeError("first line\nsecond line")
 
 
+def plan(compressor: str, **parameters: float) -> LocalPlan:
+    return LocalPlan(2, 8, 0.1, compression=Compression(compressor, tuple(parameters.items())))
+
+
 LOCAL = {"steps": 2, "batch_size": 8, "lr": 0.1}
 
 MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     ({"model": 3}, ["model = 3", "torch.nn.Module"]),
     ({"model": lambda: 3}, ["model made a int", "torch.nn.Module"]),
-    ({"model": failing}, ["model failed: RuntimeError: first line"]),
+    (
+        {"model": failing},
+        ["model failed: RuntimeError: first line (", f"{Path(__file__)}:{failing.__code__.co_firstlineno + 1})"],
+    ),
     ({"model": nn.Linear(64, 10)}, ["the model cannot take inputs"]),
     ({"model": nn.Sequential(nn.Flatten(), nn.Linear(64, 5))}, ["labels go up to 9", "5 outputs"]),
     ({"model": nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, 10))}, ["BatchNorm", "batch_norm"]),
@@ -239,6 +289,23 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     ({"local": {**LOCAL, "lr": 0}}, ["local.lr = 0", "greater than 0"]),
     ({"local": {"steps": 1}}, ["local.batch_size is missing"]),
     ({"local": 0.1}, ["local = 0.1", "table"]),
+    (
+        {"local": {**LOCAL, "compression": {"name": "topk"}}},
+        ["local.compression.name = 'topk'", "did you mean 'top_k'"],
+    ),
+    ({"local": {**LOCAL, "error_feedback": True}}, ["local: error_feedback", "set compression"]),
+    ({"local": plan("topk")}, ["local.compression.name = 'topk'", "did you mean 'top_k'?"]),
+    ({"local": plan("top_k")}, ["local.compression.share is missing"]),
+    ({"local": plan("top_k", share=2.0)}, ["local.compression: share must be in (0, 1], got 2.0"]),
+    ({"local": plan("top_k", shares=0.1)}, ["unknown key local.compression.shares", "did you mean 'share'?"]),
+    ({"local": LocalPlan(2, 8, 0.1, compression=cast("Any", "top_k"))}, ["local.compression = 'top_k'", "Compression"]),
+    ({"local": plan("sign"), "algorithm": FedAsync()}, ["whole models"]),
+    ({"local": LocalPlan(2, 8, (0.1, 0.2)), "algorithm": AsyncCommSGD()}, ["lr as one number"]),
+    ({"algorithm": AsyncCommSGD(pattern=own(lambda *_: 0, 3))}, ["pattern own: client 0", "greater than 0"]),
+    (
+        {"algorithm": AsyncCommSGD(pattern=own(lambda _, last, n: last + 1 if last < 3 else 0, 3))},
+        ["pattern own: client ", "is to talk next in round 0, which must be a whole number greater than "],
+    ),
     ({"server": {"lease": 3}}, ["unknown key server.lease"]),
     ({"server": 3}, ["server = 3", "table"]),
     ({"evaluate_every_seconds": 0}, ["evaluate.every_seconds = 0"]),

@@ -145,12 +145,12 @@ class TestRefused:
         assert "is broken" in _error(tmp_path / "nowhere")
         assert "is broken" in _error(tmp_path)
 
-    @pytest.mark.parametrize("metadata", [None, {"format": "pt"}, {"format": "0"}, {"format": "12"}])
+    @pytest.mark.parametrize("metadata", [None, {"format": "pt"}, {"format": "1"}, {"format": "22"}])
     def test_one_of_another_format(self, metadata: dict[str, str] | None, path: Path) -> None:
         save_file({"model": torch.zeros(3)}, path, metadata)
         line = _error(path)
         found = metadata["format"] if metadata else None
-        assert f"{path} is a checkpoint of format {found}, this version of Offbeat reads format 1" in line
+        assert f"{path} is a checkpoint of format {found}, this version of Offbeat reads format 2" in line
         assert "run again without --resume" in line
 
     @pytest.mark.parametrize("plain", [None, b"{", b"\xff", b"[1]", b"3"])

@@ -10,7 +10,8 @@ from offbeat.errors import OffbeatError
 from offbeat.experiments import run_directory
 from offbeat.experiments.collect import collect
 from offbeat.experiments.run_directory import Run
-from offbeat.experiments.summary import summarise, world_of
+from offbeat.experiments.run_settings import world_of
+from offbeat.experiments.summary import summarise
 
 CHANGES = {}  # what a test wants a run's columns to be, by the name of its folder
 

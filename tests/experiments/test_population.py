@@ -1,5 +1,4 @@
 import json
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +38,8 @@ def file(tmp_path: Path) -> Callable[..., str]:
 
 
 USERS = np.arange(1433) % 25
+BY_HOUR = 'population.partition={ name = "by_hour", alpha = 0.25 }'
+QUIET = "population.availability={ name = 'quiet_hours', hours = 2.0, first_hour = 5.0, spread_hours = 20.0 }"
 
 
 def without_order(shards: list[Any]) -> list[list[int]]:
@@ -52,6 +53,8 @@ class TestPartitions:
             ('{ name = "iid" }', lambda labels: partition.iid(labels, 20, 7)),
             ('{ name = "dirichlet", alpha = 0.25 }', lambda labels: partition.dirichlet(labels, 20, 0.25, 7)),
             ('{ name = "one_class" }', lambda labels: partition.one_class(labels, 20, 7)),
+            ('{ name = "one_class", sigma = 0.0 }', lambda labels: partition.one_class(labels, 20, 7)),
+            ('{ name = "one_class", sigma = 0.5 }', lambda labels: partition.one_class(labels, 20, 7, 0.5)),
             ('{ name = "mixing", mu = 0.25 }', lambda labels: partition.mixing(labels, 20, 0.25, 7)),
             ('{ name = "quantity_skew", sigma = 0.5 }', lambda labels: partition.quantity_skew(labels, 20, 0.5, 7)),
             ('{ name = "by_user" }', lambda _: partition.by_user(USERS, 20, 7)),
@@ -67,12 +70,21 @@ class TestPartitions:
     def test_there_is_one_here_for_each_section(self) -> None:
         kinds = get_args(get_args(sections.Partition)[0])
         names = {get_args(kind.model_fields["name"].annotation)[0] for kind in kinds}
-        assert names == {"iid", "dirichlet", "one_class", "mixing", "quantity_skew", "by_user", "file"}
+        assert names == {"iid", "dirichlet", "one_class", "mixing", "quantity_skew", "by_user", "by_hour", "file"}
 
     def test_from_a_file(self, build: Callable[..., Population], file: Callable[..., str]) -> None:
         name = file("client,example\n" + "".join(f"{i % 20},{i}\n" for i in range(0, 100)))
         made = build(f"population.partition={{ name = 'file', path = '{name}' }}").shards
         assert without_order(made) == [[i, i + 20, i + 40, i + 60, i + 80] for i in range(20)]
+
+    def test_by_hour_takes_the_middle_of_the_quiet_hours(
+        self, build: Callable[..., Population], digits: Dataset
+    ) -> None:
+        two = replace(digits, train_labels=digits.train_labels % 2, classes=2)
+        made = build(BY_HOUR, QUIET, seed=7, dataset=two).shards
+        middles = availability.quiet_starts(20, 5.0, 20.0, 7) / 3600 + 1
+        for mine, theirs in zip(made, partition.by_hour(two.train_labels, middles % 24, 0.25, 7), strict=True):
+            assert mine.tolist() == theirs.tolist()
 
     @pytest.mark.parametrize(
         ("changes", "parts"),
@@ -82,6 +94,9 @@ class TestPartitions:
             (["population.partition.alpha=1e10"], ["alpha", "at most 1e+09"]),
             (["population.clients=1434"], ["1434 clients", "1433"]),
             (['population.partition={ name = "file", path = "nowhere.csv" }'], ["nowhere.csv", "No such file"]),
+            (['population.partition={ name = "one_class", sigma = 2e6 }'], ["sigma", "between 0 and 1e+06"]),
+            ([BY_HOUR], ['by_hour needs availability.name = "quiet_hours", not "always"']),
+            ([BY_HOUR, QUIET], ["by_hour balances two labels, but the training examples have 10", "two classes"]),
         ],
     )
     def test_what_cannot_be_divided_names_the_key(
@@ -93,7 +108,12 @@ class TestPartitions:
 
     @pytest.mark.parametrize(
         "table",
-        ['{ name = "dirichlet", alpha = 1.0 }', '{ name = "one_class" }', '{ name = "mixing", mu = 0.5 }'],
+        [
+            '{ name = "dirichlet", alpha = 1.0 }',
+            '{ name = "one_class" }',
+            '{ name = "mixing", mu = 0.5 }',
+            '{ name = "by_hour", alpha = 0.5 }',
+        ],
     )
     def test_classes_are_not_divided_where_there_are_none(
         self, table: str, build: Callable[..., Population], digits: Dataset
@@ -187,48 +207,6 @@ class TestSpeeds:
         line = _error(lambda: build(f"population.{key}={table}"))
         assert line.startswith(f"population.{key}: ")
         assert part in line
-
-
-class TestAvailability:
-    def test_there_is_one_here_for_each_section(self) -> None:
-        kinds = get_args(get_args(sections.Availability)[0])
-        names = {get_args(kind.model_fields["name"].annotation)[0] for kind in kinds}
-        assert names == {"always", "alternating", "bernoulli", "quiet_hours", "intervals"}
-
-    def test_always(self, build: Callable[..., Population]) -> None:
-        made = build().devices
-        assert isinstance(made.availability, availability.Always)
-        assert made.when_away == "pause"
-
-    def test_alternating(self, build: Callable[..., Population]) -> None:
-        table = "{ name = 'alternating', groups = 3, period_seconds = 10.0 }"
-        made = build(f"population.availability={table}", "population.when_away=lose").devices
-        assert made.when_away == "lose"
-        assert [made.availability.next_there(client, 0.0) for client in (0, 1, 2, 3, 4)] == [0.0, 10.0, 20.0, 0.0, 10.0]
-        assert made.availability.next_away(1, 12.0) == 20.0
-
-    def test_bernoulli(self, build: Callable[..., Population]) -> None:
-        table = "{ name = 'bernoulli', probability = 0.5, round_seconds = 4.0 }"
-        made = build(f"population.availability={table}", seed=7).devices.availability
-        expected = availability.Bernoulli(0.5, 4.0, 7)
-        times = [made.next_there(client, 1.0) for client in range(20)]
-        assert times == [expected.next_there(client, 1.0) for client in range(20)]
-        assert times != [availability.Bernoulli(0.5, 4.0, 8).next_there(client, 1.0) for client in range(20)]
-        assert set(times) > {1.0, 4.0}
-
-    def test_quiet_hours(self, build: Callable[..., Population]) -> None:
-        table = "{ name = 'quiet_hours', hours = 2.0, first_hour = 5.0, spread_hours = 1.0 }"
-        made = build(f"population.availability={table}", seed=7).devices.availability
-        starts = availability.quiet_starts(20, 5.0, 1.0, 7)
-        assert [made.next_there(client, 0.0) for client in range(20)] == starts.tolist()
-        assert made.next_away(0, starts[0]) == pytest.approx(starts[0] + 7200)
-
-    def test_intervals(self, build: Callable[..., Population], file: Callable[..., str]) -> None:
-        name = file("client,start_seconds,end_seconds\n3,5,8\n")
-        made = build(f"population.availability={{ name = 'intervals', path = '{name}' }}").devices.availability
-        assert made.next_there(3, 0.0) == 5.0
-        assert made.next_away(3, 6.0) == 8.0
-        assert made.next_there(0, 0.0) == math.inf
 
 
 class TestLossy:

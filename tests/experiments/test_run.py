@@ -28,6 +28,15 @@ CHANGES = (
     "algorithms.fedbuff.server_optimizer={ name = 'adam' }",
 )
 
+# With compression, memories of clients, plans of their own, clocks, visits that are cut short.
+REMEMBERING = {
+    "fedlaavg": "{ cohort = 4, local = { compression = { name = 'top_k', share = 0.2 } } }",
+    "fedbuff": "{ concurrency = 8, local = { compression = { name = 'sign' }, error_feedback = true } }",
+    "port": "{ min_clients = 2, staleness_bound = 2, concurrency = 6 }",
+    "async_comm_sgd": "{ period = 3.0, average = true, step_sizes = { name = 'inverse_square_root' } }",
+    "fedluck": "{ period = 5.0, steps = [1, 8], compression = [0.05, 1.0] }",
+}
+
 
 @pytest.fixture
 def task(tmp_path: Path, experiment: Callable[..., Experiment]) -> Callable[..., RunTask]:
@@ -110,6 +119,25 @@ class TestInterrupted:
                 torch.rand(3)  # another process has another generator
         assert times > 5
         assert files(tmp_path / "x") == files(tmp_path / "whole")
+
+    @pytest.mark.parametrize("label", REMEMBERING)
+    def test_what_clients_remember_is_resumed_too(
+        self, label: str, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],
+        experiment: Callable[..., Experiment], files: Callable[[Path], dict[str, bytes]], tmp_path: Path,
+    ) -> None:  # fmt: skip
+        # Few clients and short leases, so that each has many visits.
+        world = ("population.clients=8", "server.lease_seconds=5")
+        here = experiment(*world, f"algorithms={{ {label} = {REMEMBERING[label]} }}")
+        whole = carried_out(task("whole", label, experiment=here))
+        for checks in (60, 50):
+            with pytest.raises(InterruptedRunError):
+                carried_out(task("x", label, experiment=here, resume=checks < 60), checks)
+        state = read_checkpoint(tmp_path / "x.unfinished" / "checkpoint.safetensors")
+        assert (len(state["memories_of"]) > 0) is (label in ("fedlaavg", "fedbuff"))
+        carried_out(task("x", label, experiment=here, resume=True))
+        assert files(tmp_path / "x") == files(tmp_path / "whole")
+        assert whole[-1].counted > 15
+        assert whole[-1].loss < whole[0].loss
 
     def test_every_checkpoint_is_as_good(
         self, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],

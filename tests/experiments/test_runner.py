@@ -42,6 +42,11 @@ def score(outputs, labels):
     return (outputs.argmax(1) == labels).float().mean()
 """
 
+RULE = """
+def rule(client, last, clients):
+    return last + 1 + client % 3
+"""
+
 ROWS = """
 import numpy as np
 import torch
@@ -356,6 +361,22 @@ class TestResume:
         stopping(-1)
         run(here, "out", ["fedavg"], resume=True)
         assert files(tmp_path / "out") == files(tmp_path / "whole")
+
+    def test_a_pattern_of_ones_own_is_known_by_its_files_content(
+        self, experiment: Callable[..., Experiment], run: Callable[..., str], tmp_path: Path
+    ) -> None:
+        (tmp_path / "rules.py").write_text(RULE)
+        pattern = "{ name = 'rules.py:rule', longest_gap = 3 }"
+        table = f"algorithms={{ mine = {{ algorithm = 'async_comm_sgd', pattern = {pattern} }} }}"
+        here = experiment(table, "stop.virtual_seconds=20")
+        run(here, "out", ["mine"])
+        run(load(tmp_path / "out" / "mine-seed1" / "config.toml"), "again", ["mine"])
+        one, again = (read(tmp_path / folder / "mine-seed1") for folder in ("out", "again"))
+        assert one.history["loss"].tolist() == again.history["loss"].tolist()
+        assert one.history["version"][-1] == 20
+        (tmp_path / "rules.py").write_text(RULE + "# other")
+        with pytest.raises(OffbeatError, match=r"rules\.py has changed since .*mine-seed1 was begun"):
+            run(here, "out", ["mine"], resume=True)
 
     def test_a_finished_run_of_other_code_is_not_taken(
         self, experiment: Callable[..., Experiment], run: Callable[..., str], tmp_path: Path

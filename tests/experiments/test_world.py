@@ -371,3 +371,26 @@ class TestWorld:
         line = str(caught.value)
         assert "\n" not in line
         assert all(part in line for part in parts)
+
+
+class TestShares:
+    def test_clients_weigh_as_much_as_they_hold(
+        self, experiment: Callable[..., Experiment], built: Callable[..., dict[str, Any]]
+    ) -> None:
+        parts = built(experiment(), "fedavg", 1)
+        weights = parts["coordinator"][1]["data_weights"].tolist()
+        assert weights == [len(shard) for shard in parts["shards"]]
+        assert len(set(weights)) > 5
+        assert sum(weights) == 1433
+
+    def test_sequential_sgd_is_one_client_with_everybodys_data(
+        self, experiment: Callable[..., Experiment], built: Callable[..., dict[str, Any]]
+    ) -> None:
+        here = experiment("algorithms={ sequential_sgd = { cohort = 4 }, fedavg = {} }")
+        parts = built(here, "sequential_sgd", 1)
+        (shard,) = parts["shards"]
+        assert shard.tolist() == list(range(1433))
+        assert parts["coordinator"][1]["clients"] == 1
+        # Four times as fast as the same clients are on average.
+        others = built(here, "fedavg", 1)["devices"]
+        assert parts["devices"].step_seconds.tolist() == [others.step_seconds.mean() / 4]

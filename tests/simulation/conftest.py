@@ -12,7 +12,7 @@ from offbeat.population.links import ConstantLink, TraceLink
 from offbeat.population.traces import Trace
 from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
-from offbeat.training.trainer import Result, upload
+from offbeat.training.trainer import Result, result_vector
 
 
 class QuadraticTrainer:
@@ -31,9 +31,10 @@ class QuadraticTrainer:
         results = []
         for job in jobs:
             end = job.start.clone()
-            for _ in range(job.plan.steps):
-                end = end - job.plan.lr * (end - self.targets[job.client])
-            results.append(Result(upload(job.payload, job.start, end), 0.0))
+            rates = job.plan.lr if isinstance(job.plan.lr, tuple) else (job.plan.lr,) * job.plan.steps
+            for rate in rates:
+                end = end - rate * (end - self.targets[job.client])
+            results.append(Result(result_vector(job.payload, job.start, end), 0.0))
         return results
 
 

@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,6 +49,33 @@ def test_a_queue_with_nothing_but_evaluations_stands_still():
     assert queue.stands_still
 
 
+def test_a_queue_with_nothing_but_ticks_and_evaluations_has_only_ticks():
+    queue = EventQueue()
+    assert queue.only_ticks
+    queue.put(1.0, Kind.TICK, 1)
+    queue.put(1.0, Kind.EVALUATION)
+    assert queue.only_ticks
+    assert not queue.stands_still
+    queue.put(0.5, Kind.DEPARTURE, 3)
+    assert not queue.only_ticks
+    assert queue.take().kind is Kind.DEPARTURE
+    assert queue.only_ticks
+    queue.take()
+    assert queue.only_ticks
+    assert queue.stands_still
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_nobody_is_at_work_when_clients_come_and_go_at_most(kind):
+    queue = EventQueue()
+    assert queue.nobody_at_work
+    queue.put(1.0, kind)
+    coming_and_going = (Kind.TICK, Kind.DEPARTURE, Kind.AVAILABILITY, Kind.EVALUATION)
+    assert queue.nobody_at_work is (kind in coming_and_going)
+    queue.take()
+    assert queue.nobody_at_work
+
+
 @given(SCRIPTS, SCRIPTS, st.data())
 def test_a_queue_goes_on_from_its_state_as_if_nothing_had_been(script, later, data):
     queue, restored = filled(script), EventQueue()
@@ -59,6 +87,8 @@ def test_a_queue_goes_on_from_its_state_as_if_nothing_had_been(script, later, da
             each.put(seconds, kind, 1000 + number)
     for _ in range(len(queue._heap)):
         assert restored.stands_still == queue.stands_still
+        assert restored.only_ticks == queue.only_ticks
+        assert restored.nobody_at_work == queue.nobody_at_work
         assert restored.next_seconds == queue.next_seconds
         event = restored.take()
         assert event == queue.take()

@@ -1,10 +1,14 @@
+import math
+
 import pytest
 import torch
 
 from offbeat.algorithms import FedBuff, LocalPlan
 from offbeat.coordinator import Coordinator
+from offbeat.experiments.checkpoint import read_checkpoint, write_checkpoint
+from offbeat.simulation.events import Kind
 from offbeat.simulation.visit import Visit, visits_from_state, visits_state
-from offbeat.simulation.work import WorkQueue
+from offbeat.simulation.work import Memory, WorkQueue
 from offbeat.training.trainer import Job, Result
 
 PLAN = LocalPlan(steps=2, batch_size=1, lr=0.1)
@@ -50,33 +54,33 @@ def make(coordinator):
         start = starts[assignment.version]
         job = Job(client, assignment.visit, assignment.version, start, PLAN, "delta")
         work = queue.promise(job) if has_work else None
-        return Visit(assignment, 2.0 * assignment.version, work, start if has_base else None, **more)
+        return Visit(assignment, 2.0 * assignment.version, PLAN, work, start if has_base else None, **more)
 
     return build
 
 
 def test_a_visit_that_has_not_been_trained_is_trained_after_the_restart(coordinator, make):
-    queue = WorkQueue(Counting(), 2)
+    queue = WorkQueue(Counting(), 2, seed=1)
     visits = {3: make(queue, 3), 1: make(queue, 1, upload_began=4.5)}
     trainer = Counting(batch_limit=5)
-    restored = visits_from_state(visits_state(visits), coordinator, WorkQueue(trainer, 2))
+    restored = visits_from_state(visits_state(visits), coordinator, WorkQueue(trainer, 2, seed=1), {})
     assert list(restored) == [3, 1]
     for client, visit in restored.items():
         before = visits[client]
         assert visit.assignment == before.assignment
         assert (visit.assigned_seconds, visit.upload_began) == (before.assigned_seconds, before.upload_began)
-        assert (visit.base, visit.sent) == (None, 0)
+        assert (visit.start, visit.sent) == (None, 0)
         assert visit.work.job == before.work.job
     assert restored[1].work.resolve().tolist() == [1.0, 1.0]
     assert [job.client for job in trainer.jobs] == [1, 3]  # both were waiting
 
 
 def test_a_visit_that_has_been_trained_keeps_its_upload(coordinator, make):
-    queue = WorkQueue(Counting(), 2)
+    queue = WorkQueue(Counting(), 2, seed=1)
     visits = {4: make(queue, 4), 2: make(queue, 2)}
     visits[4].work.resolve()
     trainer = Counting(batch_limit=5)
-    restored = visits_from_state(visits_state(visits), coordinator, WorkQueue(trainer, 2))
+    restored = visits_from_state(visits_state(visits), coordinator, WorkQueue(trainer, 2, seed=1), {})
     assert restored[4].work.resolve().tolist() == [4.0, 4.0]
     assert trainer.jobs == []
     assert restored[2].work.resolve().tolist() == [2.0, 2.0]
@@ -84,26 +88,26 @@ def test_a_visit_that_has_been_trained_keeps_its_upload(coordinator, make):
 
 
 def test_a_visit_that_will_be_lost_has_no_work_after_the_restart_either(coordinator, make):
-    queue = WorkQueue(Counting(), 2)
+    queue = WorkQueue(Counting(), 2, seed=1)
     visits = {0: make(queue, 0, has_work=False, sent=5, upload_began=1.0), 1: make(queue, 1)}
-    restored = visits_from_state(visits_state(visits), coordinator, WorkQueue(Counting(), 2))
+    restored = visits_from_state(visits_state(visits), coordinator, WorkQueue(Counting(), 2, seed=1), {})
     assert (restored[0].work, restored[0].sent, restored[0].upload_began) == (None, 5, 1.0)
     assert restored[1].work is not None
 
 
 @pytest.mark.parametrize("stage", ["lost", "waiting", "trained"])
 def test_the_base_is_kept_at_any_stage(coordinator, make, stage):
-    queue = WorkQueue(Counting(), 2)
+    queue = WorkQueue(Counting(), 2, seed=1)
     visits = {3: make(queue, 3, has_work=stage != "lost", has_base=True), 0: make(queue, 0)}
     if stage == "trained":
         visits[3].work.resolve()
-    restored = visits_from_state(visits_state(visits), coordinator, WorkQueue(Counting(), 2))
-    assert restored[3].base.tolist() == [1.0, 1.0]
-    assert restored[0].base is None
+    restored = visits_from_state(visits_state(visits), coordinator, WorkQueue(Counting(), 2, seed=1), {})
+    assert restored[3].start.tolist() == [1.0, 1.0]
+    assert restored[0].start is None
 
 
 def test_a_starting_model_is_saved_once_however_many_started_from_it(coordinator, make):
-    queue = WorkQueue(Counting(), 2)
+    queue = WorkQueue(Counting(), 2, seed=1)
     visits = {client: make(queue, client) for client in range(5)}
     assert sorted(visits_state(visits)) == ["rows", "start.0", "start.1"]
     visits[3].work.resolve()
@@ -112,13 +116,93 @@ def test_a_starting_model_is_saved_once_however_many_started_from_it(coordinator
     assert sorted(visits_state(visits)) == ["rows", "start.0", "upload.3", "upload.4"]
 
 
+# --- Visits cut short, and what clients remember. ---
+
+
+def test_a_visit_that_was_cut_short_stays_so(coordinator, make):
+    queue = WorkQueue(Counting(), 2, seed=1)
+    visits = {0: make(queue, 0, has_base=True), 3: make(queue, 3, has_base=True)}
+    visits[0].plan = PLAN.prefix(1)
+    visits[0].work = queue.promise(Job(0, 0, 0, torch.zeros(2), PLAN.prefix(1), "delta"))
+    trainer = Counting(batch_limit=5)
+    restored = visits_from_state(visits_state(visits), coordinator, WorkQueue(trainer, 2, seed=1), {})
+    assert restored[0].plan == LocalPlan(steps=1, batch_size=1, lr=0.1)
+    assert restored[0].assignment.plan == restored[3].plan == PLAN
+    restored[0].work.resolve()
+    assert [(job.client, job.plan.steps) for job in trainer.jobs] == [(0, 1), (3, 2)]
+
+
+@pytest.mark.parametrize(
+    ("began", "uploads", "steps", "may"),
+    [
+        (3.0, math.inf, 2, True),
+        (math.inf, math.inf, 2, False),  # the download breaks off
+        (3.0, 5.0, 2, False),  # it is uploading
+        (3.0, math.inf, 1, False),  # it has been cut short
+    ],
+)
+def test_a_visit_may_be_cut_short_once_before_its_upload(coordinator, make, began, uploads, steps, may):
+    queue = WorkQueue(Counting(), 2, seed=1)
+    visit = make(queue, 3, steps_began=began, upload_began=uploads)
+    visit.plan = visit.plan if steps == 2 else visit.plan.prefix(steps)
+    assert visit.may_be_cut_short is may
+    restored = visits_from_state(visits_state({3: visit}), coordinator, queue, {})
+    assert restored[3].may_be_cut_short is may
+
+
+def test_only_what_is_due_next_happens_to_a_visit(coordinator, make):
+    queue = WorkQueue(Counting(), 2, seed=1)
+    visit = make(queue, 3, next_seconds=4.5, next_kind=Kind.OFFER)
+    for each in (visit, visits_from_state(visits_state({3: visit}), coordinator, queue, {})[3]):
+        assert each.is_next(4.5, Kind.OFFER)
+        assert not each.is_next(4.0, Kind.OFFER)
+        assert not each.is_next(4.5, Kind.LOSS)
+    visit = make(queue, 3)
+    restored = visits_from_state(visits_state({3: visit}), coordinator, queue, {})[3]
+    assert restored.next_seconds == math.inf  # a client that never comes back
+
+
+def remembering(coordinator, queue, memories):
+    """A visit of client 3 with a memory of its visit before."""
+    assignment = coordinator.assignment(3)
+    job = Job(3, assignment.visit, assignment.version, torch.ones(2), PLAN, "difference")
+    return Visit(assignment, 2.0, PLAN, queue.promise(job, memories.get(3)))
+
+
+@pytest.mark.parametrize("trained", [False, True])
+@pytest.mark.parametrize("memories", [{}, {3: Memory(None, torch.tensor([1.0, 2.0]))}], ids=["first", "later"])
+def test_a_visit_goes_on_with_what_its_client_remembers(coordinator, trained, memories, tmp_path):
+    coordinator.algorithm.payload = "difference"
+    visit = remembering(coordinator, WorkQueue(Counting(), 2, seed=1), memories)
+    if trained:
+        visit.work.resolve()
+    write_checkpoint(tmp_path / "checkpoint", visits_state({3: visit}))
+    state = read_checkpoint(tmp_path / "checkpoint")
+    trainer = Counting()
+    restored = visits_from_state(state, coordinator, WorkQueue(trainer, 2, seed=1), memories)[3]
+    # Its update is 3, 3.
+    assert restored.work.resolve().tolist() == ([2, 1] if memories else [3, 3])
+    assert restored.work.memory.resolve().tolist() == [3, 3]
+    assert len(trainer.jobs) == (0 if trained else 1)
+
+
+def test_versions_that_are_equal_can_be_saved_together(coordinator, make, tmp_path):
+    queue, model = WorkQueue(Counting(), 2, seed=1), torch.tensor([1.0, 2.0])
+    visits = {client: make(queue, client, has_work=False) for client in (0, 3)}  # from versions 0 and 1
+    for visit in visits.values():
+        visit.start = model
+    write_checkpoint(tmp_path / "checkpoint", visits_state(visits))
+    state = read_checkpoint(tmp_path / "checkpoint")
+    assert state["start.0"].tolist() == state["start.1"].tolist() == [1, 2]
+
+
 def test_no_visits_at_all(coordinator):
-    assert visits_from_state(visits_state({}), coordinator, WorkQueue(Counting(), 2)) == {}
+    assert visits_from_state(visits_state({}), coordinator, WorkQueue(Counting(), 2, seed=1), {}) == {}
 
 
 def test_a_visit_whose_lease_has_lapsed_goes_on(coordinator, make):
-    queue = WorkQueue(Counting(), 2)
+    queue = WorkQueue(Counting(), 2, seed=1)
     visits = {0: make(queue, 0)}
     coordinator.lapse(9.0)
-    restored = visits_from_state(visits_state(visits), coordinator, queue)
+    restored = visits_from_state(visits_state(visits), coordinator, queue, {})
     assert restored[0].assignment == visits[0].assignment

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from offbeat.algorithms import LocalPlan
+from offbeat.algorithms.base import Compression
 from offbeat.simulation.work import DivergedError, WorkQueue
 from offbeat.training.trainer import Job, Result
 
@@ -23,7 +24,7 @@ class Recorder:
 
 
 def promises(trainer, clients):
-    queue = WorkQueue(trainer, 2)
+    queue = WorkQueue(trainer, 2, seed=1)
     return queue, [queue.promise(Job(c, 0, 0, torch.zeros(2), PLAN, "delta")) for c in range(clients)]
 
 
@@ -62,7 +63,7 @@ def test_the_starting_model_is_let_go_once_the_work_is_done():
 def test_what_was_trained_before_an_interruption_is_not_trained_again():
     trainer = Recorder(batch_limit=10)
     queue, work = promises(trainer, 2)
-    kept = queue.kept(torch.tensor([5.0, 6.0]))
+    kept = queue.kept(torch.tensor([5.0, 6.0]), None)
     assert kept.resolve().tolist() == [5.0, 6.0]
     queue.cancel(kept)
     work[0].resolve()
@@ -88,7 +89,142 @@ def test_work_that_diverged_keeps_its_job_and_fails_again_untrained():
     ],
 )
 def test_work_that_diverged_names_the_client_and_the_version(result, problem):
-    queue = WorkQueue(Recorder(1, lambda job: result), 2)
+    queue = WorkQueue(Recorder(1, lambda job: result), 2, seed=1)
     work = queue.promise(Job(17, 2, 230, torch.zeros(2), PLAN, "delta"))
     with pytest.raises(DivergedError, match=rf"client 17, from version 230: .*{problem}.*local\.lr"):
         work.resolve()
+
+
+# --- What clients remember from visit to visit. ---
+
+REMEMBERING = LocalPlan(
+    steps=1, batch_size=1, lr=0.1, compression=Compression("top_k", (("share", 0.5),)), error_feedback=True
+)
+
+
+def visits_of(queue, client, visits, plan=PLAN, payload="difference"):
+    """Promises of a client's visits, all of which count."""
+    work, memory = [], None
+    for visit in range(visits):
+        work.append(queue.promise(Job(client, visit, visit, torch.zeros(2), plan, payload), memory))
+        memory = work[-1].memory
+    return work
+
+
+def squares(job):
+    """The n-th visit's update is n², n² + 10 c; its differences are the odd numbers."""
+    return Result(torch.tensor([float(job.visit**2), job.visit**2 + 10.0 * job.client]), 0.0)
+
+
+@pytest.mark.parametrize("batch_limit", [1, 2, 10])
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)])
+def test_differences_are_to_the_visit_before_whatever_is_needed_first(batch_limit, order):
+    trainer = Recorder(batch_limit, squares)
+    queue = WorkQueue(trainer, 2, seed=1)
+    work = {client: visits_of(queue, client, 4) for client in (0, 1)}
+    for visit in order:
+        work[1][visit].resolve()
+    assert [each.resolve().tolist() for each in work[1]] == [[0, 10], [1, 1], [3, 3], [5, 5]]
+    assert [each.memory.resolve().tolist() for each in work[1]] == [[0, 10], [1, 11], [4, 14], [9, 19]]
+    assert [each.resolve().tolist() for each in work[0]] == [[0, 0], [1, 1], [3, 3], [5, 5]]
+    assert sorted(client for batch in trainer.batches for client in batch) == [0] * 4 + [1] * 4
+
+
+def test_what_is_left_out_of_one_visit_is_in_the_next():
+    # Each update is 2, 3, of which the larger entry is sent: 2, 3 then 4, 3 then 2, 6.
+    trainer = Recorder(10, lambda job: Result(torch.tensor([2.0, 3.0]), 0.0))
+    work = visits_of(WorkQueue(trainer, 2, seed=1), 0, 3, REMEMBERING, "delta")
+    assert [each.resolve().tolist() for each in work] == [[0, 3], [4, 0], [0, 6]]
+    assert [each.memory.vector.tolist() for each in work] == [[2, 0], [0, 3], [2, 0]]
+
+
+def test_a_visit_that_does_not_count_is_forgotten():
+    queue = WorkQueue(Recorder(10, squares), 2, seed=1)
+    (first,) = visits_of(queue, 0, 1)
+    unused = queue.promise(Job(0, 1, 1, torch.zeros(2), PLAN, "difference"), first.memory)
+    third = queue.promise(Job(0, 2, 2, torch.zeros(2), PLAN, "difference"), first.memory)
+    assert unused.resolve().tolist() == [1, 1]
+    queue.cancel(unused)
+    assert unused.memory is None
+    assert third.resolve().tolist() == [4, 4]
+    assert first.memory.vector.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("batch_limit", [1, 10])
+def test_long_chains_are_trained_in_order_and_in_batches_of_the_limit(batch_limit):
+    trainer = Recorder(batch_limit, squares)
+    queue = WorkQueue(trainer, 2, seed=1)
+    other, work = visits_of(queue, 1, 9), visits_of(queue, 0, 5003)
+    assert work[-1].memory.resolve().tolist() == [5002.0**2] * 2
+    assert max(map(len, trainer.batches)) == batch_limit
+    # The last batch has room for some that have waited.
+    trained_along = -5003 % batch_limit
+    assert [each.vector is not None for each in other] == [number < trained_along for number in range(9)]
+    assert all(each.job is each.before is None for each in work)
+    assert all(each.memory.work is None for each in work)
+
+
+def test_only_what_the_needed_upload_is_made_of_is_trained_before_it():
+    trainer = Recorder(1, squares)
+    queue = WorkQueue(trainer, 2, seed=1)
+    work = {client: visits_of(queue, client, 3) for client in (0, 1)}
+    work[1][1].resolve()
+    assert trainer.batches == [[1], [1]]
+    assert [each.vector is None for each in (*work[0], *work[1])] == [True] * 3 + [False, False, True]
+
+
+@pytest.mark.parametrize("batch_limit", [1, 10])
+@pytest.mark.parametrize("needed", [0, 1, 2, 3])
+def test_all_that_comes_after_a_visit_that_diverged_fails_as_it_did(batch_limit, needed):
+    def diverging(job):
+        nan = Result(torch.full((2,), float("nan")), 0.0)
+        return nan if (job.client, job.visit) == (1, 1) else squares(job)
+
+    queue = WorkQueue(Recorder(batch_limit, diverging), 2, seed=1)
+    work = {client: visits_of(queue, client, 4) for client in (0, 1)}
+    for visit in (needed, 0, 1, 2, 3):
+        if visit == 0:
+            assert work[1][0].resolve().tolist() == [0, 10]
+            continue
+        for promise in (work[1][visit], work[1][visit].memory):
+            with pytest.raises(DivergedError, match="client 1, from version 1"):
+                promise.resolve()
+    assert [each.resolve().tolist() for each in work[0]] == [[0, 0], [1, 1], [3, 3], [5, 5]]
+    # So that a run that goes on from a checkpoint comes to the same end.
+    assert [each.job.visit for each in work[1][1:]] == [1, 2, 3]
+
+
+def test_a_difference_of_finite_updates_that_overflows_names_the_client_and_the_version():
+    huge = {0: -3e38, 1: 3e38}
+    queue = WorkQueue(Recorder(1, lambda job: Result(torch.full((2,), huge[job.visit]), 0.0)), 2, seed=1)
+    work = visits_of(queue, 0, 2)
+    with pytest.raises(DivergedError, match="client 0, from version 1: the vector contains infinity"):
+        work[1].resolve()
+
+
+def test_nothing_is_remembered_where_nothing_has_to_be():
+    queue = WorkQueue(Recorder(10), 2, seed=1)
+    (work,) = visits_of(queue, 0, 1, PLAN, "delta")
+    work.resolve()
+    assert work.memory is None
+
+
+def test_random_numbers_of_compression_are_those_of_the_seed_the_client_and_the_visit():
+    plan = LocalPlan(steps=1, batch_size=1, lr=0.1, compression=Compression("random_k", (("share", 0.1),)))
+    trainer = Recorder(10, lambda job: Result(torch.ones(200), 0.0))
+
+    def sent(seed, client, visit):
+        queue = WorkQueue(trainer, 200, seed)
+        return tuple(queue.promise(Job(client, visit, 0, torch.zeros(200), plan, "delta")).resolve().tolist())
+
+    assert sent(1, 2, 3) == sent(1, 2, 3)
+    assert len({sent(1, 2, 3), sent(0, 2, 3), sent(1, 0, 3), sent(1, 2, 0)}) == 4
+
+
+def test_a_memory_that_was_kept_over_an_interruption_is_that_of_the_visit():
+    queue = WorkQueue(Recorder(10, squares), 2, seed=1)
+    kept = queue.kept(torch.tensor([5.0, 6.0]), torch.tensor([1.0, 0.0]))
+    assert kept.resolve().tolist() == [5, 6]
+    after = queue.promise(Job(0, 1, 1, torch.zeros(2), PLAN, "difference"), kept.memory)
+    assert after.resolve().tolist() == [0, 1]
+    assert queue.kept(torch.tensor([5.0, 6.0]), None).memory is None

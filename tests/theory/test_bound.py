@@ -21,6 +21,7 @@ def test_a_bound_says_what_is_broken():
     assert bound.broken == (bad,)
     assert not bound.holds
     assert Bound(1.0, (good,)).holds
+    assert [assumption.given for assumption in bound.assumptions] == [False, False, True]
 
 
 @pytest.mark.parametrize(

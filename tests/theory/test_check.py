@@ -87,6 +87,9 @@ def test_a_row_by_hand():
 def test_a_row_is_as_expected_only_beyond_chance(measured, half_width, holds, fails):
     assert Row("", "", measured, half_width, 4.0).as_expected is holds
     assert Row("", "", measured, half_width, 4.0, should_hold=False).as_expected is fails
+    assert Row("", "", measured, half_width, 4.0).verdict == ("holds" if holds else "UNEXPECTED")
+    counter = Row("", "", measured, half_width, 4.0, should_hold=False)
+    assert counter.verdict == ("broken, as expected" if fails else "UNEXPECTED")
 
 
 @pytest.mark.parametrize("problem", [quadratics("q", 4, [0.5, 2.0], variance=0.7), logistic_regression("l", 4)])

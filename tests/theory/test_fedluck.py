@@ -1,12 +1,10 @@
 import math
 
-import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from offbeat.theory import (
-    best_steps_and_compression,
     fedluck_bound,
     fedluck_bound_as_printed,
     fedluck_objective,
@@ -39,76 +37,6 @@ def test_objective_by_hand():
     # (2·½ + ½·2)² · 1.5 + 1 over 2·½
     value = fedluck_objective(steps=2, compression=0.5, step_seconds=1, upload_seconds=4, period=2)
     assert value == pytest.approx(7)
-
-
-def test_nothing_to_upload_needs_no_compression():
-    assert best_steps_and_compression(0.5, 0, 1, compression=(0.1, 0.9))[1] == 0.9
-
-
-def test_steps_that_take_no_time_are_all_taken():
-    assert best_steps_and_compression(0, 1, 1, steps=(2, 30)) == (30, 1.0)
-
-
-def test_a_long_period_takes_all_steps_uncompressed():
-    assert best_steps_and_compression(0.1, 0.1, 1e6) == (50, 1.0)
-
-
-def test_an_interior_compression_solves_the_cubic():
-    k, share = best_steps_and_compression(0.01, 30, 1, steps=(3, 3), compression=(0.001, 1.0))
-    assert k == 3
-    assert 0.001 < share < 0.1
-    assert 2 * 30**2 * share**3 - 2 * 30 * (30 - 0.03) * share**2 + 2 * 0.03**2 + 1 == pytest.approx(0, abs=1e-9)
-
-
-def test_with_two_minima_the_lower_one_is_taken():
-    """One step in no time, k = 1: φ = (b²δ²(2 − δ) + 1)/δ has a minimum at the smaller root and one at δ = 1."""
-    assert best_steps_and_compression(0, 1.9, 1, steps=(1, 1)) == (1, 1.0)  # 4.61 there, 4.70 at 0.5625
-    _, share = best_steps_and_compression(0, 2.1, 1, steps=(1, 1))  # 5.41 at 1, 5.30 at the root
-    assert 0.4 < share < 0.5
-    assert share**3 - share**2 + 0.5 / 2.1**2 == pytest.approx(0, abs=1e-12)
-    assert best_steps_and_compression(0, 2.1, 1, steps=(1, 1), compression=(0.5, 0.9)) == (1, 0.5)
-
-
-@given(
-    st.floats(-7, 4),
-    st.floats(-7, 6),
-    st.floats(-2, 3),
-    st.tuples(st.integers(1, 1000), st.integers(1, 1000)),
-    st.tuples(st.floats(-5, 0), st.floats(-5, 0)),
-)
-@example(-9.0, math.log10(2.1), 0.0, (1, 1), (-2.0, 0.0))
-@example(-1.0, 1.0, 0.0, (1, 1000), (-5.0, 0.0))
-def test_no_point_of_a_dense_grid_is_better(log_alpha, log_beta, log_period, steps, log_shares):
-    alpha, beta, period = 10**log_alpha, 10**log_beta, 10**log_period
-    steps = min(steps), max(steps)
-    shares = 10 ** min(log_shares), 10 ** max(log_shares)
-    k, share = best_steps_and_compression(alpha, beta, period, steps, shares)
-    assert isinstance(k, int)
-    assert steps[0] <= k <= steps[1]
-    assert shares[0] <= share <= shares[1]
-    ks = np.arange(steps[0], steps[1] + 1, dtype=float)[:, None]
-    grid = np.concatenate([np.geomspace(*shares, 100), np.linspace(*shares, 100)]).clip(*shares)
-    phi = (((ks * alpha + grid * beta) / period) ** 2 * (2 - grid) + 1) / (ks * grid)
-    visit = (k * alpha + share * beta) / period
-    assert (visit**2 * (2 - share) + 1) / (k * share) <= phi.min() * (1 + 1e-6)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"period": 0}, "period must be a finite number greater than 0"),
-        ({"step_seconds": -1}, "step_seconds must be a finite number of at least 0"),
-        ({"upload_seconds": math.nan}, "upload_seconds must be a finite number of at least 0"),
-        ({"steps": (0, 5)}, "smallest_steps must be a whole number of at least 1, got 0"),
-        ({"steps": (5, 4)}, "steps must run from the smallest to the largest"),
-        ({"compression": (0, 1)}, "compression must be greater than 0 and at most 1, got 0"),
-        ({"compression": (0.5, 1.5)}, "compression must be greater than 0 and at most 1, got 1.5"),
-        ({"compression": (0.5, 0.4)}, "compression must run from the smallest to the largest"),
-    ],
-)
-def test_ranges_are_checked(change, message):
-    with pytest.raises(ValueError, match=message):
-        best_steps_and_compression(**{"step_seconds": 1, "upload_seconds": 1, "period": 1, **change})
 
 
 def test_mended_bound_by_hand():

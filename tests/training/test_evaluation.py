@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from offbeat.errors import OffbeatError
-from offbeat.training.evaluation import Evaluator, failure
+from offbeat.training.evaluation import Evaluator
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.models import initial_randomness
 from offbeat.training.objectives import accuracy
@@ -357,6 +357,3 @@ class TestWhatFails:
             raise OffbeatError("mine")
 
         assert failing(loss) == "mine"
-
-    def test_without_a_frame_of_the_user_no_place_is_named(self) -> None:
-        assert str(failure("it failed", ValueError())) == "it failed: ValueError"

@@ -1,3 +1,4 @@
+import dataclasses
 from collections.abc import Callable
 from itertools import permutations
 from pathlib import Path
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
+from offbeat.algorithms.base import Compression
 from offbeat.errors import OffbeatError
 from offbeat.randomness import example_order
 from offbeat.training.evaluation import Evaluator
@@ -115,10 +117,6 @@ class TestVisit:
         gradient = torch.cat([p.grad.flatten() for p in module.parameters()])
         torch.testing.assert_close(result.vector, 0.5 * gradient, rtol=0, atol=1e-6)
 
-    def test_compression_is_refused(self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]) -> None:
-        with pytest.raises(ValueError, match="cannot compress"):
-            trainer().train([job(LocalPlan(steps=1, batch_size=1, lr=0.1, compression=0.1))])
-
     def test_a_module_that_draws_is_seeded_afresh(
         self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]
     ) -> None:
@@ -195,9 +193,22 @@ class TestPayload:
         delta, end = trainer().train([job(PLAIN, payload="delta"), task])
         assert torch.equal(delta.vector, task.start - end.vector)
 
+    def test_of_a_difference_the_delta_is_made(
+        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]
+    ) -> None:
+        delta, difference = trainer().train([job(PLAIN, payload="delta"), job(PLAIN, payload="difference")])
+        assert torch.equal(delta.vector, difference.vector)
+
     def test_another_payload_is_refused(self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]) -> None:
-        with pytest.raises(ValueError, match="'difference'"):
-            trainer().train([job(PLAIN, payload="difference")])
+        with pytest.raises(ValueError, match="'gradient'"):
+            trainer().train([job(PLAIN, payload="gradient")])
+
+    def test_how_an_update_travels_is_no_affair_of_the_trainer(
+        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]
+    ) -> None:
+        small = dataclasses.replace(PLAIN, compression=Compression("top_k", (("share", 0.1),)), error_feedback=True)
+        whole, compressed = trainer().train([job(PLAIN, payload="delta"), job(small, payload="delta")])
+        assert torch.equal(whole.vector, compressed.vector)
 
     @pytest.mark.parametrize("payload", ["delta", "params"])
     def test_start_result_and_model_are_three_things(

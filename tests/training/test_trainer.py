@@ -3,26 +3,29 @@ import torch
 
 from offbeat.algorithms import LocalPlan
 from offbeat.training.loop import sgd_step
-from offbeat.training.trainer import normaliser, upload
+from offbeat.training.trainer import normaliser, result_vector
 
 
-class TestUpload:
+class TestResultVector:
     def test_a_delta_goes_from_the_end_to_the_start(self) -> None:
-        assert upload("delta", torch.tensor([3.0, 1.0]), torch.tensor([2.0, 5.0])).tolist() == [1.0, -4.0]
+        assert result_vector("delta", torch.tensor([3.0, 1.0]), torch.tensor([2.0, 5.0])).tolist() == [1.0, -4.0]
 
     def test_params_are_the_end(self) -> None:
-        assert upload("params", torch.tensor([3.0, 1.0]), torch.tensor([2.0, 5.0])).tolist() == [2.0, 5.0]
+        assert result_vector("params", torch.tensor([3.0, 1.0]), torch.tensor([2.0, 5.0])).tolist() == [2.0, 5.0]
 
-    @pytest.mark.parametrize("payload", ["delta", "params"])
+    def test_a_difference_is_made_of_the_delta_later(self) -> None:
+        assert result_vector("difference", torch.tensor([3.0, 1.0]), torch.tensor([2.0, 5.0])).tolist() == [1.0, -4.0]
+
+    @pytest.mark.parametrize("payload", ["delta", "params", "difference"])
     def test_it_is_a_tensor_of_its_own(self, payload: str) -> None:
         start, end = torch.tensor([3.0]), torch.tensor([2.0])
-        upload(payload, start, end).fill_(9.0)
+        result_vector(payload, start, end).fill_(9.0)
         assert (start.item(), end.item()) == (3.0, 2.0)
 
-    @pytest.mark.parametrize("payload", ["difference", "gradient", ""])
+    @pytest.mark.parametrize("payload", ["gradient", ""])
     def test_another_payload_is_refused(self, payload: str) -> None:
         with pytest.raises(ValueError, match=repr(payload)):
-            upload(payload, torch.zeros(1), torch.ones(1))
+            result_vector(payload, torch.zeros(1), torch.ones(1))
 
 
 def plan(**changes: object) -> LocalPlan:

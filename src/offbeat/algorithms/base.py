@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 import torch
@@ -33,6 +33,19 @@ def resolve(vector: Vector, length: int) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
+class Compression:
+    """How an update travels: one of the compressors of ``offbeat.compression``, by name.
+
+    Attributes:
+        name: For instance ``top_k``.
+        parameters: The compressor's own, for instance ``(("share", 0.01),)``.
+    """
+
+    name: str
+    parameters: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class LocalPlan:
     """What a client does in one visit: ``steps`` minibatch steps of SGD from the model that it was given.
 
@@ -44,7 +57,8 @@ class LocalPlan:
         weight_decay: λ ≥ 0, adds λw to the gradient after clipping, as ``torch.optim.SGD`` does.
         mu: FedProx's μ ≥ 0, adds μ(w − w_start) to the gradient; lr·μ < 2; not together with momentum.
         clip_norm: Largest norm of a step's gradient, its proximal term included; None does not clip.
-        compression: Share δ of the update's entries that is sent, 0 < δ ≤ 1; None sends the update whole.
+        compression: How the update is made smaller; None sends it whole.
+        error_feedback: The client remembers what compression left out and adds it to its next update.
 
     Raises:
         ValueError: A value is out of range.
@@ -57,7 +71,8 @@ class LocalPlan:
     weight_decay: float = 0.0
     mu: float = 0.0
     clip_norm: float | None = None
-    compression: float | None = None
+    compression: Compression | None = None
+    error_feedback: bool = False
 
     def __post_init__(self) -> None:
         check_count("steps", self.steps)
@@ -77,8 +92,14 @@ class LocalPlan:
             raise ValueError("momentum and mu cannot be combined: set one of them to 0")
         if self.clip_norm is not None:
             check_positive("clip_norm", self.clip_norm)
-        if self.compression is not None and not 0 < self.compression <= 1:
-            raise ValueError(f"compression must be in (0, 1], got {self.compression}")
+        if self.error_feedback and self.compression is None:
+            raise ValueError("error_feedback makes up for compression: set compression, or leave it out")
+
+    def prefix(self, steps: int) -> "LocalPlan":
+        """Return the plan of a visit that is cut short after the first ``steps``, 1 ≤ steps ≤ ``self.steps``."""
+        if not 1 <= steps <= self.steps:
+            raise ValueError(f"steps must be in 1 … {self.steps}, got {steps}")
+        return replace(self, steps=steps, lr=self.lr[:steps] if isinstance(self.lr, tuple) else self.lr)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +147,7 @@ class Algorithm(Protocol):
     linear: bool = True  # the algorithm needs only a weighted sum and never looks at one client's vector
     needs_base: bool = False  # updates must carry ``base``
     selection: str = "uniform"  # how the coordinator picks the next client
+    pooled: bool = False  # no federation: one client holds all the data, and nothing travels
     period: float | None = None  # seconds between two ticks; None: the algorithm has no clock
 
     @property
@@ -141,12 +163,21 @@ class Algorithm(Protocol):
         ...
 
     @property
+    def result(self) -> Tensor:
+        """What the run has learnt so far, ``(d,)``: the current model, unless the algorithm averages its models."""
+        return self.model
+
+    @property
     def round(self) -> int | None:
         """The number of the round or period that is open; None if clients may return at any time.
 
         A client that was assigned or heard in a round is not assigned again in it.
         """
         return None
+
+    def may_return(self, client: int) -> bool:
+        """Return whether a client that had its turn may be assigned again, now that a new round has opened."""
+        return True
 
     @abstractmethod
     def start(self, model: Tensor, clients: int, data_weights: Tensor | None = None) -> None:

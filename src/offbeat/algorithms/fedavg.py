@@ -10,6 +10,7 @@ from offbeat.algorithms.checks import check_client, check_positive
 from offbeat.algorithms.lazy_model import LazyModel
 from offbeat.algorithms.round import Round, check_round
 from offbeat.algorithms.server_optimizer import ServerOptimizer, ServerStep
+from offbeat.algorithms.shares import check_weighting
 from offbeat.algorithms.state import prefixed, under
 
 
@@ -52,8 +53,7 @@ class FedAvg(Algorithm):
     ) -> None:
         check_round(cohort, over_selection)
         check_positive("server_lr", server_lr)
-        if weighting not in ("examples", "uniform"):
-            raise ValueError(f"weighting must be 'examples' or 'uniform', got {weighting!r}")
+        check_weighting(weighting)
         self.cohort = cohort
         self.server_lr = server_lr
         self.weighting = weighting

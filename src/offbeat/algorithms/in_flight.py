@@ -42,6 +42,10 @@ class InFlight:
         self._lapsed.add(client)
         return True
 
+    def before(self, version: int) -> list[int]:
+        """Return who is at work, and has not lapsed, from a version before this one."""
+        return [client for client, own in self._versions.items() if own < version and client not in self._lapsed]
+
     def state_dict(self) -> dict[str, Any]:
         """Return the entries as three tensors of one length."""
         clients = list(self._versions)

@@ -1,21 +1,29 @@
 """An algorithm from its TOML table, and the table from an algorithm."""
 
 import inspect
-from collections.abc import Iterable, Mapping
-from typing import Any, get_type_hints
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, get_args, get_type_hints
 
 import tomli_w
-from pydantic import TypeAdapter, ValidationError
 
 from offbeat.algorithms import ALGORITHMS, Algorithm
+from offbeat.algorithms.patterns import PATTERNS, Pattern, own
 from offbeat.algorithms.server_optimizer import SERVER_OPTIMIZERS, ServerOptimizer
 from offbeat.algorithms.staleness import STALENESS, Staleness
+from offbeat.algorithms.step_sizes import STEP_SIZES, StepSizes
 from offbeat.errors import OffbeatError, did_you_mean
-from offbeat.experiments.config_error import reason, short
+from offbeat.experiments.config_error import short
 from offbeat.experiments.import_path import call, is_import_path, load_callable
+from offbeat.experiments.made_by_name import check_type, make_by_name
 
 # Hyper-parameters that are made by a function, which a table names: { name = "polynomial", a = 0.5 }.
-_MADE_BY_NAME = {"staleness": STALENESS, "server_optimizer": SERVER_OPTIMIZERS}
+MADE_BY_NAME: dict[str, Mapping[str, Callable[..., Any]]] = {
+    "staleness": STALENESS,
+    "server_optimizer": SERVER_OPTIMIZERS,
+    "pattern": PATTERNS,
+    "step_sizes": STEP_SIZES,
+}
+_MADE: set[Any] = {Staleness, ServerOptimizer, Pattern, StepSizes}
 
 
 def build_algorithm(name: str, hyper_parameters: Mapping[str, Any]) -> Algorithm:
@@ -32,10 +40,11 @@ def build_algorithm(name: str, hyper_parameters: Mapping[str, Any]) -> Algorithm
     for key, value in hyper_parameters.items():
         if key not in defaults:
             raise OffbeatError(f"unknown key {short(key)}: {did_you_mean(key, [*defaults, 'algorithm', 'local'])}")
-        if key in _MADE_BY_NAME:
-            arguments[key] = _make(key, value)
+        hint = hints.get(key, Any)
+        if _is_made_by_name(key, hint):
+            arguments[key] = make_by_name(key, value, _makers(key, value))
         else:
-            arguments[key] = _check_type(key, value, hints.get(key, Any))
+            arguments[key] = check_type(key, value, hint)
     if is_import_path(name):
         algorithm = call(name, arguments, "algorithm")
         _check_kept(name, algorithm, defaults)
@@ -44,6 +53,27 @@ def build_algorithm(name: str, hyper_parameters: Mapping[str, Any]) -> Algorithm
         return kind(**arguments)
     except ValueError as error:
         raise OffbeatError(str(error)) from None
+
+
+def _is_made_by_name(key: str, hint: Any) -> bool:
+    """Return whether a table makes it; an algorithm of the user's own may mean something else by the same name."""
+    return key in MADE_BY_NAME and (hint is Any or not _MADE.isdisjoint((hint, *get_args(hint))))
+
+
+def _makers(key: str, value: Any) -> Mapping[str, Callable[..., Any]]:
+    """Return what makes a hyper-parameter, by name; a pattern's name may be the import path of the user's own rule."""
+    name = value.get("name") if isinstance(value, dict) else None
+    if key != "pattern" or not isinstance(name, str) or not is_import_path(name):
+        return MADE_BY_NAME[key]
+    try:
+        rule = load_callable(name)
+    except OffbeatError as error:
+        raise OffbeatError(f"pattern.name: {error}") from error
+
+    def make(longest_gap: int) -> Pattern:
+        return own(rule, longest_gap, name)
+
+    return {name: make}
 
 
 def _type_hints(name: str, kind: type[Algorithm]) -> dict[str, Any]:
@@ -92,7 +122,7 @@ def hyper_parameters_of(algorithm: Algorithm) -> dict[str, Any]:
     """Return an algorithm's hyper-parameters as a table from which ``build_algorithm`` makes it again."""
     values = {key: getattr(algorithm, key) for key in default_hyper_parameters(type(algorithm))}
     return {
-        key: {"name": value.name, **value.parameters} if isinstance(value, (Staleness, ServerOptimizer)) else value
+        key: {"name": value.name, **value.parameters} if isinstance(value, tuple(_MADE)) else value
         for key, value in values.items()
         if value is not None
     }
@@ -105,30 +135,3 @@ def as_inline_toml(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(as_inline_toml(inner) for inner in value) + "]"
     return tomli_w.dumps({"value": value}).removeprefix("value = ").strip()
-
-
-def _make(key: str, value: Any) -> Any:
-    makers = _MADE_BY_NAME[key]
-    example = f'{{ name = "{next(iter(makers))}" }}'
-    if not isinstance(value, dict) or "name" not in value:
-        raise OffbeatError(f"{key} = {short(value)}: must be a table such as {example}; names: {', '.join(makers)}")
-    arguments = dict(value)
-    name = arguments.pop("name")
-    if not isinstance(name, str) or name not in makers:
-        raise OffbeatError(f"{key}.name = {short(name)}: {did_you_mean(str(name), makers)}")
-    allowed = inspect.signature(makers[name]).parameters
-    for argument, number in arguments.items():
-        if argument not in allowed:
-            raise OffbeatError(f"unknown key {key}.{argument}: {did_you_mean(argument, allowed)}")
-        arguments[argument] = _check_type(f"{key}.{argument}", number, float)
-    try:
-        return makers[name](**arguments)
-    except ValueError as error:
-        raise OffbeatError(f"{key}: {error}") from None
-
-
-def _check_type(key: str, value: Any, hint: Any) -> Any:
-    try:
-        return TypeAdapter(hint).validate_python(value, strict=True)
-    except ValidationError as error:
-        raise OffbeatError(f"{key} = {short(value)}: {reason(error.errors()[0])}") from None

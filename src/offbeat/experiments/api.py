@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.experiments.algorithm_table import build_algorithm
+from offbeat.experiments.compression_table import checked
 from offbeat.experiments.config import check_patience
 from offbeat.experiments.config_error import one_line
 from offbeat.experiments.population import build_population
@@ -30,10 +32,10 @@ from offbeat.population.dataset import Dataset
 from offbeat.population.datasets import load_dataset
 from offbeat.population.own_data import from_user
 from offbeat.simulation.records import Evaluation, VisitEnded
-from offbeat.training.evaluation import said
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.models import initial_randomness
 from offbeat.training.objectives import LOSSES, METRICS
+from offbeat.user_code_errors import failure, said
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -118,7 +120,7 @@ def simulate(
         check_patience(section, waiting)
         simulation = assemble(
             build_algorithm(algorithm, {}) if isinstance(algorithm, str) else copy.deepcopy(algorithm),
-            local if isinstance(local, LocalPlan) else _table(LocalSection, local).plan(),
+            _plan(local),
             build_population(section, dataset, seed),
             dataset,
             flat := FlatModel(_module(model, seed), batch_norm=batch_norm),
@@ -166,6 +168,12 @@ def _table(kind: type[_Table], values: Mapping[str, Any], key: str | None = None
         raise OffbeatError(one_line(error, given, key)) from None
 
 
+def _plan(local: LocalPlan | Mapping[str, Any]) -> LocalPlan:
+    if isinstance(local, LocalPlan):
+        return replace(local, compression=checked("local.compression", local.compression))
+    return _table(LocalSection, local).plan()
+
+
 def _module(model: nn.Module | Callable[[], object], seed: int) -> nn.Module:
     if isinstance(model, nn.Module):
         try:
@@ -178,7 +186,7 @@ def _module(model: nn.Module | Callable[[], object], seed: int) -> nn.Module:
         with initial_randomness(seed):
             made = model()
     except Exception as error:
-        raise OffbeatError(f"model failed: {said(error)}") from error
+        raise failure("model failed", error) from error
     if not isinstance(made, nn.Module):
         raise OffbeatError(f"model made a {type(made).__name__}, not a torch.nn.Module")
     return made

@@ -14,7 +14,7 @@ from torch import Tensor
 from offbeat.errors import OffbeatError
 
 # Raise it when a state changes its form: a checkpoint of another form is refused.
-FORMAT = "1"
+FORMAT = "2"
 _PLAIN = "plain values"
 
 

@@ -13,7 +13,7 @@ from offbeat.errors import OffbeatError
 from offbeat.experiments import run_directory
 from offbeat.experiments.measure import measures_of
 from offbeat.experiments.run_directory import EVENTS, OUTCOMES, Run
-from offbeat.experiments.summary import by_label, differences, experiment_of, settings_differences, world_of
+from offbeat.experiments.run_settings import by_label, differences, experiment_of, settings_differences, world_of
 
 _UNFINISHED = ".unfinished"
 _FOLDER = re.compile(r"(?P<label>[^.].*)-seed(?P<seed>[0-9]+)(?P<unfinished>\.unfinished)?")

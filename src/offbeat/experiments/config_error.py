@@ -45,6 +45,8 @@ def _problem(key: str, error: ErrorDetails) -> str:
     match error["type"]:
         case "unknown_key":
             return f"unknown key {key}{'.' if key else ''}{cut(context['key'])}: {context['hint']}"
+        case "made_by_name":  # its message has the last part of the key
+            return context["message"].replace(key.rpartition(".")[2], key, 1)
         case "missing":
             return f"{key} is missing"
         case "model_attributes_type" | "union_tag_not_found" if not isinstance(value, dict):

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from offbeat.errors import OffbeatError
+from offbeat.experiments.estimate import Estimate
 from offbeat.experiments.run_directory import Run
-from offbeat.experiments.summary import TAIL, Estimate, Row
+from offbeat.experiments.summary import TAIL, Row
 from offbeat.experiments.table import caption, lines
 
 _SUMMARY = ("label", "measure", "mean", "sd", "ci_low", "ci_high", "seeds")

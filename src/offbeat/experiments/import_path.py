@@ -7,8 +7,6 @@ import importlib.util
 import inspect
 import re
 import sys
-import sysconfig
-import traceback
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +14,8 @@ from types import ModuleType
 from typing import Any
 
 from offbeat.errors import OffbeatError, did_you_mean
+from offbeat.user_code_errors import failure, said
 
-_LIBRARIES = (*(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")), str(Path(__file__).parents[1]))
 _MOST_NAMES = 30  # that an error message lists
 
 # The folder of each module that a user's file imported from next to itself.
@@ -45,7 +43,7 @@ def canonical(text: str, folder: Path) -> str:
     try:
         return f"{(folder / place).resolve()}:{name}"
     except (OSError, RuntimeError, ValueError) as error:
-        raise OffbeatError(f"{text!r}: {_said(error)}") from None
+        raise OffbeatError(f"{text!r}: {said(error)}") from None
 
 
 def load_object(text: str) -> Any:
@@ -100,7 +98,7 @@ def call(text: str, arguments: Mapping[str, Any], what: str) -> Any:
     except OffbeatError:
         raise
     except (Exception, SystemExit) as error:
-        raise OffbeatError(f"{what} {text!r} failed: {_said(error)} ({_where(error)})") from error
+        raise failure(f"{what} {text!r} failed", error, or_library=True) from error
 
 
 def neighbour_files(folder: Path) -> list[Path]:
@@ -131,7 +129,7 @@ def _load_file(text: str, path: Path) -> ModuleType:
         path = path.resolve()
         found = path.is_file()
     except (OSError, RuntimeError, ValueError) as error:
-        raise OffbeatError(f"{text!r}: {_said(error)}") from None
+        raise OffbeatError(f"{text!r}: {said(error)}") from None
     if not found:
         raise OffbeatError(f"{text!r}: no such file: {path}")
     stem = re.sub(r"\W", "_", path.stem)
@@ -217,24 +215,7 @@ def _check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any],
 
 
 def _failed_import(text: str, error: BaseException) -> OffbeatError:
-    return OffbeatError(f"{text!r} could not be imported: {_said(error)} ({_where(error)})")
-
-
-def _said(error: BaseException) -> str:
-    """Return an error's type and the first line of its message."""
-    message = error.msg if isinstance(error, SyntaxError) else str(error)
-    first_line = next(iter(message.strip().splitlines()), "")
-    return f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
-
-
-def _where(error: BaseException) -> str:
-    """Return ``file:line`` of the user's last line on the way to an error: not of what it called in a library."""
-    if isinstance(error, SyntaxError) and error.filename is not None:
-        return f"{error.filename}:{error.lineno}"
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith((*_LIBRARIES, "<"))]
-    last = (own or frames)[-1]
-    return f"{last.filename}:{last.lineno}"
+    return failure(f"{text!r} could not be imported", error, or_library=True)
 
 
 def _hint(word: str, container: Any) -> str:

@@ -16,10 +16,12 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
 from offbeat.experiments import units
+from offbeat.experiments.estimate import half_width
 from offbeat.experiments.measure import main_measure
 from offbeat.experiments.plot_style import GREY, STYLE, WIDTH, colours, tidy, title
 from offbeat.experiments.run_directory import Run
-from offbeat.experiments.summary import by_label, counted_staleness, half_width
+from offbeat.experiments.run_settings import by_label
+from offbeat.experiments.summary import counted_staleness
 
 _BAND = 3  # seeds; the interval of two is mostly wider than the plot
 _BINS = 60  # at most, in a staleness histogram

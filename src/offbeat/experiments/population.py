@@ -1,7 +1,5 @@
 """The population of an experiment, made from its configuration: who holds what, how fast, and there when."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,12 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offbeat.errors import OffbeatError
+from offbeat.experiments.population_availability import build_availability, build_quiet_hours, named
 from offbeat.experiments.population_sections import (
-    AlternatingSection,
-    AlwaysSection,
-    Availability,
     BandwidthSection,
-    BernoulliSection,
+    ByHourSection,
     ByUserSection,
     DirichletSection,
     FilePartitionSection,
@@ -23,11 +19,11 @@ from offbeat.experiments.population_sections import (
     OneClassSection,
     PopulationSection,
     QuantitySkewSection,
-    QuietHoursSection,
     SpeedSection,
     TraceSection,
 )
-from offbeat.population import availability, devices, distributions, partition, speeds_from_file
+from offbeat.population import devices, distributions, partition, speeds_from_file
+from offbeat.population.availability import Availability, HoursOfDay, QuietHours
 from offbeat.population.dataset import Dataset
 from offbeat.population.devices import Devices
 from offbeat.population.links import ConstantLink, Link, random_traces
@@ -66,25 +62,15 @@ def build_population(section: PopulationSection, dataset: Dataset, seed: int) ->
     Raises:
         OffbeatError: The data set cannot be divided like that, or a file is wrong; names the key.
     """
-    return Population(build_shards(section, dataset, seed), _build_devices(section, seed))
+    quiet = build_quiet_hours(section, seed)
+    with named("partition"):
+        shards = _divide(section, dataset, quiet, seed)
+    there = build_availability(section, dataset, shards, quiet, seed)
+    return Population(shards, _build_devices(section, there, seed))
 
 
-def build_shards(section: PopulationSection, dataset: Dataset, seed: int) -> Shards:
+def _divide(section: PopulationSection, dataset: Dataset, quiet: QuietHours | HoursOfDay | None, seed: int) -> Shards:
     """Return for each client the numbers of its training examples, int64 ``(n_i,)``."""
-    with _named("partition"):
-        return _divide(section, dataset, seed)
-
-
-@contextmanager
-def _named(key: str) -> Generator[None]:
-    """Let an error begin with the key."""
-    try:
-        yield
-    except OffbeatError as error:
-        raise OffbeatError(f"population.{key}: {error}") from None
-
-
-def _divide(section: PopulationSection, dataset: Dataset, seed: int) -> Shards:
     clients, how, labels = section.clients, section.partition, dataset.train_labels
     match how:
         case IidSection():
@@ -104,12 +90,18 @@ def _divide(section: PopulationSection, dataset: Dataset, seed: int) -> Shards:
         case DirichletSection():
             return partition.dirichlet(labels, clients, how.alpha, seed)
         case OneClassSection():
-            return partition.one_class(labels, clients, seed)
+            return partition.one_class(labels, clients, seed, how.sigma or 0.0)
         case MixingSection():
             return partition.mixing(labels, clients, how.mu, seed)
+        case ByHourSection():
+            if quiet is None:
+                raise OffbeatError(
+                    f'by_hour needs availability.name = "quiet_hours", not "{section.availability.name}"'
+                )
+            return partition.by_hour(labels, quiet.middle_hours, how.alpha, seed)
 
 
-def _build_devices(section: PopulationSection, seed: int) -> Devices:
+def _build_devices(section: PopulationSection, there: Availability, seed: int) -> Devices:
     lossy = section.lossy
     return Devices(
         step_seconds=_draw_step_seconds(section, seed),
@@ -121,13 +113,13 @@ def _build_devices(section: PopulationSection, seed: int) -> Devices:
             probability=lossy.probability if lossy else 0.0,
             seed=seed,
         ),
-        availability=_build_availability(section.availability, section.clients, seed),
+        availability=there,
         when_away=section.when_away,
     )
 
 
 def _build_link(section: PopulationSection, key: str, how: BandwidthSection, seed: int, draw: int) -> Link:
-    with _named(key):
+    with named(key):
         if isinstance(how, TraceSection):
             link = random_traces(load_traces(how.path), section.clients, seed=seed, draw=2 * draw)
         else:
@@ -140,7 +132,7 @@ def _build_link(section: PopulationSection, key: str, how: BandwidthSection, see
 
 
 def _draw_step_seconds(section: PopulationSection, seed: int) -> NDArray[np.float64]:
-    with _named("step_seconds"):
+    with named("step_seconds"):
         values = _draw(section, "step_seconds", section.step_seconds, seed, Purpose.DEVICE_SPEED)
         slowest = int(values.argmax())
         if values[slowest] > _SLOWEST_STEP:
@@ -162,19 +154,3 @@ def _draw(
     if how.distribution == "file":
         parameters["column"] = parameters["column"] or key
     return _DISTRIBUTIONS[how.distribution](section.clients, **parameters, seed=seed, purpose=purpose, draw=draw)
-
-
-def _build_availability(how: Availability, clients: int, seed: int) -> availability.Availability:
-    match how:
-        case AlwaysSection():
-            return availability.Always()
-        case AlternatingSection():
-            return availability.Alternating(how.groups, how.period_seconds, np.arange(clients) % how.groups)
-        case BernoulliSection():
-            return availability.Bernoulli(how.probability, how.round_seconds, seed)
-        case QuietHoursSection():
-            starts = availability.quiet_starts(clients, how.first_hour, how.spread_hours, seed)
-            return availability.QuietHours(starts, how.hours)
-        case _:
-            with _named("availability"):
-                return availability.intervals_from_file(Path(how.path), clients)

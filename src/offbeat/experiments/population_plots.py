@@ -12,8 +12,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
-from offbeat.errors import OffbeatError
 from offbeat.experiments import units
+from offbeat.experiments.export import write_file
 from offbeat.experiments.plot_style import GREY, INK, STYLE, WIDTH, tidy, title
 from offbeat.experiments.population_report import PopulationView, effective_labels, evenly, how_many, seconds
 
@@ -49,18 +49,7 @@ def write_population(view: PopulationView, folder: Path) -> Path:
     """
     buffer = io.BytesIO()
     population_figure(view).savefig(buffer, format="png", dpi=150, metadata={"Software": None})
-    path = folder / "population.png"
-    partial = folder / ".population.png.partial"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            partial.write_bytes(buffer.getvalue())
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
-    except OSError as error:
-        raise OffbeatError(f"cannot write {path}: {error.strerror}; free some space or choose another folder") from None
-    return path
+    return write_file(folder / "population.png", buffer.getvalue())
 
 
 @matplotlib.rc_context(STYLE)

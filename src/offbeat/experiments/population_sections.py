@@ -25,6 +25,8 @@ class OneClassSection(Section):
     """Every client holds examples of one class."""
 
     name: Literal["one_class"]
+    sigma: NotNegative | None = None
+    """Standard deviation of a client's number of examples, in units of its class's mean; equal numbers if left out."""
 
 
 class MixingSection(Section):
@@ -49,6 +51,14 @@ class ByUserSection(Section):
     name: Literal["by_user"]
 
 
+class ByHourSection(Section):
+    """Two classes, in shares that follow each client's quiet hours."""
+
+    name: Literal["by_hour"]
+    alpha: Probability
+    """Share of positive labels of who is there around noon; around midnight it is 1 − alpha. At 0.5 all are alike."""
+
+
 class FilePartitionSection(Section):
     """The partition in a CSV file with the columns client and example."""
 
@@ -64,6 +74,7 @@ Partition = Annotated[
     | MixingSection
     | QuantitySkewSection
     | ByUserSection
+    | ByHourSection
     | FilePartitionSection,
     Field(discriminator="name"),
 ]
@@ -173,8 +184,16 @@ class AlternatingSection(Section):
     name: Literal["alternating"]
     groups: Annotated[int, Field(ge=2, le=1_000_000)] = 2
     """Client i is in group i mod groups."""
+    first_labels: Annotated[int, Field(ge=1)] | None = None
+    """Two groups by label instead: first whose most frequent label is one of the first so many, then the others."""
     period_seconds: Positive
     """Virtual seconds until the next group's turn."""
+
+    @model_validator(mode="after")
+    def _check_groups(self) -> "AlternatingSection":
+        if self.first_labels is not None and self.groups != 2:
+            raise ValueError(f"first_labels makes two groups, so leave out groups = {self.groups}")
+        return self
 
 
 class BernoulliSection(Section):
@@ -187,15 +206,29 @@ class BernoulliSection(Section):
 
 
 class QuietHoursSection(Section):
-    """Each client is there once a day, in quiet hours of its own."""
+    """Each client is there in quiet hours of its own, the same every day."""
 
     name: Literal["quiet_hours"]
     hours: Annotated[float, Field(gt=0, le=24)] = 8.0
-    """How long, in hours of the client's day."""
+    """How many hours of the day."""
     first_hour: Annotated[float, Field(ge=0, lt=24)] = 0.0
     """When the first clients' quiet hours begin; virtual time begins at hour 0."""
     spread_hours: Annotated[float, Field(ge=0, le=24)] = 24.0
     """Over how many hours the beginnings are spread, equally likely."""
+    path: UserPath | None = None
+    """A CSV file with the columns client, hour and count; then a client's hours are those with its lowest counts."""
+
+    @model_validator(mode="after")
+    def _check_path(self) -> "QuietHoursSection":
+        if self.path is None:
+            return self
+        if not self.hours.is_integer():
+            raise ValueError(f"with a path, hours must be a whole number, got {self.hours:g}")
+        # The defaults pass, because a run's folder holds every default written out, and can be run again.
+        for key in ("first_hour", "spread_hours"):
+            if getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(f"the file at path says which hours, so leave out {key} = {getattr(self, key):g}")
+        return self
 
 
 class IntervalsSection(Section):

@@ -19,7 +19,8 @@ from offbeat.experiments import plots, table
 from offbeat.experiments.export import write_file
 from offbeat.experiments.measure import Measure
 from offbeat.experiments.run_directory import Run
-from offbeat.experiments.summary import by_label, summarise, world_of
+from offbeat.experiments.run_settings import by_label, world_of
+from offbeat.experiments.summary import summarise
 from offbeat.experiments.timeline import timeline
 
 

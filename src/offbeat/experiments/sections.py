@@ -1,10 +1,14 @@
 """The other sections of an experiment's TOML file: every key, its unit, its range and its default."""
 
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from offbeat.algorithms.base import LocalPlan
+from offbeat.errors import OffbeatError
+from offbeat.experiments.compression_table import compression_from_table
 from offbeat.experiments.import_path import is_import_path
 from offbeat.experiments.section import (
     Count,
@@ -136,15 +140,35 @@ class LocalSection(Section):
     """FedProx's proximal term; not together with momentum."""
     clip_norm: Positive | None = None
     """The largest norm of a step's gradient."""
+    compression: Table | None = None
+    """How updates are made smaller, see below; they travel whole if it is left out."""
+    error_feedback: bool = False
+    """Clients remember what compression left out and add it to their next update."""
+
+    @field_validator("compression", mode="before")
+    @classmethod
+    def _check_compression(cls, table: Any) -> Any:
+        """Write the compressor's defaults out, so that a run's settings hold all of it."""
+        try:
+            compression = None if table is None else compression_from_table("compression", table)
+        except OffbeatError as error:
+            raise PydanticCustomError("made_by_name", "{message}", {"message": str(error)}) from None
+        return None if compression is None else {"name": compression.name, **dict(compression.parameters)}
 
     @model_validator(mode="after")
     def _check_combination(self) -> "LocalSection":
+        if self.error_feedback and self.compression is None:
+            raise ValueError(
+                "error_feedback makes up for compression, and there is none: set compression, or error_feedback = false"
+            )
         self.plan()
         return self
 
     def plan(self) -> LocalPlan:
         """Return the section as the plan that clients get."""
-        return LocalPlan(**self.model_dump())
+        table = self.compression
+        compression = None if table is None else compression_from_table("compression", table)
+        return LocalPlan(**self.model_dump(exclude={"compression"}), compression=compression)
 
 
 class ServerSection(Section):
@@ -215,13 +239,25 @@ class AlgorithmTable(BaseModel):
     algorithm: str | None = None
     """Its name, or the import path of a class of your own; the label if it is left out."""
     local: Table = Field(default_factory=dict)
-    """Keys of [local] that are different for this algorithm."""
+    """Keys of [local] that are different for this algorithm; ``compression = { name = "none" }`` takes it away."""
 
     @field_validator("algorithm")
     @classmethod
     def _make_absolute(cls, name: str | None, info: ValidationInfo) -> str | None:
         # Whether there is one of that name is for algorithm_table.py to say.
         return name_or_import_path(name, info, {name}) if name is not None else None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _make_pattern_absolute(cls, table: Any, info: ValidationInfo) -> Any:
+        match table:
+            case {"pattern": {"name": str(name)} as pattern} if is_import_path(name):
+                # What is no import path is for algorithm_table.py to say, which knows the key.
+                with suppress(ValueError):
+                    return {**table, "pattern": {**pattern, "name": name_or_import_path(name, info, ())}}
+            case _:
+                pass
+        return table
 
     @property
     def hyper_parameters(self) -> dict[str, Any]:

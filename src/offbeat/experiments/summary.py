@@ -1,39 +1,18 @@
 """The numbers of a comparison: one row an algorithm, over its seeds."""
 
-import json
-import math
-import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
-from pathlib import Path
-from typing import Any, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from offbeat.errors import OffbeatError
+from offbeat.experiments.estimate import Estimate, estimate
 from offbeat.experiments.measure import Measure, main_measure, measures_of, target_for
 from offbeat.experiments.run_directory import Columns, Run
+from offbeat.experiments.run_settings import by_label, same_world
+from offbeat.experiments.run_settings import world_of as world_of  # the command line takes it from here
 
-CONFIDENCE = 0.95
 TAIL = 10  # evaluations at the end whose mean is also given: one alone jumps up and down
-
-_MOST_KEYS = 5  # that a headline names
-_WORLD = ("data", "model", "population", "server", "stop")  # sections that runs share to be comparable
-
-_Spread = TypeVar("_Spread", float, NDArray[np.float64])
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A measure over the seeds."""
-
-    mean: float
-    deviation: float | None  # the sample standard deviation; None for a single seed
-    half_width: float | None  # of the 95 % confidence interval of the mean; None for a single seed
-    seeds: int
 
 
 @dataclass(frozen=True)
@@ -65,72 +44,9 @@ class Row:
     unfinished: dict[int, float]  # until when, in virtual seconds, an unfinished run was read, by seed
 
 
-def by_label(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    """Return the runs of each label, labels and runs in the order in which they come."""
-    groups: dict[str, list[Run]] = {}
-    for run in runs:
-        groups.setdefault(run.label, []).append(run)
-    return groups
-
-
-def world_of(runs: Sequence[Run]) -> str:
-    """Return one line on what was learnt by whom: the runs' data, model, clients, seeds and end.
-
-    Where their settings differ, it says in what (see ``settings_differences``), and describes each world.
-    """
-    worlds: dict[str, list[Run]] = {}
-    for run in runs:
-        worlds.setdefault(json.dumps(_world(run), sort_keys=True, default=str), []).append(run)
-    keys = settings_differences(runs)
-    if not keys:
-        return _describe(runs)
-    some = ", ".join(keys[:_MOST_KEYS]) + (f" and {len(keys) - _MOST_KEYS} more" if len(keys) > _MOST_KEYS else "")
-    described = list(dict.fromkeys(_describe(group) for group in worlds.values()))
-    if len(described) > 1:
-        described = [f"{', '.join(by_label(group))}: {_describe(group)}" for group in worlds.values()]
-    else:
-        described = [_describe(runs)]
-    return f"The settings differ in {some}. {'; '.join(described)}"
-
-
-def settings_differences(runs: Sequence[Run]) -> list[str]:
-    """Return the shared settings, as ``section.key``, in which runs differ.
-
-    These are the world's, ``evaluate.every_seconds``, and ``local``. An algorithm may have ``local`` settings of its
-    own, so these are compared between experiments only: of the algorithms that both have, or else, if none of one
-    experiment's has a value that one of the other's has.
-    """
-    shared = [
-        _world(run) | {"evaluate": {"every_seconds": _section(run, "evaluate").get("every_seconds")}} for run in runs
-    ]
-    return differences(shared) + _local_differences(runs)
-
-
-def experiment_of(run: Run) -> Path:
-    """Return the folder of the experiment that a run belongs to."""
-    return run.path.resolve().parent
-
-
-def differences(tables: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the keys, as ``section.key``, at which not all of the tables have the same value."""
-    flat = [dict(_flat(table)) for table in tables]
-    keys = dict.fromkeys(key for one in flat for key in one)
-    return [key for key in keys if any(key not in one or one[key] != flat[0].get(key) for one in flat)]
-
-
 def counted_staleness(events: Columns) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Return the staleness of each counted update, in versions; lost visits, which have none, are left out."""
     return events["staleness"][events["outcome"] == "counted"].astype(np.float64)
-
-
-def half_width(deviation: _Spread, seeds: int) -> _Spread:
-    """Return half the 95 % confidence interval of a mean: t · s / √n, with Student's t for n − 1 degrees of freedom.
-
-    Args:
-        deviation: s, the sample standard deviation.
-        seeds: n, at least 2.
-    """
-    return float(stdtrit(seeds - 1, (1 + CONFIDENCE) / 2)) / math.sqrt(seeds) * deviation
 
 
 def summarise(runs: Sequence[Run], target: float | None = None) -> list[Row]:
@@ -153,9 +69,7 @@ def summarise(runs: Sequence[Run], target: float | None = None) -> list[Row]:
     times = {label: [_seconds_to(target, measure, run) for run in group] for label, group in groups.items()}
     baseline = _baseline(groups)
     # Another world's times say nothing of this one's.
-    elsewhere = {
-        label: bool(differences([_world(group[0]), _world(groups[baseline][0])])) for label, group in groups.items()
-    }
+    elsewhere = {label: not same_world(group[0], groups[baseline][0]) for label, group in groups.items()}
     baseline_time = _over_all(times[baseline]) if groups else None
     return [
         _row(group, measure, target, times[label], baseline, baseline_time, other_world=elsewhere[label])
@@ -184,8 +98,8 @@ def _row(
         seeds=len(runs),
         measure=measure,
         final={one: _last(runs, one.name) for one in measures_of(runs[0]) if all(one in others for others in measured)},
-        best=_estimate(measure.best(curve) for curve in curves),
-        tail=_estimate(curve[-TAIL:].mean() for curve in curves) if all(len(c) >= TAIL for c in curves) else None,
+        best=estimate(measure.best(curve) for curve in curves),
+        tail=estimate(curve[-TAIL:].mean() for curve in curves) if all(len(c) >= TAIL for c in curves) else None,
         target=target,
         reached=sum(time is not None for time in times),
         seconds_to_target=seconds_to_target,
@@ -197,47 +111,13 @@ def _row(
         lost=_last(runs, "lost"),
         bytes_down=_last(runs, "bytes_down"),
         bytes_up=_last(runs, "bytes_up"),
-        mean_staleness=_estimate(stale.mean() for stale in staleness) if staleness else None,
+        mean_staleness=estimate(stale.mean() for stale in staleness) if staleness else None,
         max_staleness=int(max(stale.max() for stale in staleness)) if staleness else None,
-        real_seconds=_estimate(run.real_seconds for run in finished) if finished else None,
+        real_seconds=estimate(run.real_seconds for run in finished) if finished else None,
         without_version=tuple(run.seed for run in without_version),
         why_no_version=_why_no_version(without_version),
         unfinished={run.seed: float(run.history["seconds"][-1]) for run in runs if not run.finished},
     )
-
-
-def _flat(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from ((f"{key}.{below}", leaf) for below, leaf in _flat(value))
-        else:
-            yield key, value
-
-
-def _world(run: Run) -> dict[str, Any]:
-    return {section: run.config[section] for section in _WORLD if section in run.config}
-
-
-def _section(run: Run, name: str) -> Mapping[str, Any]:
-    section: object = run.config.get(name)
-    return cast("Mapping[str, Any]", section) if isinstance(section, Mapping) else {}
-
-
-def _local_differences(runs: Sequence[Run]) -> list[str]:
-    """The keys of ``local`` in which experiments differ; see ``settings_differences``."""
-    experiments: dict[Path, dict[str, Mapping[str, Any]]] = {}
-    for run in runs:
-        (name, *_) = run.config["algorithms"]
-        experiments.setdefault(experiment_of(run), {})[name] = {"local": _section(run, "local")}
-    found: set[str] = set()
-    for one, other in combinations(experiments.values(), 2):
-        both = one.keys() & other.keys()
-        if both:
-            found.update(*(differences([one[name], other[name]]) for name in both))
-        else:
-            found |= set[str].intersection(*(set(differences(pair)) for pair in product(one.values(), other.values())))
-    every = [local for experiment in experiments.values() for local in experiment.values()]
-    return [key for key in differences(every) if key in found]
 
 
 def _why_no_version(runs: Sequence[Run]) -> str:
@@ -264,17 +144,6 @@ def _updates(number: int) -> str:
     return "update" if number == 1 else "updates"
 
 
-def _describe(runs: Sequence[Run]) -> str:
-    config, seeds = runs[0].config, sorted({run.seed for run in runs})
-    ends = [f"{number:,g} {key.replace('_', ' ')}" for key, number in config["stop"].items()]
-    # Of an import path such as /home/me/my.py:load the folders say nothing.
-    data, model = (config[section]["name"].rpartition("/")[2] for section in ("data", "model"))
-    return (
-        f"{data}, {model}, {config['population']['clients']:,} clients, "
-        f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}, up to {' or '.join(ends)}"
-    )
-
-
 def _baseline(groups: dict[str, list[Run]]) -> str:
     """The label ``fedavg``, since that is what papers compare with; else the first FedAvg; else the first."""
     labels = list(groups)
@@ -299,7 +168,7 @@ def _seconds_to(target: float | None, measure: Measure, run: Run) -> float | Non
 def _over_all(times: Sequence[float | None]) -> Estimate | None:
     """The mean over the lucky seeds only would flatter an algorithm that sometimes fails."""
     reached = [time for time in times if time is not None]
-    return _estimate(reached) if len(reached) == len(times) else None
+    return estimate(reached) if len(reached) == len(times) else None
 
 
 def _ratio(baseline: Estimate | None, own: Estimate | None) -> float | None:
@@ -309,15 +178,4 @@ def _ratio(baseline: Estimate | None, own: Estimate | None) -> float | None:
 
 
 def _last(runs: Iterable[Run], column: str) -> Estimate:
-    return _estimate(run.history[column][-1] for run in runs)
-
-
-def _estimate(values: Iterable[float]) -> Estimate:
-    numbers = [float(value) for value in values]
-    if not all(map(math.isfinite, numbers)):  # a run diverged
-        return Estimate(math.nan, None, None, len(numbers))
-    mean = statistics.fmean(numbers)
-    if len(numbers) == 1:
-        return Estimate(mean, None, None, 1)
-    deviation = statistics.stdev(numbers)
-    return Estimate(mean, deviation, half_width(deviation, len(numbers)), len(numbers))
+    return estimate(run.history[column][-1] for run in runs)

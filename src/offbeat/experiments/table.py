@@ -14,8 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from offbeat.experiments import units
+from offbeat.experiments.estimate import Estimate
 from offbeat.experiments.measure import Measure
-from offbeat.experiments.summary import TAIL, Estimate, Row
+from offbeat.experiments.summary import TAIL, Row
 
 NOTHING = "–"
 _LABEL = 20  # characters of a label; a longer one is folded, if its column is not wider anyway

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from offbeat.experiments import units
 from offbeat.experiments.plot_style import GREY, STYLE, WIDTH, colours, tidy, title
 from offbeat.experiments.run_directory import OUTCOMES, Columns, Run
-from offbeat.experiments.summary import by_label
+from offbeat.experiments.run_settings import by_label
 
 _CLIENTS = 100  # rows of a panel; more would be thinner than a hair
 _VISITS = 1500  # bars in all panels together

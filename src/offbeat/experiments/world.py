@@ -8,12 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from offbeat.algorithms import Algorithm, LocalPlan
+from offbeat.algorithms import Algorithm, AsyncCommSGD, LocalPlan
 from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
 from offbeat.experiments.config import Experiment
+from offbeat.experiments.first_visit import check_first_visit
 from offbeat.experiments.import_path import call, is_import_path, load_callable
+from offbeat.experiments.own_pattern import guarded
 from offbeat.experiments.own_randomness import fixed_randomness
+from offbeat.experiments.pooled import pooled
 from offbeat.experiments.population import Population, build_population
 from offbeat.experiments.sections import (
     CnnSection,
@@ -190,6 +193,12 @@ def assemble(
         OffbeatError: The model does not fit the data.
         ValueError: The algorithm's settings do not fit the rest.
     """
+    if algorithm.pooled:
+        population = pooled(population, getattr(algorithm, "cohort", 1))
+    if isinstance(algorithm, AsyncCommSGD):
+        algorithm.pattern = guarded(algorithm.pattern)
+    sizes = torch.tensor([len(shard) for shard in population.shards], dtype=torch.float64)
+    check_first_visit(algorithm, model.vector, sizes, plan)
     inputs, labels = torch.from_numpy(dataset.train_inputs), torch.from_numpy(dataset.train_labels)
     # The smallest minibatch of all: what takes it takes the others.
     first = min(population.shards, key=len)[: plan.batch_size]
@@ -203,6 +212,7 @@ def assemble(
         seed=seed,
         lease_seconds=server.lease_seconds or math.inf,
         max_staleness=server.max_staleness,
+        data_weights=sizes,
     )
     trainer = LoopTrainer(model, loss=objective.loss, inputs=inputs, labels=labels, shards=population.shards, seed=seed)
     evaluator = Evaluator(

@@ -25,6 +25,9 @@ class Kind(IntEnum):
     EVALUATION = 8
 
 
+_WORK = (Kind.ARRIVAL, Kind.OFFER, Kind.LOSS, Kind.LAPSE, Kind.ASSIGNMENT)
+
+
 class Event(NamedTuple):
     """Something that happens at ``seconds`` of virtual time."""
 
@@ -40,23 +43,33 @@ class EventQueue:
     def __init__(self) -> None:
         self._heap: list[Event] = []
         self._sequence = 0
-        self._evaluations = 0
+        self._counts = [0] * len(Kind)
 
     @property
     def stands_still(self) -> bool:
         """Whether nothing is left to happen but evaluations."""
-        return len(self._heap) == self._evaluations
+        return len(self._heap) == self._counts[Kind.EVALUATION]
+
+    @property
+    def only_ticks(self) -> bool:
+        """Whether nothing is left to happen but ticks and evaluations."""
+        return len(self._heap) == self._counts[Kind.EVALUATION] + self._counts[Kind.TICK]
+
+    @property
+    def nobody_at_work(self) -> bool:
+        """Whether no visit and no lease ends any more, and no work is about to be given out."""
+        return not any(self._counts[kind] for kind in _WORK)
 
     def put(self, seconds: float, kind: Kind, subject: int = 0) -> None:
         """Let something happen at ``seconds``."""
         heapq.heappush(self._heap, Event(seconds, kind, self._sequence, subject))
         self._sequence += 1
-        self._evaluations += kind is Kind.EVALUATION
+        self._counts[kind] += 1
 
     def take(self) -> Event:
         """Take out what happens next."""
         event = heapq.heappop(self._heap)
-        self._evaluations -= event.kind is Kind.EVALUATION
+        self._counts[event.kind] -= 1
         return event
 
     @property
@@ -80,4 +93,4 @@ class EventQueue:
         # A heap that was saved in its order is a heap again.
         self._heap = [Event(*values) for values in zip(*columns, strict=True)]
         self._sequence = state["sequence"]
-        self._evaluations = kinds.count(Kind.EVALUATION)
+        self._counts = [kinds.count(kind) for kind in Kind]

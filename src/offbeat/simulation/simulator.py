@@ -1,11 +1,14 @@
 """The event loop: what happens when, and to whom."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from offbeat.algorithms.base import Algorithm
 from offbeat.algorithms.state import prefixed, under
 from offbeat.coordinator import Assignment, Coordinator
 from offbeat.errors import OffbeatError
@@ -14,11 +17,14 @@ from offbeat.simulation.events import EventQueue, Kind
 from offbeat.simulation.records import Evaluation, Stop, VisitEnded
 from offbeat.simulation.timing import Timing
 from offbeat.simulation.visit import Visit, visits_from_state, visits_state
-from offbeat.simulation.work import DivergedError, WorkQueue
+from offbeat.simulation.work import DivergedError, Memory, WorkQueue
+from offbeat.training.sending import upload_bytes
 from offbeat.training.trainer import Job, Trainer, normaliser
 
 _BYTES_A_PARAMETER = 4
 _MOST_IN_VAIN = 10_000
+# Sums of floats that are this near to a tick, relatively, would be at it but for rounding.
+_SAME_INSTANT = 1e-12
 
 
 class Simulation:
@@ -26,7 +32,10 @@ class Simulation:
 
     A visit: the client downloads the model, takes its local steps, asks whether its update is still wanted, and
     uploads it; then it is there for more. The update of a lost visit vanishes when the client is done training, or
-    when it goes away; the server learns of it when the lease lapses.
+    when it goes away; the server learns of it when the lease lapses. A client that is asked for what it has so far
+    hears of it at once, finishes the step that it is at, at least its first, and uploads that.
+
+    What a client remembers from visit to visit it remembers once the server has counted the visit.
 
     When things happen does not depend on what is learnt, so time runs ahead and training is a promise, kept when a
     model is read that needs it.
@@ -57,9 +66,12 @@ class Simulation:
         seed: int,
     ) -> None:
         length = coordinator.algorithm.model.numel()
-        self._model_bytes = length * _BYTES_A_PARAMETER
+        self._length = length
+        self._model_bytes = 0 if coordinator.algorithm.pooled else length * _BYTES_A_PARAMETER
         self.coordinator = coordinator
         self._algorithm = coordinator.algorithm
+        # Who may be asked for what it has may have been trained further by then, and is trained anew.
+        self._keeps_start = self._algorithm.needs_base or type(self._algorithm).urgent is not Algorithm.urgent
         self._devices = devices
         self._availability = devices.availability
         self._timing = Timing(devices, self._model_bytes)
@@ -69,9 +81,10 @@ class Simulation:
         self._evaluate_every_seconds = evaluate_every_seconds
         self._stop = stop
         self._seed = seed
-        self._work = WorkQueue(trainer, length)
+        self._work = WorkQueue(trainer, length, seed)
         self._queue = EventQueue()
         self._visits: dict[int, Visit] = {}  # by client
+        self._memories: dict[int, Memory] = {}  # of each client's last counted visit, where there is something
         self._departures: dict[int, float] = {}  # when a client goes away, where that is in the queue
         self._assignment_due: float | None = None
         self._bytes_down = 0
@@ -114,7 +127,7 @@ class Simulation:
         """Let the next thing happen, and return the evaluation if it is one; raises like ``run``."""
         if self._has_reached_end():
             return self._finish(self._now)
-        if self._queue.stands_still and self._stop.virtual_seconds == math.inf:
+        if self._stop.virtual_seconds == math.inf and self._stands_still():
             raise OffbeatError(
                 f"nothing is left to happen at {self._now:g} virtual seconds: nobody comes back, or the server waits "
                 "for lost clients; set stop.virtual_seconds or server.lease_seconds"
@@ -130,14 +143,15 @@ class Simulation:
 
     @property
     def model(self) -> Tensor:
-        """The current model, float32 ``(d,)``."""
-        return self._algorithm.model
+        """What the run has learnt so far, float32 ``(d,)``."""
+        return self._algorithm.result
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that a restart needs, as a flat dict of tensors and plain values; ``ended`` is not in it."""
         return {
             # First, since it trains what the algorithm has counted, along with some of what the visits hold.
             **prefixed("coordinator", self.coordinator.state_dict()),
+            **self._memories_state(),
             **prefixed("visits", visits_state(self._visits)),
             **prefixed("queue", self._queue.state_dict()),
             "now": self._now,
@@ -152,7 +166,9 @@ class Simulation:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state; the arguments of the constructor must be the same."""
         self.coordinator.load_state_dict(under("coordinator", state))
-        self._visits = visits_from_state(under("visits", state), self.coordinator, self._work)
+        memories = zip(state["memories_of"].tolist(), state["memories"], strict=True)
+        self._memories = {client: Memory(None, memory.clone()) for client, memory in memories}
+        self._visits = visits_from_state(under("visits", state), self.coordinator, self._work, self._memories)
         self._queue.load_state_dict(under("queue", state))
         self._now = state["now"]
         self._assignment_due = state["assignment_due"]
@@ -162,10 +178,24 @@ class Simulation:
         self._last = None if state["last"] is None else Evaluation(*state["last"])
         self._in_vain = state["in_vain"]
 
+    def _memories_state(self) -> dict[str, Any]:
+        memories = [memory.resolve() for memory in self._memories.values()]
+        return {
+            "memories_of": torch.tensor(list(self._memories), dtype=torch.int64),
+            "memories": torch.stack(memories) if memories else torch.zeros(0, self._length),
+        }
+
     def _has_reached_end(self) -> bool:
         return (
             self._algorithm.version >= self._stop.versions or self.coordinator.statistics.counted >= self._stop.updates
         )
+
+    def _stands_still(self) -> bool:
+        return self._queue.stands_still or (self._algorithm.period is None and self._waits_for_lost_clients())
+
+    def _waits_for_lost_clients(self) -> bool:
+        """Return whether all places are taken by clients that are not at work: those who come find none."""
+        return self._queue.nobody_at_work and self._algorithm.slots() <= 0
 
     def _finish(self, now: float) -> Evaluation | None:
         self.finished = True
@@ -202,76 +232,125 @@ class Simulation:
     def _assign(self, now: float, _: int) -> None:
         self._assignment_due = None
         assignments = self.coordinator.assign(now)
-        if not assignments:
-            return
-        model = self._algorithm.model
-        for assignment in assignments:
-            self._begin(now, assignment, model)
-        # The leases of one instant end together.
-        lease_until = assignments[0].lease_until
-        if lease_until < math.inf:
-            self._queue.put(lease_until, Kind.LAPSE)
+        if assignments:
+            model = self._algorithm.model
+            for assignment in assignments:
+                self._begin(now, assignment, model)
+            # The leases of one instant end together.
+            lease_until = assignments[0].lease_until
+            if lease_until < math.inf:
+                self._queue.put(lease_until, Kind.LAPSE)
+        for assignment in self.coordinator.urgent():
+            self._cut_short(now, assignment)
 
     def _begin(self, now: float, assignment: Assignment, model: Tensor) -> None:
-        client, number, version, plan = assignment[:4]
-        visit = Visit(assignment, now, None, base=model if self._algorithm.needs_base else None)
+        client, plan = assignment.client, assignment.plan
+        visit = Visit(assignment, now, plan, start=model if self._keeps_start else None)
         self._visits[client] = visit
         self._bytes_down += self._model_bytes
-        ending = self._timing.download(client, now, self._model_bytes)
-        if not ending.left:
-            ending = self._timing.compute(client, ending.seconds, plan.steps)
-        if ending.left or self._is_lost(client, number):
-            self._break_off(client, ending.seconds)
+        download = self._timing.download(client, now, self._model_bytes)
+        if download.left:
+            self._happen(visit, download.seconds, Kind.LOSS)
+            return
+        visit.steps_began = download.seconds
+        ending = self._timing.compute(client, download.seconds, plan.steps)
+        if ending.left or self._is_lost(assignment):
+            self._happen(visit, ending.seconds, Kind.LOSS)
         else:
-            visit.work = self._work.promise(Job(client, number, version, model, plan, self._algorithm.payload))
-            self._queue.put(ending.seconds, Kind.OFFER, client)
+            self._train(visit, model)
+            self._happen(visit, ending.seconds, Kind.OFFER)
 
-    def _is_lost(self, client: int, number: int) -> bool:
+    def _train(self, visit: Visit, start: Tensor) -> None:
+        client, number, version, *_ = visit.assignment
+        job = Job(client, number, version, start, visit.plan, self._algorithm.payload)
+        visit.work = self._work.promise(job, self._memories.get(client))
+
+    def _happen(self, visit: Visit, seconds: float, kind: Kind) -> None:
+        """Let this be the next thing that happens to the visit; never, if the seconds are infinite."""
+        if self._algorithm.period is not None and seconds < math.inf:
+            tick = round(seconds / self._algorithm.period) * self._algorithm.period
+            seconds = tick if self._now <= tick and abs(seconds - tick) <= _SAME_INSTANT * seconds else seconds
+        visit.next_seconds, visit.next_kind = seconds, kind
+        if seconds < math.inf:
+            self._queue.put(seconds, kind, visit.assignment.client)
+
+    def _is_next(self, client: int, now: float, kind: Kind) -> bool:
+        """Return whether this is still to happen to the client's visit, which may have been cut short since."""
+        return client in self._visits and self._visits[client].is_next(now, kind)
+
+    def _cut_short(self, now: float, assignment: Assignment) -> None:
+        """Let a client that is at its local steps hand in what it has after the step that it is at."""
+        client = assignment.client
+        visit = self._visits.get(client)
+        if visit is None or not visit.may_be_cut_short or self._is_lost(assignment):
+            return
+        began, whole = visit.steps_began, assignment.plan
+        steps = 1 + bisect_left(
+            range(1, whole.steps), now, key=lambda steps: self._timing.compute(client, began, steps).seconds
+        )
+        ending = self._timing.compute(client, began, steps)
+        if steps == whole.steps or ending.left:
+            return
+        assert visit.start is not None
+        self._cancel(visit)
+        visit.plan = whole.prefix(steps)
+        self._train(visit, visit.start)
+        self._happen(visit, ending.seconds, Kind.OFFER)
+
+    def _is_lost(self, assignment: Assignment) -> bool:
+        client, number, *_ = assignment
         return (
             self._devices.loss_probability[client] > 0
             and self._devices.visit_is_lost(self._seed, client, number).item()
         )
 
-    def _break_off(self, client: int, seconds: float) -> None:
-        """Let the client's visit be lost at that time, which may be never."""
-        if seconds < math.inf:
-            self._queue.put(seconds, Kind.LOSS, client)
-
     def _offer(self, now: float, client: int) -> None:
+        if not self._is_next(client, now, Kind.OFFER):
+            return
         visit = self._visits[client]
         answer = self.coordinator.offer(now, client, visit.assignment.visit)
         if answer is not None:
             self._end(now, client, "unused", answer.staleness)
             return
         visit.upload_began = now
-        ending = self._timing.upload(client, now, self._model_bytes)
+        size = self._upload_bytes(visit)
+        ending = self._timing.upload(client, now, size)
         if ending.left:
             self._cancel(visit)
-            visit.sent = self._model_bytes - math.ceil(ending.left)
-            self._break_off(client, ending.seconds)
+            visit.sent = size - math.ceil(ending.left)
+            self._happen(visit, ending.seconds, Kind.LOSS)
         else:
-            self._queue.put(ending.seconds, Kind.ARRIVAL, client)
+            self._happen(visit, ending.seconds, Kind.ARRIVAL)
+
+    def _upload_bytes(self, visit: Visit) -> int:
+        return 0 if self._algorithm.pooled else upload_bytes(visit.plan, self._length)
 
     def _lose(self, now: float, client: int) -> None:
-        self._end(now, client, "lost", None, self._visits[client].sent)
+        if self._is_next(client, now, Kind.LOSS):
+            self._end(now, client, "lost", None, self._visits[client].sent)
 
     def _arrive(self, now: float, client: int) -> None:
+        if not self._is_next(client, now, Kind.ARRIVAL):
+            return
         visit = self._visits[client]
-        _, number, _, plan, *_ = visit.assignment
+        size = self._upload_bytes(visit)
         assert visit.work is not None
         receipt = self.coordinator.receive(
             now,
             client,
-            number,
+            visit.assignment.visit,
             visit.work,
             examples=self._trainer.examples(client),
-            steps=plan.steps,
-            normaliser=normaliser(plan),
-            base=visit.base,
+            steps=visit.plan.steps,
+            normaliser=normaliser(visit.plan),
+            base=visit.start if self._algorithm.needs_base else None,
+            since=visit.assignment.since,
             step_seconds=self._step_seconds[client],
-            upload_seconds=now - visit.upload_began,
+            upload_seconds=(now - visit.upload_began) * (self._model_bytes / size if size else 1),
         )
-        self._end(now, client, "counted" if receipt.counted else "unused", receipt.staleness, self._model_bytes)
+        if receipt.counted and visit.work.memory is not None:
+            self._memories[client] = visit.work.memory
+        self._end(now, client, "counted" if receipt.counted else "unused", receipt.staleness, size)
 
     def _cancel(self, visit: Visit) -> None:
         if visit.work is not None:
@@ -303,7 +382,8 @@ class Simulation:
     def _tick(self, now: float, number: int) -> None:
         assert self._algorithm.period is not None
         self.coordinator.tick(now)
-        self._in_vain += 1
+        # While something else is to happen, ticks in between say nothing.
+        self._in_vain += self._queue.only_ticks or self._waits_for_lost_clients()
         self._check_progress(now)
         self._queue.put((number + 1) * self._algorithm.period, Kind.TICK, number + 1)
         self._ask_for_assignment(now)
@@ -320,7 +400,7 @@ class Simulation:
         if self._last is not None and self._last.version == version:
             loss, metrics = self._last.loss, self._last.metrics
         else:
-            loss, metrics = self._evaluate(self._algorithm.model)
+            loss, metrics = self._evaluate(self._algorithm.result)
         if not math.isfinite(loss):
             raise DivergedError(f"the model of version {version} has the test loss {loss}: lower server_lr or local.lr")
         self._last = Evaluation(

@@ -1,13 +1,16 @@
 """The visits that are going on."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
+from offbeat.algorithms.base import LocalPlan
 from offbeat.coordinator import Assignment, Coordinator
-from offbeat.simulation.work import Work, WorkQueue
+from offbeat.simulation.events import Kind
+from offbeat.simulation.work import Memory, Work, WorkQueue
 from offbeat.training.trainer import Job
 
 
@@ -17,10 +20,23 @@ class Visit:
 
     assignment: Assignment
     assigned_seconds: float
-    work: Work | None  # None: it will be lost
-    base: Tensor | None = None  # the starting model, where the algorithm needs it
-    upload_began: float = 0.0  # virtual seconds
+    plan: LocalPlan  # what it does: the assignment's, cut short if it was asked for what it has
+    work: Work | None = None  # None: it will be lost
+    start: Tensor | None = None  # the starting model, where somebody may ask for it
+    steps_began: float = math.inf  # virtual seconds; infinity if the download breaks off
+    upload_began: float = math.inf  # virtual seconds
     sent: int = 0  # bytes of the upload, once it is known that it breaks off
+    next_seconds: float = math.inf  # when the next thing happens to it; what else is in the queue for it is void
+    next_kind: Kind = Kind.LOSS
+
+    def is_next(self, seconds: float, kind: Kind) -> bool:
+        """Return whether this is what happens to it next."""
+        return self.next_seconds == seconds and self.next_kind is kind
+
+    @property
+    def may_be_cut_short(self) -> bool:
+        """Whether it is at its local steps, or will be, and has not been cut short."""
+        return self.steps_began < self.upload_began == math.inf and self.plan is self.assignment.plan
 
 
 def visits_state(visits: Mapping[int, Visit]) -> dict[str, Any]:
@@ -29,42 +45,64 @@ def visits_state(visits: Mapping[int, Visit]) -> dict[str, Any]:
     Of a visit whose training is done the upload is saved; of one whose training is not, its starting model: training
     it later gives the same, and a starting model is shared by many.
     """
-    state: dict[str, Any] = {}
+    state: dict[str, Tensor] = {}
     rows: list[list[Any]] = []
     for client, visit in visits.items():
         version, work = visit.assignment.version, visit.work
-        has = [work is not None, visit.base is not None]
-        rows.append([client, visit.assigned_seconds, *has, visit.upload_began, visit.sent])
-        if visit.base is not None:
-            state[f"start.{version}"] = visit.base
+        has = [work is not None, visit.start is not None]
+        times = [visit.assigned_seconds, visit.steps_began, visit.upload_began, visit.next_seconds]
+        rows.append([client, visit.plan.steps, visit.sent, int(visit.next_kind), *times, *has])
+        if visit.start is not None:
+            state[f"start.{version}"] = visit.start
         if work is not None and work.vector is not None:
             state[f"upload.{client}"] = work.vector
+            if work.memory is not None and work.memory.vector is not None:
+                state[f"memory.{client}"] = work.memory.vector
         elif work is not None and work.job is not None:
             state[f"start.{version}"] = work.job.start
-    return {**state, "rows": rows}
+    return {**_apart(state), "rows": rows}
 
 
-def visits_from_state(state: Mapping[str, Any], coordinator: Coordinator, queue: WorkQueue) -> dict[int, Visit]:
+def _apart(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors with a copy of each that is there twice, since no two in a checkpoint may share memory.
+
+    So it is with a client's first difference, which is all that it remembers, and a version that equals the one before.
+    """
+    seen: set[int] = set()
+    apart: dict[str, Tensor] = {}
+    for key, tensor in state.items():
+        place = tensor.untyped_storage().data_ptr()
+        apart[key] = tensor.clone() if place in seen else tensor
+        seen.add(place)
+    return apart
+
+
+def visits_from_state(
+    state: Mapping[str, Any], coordinator: Coordinator, queue: WorkQueue, memories: Mapping[int, Memory]
+) -> dict[int, Visit]:
     """Return the visits that ``visits_state`` saved.
 
     Args:
         state: What it returned.
         coordinator: In the state that it was in then.
         queue: Takes the work that is still to be done.
+        memories: What each client remembers of its last counted visit.
     """
     visits: dict[int, Visit] = {}
-    for client, assigned_seconds, has_work, has_base, upload_began, sent in state["rows"]:
+    for client, steps, sent, next_kind, assigned, steps_began, upload_began, next_seconds, *has in state["rows"]:
         assignment = coordinator.assignment(client)
         assert assignment is not None
+        whole = assignment.plan
+        plan = whole if steps == whole.steps else whole.prefix(steps)
         start: Tensor | None = state.get(f"start.{assignment.version}")
+        has_work, has_start = has
         work: Work | None = None
         if f"upload.{client}" in state:
-            work = queue.kept(state[f"upload.{client}"])
+            work = queue.kept(state[f"upload.{client}"], state.get(f"memory.{client}"))
         elif has_work:
             assert start is not None
-            job = Job(
-                client, assignment.visit, assignment.version, start, assignment.plan, coordinator.algorithm.payload
-            )
-            work = queue.promise(job)
-        visits[client] = Visit(assignment, assigned_seconds, work, start if has_base else None, upload_began, sent)
+            job = Job(client, assignment.visit, assignment.version, start, plan, coordinator.algorithm.payload)
+            work = queue.promise(job, memories.get(client))
+        times = steps_began, upload_began, sent, next_seconds
+        visits[client] = Visit(assignment, assigned, plan, work, start if has_start else None, *times, Kind(next_kind))
     return visits

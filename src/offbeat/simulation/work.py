@@ -7,6 +7,8 @@ from torch import Tensor
 
 from offbeat.algorithms.base import check_vector
 from offbeat.errors import OffbeatError
+from offbeat.randomness import Purpose, integer
+from offbeat.training.sending import has_memory, send
 from offbeat.training.trainer import Job, Result, Trainer
 
 
@@ -14,21 +16,48 @@ class DivergedError(OffbeatError):
     """Training went to NaN or infinity."""
 
 
+class Memory:
+    """The promise of what a client remembers of a visit.
+
+    Attributes:
+        work: The visit's work; None once it is done.
+        vector: What is remembered, float32 ``(d,)``, once the work is done.
+    """
+
+    __slots__ = ("vector", "work")
+
+    def __init__(self, work: "Work | None", vector: Tensor | None = None) -> None:
+        self.work = work
+        self.vector = vector
+
+    def resolve(self) -> Tensor:
+        """Return it; trains if that has not been done yet, and raises like ``Work.resolve``."""
+        if self.work is not None:
+            self.work.resolve()
+        assert self.vector is not None
+        return self.vector
+
+
 class Work:
     """The promise of a visit's upload.
 
     Attributes:
         job: What is to be trained; None once it is trained or cancelled, since it holds the starting model.
-        vector: The upload, float32 ``(d,)``, once it is trained.
+        vector: The upload as the server gets it, float32 ``(d,)``, once it is trained.
+        before: What the client remembers of its last counted visit; None if nothing, or once this one is trained.
+        memory: What it will remember of this visit if it counts; None where there is nothing to be remembered.
+        error: Why there is no upload, if that is so.
     """
 
-    __slots__ = ("_error", "_queue", "job", "vector")
+    __slots__ = ("_queue", "before", "error", "job", "memory", "vector")
 
-    def __init__(self, job: Job | None, queue: "WorkQueue", vector: Tensor | None = None) -> None:
+    def __init__(self, job: Job | None, queue: "WorkQueue") -> None:
         self.job = job
-        self.vector = vector
+        self.vector: Tensor | None = None
+        self.before: Memory | None = None
+        self.memory: Memory | None = None
+        self.error: DivergedError | None = None
         self._queue = queue
-        self._error: DivergedError | None = None
 
     def resolve(self) -> Tensor:
         """Return the upload, float32 ``(d,)``; trains if that has not been done yet.
@@ -36,64 +65,99 @@ class Work:
         Raises:
             DivergedError: It is not finite; names the client and the version.
         """
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         if self.vector is None:
             self._queue.train(self)
             return self.resolve()
         return self.vector
 
-    def keep(self, result: Result, length: int) -> None:
-        """Keep the result, or why there is none: only who needs it is to fail of it."""
-        job = self.job
-        assert job is not None
-        try:
-            check_vector(result.vector, length)
-            if not math.isfinite(result.loss):
-                raise ValueError(f"its loss is {result.loss}")
-            self.vector = result.vector
-            self.job = None
-        except ValueError as error:
-            # The job is kept: a run that goes on from a checkpoint is to come to the same end.
-            self._error = DivergedError(
-                f"training diverged: client {job.client}, from version {job.version}: {error}; "
-                "lower local.lr or set local.clip_norm"
-            )
-
 
 class WorkQueue:
     """The jobs that have been promised but not trained, in the order in which they were given out.
 
+    A client's upload may depend on what it remembers of its last counted visit, but its training does not. So jobs are
+    trained in any order, and uploads are made in the order of each client's visits.
+
     Args:
         trainer: Trains them.
         length: The model's number of parameters d.
+        seed: The run's seed.
     """
 
-    def __init__(self, trainer: Trainer, length: int) -> None:
+    def __init__(self, trainer: Trainer, length: int, seed: int) -> None:
         self._trainer = trainer
         self._length = length
+        self._seed = seed
         self._waiting: dict[Work, None] = {}
 
-    def promise(self, job: Job) -> Work:
-        """Return the promise of a job's upload."""
+    def promise(self, job: Job, before: Memory | None = None) -> Work:
+        """Return the promise of a job's upload, given what the client remembers of its last counted visit."""
         work = Work(job, self)
+        if has_memory(job.payload, job.plan):
+            work.before = before
+            work.memory = Memory(work)
         self._waiting[work] = None
         return work
 
-    def kept(self, vector: Tensor) -> Work:
+    def kept(self, vector: Tensor, memory: Tensor | None) -> Work:
         """Return a promise that had been kept before the run was interrupted."""
-        return Work(None, self, vector)
+        work = Work(None, self)
+        work.vector = vector
+        work.memory = None if memory is None else Memory(None, memory)
+        return work
 
     def cancel(self, work: Work) -> None:
         """Do not train what nobody will need."""
         self._waiting.pop(work, None)
-        work.job = None
+        work.job = work.before = work.memory = None
 
     def train(self, needed: Work) -> None:
-        """Train what is needed now and, up to the trainer's batch limit, what has waited longest."""
-        del self._waiting[needed]
-        batch = [needed, *islice(self._waiting, self._trainer.batch_limit - 1)]
-        jobs = [work.job for work in batch if work.job is not None]
-        for work, result in zip(batch, self._trainer.train(jobs), strict=True):
-            self._waiting.pop(work, None)
-            work.keep(result, self._length)
+        """Train what is needed now and, to fill the trainer's batch, what has waited longest."""
+        # What is needed comes after the client's visits before, whose memories it needs.
+        chain = [needed]
+        while (before := chain[-1].before) and before.work and before.work.error is None:
+            chain.append(before.work)
+        chain.reverse()
+        for work in chain:
+            del self._waiting[work]
+        limit = self._trainer.batch_limit
+        todo = [*chain, *islice(self._waiting, -len(chain) % limit)]
+        for first in range(0, len(todo), limit):
+            batch = todo[first : first + limit]
+            jobs = [work.job for work in batch if work.job is not None]
+            for work, result in zip(batch, self._trainer.train(jobs), strict=True):
+                self._waiting.pop(work, None)
+                self._keep(work, result)
+
+    def _keep(self, work: Work, result: Result) -> None:
+        """Keep the result, or why there is none: only who needs it is to fail of it."""
+        job, before = work.job, work.before
+        assert job is not None
+        if before is not None and before.work is not None:
+            work.error = before.work.error
+            return
+        try:
+            check_vector(result.vector, self._length)
+            if not math.isfinite(result.loss):
+                raise ValueError(f"its loss is {result.loss}")
+            vector, memory = self._send(job, result.vector, None if before is None else before.vector)
+        except ValueError as error:
+            # The job is kept: a run that goes on from a checkpoint is to come to the same end.
+            work.error = DivergedError(
+                f"training diverged: client {job.client}, from version {job.version}: {error}; "
+                "lower local.lr or set local.clip_norm"
+            )
+            return
+        work.vector = vector
+        work.job = work.before = None
+        if work.memory is not None:
+            work.memory.vector = memory
+            work.memory.work = None
+
+    def _send(self, job: Job, vector: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        seed = integer(self._seed, Purpose.COMPRESSION, job.client, job.visit) if job.plan.compression else 0
+        sent, memory = send(job.payload, vector, memory, job.plan, seed)
+        if sent is not vector:
+            check_vector(sent, self._length)
+        return sent, memory

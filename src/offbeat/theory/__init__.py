@@ -8,6 +8,7 @@ The names, and the papers' symbols: ``smoothness`` L · ``strong_convexity`` λ 
 ``cohort`` K · ``lr`` the clients' step size γ, η, η_l · ``server_lr`` Kβ, η_g · ``max_staleness`` τ, I · ``max_gap`` Δ.
 """
 
+from offbeat.algorithms.fedluck_choice import best_steps_and_compression
 from offbeat.theory.async_comm_sgd import (
     async_comm_bound,
     async_comm_convex_bound,
@@ -28,7 +29,6 @@ from offbeat.theory.fedlaavg import (
 )
 from offbeat.theory.fedluck import (
     FedLuckConstants,
-    best_steps_and_compression,
     fedluck_bound,
     fedluck_bound_as_printed,
     fedluck_objective,

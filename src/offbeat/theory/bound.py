@@ -11,10 +11,12 @@ class Assumption:
     Attributes:
         text: The assumption in this setting, for instance ``T = 1000 is below 160 L (Q + 7)(τ + 1)³ = 1280``.
         holds: Whether the setting meets it. What only the caller can know, such as L, holds as given.
+        given: Whether only the caller can know.
     """
 
     text: str
     holds: bool
+    given: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Bound:
 
 def given(text: str) -> Assumption:
     """An assumption that the caller answers for."""
-    return Assumption(text, holds=True)
+    return Assumption(text, holds=True, given=True)
 
 
 def at_least(name: str, value: float, limit_name: str, limit: float) -> Assumption:

@@ -7,8 +7,6 @@ takes d = kα + δβ seconds (α a step, β an uncompressed upload); the server 
 import math
 from typing import TypedDict, Unpack
 
-import numpy as np
-
 from offbeat.theory.bound import (
     Assumption,
     Bound,
@@ -55,57 +53,6 @@ def fedluck_objective(
     _check_compression(compression)
     visit = (steps * step_seconds + compression * upload_seconds) / period
     return (visit**2 * (2 - compression) + 1) / (steps * compression)
-
-
-def best_steps_and_compression(
-    step_seconds: float,
-    upload_seconds: float,
-    period: float,
-    steps: tuple[int, int] = (1, 50),
-    compression: tuple[float, float] = (0.01, 1.0),
-) -> tuple[int, float]:
-    """Return the (k, δ) that minimises ``fedluck_objective``, over every whole k and all δ in their ranges.
-
-    For a fixed k, ∂φ/∂δ has the sign of −(2b²δ³ − 2b(b − ka)δ² + 2k²a² + 1), a = α/T̃ and b = β/T̃. So φ falls up to
-    the cubic's smaller positive root, rises up to its larger one and falls again: the minimum over an interval is at
-    the smaller root or at an end. Every k is tried, since the minima of different k are not ordered.
-
-    Args:
-        step_seconds: α, seconds a local step, ≥ 0.
-        upload_seconds: β, seconds for an uncompressed upload, ≥ 0.
-        period: T̃ > 0, seconds.
-        steps: Smallest and largest k.
-        compression: Smallest and largest δ, in (0, 1].
-
-    Raises:
-        ValueError: A value is out of range, or a range is empty.
-    """
-    check_positive(period=period)
-    check_not_negative(step_seconds=step_seconds, upload_seconds=upload_seconds)
-    _check_ranges(steps, compression)
-    a, b = step_seconds / period, upload_seconds / period
-    ks = np.arange(steps[0], steps[1] + 1, dtype=np.float64)
-    shares = np.stack([np.full_like(ks, compression[0]), _smaller_root(ks, a, b), np.full_like(ks, compression[1])])
-    shares = shares.clip(*compression)
-    objective = ((ks * a + shares * b) ** 2 * (2 - shares) + 1) / (ks * shares)
-    which, index = np.unravel_index(np.argmin(objective), objective.shape)
-    return int(ks[index]), float(shares[which, index])
-
-
-def _smaller_root(ks: np.ndarray, a: float, b: float) -> np.ndarray:
-    """Return for each k the smaller positive root of 2b²δ³ − 2b(b − ka)δ² + 2k²a² + 1, or 0 where there is none.
-
-    Divided by 2b² it is δ³ − mδ² + c with m = 1 − ka/b and c = (2k²a² + 1)/(2b²): positive roots exist for m > 0 and
-    27c ≤ 4m³, and Viète's formula gives them as (m/3)(1 + 2cos(θ + 2πj/3)), cos 3θ = 1 − 27c/(2m³).
-    """
-    if b == 0:
-        return np.zeros_like(ks)
-    m = 1 - ks * (a / b)
-    c = (ks * (a / b)) ** 2 + 0.5 / b**2
-    exists = (m > 0) & (27 * c <= 4 * m**3)
-    m, c = np.where(exists, m, 1.0), np.where(exists, c, 0.0)
-    angle = np.arccos(1 - 13.5 * c / m**3) / 3
-    return np.where(exists, m / 3 * (1 + 2 * np.cos(angle + 4 * math.pi / 3)), 0.0)
 
 
 class FedLuckConstants(TypedDict):
@@ -211,7 +158,7 @@ def _bound(constants: FedLuckConstants, q: float, room: Assumption) -> Bound:
             room,
             at_most("η_l", lr, "min(1, 1/L)", min(1, 1 / smoothness)),
             at_most("η_g", server_lr, "min(1, 1/L)", min(1, 1 / smoothness)),
-            Assumption(f"{'every' if every_period else 'not every'} period has an arrival", every_period),
+            Assumption(f"{'every' if every_period else 'not every'} period has an arrival", every_period, every_period),
             given(f"every F_i is L-smooth, L = {smoothness:g}, with gradients of norm at most G = {gradient_bound:g}"),
             given(f"a client's gradient has variance at most σ² = {variance:g}"),
             given(f"the clients' gradients have heterogeneity at most ζ² = {heterogeneity:g}"),
@@ -223,13 +170,3 @@ def _bound(constants: FedLuckConstants, q: float, room: Assumption) -> Bound:
 def _check_compression(compression: float) -> None:
     if not 0 < compression <= 1:
         raise ValueError(f"compression must be greater than 0 and at most 1, got {compression}")
-
-
-def _check_ranges(steps: tuple[int, int], compression: tuple[float, float]) -> None:
-    check_count(smallest_steps=steps[0], largest_steps=steps[1])
-    for share in compression:
-        _check_compression(share)
-    if steps[0] > steps[1]:
-        raise ValueError(f"steps must run from the smallest to the largest, got {steps}")
-    if compression[0] > compression[1]:
-        raise ValueError(f"compression must run from the smallest to the largest, got {compression}")

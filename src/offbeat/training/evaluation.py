@@ -1,11 +1,8 @@
 """How good a model is on a test set."""
 
 import math
-import sysconfig
-import traceback
 from collections.abc import Callable, Mapping
 from numbers import Real
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,9 +11,9 @@ from torch import Tensor
 from offbeat.errors import OffbeatError
 from offbeat.randomness import Purpose, integer
 from offbeat.training.flat_model import FlatModel
+from offbeat.user_code_errors import failure
 
 _BATCH = 2048
-_NOT_THE_USERS = [Path(__file__).parents[1], *(Path(sysconfig.get_path(n)) for n in ("stdlib", "purelib", "platlib"))]
 
 
 class Evaluator:
@@ -98,24 +95,6 @@ def scalar_loss(value: Any) -> Tensor:
         return value
     found = f"one of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
     raise OffbeatError(f"the loss must be the mean over the minibatch, a tensor of shape (), but it is {found}")
-
-
-def said(error: Exception) -> str:
-    """Return an error's type and the first line of its message."""
-    first_line = next(iter(str(error).strip().splitlines()), "")
-    return f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
-
-
-def failure(what: str, error: Exception) -> OffbeatError:
-    """Return one line on an error in the user's code: what failed, what it said, and the file and line if known."""
-    places = [
-        f" ({frame.filename}:{frame.lineno})"
-        for frame in traceback.extract_tb(error.__traceback__)
-        # Generated code has a name such as <string>.
-        if not frame.filename.startswith("<")
-        and not any(Path(frame.filename).is_relative_to(folder) for folder in _NOT_THE_USERS)
-    ]
-    return OffbeatError(f"{what}: {said(error)}{places[-1] if places else ''}")
 
 
 def _batch_sizes(examples: int) -> list[int]:

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from offbeat.errors import OffbeatError
-from offbeat.training.evaluation import failure, scalar_loss
+from offbeat.training.evaluation import scalar_loss
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import LOSSES
+from offbeat.user_code_errors import failure
 
 
 def check_fit(

@@ -11,9 +11,10 @@ from torch import Tensor
 from offbeat.algorithms.base import LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.randomness import Purpose, example_order, integer
-from offbeat.training.evaluation import failure, scalar_loss
+from offbeat.training.evaluation import scalar_loss
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainer import Job, Result, upload
+from offbeat.training.trainer import Job, Result, result_vector
+from offbeat.user_code_errors import failure
 
 
 class LoopTrainer:
@@ -66,8 +67,6 @@ class LoopTrainer:
 
     def _train(self, job: Job) -> Result:
         plan, shard = job.plan, self._shards[job.client]
-        if plan.compression is not None:
-            raise ValueError("this trainer cannot compress updates")
         batch_size = min(plan.batch_size, len(shard))
         order = example_order(self._seed, job.client, job.visit, len(shard), plan.steps * batch_size)
         minibatches = shard[order].split(batch_size)
@@ -90,7 +89,7 @@ class LoopTrainer:
                 raise failure(what, error) from error
             losses[step] = loss.detach()
             sgd_step(self._model.vector, self._model.gradient, velocity, job.start, plan, step)
-        return Result(upload(job.payload, job.start, self._model.vector), losses.mean().item())
+        return Result(result_vector(job.payload, job.start, self._model.vector), losses.mean().item())
 
 
 def sgd_step(

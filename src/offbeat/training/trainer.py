@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Protocol
 
 from torch import Tensor
@@ -20,7 +20,8 @@ class Job:
         version: The version of the model that the client downloaded.
         start: That model, float32 ``(d,)``; not copied, never changed.
         plan: Its local steps.
-        payload: What the algorithm wants uploaded.
+        payload: What the algorithm wants uploaded; of a ``difference`` the trainer makes the delta, what it is the
+            difference to is the client's own affair.
     """
 
     client: int
@@ -36,7 +37,8 @@ class Result:
     """What came out of a visit.
 
     Attributes:
-        vector: The upload, float32 ``(d,)``, a tensor of its own.
+        vector: Delta or, for ``params``, end point, float32 ``(d,)``, a tensor of its own; what of it is sent, and how,
+            comes later: ``sending``.
         loss: Mean training loss over the visit's steps.
     """
 
@@ -65,16 +67,16 @@ class Trainer(Protocol):
         ...
 
 
-def upload(payload: Payload, start: Tensor, end: Tensor) -> Tensor:
-    """Return what a client uploads that went from ``start`` to ``end``, both ``(d,)``; a new tensor."""
-    if payload == "delta":
+def result_vector(payload: Payload, start: Tensor, end: Tensor) -> Tensor:
+    """Return a ``Result``'s vector for a client that went from ``start`` to ``end``, both ``(d,)``; a new tensor."""
+    if payload in ("delta", "difference"):
         return start - end
     if payload == "params":
         return end.clone()
     raise ValueError(f"this trainer cannot make the payload {payload!r}")
 
 
-@cache
+@lru_cache  # bounded: AsyncCommSGD has a new plan for each visit
 def normaliser(plan: LocalPlan) -> float:
     """Return FedNova's a_i: the total weight of a visit's gradients in its delta, in units of the mean lr.
 

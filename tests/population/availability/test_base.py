@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from offbeat.population.availability import Alternating, Always, Bernoulli, Intervals, QuietHours
+from offbeat.population.availability import Alternating, Always, Bernoulli, HoursOfDay, Intervals, QuietHours
 
 PERIODS = st.sampled_from([1e-3, 0.1, 1 / 3, 1.0, 86_400.0, 1e9, 1e300]) | st.floats(1e-3, 1e6)
 HOURS = st.sampled_from([24.0, math.nextafter(24, 0), 1e-6, 8.0, 23.9999]) | st.floats(1e-6, 24)
@@ -28,12 +28,16 @@ def lists(draw):
 def cases(draw):
     """An availability of two clients and a time, often one at which something happens, or right next to one."""
     times = st.floats(0, 1e300) | st.floats(0, 1e6)
-    kind = draw(st.sampled_from([Always, Alternating, Bernoulli, QuietHours, Intervals]))
+    kind = draw(st.sampled_from([Always, Alternating, Bernoulli, QuietHours, HoursOfDay, Intervals]))
     if kind is Always:
         availability = Always()
     elif kind is Intervals:
         availability, bounds = draw(lists())
         times |= st.sampled_from(bounds)
+    elif kind is HoursOfDay:
+        there = draw(st.lists(st.sets(st.integers(0, 23), min_size=1), min_size=2, max_size=2))
+        availability = HoursOfDay(np.array([[hour in mine for hour in range(24)] for mine in there]))
+        times |= (st.integers(0, 27_777_777) | st.integers(0, 50)).map(lambda hour: hour * 3600.0)
     else:
         k = draw(st.integers(0, 10**13) | st.integers(0, 10))
         if kind is QuietHours:

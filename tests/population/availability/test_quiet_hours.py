@@ -29,6 +29,11 @@ def test_windows(client, seconds, there, away):
     assert quiet.next_away(client, there) == away
 
 
+def test_the_middle_of_a_window_may_be_after_midnight():
+    quiet = QuietHours(np.array([2 * H, 22 * H, 46 * H, 20 * H, 6.5 * H]), 8.0)
+    assert quiet.middle_hours.tolist() == [6.0, 2.0, 2.0, 0.0, 10.5]
+
+
 @pytest.mark.parametrize("start", [1e12 + 0.25, 1e300])
 def test_whole_days_do_not_matter(start):
     quiet = QuietHours(np.array([start]), 1.0)

@@ -13,10 +13,17 @@ BY_LABELS = {
     "iid": partition.iid,
     "dirichlet": lambda labels, clients, seed: partition.dirichlet(labels, clients, 0.3, seed),
     "one_class": partition.one_class,
+    "one_class, sizes": lambda labels, clients, seed: partition.one_class(labels, clients, seed, 0.5),
     "mixing": lambda labels, clients, seed: partition.mixing(labels, clients, 0.5, seed),
     "quantity_skew": lambda labels, clients, seed: partition.quantity_skew(labels, clients, 0.5, seed),
 }
-ALL = {**BY_LABELS, "by_user": partition.by_user}
+ALL = {
+    **BY_LABELS,
+    "by_user": partition.by_user,
+    "by_hour": lambda labels, clients, seed: partition.by_hour(
+        labels > np.median(labels), np.linspace(0, 23, clients), 0.25, seed
+    ),
+}
 by_labels = pytest.mark.parametrize("divide", BY_LABELS.values(), ids=BY_LABELS)
 all_partitions = pytest.mark.parametrize("divide", ALL.values(), ids=ALL)
 

@@ -33,6 +33,34 @@ def test_the_papers_thousand_clients_hold_a_digit_each_a_hundred_of_them_the_sam
     assert held == [{client // 100} for client in range(1000)]
 
 
+def test_the_papers_sizes_are_normal_within_a_class():
+    # Twice as many of class 1, so that its clients' mean and deviation are twice class 0's: 60 and 10, 120 and 20.
+    labels = np.repeat([0, 1], [60_000, 120_000])
+    parts = one_class(labels, 2000, 3, 1 / 6)
+    assert [set(labels[part]) for part in parts] == [{0}] * 1000 + [{1}] * 1000
+    sizes = np.array([len(part) for part in parts]).reshape(2, 1000)
+    assert sizes.sum(axis=1).tolist() == [60_000, 120_000]
+    # A deviation of 1000 numbers is known to 2.2 %.
+    np.testing.assert_allclose(sizes.std(axis=1), [10, 20], rtol=0.09)
+    # Nearly 68 % within one deviation, 95 % within two; sizes are whole numbers.
+    for number, expected in ((1, 0.683), (2, 0.954)):
+        within = np.abs(sizes - [[60], [120]]) <= number * np.array([[10], [20]])
+        np.testing.assert_allclose(within.mean(axis=1), expected, atol=0.06)
+    assert abs(np.corrcoef(sizes)[0, 1]) < 0.15
+
+
+@pytest.mark.parametrize("sigma", [0.0, -0.0])
+def test_without_a_deviation_sizes_are_even(sigma):
+    labels = np.repeat([0, 1], [11, 200])
+    assert [len(part) for part in one_class(labels, 6, 0, sigma)] == [4, 4, 3, 67, 67, 66]
+
+
+@pytest.mark.parametrize("sigma", [-0.1, 1.1e6, float("nan")])
+def test_sigma_out_of_range(sigma):
+    with pytest.raises(OffbeatError, match=r"^sigma is \S+, but must be between 0 and 1e\+06$"):
+        one_class(np.arange(100) % 10, 10, 0, sigma)
+
+
 def test_fewer_clients_than_classes():
     with pytest.raises(OffbeatError, match=r"^9 clients cannot hold one class each of 10: ask for 10 clients or more$"):
         one_class(np.arange(100) % 10, 9, 0)

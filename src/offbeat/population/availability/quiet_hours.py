@@ -27,6 +27,9 @@ class QuietHours:
             millisecond is none.)
         day_seconds: How long a day is. Days end after 10¹¹ seconds.
 
+    Attributes:
+        middle_hours: ``(N,)``, the middle of each client's window, in hours after midnight, within the day.
+
     Raises:
         OffbeatError: One of them is out of range.
     """
@@ -47,6 +50,7 @@ class QuietHours:
         starts = np.mod(start_seconds, day_seconds)
         self._always = day_seconds - open_seconds < SHORTEST_SECONDS
         self._day = float(day_seconds)
+        self.middle_hours = np.mod(starts + open_seconds / 2, day_seconds) / _HOUR
         self._start: list[float] = starts.tolist()
         self._end: list[float] = (starts + open_seconds).tolist()
 

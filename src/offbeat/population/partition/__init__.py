@@ -1,5 +1,6 @@
 """Who holds which training examples: one file a partition."""
 
+from offbeat.population.partition.by_hour import by_hour
 from offbeat.population.partition.by_user import by_user
 from offbeat.population.partition.dirichlet import dirichlet
 from offbeat.population.partition.from_file import from_file
@@ -8,4 +9,4 @@ from offbeat.population.partition.mixing import mixing
 from offbeat.population.partition.one_class import one_class
 from offbeat.population.partition.quantity_skew import quantity_skew
 
-__all__ = ["by_user", "dirichlet", "from_file", "iid", "mixing", "one_class", "quantity_skew"]
+__all__ = ["by_hour", "by_user", "dirichlet", "from_file", "iid", "mixing", "one_class", "quantity_skew"]

@@ -12,7 +12,7 @@ from offbeat.randomness import Purpose, generator
 def mixing(labels: NDArray[np.int64], clients: int, mu: float, seed: int) -> list[NDArray[np.int64]]:
     """Give each client a fraction 1 − μ of examples of its own class and a fraction μ of random ones.
 
-    This is the mixing rate of Avdiukhin and Kasiviswanathan, "Federated Learning under Arbitrary Communication
+    This is the mixing rate of Avdyukhin and Kasiviswanathan, "Federated Learning under Arbitrary Communication
     Patterns", ICML 2021, section 3.1: "for each client, (1 − μ) fraction of data is selected from the class
     corresponding to the client, while μ fraction is selected from a random class". So μ = 1 is IID, and μ = 0 leaves
     each client with its own class. What the paper leaves open is done so:

@@ -17,7 +17,7 @@ __all__ = ["Row", "check"]
 
 
 def check(seeds: int = 20) -> list[Row]:
-    """Measure every bound; takes about half a minute with 20 seeds on one core.
+    """Measure every bound; takes a few seconds with 20 seeds on one core.
 
     Args:
         seeds: Independent runs of each setting, ≥ 1. The same number gives the same rows.

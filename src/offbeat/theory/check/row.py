@@ -40,6 +40,13 @@ class Row:
             return self.measured + self.half_width <= self.bound
         return self.measured - self.half_width > self.bound
 
+    @property
+    def verdict(self) -> str:
+        """What came out, in words."""
+        if not self.as_expected:
+            return "UNEXPECTED"
+        return "holds" if self.should_hold else "broken, as expected"
+
 
 def row(claim: str, setting: str, samples: Array | float, bound: float, *, should_hold: bool = True) -> Row:
     """Return a row from one measured value a seed, ``(seeds,)``, or from one exact value."""

@@ -1,0 +1,203 @@
+"""Single promises of every algorithm; what holds whatever comes is in test_contract.py."""
+
+import dataclasses
+import inspect
+import math
+import pickle
+
+import pytest
+import torch
+from torch import Tensor
+
+from offbeat.algorithms import ALGORITHMS, LocalPlan, Update
+from offbeat.algorithms.server_optimizer import adam, momentum
+
+every_algorithm = pytest.mark.parametrize("name", ALGORITHMS)
+STEERED = [
+    name for name, algorithm in ALGORITHMS.items() if "server_optimizer" in inspect.signature(algorithm).parameters
+]
+
+
+def run(algorithm, plan, vectors, model=None):
+    """Let 100 clients, or the one that has all the data, work in waves; all of a wave bring the same vector."""
+    clients = 1 if algorithm.pooled else 100
+    algorithm.start(torch.zeros(2) if model is None else model, clients)
+    last_counted = {}
+    for vector in vectors:
+        version = algorithm.version
+        wave = [client for client in range(clients) if algorithm.may_return(client)][: algorithm.slots()]
+        for client in wave:
+            algorithm.assign(client, plan)
+        for client in wave:
+            if algorithm.wants(client, version):
+                base, n, since = torch.full((2,), version / 3), 1 + client % 7, last_counted.get(client)
+                algorithm.receive(Update(client, version, vector, n, 1, 1.0, base, since, 0.01, 0.01))
+                last_counted[client] = version
+        if algorithm.period is not None:
+            algorithm.tick()
+    return algorithm
+
+
+def test_every_algorithm_is_under_contract(cases):
+    assert {case.make().name for case in cases} == set(ALGORITHMS)
+    assert {name: algorithm.name for name, algorithm in ALGORITHMS.items()} == {name: name for name in ALGORITHMS}
+
+
+def test_the_state_is_flat_and_plain(case, plan):
+    algorithm = case.started()
+    for client in range(case.places):
+        algorithm.assign(client, plan)
+    algorithm.receive(case.update(0, 0))
+    for state in (algorithm.state_dict(), case.busy(plan).state_dict()):
+        assert all(isinstance(key, str) for key in state)
+        assert all(isinstance(value, Tensor | int | float | str | None) for value in state.values())
+
+
+def test_a_state_shares_no_memory_with_the_algorithm(case, plan, same_state):
+    def scribble(state):
+        for value in state.values():
+            if isinstance(value, Tensor):
+                value.zero_()
+
+    algorithm, loaded = case.busy(plan), case.make()
+    expected, state = algorithm.state_dict(), algorithm.state_dict()
+    loaded.load_state_dict(state)
+    scribble(state)
+    assert same_state(algorithm.state_dict(), expected)
+    assert same_state(loaded.state_dict(), expected)
+
+
+def test_a_state_loads_over_a_run_in_progress(case, plan, same_state):
+    fresh, busy = case.started(), case.busy(plan)
+    state = fresh.state_dict()
+    busy.load_state_dict(state)
+    assert same_state(busy.state_dict(), state)
+    assert busy.model.tolist() == [1, 1, 1]
+
+
+def test_start_copies_the_model_and_begins_at_zero(case):
+    model, algorithm = torch.ones(3), case.make()
+    algorithm.start(model, case.clients)
+    model.zero_()
+    assert algorithm.model.tolist() == [1, 1, 1]
+    assert algorithm.result.tolist() == [1, 1, 1]
+    assert algorithm.version == 0
+    assert algorithm.slots() == case.places
+    assert algorithm.round in (None, 0)
+
+
+def test_start_again_forgets_the_run_before(case, plan, same_state):
+    algorithm = case.busy(plan)
+    algorithm.start(torch.ones(3), case.clients)
+    assert same_state(algorithm.state_dict(), case.started().state_dict())
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (torch.zeros(2, 2), "shape"),
+        (torch.zeros(3, dtype=torch.float64), "float64"),
+        (torch.tensor([1.0, math.nan]), "NaN"),
+        (torch.tensor([1.0, -math.inf]), "infinity"),
+    ],
+)
+def test_start_refuses_a_model_that_is_no_finite_float32_vector(case, model, message):
+    with pytest.raises(ValueError, match=message):
+        case.make().start(model, case.clients)
+
+
+@pytest.mark.parametrize("client", [-1, 6, 106])
+def test_assign_refuses_a_client_that_does_not_exist(case, client, plan, same_state):
+    algorithm = case.started()
+    before = algorithm.state_dict()
+    with pytest.raises(ValueError, match=f"client must be in 0 … {case.clients - 1}, got {client}"):
+        algorithm.assign(client, plan)
+    assert same_state(algorithm.state_dict(), before)
+
+
+def test_questions_about_unknown_clients_are_answered_no(case, same_state):
+    algorithm = case.started()
+    before = algorithm.state_dict()
+    assert not any(algorithm.wants(client, version) for client in (-1, 0, 99) for version in (-1, 0, 7))
+    assert not any(algorithm.drop(client, version) for client in (-1, 0, 99) for version in (-1, 0, 7))
+    assert same_state(algorithm.state_dict(), before)
+
+
+def test_hyper_parameters_are_given_by_name(case):
+    with pytest.raises(TypeError):
+        type(case.make())(5)
+
+
+def test_how_a_client_takes_a_step_is_the_runs_business(case):
+    """FedProx's term, momentum and the like pass through every algorithm; only steps, lr and compression may change."""
+    for option in ({"mu": 0.1, "clip_norm": 3.0}, {"momentum": 0.9, "weight_decay": 0.01}):
+        local = LocalPlan(steps=2, batch_size=7, lr=0.1, **option)
+        planned = case.started().assign(0, local)
+        changed = {"steps": planned.steps, "lr": planned.lr, "compression": planned.compression}
+        if planned.mu != local.mu:
+            changed["mu"] = 0.0
+            assert case.started().pooled  # nobody else is there to stay near
+        assert planned == dataclasses.replace(local, **changed)
+
+
+def test_a_plan_that_cannot_be_carried_out_gives_nobody_work(case, same_state):
+    algorithm = case.started()
+    before = algorithm.state_dict()
+    most = LocalPlan(steps=2**31 - 1, batch_size=1, lr=0.1)
+    try:
+        algorithm.assign(0, most)
+    except ValueError:
+        assert same_state(algorithm.state_dict(), before)
+    else:
+        assert algorithm.wants(0, 0)
+
+
+@every_algorithm
+def test_no_autograd_graph_grows_behind_the_model(name, plan):
+    vectors = [torch.ones(2, requires_grad=True)] * 3
+    algorithm = run(ALGORITHMS[name](), plan, vectors, torch.zeros(2, requires_grad=True))
+    assert algorithm.version > 0
+    assert not algorithm.model.requires_grad
+    assert not algorithm.result.requires_grad
+
+
+@every_algorithm
+def test_an_algorithm_can_be_sent_to_another_process(name):
+    copy = pickle.loads(pickle.dumps(ALGORITHMS[name]()))
+    assert vars(copy) == vars(ALGORITHMS[name]())
+
+
+@every_algorithm
+def test_a_run_needs_clients_and_parameters(name):
+    with pytest.raises(ValueError, match="clients"):
+        ALGORITHMS[name]().start(torch.zeros(2), clients=0)
+    with pytest.raises(ValueError, match="at least one parameter"):
+        ALGORITHMS[name]().start(torch.zeros(0), clients=1 if ALGORITHMS[name].pooled else 100)
+
+
+def test_which_algorithms_take_a_server_optimizer():
+    whole_models = {"fedasync", "sequential_sgd"}
+    assert set(STEERED) == set(ALGORITHMS) - whole_models
+
+
+@pytest.mark.parametrize("name", STEERED)
+def test_a_server_optimizer_without_memory_changes_nothing_and_adam_does(name, plan, vector):
+    vectors = [vector(3, -1), vector(0.5, 2), vector(-7, 1), vector(2, 2)]
+    plain, steered, adaptive = (
+        run(ALGORITHMS[name](server_optimizer=optimizer), plan, vectors)
+        for optimizer in (None, momentum(beta=0), adam())
+    )
+    assert plain.version == steered.version == adaptive.version > 1
+    assert torch.equal(plain.model, steered.model)
+    assert plain.model.abs().max() > 0.1
+    assert not torch.allclose(plain.model, adaptive.model, rtol=0.01)
+
+
+@pytest.mark.parametrize("name", STEERED)
+def test_a_server_optimizers_memory_is_saved(name, plan, vector, same_state):
+    optimizer = momentum(0.9)
+    algorithm = run(ALGORITHMS[name](server_optimizer=optimizer), plan, [vector(3, -1), vector(0.5, 2)])
+    state, loaded = algorithm.state_dict(), ALGORITHMS[name](server_optimizer=optimizer)
+    loaded.load_state_dict(state)
+    assert any(key.startswith("step.") for key in state)
+    assert same_state(loaded.state_dict(), state)

@@ -1,0 +1,319 @@
+import math
+import random
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from offbeat.algorithms import FedAvg, FedLaAvg, Update
+from offbeat.algorithms.server_optimizer import momentum
+
+
+@pytest.fixture(scope="module")
+def begin():
+    """Return a function that starts FedLaAvg."""
+
+    def make(clients=4, model=(0.0,), data_weights=None, **parameters):
+        algorithm = FedLaAvg(**{"cohort": 2} | parameters)
+        algorithm.start(torch.tensor(model), clients, data_weights)
+        return algorithm
+
+    return make
+
+
+@pytest.fixture
+def visit(plan):
+    """Return a function that lets a client be assigned and heard at once."""
+
+    def run(algorithm, client, *change, since=None):
+        algorithm.assign(client, plan)
+        return algorithm.receive(difference(client, algorithm.version, *change, since=since))
+
+    return run
+
+
+def difference(client, version, *change, since=None):
+    return Update(client, version, torch.tensor(change, dtype=torch.float32), 1, 1, 1.0, since=since)
+
+
+def average(algorithm):
+    return algorithm.state_dict()["average"].tolist()
+
+
+@pytest.mark.parametrize(("server_lr", "expected"), [(1.0, [-3.0, -7.5, -13.0]), (0.5, [-1.5, -3.75, -6.5])])
+def test_three_rounds_by_hand(begin, visit, server_lr, expected):
+    algorithm, models = begin(server_lr=server_lr), []
+    # u_0 … u_3 after each round: 4 8 0 0, then 6 8 4 0, then 6 10 4 2; a quarter of their sums is 3, 4.5, 5.5.
+    for heard in ([(0, 4, None), (1, 8, None)], [(2, 4, None), (0, 6 - 4, 0)], [(3, 2, None), (1, 10 - 8, 0)]):
+        made = [visit(algorithm, client, change, since=since) for client, change, since in heard]
+        assert made == [False, True]
+        models.append(algorithm.model.item())
+    assert models == expected
+    assert average(algorithm) == [5.5]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [({}, [-(1 * 4 + 3 * 8) / 8, 0.0]), ({"weighting": "uniform"}, [-(4 + 8) / 4, 0.0])],
+)
+def test_a_client_counts_by_its_share_of_the_objective(begin, visit, parameters, expected):
+    algorithm = begin(model=(0.0, 0.0), data_weights=torch.tensor([1, 3, 0, 4]), **parameters)
+    visit(algorithm, 0, 4.0, 0.0)
+    visit(algorithm, 1, 8.0, 0.0)
+    assert algorithm.model.tolist() == expected
+
+
+def test_who_is_away_goes_on_counting(begin, visit):
+    algorithm = begin(clients=2, cohort=1)
+    visit(algorithm, 0, 16.0)
+    for number in range(5):
+        visit(algorithm, 1, 0.0, since=number or None)
+        assert algorithm.model.item() == -8 * (number + 2)
+
+
+def test_with_all_there_it_is_fedavg(begin, plan):
+    rng = np.random.default_rng(4)
+    latest, average_all = begin(clients=5, cohort=5, model=(1.0, 2.0, 3.0)), FedAvg(cohort=5, weighting="uniform")
+    average_all.start(torch.tensor([1.0, 2.0, 3.0]), 5)
+    before = np.zeros((5, 3))
+    for version in range(20):
+        updates = rng.standard_normal((5, 3))
+        for client in (3, 1, 0, 4, 2):
+            latest.assign(client, plan)
+            average_all.assign(client, plan)
+            change = updates[client] - before[client]
+            latest.receive(difference(client, version, *change, since=version - 1 if version else None))
+            average_all.receive(difference(client, version, *updates[client]))
+        before = updates
+        assert latest.version == average_all.version == version + 1
+        torch.testing.assert_close(latest.model, average_all.model, rtol=1e-5, atol=1e-5)
+
+
+def test_the_average_keeps_small_updates_beside_huge_ones(begin, visit):
+    algorithm = begin(clients=2, cohort=1)
+    visit(algorithm, 0, 2.0**30)
+    visit(algorithm, 1, 1.0)
+    visit(algorithm, 0, -(2.0**30), since=0)
+    assert average(algorithm) == [0.5]
+
+
+def test_the_optimiser_takes_its_step_from_the_average(begin, visit):
+    algorithm = begin(clients=2, cohort=1, server_optimizer=momentum(beta=0.5))
+    visit(algorithm, 0, 4.0)  # u = 2, m = 2
+    visit(algorithm, 1, 2.0)  # u = 3, m = 4
+    assert algorithm.model.item() == pytest.approx(-6)
+
+
+def test_a_round_ends_without_the_lost_whose_old_updates_stay(begin, visit, plan):
+    algorithm = begin()
+    visit(algorithm, 0, 4.0)
+    visit(algorithm, 1, 8.0)
+    algorithm.assign(0, plan)
+    algorithm.assign(2, plan)
+    assert algorithm.drop(0, 1) is False
+    assert algorithm.receive(difference(2, 1, 4)) is True
+    assert average(algorithm) == [(4 + 8 + 4) / 4]
+    assert algorithm.model.item() == -3 - 4
+    # It comes after the round: it does not count, so what the client sends next is still against its first update.
+    assert not algorithm.wants(0, 1)
+    assert algorithm.receive(difference(0, 1, 100, since=0)) is False
+    visit(algorithm, 0, 1.0, since=0)
+    visit(algorithm, 3, 0.0)
+    assert average(algorithm) == [(5 + 8 + 4) / 4]
+
+
+def test_a_lost_client_that_comes_while_the_round_is_open_counts(begin, plan):
+    algorithm = begin()
+    algorithm.assign(0, plan)
+    algorithm.assign(1, plan)
+    algorithm.drop(0, 0)
+    assert algorithm.receive(difference(0, 0, 4)) is False
+    assert algorithm.receive(difference(1, 0, 8)) is True
+    assert average(algorithm) == [3]
+
+
+def test_a_round_whose_clients_are_all_lost_makes_no_version(begin, visit, plan):
+    algorithm = begin()
+    visit(algorithm, 0, 4.0)
+    visit(algorithm, 1, 8.0)
+    algorithm.assign(0, plan)
+    algorithm.assign(2, plan)
+    assert [algorithm.drop(0, 1), algorithm.drop(2, 1)] == [False, False]
+    assert (algorithm.version, algorithm.round, algorithm.slots(), algorithm.model.item()) == (1, 2, 2, -3)
+    assert visit(algorithm, 0, 0.0, since=0) is False
+
+
+def test_the_deadline_ends_a_round_that_has_begun(begin, visit):
+    algorithm = begin()
+    assert algorithm.tick() is False
+    assert algorithm.round == 0
+    visit(algorithm, 2, 8.0)
+    assert algorithm.tick() is True
+    assert (algorithm.version, algorithm.round, algorithm.model.item()) == (1, 1, -2)
+
+
+@pytest.mark.parametrize(
+    ("keeps", "heard", "since", "message"),
+    [
+        (False, False, 0, "its update from version 0, but what last counted was nothing: "),
+        (True, False, 0, "its update from version 0, but what last counted was nothing: "),
+        (False, True, 1, "its update from version 1, but what last counted was its update from version 0: "),
+        (True, True, 1, "its update from version 1, but what last counted was its update from version 0: "),
+        (False, True, None, "nothing, but what last counted was its update from version 0: "),
+    ],
+)
+def test_a_difference_to_something_else_is_refused_in_one_line(
+    begin, visit, plan, same_state, keeps, heard, since, message
+):
+    algorithm = begin(cohort=1, server_keeps_updates=keeps)
+    visit(algorithm, 0 if heard else 1, 1.0)
+    visit(algorithm, 2, 1.0)
+    algorithm.assign(0, plan)
+    before = algorithm.state_dict()
+    advice = "let it send its whole update" if keeps else "with server_keeps_updates the server could help it out"
+    with pytest.raises(ValueError, match=f"^client 0 sent a difference to {message}.*{advice}$"):
+        algorithm.receive(difference(0, 2, 5, since=since))
+    assert same_state(algorithm.state_dict(), before)
+    assert algorithm.wants(0, 2)
+    assert algorithm.receive(difference(0, 2, 5, since=0 if heard else None)) is True
+
+
+def test_the_server_helps_out_a_client_that_lost_its_memory(begin, visit):
+    algorithm = begin(clients=2, cohort=1, server_keeps_updates=True)
+    visit(algorithm, 0, 4.0)
+    visit(algorithm, 0, 2.0, since=0)  # its update is 6 now
+    visit(algorithm, 1, 10.0)
+    assert average(algorithm) == [8]
+    visit(algorithm, 0, 20.0)  # it has forgotten the 6, and sends the whole update
+    assert average(algorithm) == [15]
+    visit(algorithm, 0, 2.0, since=3)
+    assert average(algorithm) == [16]
+
+
+def test_kept_updates_are_no_chain_of_all_updates_before(begin, visit, deferred, vector, plan):
+    algorithm, promises = begin(clients=1, cohort=1, server_keeps_updates=True), []
+    for version in range(3000):
+        algorithm.assign(0, plan)
+        promises.append(deferred(vector(1)))
+        algorithm.receive(Update(0, version, promises[-1], 1, 1, 1.0, since=version - 1 if version else None))
+    visit(algorithm, 0, 7.0)
+    assert average(algorithm) == [7]
+    assert {promise.resolved for promise in promises} == {1}
+
+
+def test_kept_updates_hold_no_autograd_graph_and_have_the_right_length(begin, plan, deferred):
+    algorithm = begin(clients=1, cohort=1, model=(0.0, 0.0), server_keeps_updates=True)
+    algorithm.assign(0, plan)
+    algorithm.receive(Update(0, 0, torch.ones(2, requires_grad=True), 1, 1, 1.0))
+    assert not algorithm.state_dict()["kept"].requires_grad
+    algorithm.assign(0, plan)
+    algorithm.receive(Update(0, 1, deferred(torch.ones(1)), 1, 1, 1.0, since=0))
+    with pytest.raises(ValueError, match=r"shape \(2,\)"):
+        algorithm.state_dict()
+
+
+class Clients:
+    """Six clients, and what the server should have of them; a forgetful one loses its last counted update."""
+
+    def __init__(self, seed):
+        self.numbers = np.random.default_rng(seed)
+        self.latest = np.zeros((6, 3))  # u_i^{R_i}
+        self.since = [None] * 6  # R_i
+        self.forgetful = set()
+
+    def upload(self, client, version):
+        """Return what the client sends; that it counted it learns from ``count``."""
+        update = self.numbers.standard_normal(3)
+        if client in self.forgetful:
+            return update, difference(client, version, *update)
+        return update, difference(client, version, *(update - self.latest[client]), since=self.since[client])
+
+    def count(self, client, version, update):
+        self.latest[client], self.since[client] = update, version
+        self.forgetful.discard(client)
+
+
+@settings(max_examples=50)
+@given(
+    seed=st.integers(0, 2**32),
+    cohort=st.integers(1, 6),
+    loss=st.sampled_from([0.0, 0.3, 0.8]),
+    weighted=st.booleans(),
+    keeps=st.booleans(),
+)
+def test_after_every_round_the_average_is_that_of_everybodys_latest_update(
+    begin, plan, same_state, seed, cohort, loss, weighted, keeps
+):
+    rng, clients, model = random.Random(seed), Clients(seed), np.ones(3)
+    weights = torch.tensor([rng.random() for _ in range(6)]) if weighted else None
+    shares = np.full(6, 1 / 6) if weights is None else (weights / weights.sum()).numpy()
+    parameters = {"cohort": cohort, "server_lr": 0.7, "server_keeps_updates": keeps}
+    algorithm, twin = (begin(6, (1.0, 1.0, 1.0), weights, **parameters) for _ in range(2))
+    for number in range(12):
+        version, there, missed = algorithm.version, rng.sample(range(6), rng.randint(1, cohort)), []
+        for client in there:
+            algorithm.assign(client, plan)
+            twin.assign(client, plan)
+        for client in there:
+            if keeps and rng.random() < 0.2:
+                clients.forgetful.add(client)
+            fate = "arrives" if rng.random() >= loss else rng.choice(["lost", "late"])
+            if fate != "arrives":
+                assert algorithm.drop(client, version) == twin.drop(client, version) == (algorithm.version > version)
+            if fate != "lost" and algorithm.wants(client, version):
+                update, upload = clients.upload(client, version)
+                assert algorithm.receive(upload) == twin.receive(upload) == (algorithm.version > version)
+                clients.count(client, version, update)
+            else:
+                missed.append(client)
+            if rng.random() < 0.3:
+                state, twin = twin.state_dict(), FedLaAvg(**parameters)
+                twin.load_state_dict(state)
+            assert same_state(algorithm.state_dict(), twin.state_dict())
+        if algorithm.round == number:  # somebody is still to be asked
+            assert algorithm.tick() == twin.tick() == (algorithm.version > version)
+        assert algorithm.round == twin.round == number + 1
+        assert algorithm.version == version + (version in clients.since)
+        for client in missed:
+            assert algorithm.receive(clients.upload(client, version)[1]) is False
+        if version in clients.since:
+            model -= 0.7 * shares @ clients.latest
+        np.testing.assert_allclose(average(algorithm), shares @ clients.latest, atol=1e-5)
+        np.testing.assert_allclose(algorithm.model.numpy(), model, atol=1e-4)
+
+
+def test_data_weights_that_do_not_fit_are_refused_and_change_nothing(begin, visit, same_state):
+    algorithm = begin()
+    visit(algorithm, 0, 1.0)
+    before = algorithm.state_dict()
+    for clients, weights, message in [
+        (3, torch.ones(2), "data_weights must be 3 finite numbers"),
+        (1, None, "cohort must be at most the number of clients, 1, got 2"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            algorithm.start(torch.ones(7), clients, weights)
+        assert same_state(algorithm.state_dict(), before)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"cohort": 0}, "cohort must be a whole number of at least 1, got 0"),
+        ({"server_lr": 0.0}, "server_lr must be greater than 0"),
+        ({"server_lr": math.nan}, "server_lr"),
+        ({"weighting": "size"}, "weighting must be 'examples' or 'uniform', got 'size'"),
+    ],
+)
+def test_hyper_parameters_out_of_range_are_refused(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        FedLaAvg(**parameters)
+
+
+def test_defaults_and_what_it_asks_of_its_driver():
+    algorithm = FedLaAvg()
+    assert (algorithm.cohort, algorithm.server_lr, algorithm.weighting) == (100, 1.0, "examples")
+    assert (algorithm.name, algorithm.payload, algorithm.selection) == ("fedlaavg", "difference", "longest_absent")
+    assert (algorithm.server_keeps_updates, algorithm.linear) == (False, True)
+    assert FedLaAvg(server_keeps_updates=True).linear is False

@@ -1,0 +1,325 @@
+import dataclasses
+import math
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from offbeat.algorithms import Compression, FedAvg, FedLuck, FedNova, Update
+from offbeat.algorithms.fedluck_choice import best_steps_and_compression
+from offbeat.algorithms.server_optimizer import adam, momentum
+from offbeat.compression import COMPRESSORS, decode
+
+
+@pytest.fixture
+def begin():
+    """Return a function that starts FedLuck."""
+
+    def make(model=(0.0,), clients=3, **parameters):
+        algorithm = FedLuck(**parameters)
+        algorithm.start(torch.tensor(model), clients)
+        return algorithm
+
+    return make
+
+
+def update(client, version, *entries, a=1.0, seconds=(None, None), n=1):
+    vector = torch.tensor(entries, dtype=torch.float32)
+    return Update(client, version, vector, n, math.ceil(a), a, step_seconds=seconds[0], upload_seconds=seconds[1])
+
+
+def assign_all(algorithm, plan, clients):
+    return [algorithm.assign(client, plan) for client in clients]
+
+
+def top_k(share):
+    return Compression("top_k", (("share", share),))
+
+
+def test_periods_by_hand(begin, plan):
+    algorithm = begin(model=(10.0, 0.0), server_lr=0.5)
+    assign_all(algorithm, plan, range(3))
+    assert algorithm.receive(update(0, 0, 4, 2, n=1)) is False
+    assert algorithm.receive(update(2, 0, 0, 6, n=99)) is False  # every client counts the same
+    assert (algorithm.version, algorithm.model.tolist()) == (0, [10, 0])
+    assert algorithm.tick() is True
+    assert algorithm.model.tolist() == [9, -2]  # − ½ · (2, 4)
+    assign_all(algorithm, plan, (0, 2))
+    assert algorithm.receive(update(1, 0, 2, -2)) is False
+    assert algorithm.tick() is True
+    assert algorithm.model.tolist() == [8, -1]  # a late one counts in full, and alone
+    assert (algorithm.version, algorithm.round) == (2, 2)
+
+
+def test_a_period_without_updates_makes_no_version(begin, plan):
+    algorithm = begin(server_optimizer=momentum())
+    assign_all(algorithm, plan, range(3))
+    algorithm.receive(update(0, 0, 1))
+    algorithm.tick()
+    model = algorithm.model
+    for _ in range(3):
+        assert algorithm.tick() is False
+    assert algorithm.model is model  # momentum did not move it either
+    assert (algorithm.version, algorithm.round) == (1, 4)
+    assert algorithm.wants(1, 0)
+
+
+def test_who_was_heard_waits_for_the_periods_end_and_everybody_else_works(begin, plan, same_state):
+    algorithm = begin()
+    assert (algorithm.slots(), algorithm.round) == (3, 0)
+    assign_all(algorithm, plan, range(3))
+    assert algorithm.slots() == 0
+    algorithm.receive(update(1, 0, 1))
+    assert algorithm.slots() == 0
+    before = algorithm.state_dict()
+    with pytest.raises(ValueError, match="client 1 cannot be assigned: it was heard in this period"):
+        algorithm.assign(1, plan)
+    assert same_state(algorithm.state_dict(), before)
+    algorithm.tick()
+    assert algorithm.slots() == 1
+    algorithm.assign(1, plan)
+    assert algorithm.wants(1, 1)
+    assert algorithm.wants(0, 0)
+
+
+def test_a_lapsed_client_frees_its_place_and_counts_when_it_comes(begin, plan):
+    algorithm = begin()
+    assign_all(algorithm, plan, range(3))
+    assert algorithm.drop(0, 0) is False
+    assert algorithm.slots() == 1
+    algorithm.receive(update(1, 0, 2))
+    algorithm.tick()
+    assert algorithm.slots() == 2
+    algorithm.receive(update(0, 0, 8))
+    assert algorithm.slots() == 1
+    assert algorithm.tick() is True
+    assert algorithm.model.tolist() == [-10]
+
+
+@pytest.mark.parametrize("period", [1.0, 2.5])
+@pytest.mark.parametrize("visits", [(0.4, 1.0, 1.001, 2.0, 3.5, 7.25)])
+def test_an_update_is_one_version_old_for_every_full_period_that_its_visit_takes(period, visits, begin, plan):
+    """⌈d/T̃⌉ − 1: everybody begins at a period's end; what comes at the same time as one counts in it."""
+    algorithm = begin(clients=len(visits), period=period)
+    ends, seen = {}, {client: set() for client in range(len(visits))}
+    for number in range(30):
+        for client, visit in enumerate(visits):
+            if client not in ends:
+                algorithm.assign(client, plan)
+                ends[client] = (number + visit) * period, algorithm.version
+        for client, (end, version) in list(ends.items()):
+            if end <= (number + 1) * period:
+                seen[client].add(algorithm.version - version)
+                algorithm.receive(update(client, version, 1))
+                del ends[client]
+        assert algorithm.tick() is True
+    assert [list(stalenesses) for stalenesses in seen.values()] == [[math.ceil(visit) - 1] for visit in visits]
+
+
+@pytest.mark.parametrize("optimizer", [None, momentum(), adam()])
+def test_with_everybody_in_and_nothing_left_out_it_is_fedavg_bit_for_bit(optimizer, plan):
+    shared, numbers = {"server_lr": 0.7, "server_optimizer": optimizer}, np.random.default_rng(2)
+    luck, avg = FedLuck(compression=(1.0, 1.0), **shared), FedAvg(cohort=5, weighting="uniform", **shared)
+    for algorithm in (luck, avg):
+        algorithm.start(torch.ones(4), 5)
+    for version in range(6):
+        assert all(planned.compression is None for planned in assign_all(luck, plan, range(5)))
+        assign_all(avg, plan, range(5))
+        for client in numbers.permutation(5).tolist():
+            came = update(client, version, *numbers.standard_normal(4), seconds=(0.1, 2.0), n=1 + client)
+            luck.receive(came)
+            avg.receive(came)
+        assert luck.tick() is True
+        assert luck.version == avg.version == version + 1
+        assert torch.equal(luck.model, avg.model)
+
+
+def test_normalised_updates_by_hand(begin, plan):
+    algorithm = begin(normalise=True)
+    assign_all(algorithm, plan, range(3))
+    algorithm.receive(update(0, 0, 4, a=4.0))
+    algorithm.receive(update(1, 0, 6, a=2.0))
+    assert algorithm.tick() is True
+    assert algorithm.model.tolist() == pytest.approx([-6])  # directions 1 and 3, their mean 2, times the mean a, 3
+
+
+def test_normalised_clients_count_as_fednovas(plan):
+    luck, nova, numbers = FedLuck(normalise=True, server_lr=0.7), FedNova(cohort=5, server_lr=0.7), random.Random(7)
+    for algorithm in (luck, nova):
+        algorithm.start(torch.ones(2), 5)
+    for version in range(8):
+        for algorithm in (luck, nova):
+            assign_all(algorithm, plan, range(5))
+        made = []
+        for client in range(5):
+            a = numbers.choice([0.0, 0.5, 3.0, 7.0])
+            came = update(client, luck.version, numbers.gauss(0, 1), numbers.gauss(0, 1), a=a, n=4)
+            luck.receive(came)
+            made.append(nova.receive(came))
+        assert luck.tick() is made[-1]
+        assert luck.version == nova.version > version // 2
+    np.testing.assert_allclose(luck.model.numpy(), nova.model.numpy(), rtol=1e-5)
+
+
+def test_a_client_without_a_step_has_no_direction(begin, plan, deferred, vector):
+    algorithm, never = begin(normalise=True), deferred(vector(1000))
+    assign_all(algorithm, plan, range(3))
+    algorithm.receive(Update(0, 0, never, 1, 0, 0.0))
+    assert algorithm.slots() == 0  # it waits for the period's end as others do
+    assert algorithm.tick() is False
+    assert (algorithm.version, algorithm.slots()) == (0, 1)
+    algorithm.assign(0, plan)
+    algorithm.receive(Update(0, 0, never, 1, 0, 0.0))
+    algorithm.receive(update(1, 0, 8, a=2.0))
+    assert algorithm.tick() is True
+    assert algorithm.model.tolist() == [-8]
+    assert never.resolved == 0
+
+
+def test_unless_asked_the_number_of_steps_does_not_matter(begin, plan):
+    algorithm = begin()
+    assign_all(algorithm, plan, range(3))
+    algorithm.receive(update(0, 0, 4, a=0.0))
+    algorithm.receive(update(1, 0, 8, a=7.0))
+    algorithm.tick()
+    assert algorithm.model.tolist() == [-6]
+
+
+@pytest.mark.parametrize(("planned", "steps"), [(1, 2), (2, 2), (5, 5), (9, 9), (10, 9), (400, 9)])
+def test_the_first_visit_takes_the_runs_steps_and_the_largest_share(planned, steps, begin, plan):
+    algorithm = begin(steps=(2, 9), compression=(0.1, 0.5))
+    local = dataclasses.replace(plan, steps=planned)
+    assert algorithm.assign(0, local) == dataclasses.replace(plan, steps=steps, compression=top_k(0.5))
+
+
+def test_each_client_gets_what_suits_the_times_that_it_measured_last(begin, plan):
+    ranges = {"period": 2.0, "steps": (1, 40), "compression": (0.05, 0.8)}
+    algorithm = begin(**ranges)
+    measured = {0: (0.01, 0.1), 1: (0.01, 60.0), 2: (0.5, 0.1)}
+    for seconds in (measured, {client: (alpha * 3, beta / 2) for client, (alpha, beta) in measured.items()}):
+        assign_all(algorithm, plan, range(3))
+        for client in range(3):
+            algorithm.receive(update(client, algorithm.version, 1, seconds=seconds[client]))
+        algorithm.tick()
+        choices = []
+        for client, planned in enumerate(assign_all(algorithm, plan, range(3))):
+            steps, share = best_steps_and_compression(*seconds[client], **ranges)
+            assert planned == dataclasses.replace(plan, steps=steps, compression=top_k(share))
+            choices.append((steps, share))
+        assert len(set(choices)) == 3
+
+
+def test_what_was_measured_stays_until_both_times_are_measured_anew(begin, plan):
+    algorithm = begin(clients=1)
+    for seconds in ((0.01, 60.0), (None, None), (9.0, None), (None, 9.0)):
+        algorithm.assign(0, plan)
+        algorithm.receive(update(0, algorithm.version, 1, seconds=seconds))
+        algorithm.tick()
+    steps, share = best_steps_and_compression(0.01, 60.0, 1.0)
+    assert algorithm.assign(0, plan) == dataclasses.replace(plan, steps=steps, compression=top_k(share))
+
+
+def test_a_whole_update_is_sent_without_indices_unless_there_is_a_memory_to_empty(begin, plan):
+    algorithm = begin()
+    assert algorithm.assign(0, plan) == plan
+    assert algorithm.assign(0, dataclasses.replace(plan, compression=top_k(0.3))) == plan
+    remembering = dataclasses.replace(plan, compression=top_k(0.3), error_feedback=True)
+    assert algorithm.assign(0, remembering) == dataclasses.replace(remembering, compression=top_k(1.0))
+
+
+def test_the_choice_names_a_compressor_that_there_is(begin, plan):
+    compression = begin(compression=(0.1, 0.25)).assign(0, plan).compression
+    compressor = COMPRESSORS[compression.name](**dict(compression.parameters))
+    assert decode(compressor.encode(torch.arange(8.0), 0)).tolist() == [0, 0, 0, 0, 0, 0, 6, 7]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"lr": (0.1,)}, "FedLuck chooses the number of steps: give local.lr as one number"),
+        ({"compression": Compression("qsgd", (("bits", 4),))}, "leave local.compression qsgd out"),
+    ],
+)
+def test_plans_that_leave_nothing_to_choose_are_refused(change, message, begin, plan, same_state):
+    algorithm = begin()
+    before = algorithm.state_dict()
+    with pytest.raises(ValueError, match=message):
+        algorithm.assign(0, dataclasses.replace(plan, **change))
+    assert same_state(algorithm.state_dict(), before)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "message"),
+    [
+        ((-1.0, 1.0), "step_seconds must not be negative"),
+        ((1.0, -1.0), "upload_seconds must not be negative"),
+        ((math.nan, None), "step_seconds must be finite"),
+        ((None, math.inf), "upload_seconds must be finite"),
+    ],
+)
+def test_impossible_times_are_refused(seconds, message, begin, plan, same_state):
+    algorithm = begin()
+    algorithm.assign(0, plan)
+    before = algorithm.state_dict()
+    with pytest.raises(ValueError, match=message):
+        algorithm.receive(update(0, 0, 1, seconds=seconds))
+    assert same_state(algorithm.state_dict(), before)
+
+
+def test_a_normaliser_too_small_to_divide_by_is_refused(begin, plan, same_state):
+    algorithm = begin(normalise=True)
+    algorithm.assign(0, plan)
+    before = algorithm.state_dict()
+    with pytest.raises(ValueError, match="1 / normaliser must be finite in 32 bits"):
+        algorithm.receive(update(0, 0, 1, a=1e-39))
+    assert same_state(algorithm.state_dict(), before)
+
+
+def test_promises_wait_until_the_model_is_read(begin, plan, deferred, vector):
+    algorithm, promises = begin(), [deferred(vector(entry)) for entry in (3, 5)]
+    assign_all(algorithm, plan, range(2))
+    for client, promise in enumerate(promises):
+        algorithm.receive(Update(client, 0, promise, 1, 1, 1.0))
+    assert algorithm.tick() is True
+    assert [promise.resolved for promise in promises] == [0, 0]
+    assert algorithm.model.tolist() == [-4]
+
+
+def test_measured_times_are_saved(begin, plan, same_state):
+    algorithm, loaded = begin(), FedLuck()
+    assign_all(algorithm, plan, range(3))
+    for client, seconds in ((2, (0.01, 60.0)), (0, (0.3, 2.0))):
+        algorithm.receive(update(client, 0, 1, seconds=seconds))
+    state = algorithm.state_dict()
+    loaded.load_state_dict(state)
+    assert same_state(loaded.state_dict(), state)
+    for each in (algorithm, loaded):
+        with pytest.raises(ValueError, match="heard in this period"):
+            each.assign(2, plan)
+        assert each.tick() is True
+    assert assign_all(algorithm, plan, (0, 2)) == assign_all(loaded, plan, (0, 2))
+    assert loaded.assign(2, plan).compression != loaded.assign(0, plan).compression
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"period": 0.0}, "period must be greater than 0"),
+        ({"server_lr": -1.0}, "server_lr must be greater than 0"),
+        ({"steps": (0, 4)}, "steps must be a whole number of at least 1, got 0"),
+        ({"steps": (4, 3)}, "steps must run from the smallest to the largest"),
+        ({"compression": (0.0, 1.0)}, "compression must be two shares"),
+        ({"compression": (0.2, 0.1)}, "compression must be two shares"),
+    ],
+)
+def test_hyper_parameters_out_of_range_are_refused(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        FedLuck(**parameters)
+
+
+def test_defaults():
+    algorithm = FedLuck()
+    assert (algorithm.period, algorithm.server_lr, algorithm.steps, algorithm.compression) == (1, 1, (1, 50), (0.01, 1))
+    assert (algorithm.normalise, algorithm.server_optimizer) == (False, None)
+    assert (algorithm.name, algorithm.payload, algorithm.linear) == ("fedluck", "delta", True)

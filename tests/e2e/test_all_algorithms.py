@@ -1,0 +1,48 @@
+"""experiments/all-algorithms.toml: every algorithm in one world and one report."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from offbeat.algorithms import ALGORITHMS
+from offbeat.cli import app
+from offbeat.experiments import config
+from offbeat.experiments.collect import collect
+
+FILE = Path(__file__).parents[2] / "experiments" / "all-algorithms.toml"
+
+
+def test_no_algorithm_is_left_out():
+    experiment = config.load(FILE)
+    assert {experiment.algorithm(label).name for label in experiment.algorithms} == set(ALGORITHMS)
+
+
+def test_they_all_learn_in_one_world_and_stand_in_one_report(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = Path(shutil.copy(FILE, tmp_path))
+    # Digits are always at hand, and ten hours or 240 updates are enough to see that it learns.
+    changes = ["data.name=digits", "stop.updates=240", "stop.virtual_seconds=36000.0"]
+    options = [part for change in changes for part in ("--set", change)]
+    result = CliRunner().invoke(app, ["compare", str(file), "--output", "out", *options], catch_exceptions=False)
+    assert result.exit_code == 0
+    runs = collect([Path("out")])
+    labels = list(config.load(file).algorithms)
+    assert {run.label for run in runs} == set(labels)
+    for run in runs:
+        loss = run.history["loss"]
+        assert loss[-1] < 0.98 * loss[0], run.label
+        assert run.history["version"][-1] > 5, run.label
+    report = Path("out/report.html").read_text(encoding="utf-8")
+    assert all(label in report for label in labels)
+
+
+@pytest.mark.parametrize("label", ["fedasync", "sequential_sgd"])
+def test_compression_of_whole_models_is_refused_by_name(label, tmp_path):
+    changes = ["data.name=digits", 'local.compression={name="top_k", share=0.1}']
+    options = [part for change in changes for part in ("--set", change)]
+    result = CliRunner().invoke(app, ["run", str(FILE), "--algorithm", label, "--output", str(tmp_path), *options])
+    message = str(result.exception)
+    assert message.startswith(f"algorithms.{label}: ")
+    assert "compress" in message

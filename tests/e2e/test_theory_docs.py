@@ -1,0 +1,63 @@
+"""What docs/theory.md says was measured is what is measured."""
+
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from offbeat.theory.check import check
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/theory.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def make_theory():
+    spec = importlib.util.spec_from_file_location("make_theory", ROOT / "docs/make_theory.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_table_is_up_to_date():
+    """All but the last digits, which are another machine's."""
+    lines = re.search(r"<!-- .*? from here -->\n(.*)<!-- to here -->", PAGE, re.DOTALL)[1].strip().splitlines()[2:]
+    for line, row in zip(lines, check(20), strict=True):
+        claim, setting, measured, bound, ratio, result = line.strip("| ").split(" | ")
+        assert (claim, _without_worst(setting), result) == (row.claim, _without_worst(row.setting), row.verdict)
+        numbers = [float(text.split(" ± ")[0]) for text in (measured, bound, ratio)]
+        assert numbers == pytest.approx([row.measured, row.bound, row.ratio], rel=0.01), (
+            f"{claim}: run `make theory-docs`"
+        )
+
+
+def test_the_page_is_written_between_the_marks(make_theory, monkeypatch):
+    monkeypatch.setattr(make_theory, "table", lambda: r"| a \1 |")
+    fresh = make_theory.page(PAGE)
+    assert "from here -->\n\n| a \\1 |\n\n<!-- to here -->" in fresh
+    assert make_theory.page(fresh) == fresh
+    assert fresh.partition("<!--")[0] == PAGE.partition("<!--")[0]
+    assert fresh.rpartition("<!--")[2] == PAGE.rpartition("<!--")[2]
+
+
+def test_the_figure_shows_what_the_page_says(make_theory):
+    uniform, dependent = (0.5, 0.5), (0.9, 0.1)
+    assert make_theory.measured(uniform, 5000) < make_theory.bound(5000) < make_theory.measured(dependent, 5000)
+    assert make_theory.measured(dependent, 1280) < make_theory.bound(1280)
+    assert make_theory.FIGURE.stat().st_size < 100_000
+
+
+def test_the_command_prints_what_the_page_says(offbeat, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    command = re.search(r"\$ offbeat (theory bound experiments/.*?)\n```", PAGE, re.DOTALL)[1].replace("\\\n", "")
+    code, out, _ = offbeat(*shlex.split(command))
+    assert code == 0
+    printed = {" ".join(line.split()) for line in out.splitlines()}
+    (said,) = (text for text in re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL) if "broken" in text)
+    assert {" ".join(line.split()) for line in said.splitlines()} <= printed
+
+
+def _without_worst(setting):
+    return re.sub(r", worst t = \d+", "", setting)

@@ -1,0 +1,169 @@
+"""Before the run begins, for what is asked otherwise when the first client is given work."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from torch import ones, zeros
+
+from offbeat.algorithms import FedBuff, LocalPlan
+from offbeat.algorithms.base import Compression
+from offbeat.errors import OffbeatError
+from offbeat.experiments.config import Experiment
+from offbeat.experiments.first_visit import check_first_visit
+from offbeat.experiments.world import build_model, build_objective, build_simulation
+from offbeat.population.dataset import Dataset
+from offbeat.simulation.simulator import Simulation
+
+Built = Callable[[Experiment], Simulation]
+PLAN = LocalPlan(steps=3, batch_size=8, lr=0.1)
+
+
+class Diary(FedBuff):
+    """It notes whom it was asked about, from its making on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[int] = []
+
+    def assign(self, client: int, local: LocalPlan) -> LocalPlan:
+        self.asked.append(client)
+        return super().assign(client, local)
+
+
+class Locked(Diary):
+    """It holds what cannot be copied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+class Patient(Diary):
+    """It wants nobody yet."""
+
+    def slots(self) -> int:
+        return 0
+
+    def assign(self, client: int, local: LocalPlan) -> LocalPlan:
+        raise ValueError(f"client {client} was not wanted")
+
+
+class Compresses(Diary):
+    """It thinks that there is a compressor of that name."""
+
+    def assign(self, client: int, local: LocalPlan) -> LocalPlan:
+        return replace(super().assign(client, local), compression=Compression("topk"))
+
+
+@pytest.fixture
+def built(digits: Dataset) -> Callable[[Experiment], Simulation]:
+    """Return a function that builds the world of the algorithm labelled ``mine``."""
+
+    def build(here: Experiment) -> Simulation:
+        return build_simulation(here, "mine", 1, digits, build_model(here, digits, 1), build_objective(here))
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("table", "local", "parts"),
+    [
+        ("{ algorithm = 'fedasync' }", "{ name = 'top_k', share = 0.1 }", ["whole models", "cannot be compressed"]),
+        ("{ algorithm = 'fedfa', transmit = 'params' }", "{ name = 'sign' }", ["whole models"]),
+        ("{ algorithm = 'sequential_sgd' }", "{ name = 'sign' }", ["sends nothing", "no compression"]),
+        ("{ algorithm = 'fedluck' }", "{ name = 'qsgd', bits = 4 }", ["FedLuck chooses", "qsgd"]),
+        (
+            "{ algorithm = 'fedlaavg', cohort = 4 }",
+            "{ name = 'random_k', share = 0.1 }",
+            ["difference", "contraction", "random_k"],
+        ),
+        (
+            "{ algorithm = 'fedlaavg', cohort = 4, local = { error_feedback = true } }",
+            "{ name = 'top_k', share = 0.1 }",
+            ["difference", "leave error_feedback out"],
+        ),
+        (
+            "{ algorithm = 'fedbuff', local = { error_feedback = true } }",
+            "{ name = 'random_k', share = 0.1 }",
+            ["error_feedback needs", "contraction", "random_k", "scaled = false"],
+        ),
+        (  # 7 levels are a contraction up to 49 parameters; the model has 650
+            "{ algorithm = 'fedbuff', local = { error_feedback = true } }",
+            "{ name = 'qsgd', bits = 4 }",
+            ["error_feedback needs", "qsgd", "650 parameters", "more bits"],
+        ),
+    ],
+)
+def test_what_cannot_be_sent_is_one_line_with_the_label(
+    table: str, local: str, parts: list[str], experiment: Callable[..., Experiment], built: Built
+) -> None:
+    here = experiment(f"algorithms={{ mine = {table} }}", f"local.compression={local}")
+    with pytest.raises(OffbeatError) as caught:
+        built(here)
+    line = str(caught.value)
+    assert line.startswith("algorithms.mine: ")
+    assert "\n" not in line
+    for part in parts:
+        assert part in line
+
+
+@pytest.mark.parametrize(
+    ("table", "compression"),
+    [
+        ("{ algorithm = 'fedasync', local = { compression = { name = 'none' } } }", "{ name = 'sign' }"),
+        ("{ algorithm = 'fedluck' }", "{ name = 'top_k', share = 0.1 }"),
+        ("{ algorithm = 'fedlaavg', cohort = 4 }", "{ name = 'random_k', share = 0.1, scaled = false }"),
+        ("{ algorithm = 'fedbuff', local = { error_feedback = true } }", "{ name = 'qsgd', bits = 6 }"),
+        ("{ algorithm = 'fedbuff' }", "{ name = 'qsgd', bits = 4 }"),
+        ("{ algorithm = 'fedfa' }", "{ name = 'sign' }"),
+        ("{ algorithm = 'port' }", "{ name = 'sign' }"),
+    ],
+)
+def test_what_can_be_is_built(
+    table: str, compression: str, experiment: Callable[..., Experiment], built: Built
+) -> None:
+    here = experiment(f"algorithms={{ mine = {table} }}", f"local.compression={compression}")
+    built(here)
+
+
+@pytest.mark.parametrize(
+    ("table", "part"),
+    [
+        (
+            "{ algorithm = 'async_comm_sgd', pattern = { name = 'full', every = 2000000000 } }",
+            "steps must be at most",
+        ),
+        (
+            "{ algorithm = 'async_comm_sgd', step_sizes = { name = 'inverse_time' }, local = { mu = 3.0 } }",
+            "lr · mu",
+        ),
+    ],
+)
+def test_a_plan_that_the_algorithm_cannot_make_is_one_too(
+    table: str, part: str, experiment: Callable[..., Experiment], built: Built
+) -> None:
+    here = experiment(f"algorithms={{ mine = {table} }}")
+    with pytest.raises(OffbeatError, match=rf"^algorithms\.mine: {part}"):
+        built(here)
+
+
+@pytest.mark.parametrize("kind", [Diary, Locked, Patient])
+def test_the_algorithm_itself_is_not_asked(kind: type[Diary]) -> None:
+    algorithm = kind()
+    check_first_visit(algorithm, zeros(5), ones(4), PLAN)
+    assert algorithm.asked == []
+    assert not hasattr(algorithm, "_model")  # nor is it started
+
+
+@pytest.mark.parametrize("kind", [Locked, Patient])
+def test_where_nobody_can_be_asked_it_is_the_runs_plan_that_is_checked(kind: type[Diary]) -> None:
+    plan = replace(PLAN, compression=Compression("random_k", (("share", 0.5),)), error_feedback=True)
+    with pytest.raises(ValueError, match=r"^error_feedback needs a compressor that is a contraction"):
+        check_first_visit(kind(), zeros(5), ones(4), plan)
+
+
+def test_a_compressor_that_an_algorithm_of_ones_own_made_up_is_one_line() -> None:
+    with pytest.raises(ValueError, match=r"^the plan for a visit: compression\.name = 'topk': did you mean 'top_k'\?"):
+        check_first_visit(Compresses(), zeros(5), ones(4), PLAN)

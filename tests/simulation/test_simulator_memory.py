@@ -1,0 +1,300 @@
+"""What clients remember from visit to visit, and what compression makes of their uploads."""
+
+from collections import Counter
+
+import pytest
+import torch
+
+from offbeat.algorithms import FedAvg, FedBuff, FedLaAvg, FedLuck, LocalPlan
+from offbeat.algorithms.base import Compression
+from offbeat.algorithms.staleness import constant
+from offbeat.compression import top_k
+from offbeat.errors import OffbeatError
+from offbeat.simulation.records import Stop
+
+N = 5
+LENGTH = 4
+TARGETS = torch.arange(float(N))[:, None] + torch.tensor([0.0, 10.0, -4.0, 3.0])
+TOP_1 = Compression("top_k", (("share", 0.25),))
+TIMES = [
+    [(0, 9), (13, 21), (22, 40), (55, 400)],
+    [(0, 30), (31, 33), (40, 77), (80, 400)],
+    [(2, 4), (5, 12), (30, 60), (61, 62.5), (70, 121), (130, 150), (160, 400)],
+    [(0, 400)],
+    [(1, 5), (14, 17), (18.5, 25), (33, 35), (43, 48), (56, 90), (100, 144), (153, 157), (166, 400)],
+]
+
+
+def plan(compression=None, error_feedback=False):
+    return LocalPlan(steps=1, batch_size=1, lr=0.5, compression=compression, error_feedback=error_feedback)
+
+
+def largest(vector):
+    """The vector with nothing but its largest entry."""
+    kept = torch.zeros_like(vector)
+    place = vector.abs().argmax()
+    kept[place] = vector[place]
+    return kept
+
+
+@pytest.fixture
+def world(simulate, intervals):
+    """Some clients are lost, some are late, and some are told that their update is not wanted any more."""
+
+    class Watched(simulate.trainer):
+        def train(self, jobs):
+            results = super().train(jobs)
+            for job, result in zip(jobs, results, strict=True):
+                self.deltas[job.client, job.visit] = result.vector.clone()
+            return results
+
+    def build(algorithm, batch_limit=1, compression=None, error_feedback=False, **more):
+        trainer = Watched(TARGETS, batch_limit)
+        trainer.deltas = {}
+        arguments = {
+            "step_seconds": (1.0, 1.5, 2.0, 4.0, 2.5),
+            "down": 64.0,
+            "up": (29 if compression else 16) / 2.5,  # uploads take as long as uncompressed ones
+            "loss_probability": (0.0, 0.5, 0.0, 0.3, 0.0),
+            "availability": intervals(*TIMES),
+            "lease_seconds": 7.0,
+            "every": 7.3,
+            "stop": Stop(virtual_seconds=200.0),
+            "length": LENGTH,
+            "trainer": trainer,
+            "plan": plan(compression, error_feedback),
+        }
+        simulation = simulate(algorithm, **arguments | more)
+        return simulation, trainer.deltas
+
+    return build
+
+
+def versions(simulation):
+    """Run to the end; yield each new model, and the one before."""
+    before = simulation.model.clone()
+    version = 0
+    while not simulation.finished:
+        simulation.step()
+        if simulation.coordinator.algorithm.version > version:
+            version += 1
+            model = simulation.model.clone()
+            yield before, model
+            before = model
+
+
+def check_variety(simulation):
+    fates = Counter((visit.outcome, visit.bytes_up > 0) for visit in simulation.ended)
+    # Counted, told that it is too late, too late all the same, lost, and lost on the way.
+    assert fates["counted", True] > 30
+    assert fates["unused", False] > 0
+    assert fates["unused", True] > 0
+    assert fates["lost", False] > 5
+
+
+@pytest.mark.parametrize("batch_limit", [1, 3, 100])
+@pytest.mark.parametrize("compression", [None, TOP_1], ids=["whole", "compressed"])
+def test_every_step_is_the_average_of_what_counted_last_of_all_clients(world, compression, batch_limit):
+    algorithm = FedLaAvg(cohort=2, server_lr=0.5)
+    simulation, deltas = world(algorithm, batch_limit, compression)
+    at_the_server = torch.zeros(N, LENGTH)  # of each client
+    noted = made = 0
+
+    def note_what_counted():
+        nonlocal noted
+        for visit in simulation.ended[noted:]:
+            if visit.outcome == "counted":
+                update = deltas[visit.client, visit.visit]
+                if compression is None:
+                    at_the_server[visit.client] = update
+                else:
+                    at_the_server[visit.client] += largest(update - at_the_server[visit.client])
+        noted = len(simulation.ended)
+
+    for before, model in versions(simulation):
+        note_what_counted()
+        made += 1
+        torch.testing.assert_close(before - 0.5 * at_the_server.mean(0), model, rtol=0, atol=2e-5)
+    assert made > 15
+    check_variety(simulation)
+    memories = {client: memory.resolve() for client, memory in simulation._memories.items()}
+    note_what_counted()
+    assert sorted(memories) == list(range(N))
+    for client, memory in memories.items():
+        torch.testing.assert_close(memory, at_the_server[client], rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("batch_limit", [1, 100])
+def test_what_compression_left_out_is_remembered_if_the_update_counted(world, batch_limit):
+    """Each client's memory is m ← m + Δ, less what was sent; of lost and unused visits nothing is left."""
+    simulation, deltas = world(
+        FedBuff(buffer_size=1, staleness=constant(), concurrency=3),
+        batch_limit,
+        TOP_1,
+        error_feedback=True,
+        max_staleness=1,
+    )
+    memories = torch.zeros(N, LENGTH)
+    for before, model in versions(simulation):
+        last = simulation.ended[-1]
+        assert last.outcome == "counted"
+        total = memories[last.client] + deltas[last.client, last.visit]
+        torch.testing.assert_close(before - largest(total), model, rtol=0, atol=2e-5)
+        memories[last.client] = total - largest(total)
+        torch.testing.assert_close(
+            simulation._memories[last.client].resolve(), memories[last.client], atol=2e-5, rtol=0
+        )
+    check_variety(simulation)
+
+
+def test_an_update_that_arrives_in_vain_leaves_no_memory(simulate):
+    # Both begin at 0; client 0 makes version 1 at 1 s, and client 1 is asked at 2 s by whom it is too stale for.
+    simulation = simulate(
+        FedBuff(buffer_size=1, concurrency=2),
+        step_seconds=(1.0, 2.0),
+        plan=LocalPlan(1, 1, 0.5, compression=Compression("top_k", (("share", 0.5),)), error_feedback=True),
+        max_staleness=0,
+        stop=Stop(virtual_seconds=2.5),
+    )
+    list(simulation.run())
+    assert [(visit.client, visit.outcome) for visit in simulation.ended][:2] == [(0, "counted"), (1, "unused")]
+    assert list(simulation._memories) == [0]
+    # From 0 to the target 0, 10 in a step of ½: the delta 0, −5 is sent whole, and then 0, −2.5.
+    assert simulation._memories[0].resolve().tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("compression", [None, TOP_1], ids=["whole", "compressed"])
+def test_the_bytes_of_an_upload_and_its_time_are_those_of_what_is_sent(simulate, compression):
+    # A header of 16 bytes, the share of 8, a bitmap of 1, one value of 4; or 4 values.
+    size = 29 if compression else 16
+    simulation = simulate(
+        FedBuff(buffer_size=1, concurrency=1),
+        step_seconds=(1.0,),
+        down=2.0,
+        up=1.0,
+        length=LENGTH,
+        trainer=simulate.trainer(TARGETS),
+        plan=plan(compression),
+        stop=Stop(updates=3),
+    )
+    last = list(simulation.run())[-1]
+    # 8 s down, 1 s of work, as many seconds up as there are bytes.
+    assert [visit.ended_seconds for visit in simulation.ended] == [k * (8 + 1 + size) for k in (1, 2, 3)]
+    assert {(visit.bytes_down, visit.bytes_up) for visit in simulation.ended} == {(16, size)}
+    assert last.bytes_up == 3 * size
+    assert last.bytes_down == 48
+    if compression:
+        assert size == len(top_k(share=0.25).encode(torch.ones(LENGTH), 0).to_bytes())
+
+
+def test_of_a_compressed_upload_that_breaks_off_the_bytes_sent_until_then_count(simulate, intervals):
+    simulation = simulate(
+        FedBuff(buffer_size=1, concurrency=1),
+        step_seconds=(1.0,),
+        down=1e300,
+        up=1.0,
+        length=LENGTH,
+        trainer=simulate.trainer(TARGETS),
+        plan=plan(TOP_1),
+        availability=intervals([(0, 10.5)]),
+        when_away="lose",
+        stop=Stop(virtual_seconds=50.0),
+    )
+    last = list(simulation.run())[-1]
+    # From 1 s to 10.5 s nine bytes are through, and half of the tenth.
+    assert [(visit.outcome, visit.ended_seconds, visit.bytes_up) for visit in simulation.ended] == [("lost", 10.5, 9)]
+    assert last.bytes_up == 9
+
+
+@pytest.mark.parametrize("compression", [None, TOP_1], ids=["whole", "compressed"])
+def test_the_coordinator_hears_how_long_an_uncompressed_upload_would_have_taken(simulate, compression):
+    calls = []
+    simulation = simulate(
+        FedBuff(buffer_size=1, concurrency=1),
+        step_seconds=(1.0,),
+        up=4.0,
+        length=LENGTH,
+        trainer=simulate.trainer(TARGETS),
+        plan=plan(compression),
+        stop=Stop(updates=2),
+        record=calls.append,
+    )
+    list(simulation.run())
+    said = [call.arguments["upload_seconds"] for call in calls if call.name == "receive"]
+    assert said == [pytest.approx(4.0)] * 2  # 16 bytes at 4 bytes/s
+
+
+def test_each_difference_names_the_version_that_the_clients_last_one_was_made_from(world):
+    calls = []
+    simulation, _ = world(FedLaAvg(cohort=2), record=calls.append)
+    list(simulation.run())
+    counted = {(visit.client, visit.visit): visit.version for visit in simulation.ended if visit.outcome == "counted"}
+    since = {}
+    for call in calls:
+        if call.name == "receive":
+            key = call.arguments["client"], call.arguments["visit"]
+            assert call.arguments["since"] == since.get(key[0])
+            if key in counted:
+                since[key[0]] = counted[key]
+    assert len(since) == N
+
+
+def test_those_who_have_been_absent_longest_come_first(simulate):
+    """Six clients, two a round: 0 and 1, 2 and 3, 4 and 5, and so on in turn, however fast they are."""
+    simulation = simulate(FedLaAvg(cohort=2), step_seconds=(1.0, 5.0, 2.0, 1.0, 3.0, 1.0), stop=Stop(versions=7))
+    simulation._trainer.targets = torch.zeros(6, 2)
+    list(simulation.run())
+    pairs = [{visit.client for visit in simulation.ended if visit.version == version} for version in range(7)]
+    assert pairs == [{0, 1}, {2, 3}, {4, 5}] * 2 + [{0, 1}]
+
+
+def test_a_diverged_visit_that_a_later_one_needs_ends_the_run(simulate):
+    class Diverging(simulate.trainer):
+        def train(self, jobs):
+            for job, result in zip(jobs, results := super().train(jobs), strict=True):
+                if (job.client, job.visit) == (0, 1):
+                    result.vector.fill_(float("nan"))
+            return results
+
+    simulation = simulate(
+        FedLaAvg(cohort=1), step_seconds=(1.0,), trainer=Diverging(torch.ones(1, 2)), stop=Stop(versions=5)
+    )
+    with pytest.raises(OffbeatError, match="client 0, from version 1"):
+        list(simulation.run())
+
+
+@pytest.mark.parametrize("algorithm", [lambda: FedLaAvg(cohort=N), lambda: FedAvg(cohort=N, weighting="uniform")])
+def test_with_everybody_in_every_round_latest_averaging_is_averaging(simulate, algorithm):
+    simulation = simulate(algorithm(), step_seconds=(1.0,) * N, stop=Stop(versions=6))
+    list(simulation.run())
+    # Each round the model goes half the way to the mean target, 2 and 12.
+    torch.testing.assert_close(simulation.model, torch.tensor([2.0, 12.0]) * (1 - 0.5**6))
+
+
+def test_feedback_of_a_compression_that_is_chosen_for_each_client_is_remembered(simulate):
+    """FedLuck's top-k is not the same in each visit, but what was sent and what is left is all that there was."""
+    calls = []
+    length = 50
+    half = Compression("top_k", (("share", 0.5),))
+    simulation = simulate(
+        FedLuck(period=1.0, steps=(1, 20), compression=(0.05, 0.5), server_lr=1e-3),
+        step_seconds=(0.1,),
+        down=1e300,
+        up=20.0,
+        length=length,
+        trainer=simulate.trainer(torch.arange(1.0, length + 1)[None]),
+        plan=LocalPlan(steps=3, batch_size=1, lr=1e-3, compression=half, error_feedback=True),
+        stop=Stop(updates=2),
+        record=calls.append,
+        every=1e9,
+    )
+    list(simulation.run())
+    first, second = [call.arguments["vector"].resolve() for call in calls if call.name == "receive"]
+    left = simulation._memories[0].resolve()
+    # The model hardly moves, and each of n small steps is n/1000 of the way to the target.
+    steps = sum(call.arguments["steps"] for call in calls if call.name == "receive")
+    torch.testing.assert_close(
+        first + second + left, -simulation._trainer.targets[0] * (1 - 0.999**steps), rtol=2e-2, atol=0
+    )
+    assert first.count_nonzero() == 25
+    assert second.count_nonzero() < 25
