@@ -18,6 +18,7 @@ Changed = Callable[..., dict[str, Any]]
 FULL = """
 name = "full-1.0"
 seeds = [3, 0, 9223372036854775807]
+trainer = "vmap"
 [data]
 name = "data.py:load"
 arguments = { size = 3 }

@@ -25,6 +25,7 @@ FILES = {"config.toml", "history.parquet", "events.parquet", "model.safetensors"
 
 CONFIG = {
     "seeds": [7],
+    "trainer": "loop",
     "algorithms": {"mine": {"algorithm": "fedavg"}},
     "local": {"lr": 1 / 3},
     "evaluate": {"metrics": ["accuracy", "/own.py:f1"]},

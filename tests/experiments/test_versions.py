@@ -27,16 +27,20 @@ def sha256(path: Path) -> str:
 
 
 def test_the_users_own_files_are_named_with_their_content(own: Path):
-    config = {"data": {"name": f"{own}:make", "arguments": {"many": [str(own.parent), 3, "relative.py:x"]}}}
+    config = {
+        "trainer": "vmap",
+        "data": {"name": f"{own}:make", "arguments": {"many": [str(own.parent), 3, "relative.py:x"]}},
+    }
     found = versions(config, data("digits"))
+    assert found["trainer"] == "vmap"
     assert found[str(own)] == sha256(own)
     assert found[str(own.parent)] == found[str(own)]  # it is all that is in the folder
 
 
 def test_another_file_in_a_folder_shows(own: Path):
-    before = versions({"path": str(own.parent)}, data("digits"))
+    before = versions({"trainer": "loop", "path": str(own.parent)}, data("digits"))
     (own.parent / "two").write_text("two")
-    assert versions({"path": str(own.parent)}, data("digits")) != before
+    assert versions({"trainer": "loop", "path": str(own.parent)}, data("digits")) != before
 
 
 def test_what_a_file_imports_from_beside_it_is_named_too(own: Path):
@@ -45,14 +49,14 @@ def test_what_a_file_imports_from_beside_it_is_named_too(own: Path):
     load_object(f"{own}:one")
     (own.parent / "other.py").write_text("one = 1")
     load_object(f"{own.parent / 'other.py'}:one")  # of another run
-    found = versions({"model": {"name": f"{own}:one"}}, data("digits"))
+    found = versions({"trainer": "loop", "model": {"name": f"{own}:one"}}, data("digits"))
     assert str(own.parent / "other.py") not in found
     assert found[str(own.parent / "helper_of_own.py")] == sha256(own.parent / "helper_of_own.py")
 
 
 def test_own_data_are_known_by_their_content():
-    assert "data" not in versions({}, data("digits"))
-    one, again, other = (versions({}, data("own.py:make", value))["data"] for value in (0.0, 0.0, 1.0))
+    assert "data" not in versions({"trainer": "loop"}, data("digits"))
+    one, again, other = (versions({"trainer": "loop"}, data("own.py:make", value))["data"] for value in (0.0, 0.0, 1.0))
     assert one == again != other
 
 

@@ -29,7 +29,7 @@ def built(monkeypatch: pytest.MonkeyPatch, digits: Dataset) -> Callable[..., dic
 
         monkeypatch.setattr(world, name, call)
 
-    for name in ("Coordinator", "LoopTrainer", "Evaluator", "Simulation"):
+    for name in ("Coordinator", "make_trainer", "Evaluator", "Simulation"):
         spy(name)
 
     def build(experiment: Experiment, label: str, seed: int) -> dict[str, Any]:
@@ -40,12 +40,12 @@ def built(monkeypatch: pytest.MonkeyPatch, digits: Dataset) -> Callable[..., dic
         return {
             "initial": initial,
             "model": simulation.model,
-            "shards": seen["LoopTrainer"][1]["shards"],
+            "shards": seen["make_trainer"][1]["shards"],
             "devices": seen["Simulation"][0][1],
             "simulation": seen["Simulation"][1],
             "coordinator": seen["Coordinator"],
             "evaluator": seen["Evaluator"][1],
-            "trainer": seen["LoopTrainer"][1],
+            "trainer": seen["make_trainer"][1],
         }
 
     return build

@@ -32,6 +32,7 @@ from offbeat.population.dataset import Dataset
 from offbeat.population.datasets import load_dataset
 from offbeat.population.own_data import from_user
 from offbeat.simulation.records import Evaluation, VisitEnded
+from offbeat.training.choice import TRAINERS, TrainerName
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.models import initial_randomness
 from offbeat.training.objectives import LOSSES, METRICS
@@ -72,6 +73,7 @@ def simulate(
     loss: str | Function = "cross_entropy",
     metrics: Sequence[str] | Mapping[str, Function] | None = None,
     batch_norm: Literal["refuse", "local"] = "refuse",
+    trainer: TrainerName = "loop",
     seed: int = 1,
     output: str | Path | None = None,
     progress: bool = True,
@@ -95,6 +97,7 @@ def simulate(
         metrics: Built-in metrics' names, or functions of the test set's (outputs, labels) by name; if it is left out
             accuracy for a loss between classes, else none.
         batch_norm: What to do with BatchNorm layers; as ``model.batch_norm``.
+        trainer: ``loop`` for one client after the other, ``vmap`` for many at once; as ``trainer``.
         seed: Fixes clients, devices, minibatches and, where ``model`` makes one, the initial model.
         output: A folder for ``history.parquet``, ``events.parquet`` (a row a visit) and ``model.safetensors``.
         progress: Whether to show how far it is.
@@ -106,7 +109,7 @@ def simulate(
     Raises:
         OffbeatError: Something does not fit; one line says what.
     """
-    _check(algorithm, batch_norm, seed)
+    _check(algorithm, batch_norm, trainer, seed)
     dataset = load_dataset(data) if isinstance(data, str) else from_user(data, "data")
     seed = int(seed)
     if isinstance(population, Integral) and not isinstance(population, bool | int):  # for instance numpy's
@@ -128,6 +131,7 @@ def simulate(
             server=waiting,
             stop=stop,
             evaluate=_table(EvaluateSection, {"every_seconds": evaluate_every_seconds}, "evaluate"),
+            trainer=trainer,
             seed=seed,
         )
     except ValueError as error:
@@ -147,12 +151,14 @@ def simulate(
     return history
 
 
-def _check(algorithm: object, batch_norm: object, seed: object) -> None:
+def _check(algorithm: object, batch_norm: object, trainer: object, seed: object) -> None:
     # Only an object of a subclass surely has what the contract asks for.
     if not isinstance(algorithm, str) and Algorithm not in type(algorithm).__mro__:
         raise OffbeatError(f"algorithm = {algorithm!r}: must be a name or an algorithm such as FedBuff(buffer_size=5)")
     if batch_norm not in ("refuse", "local"):
         raise OffbeatError(f"batch_norm = {batch_norm!r}: must be 'refuse' or 'local'")
+    if trainer not in TRAINERS:
+        raise OffbeatError(f"trainer = {trainer!r}: must be {' or '.join(map(repr, TRAINERS))}")
     if not isinstance(seed, Integral) or not 0 <= int(seed) < 2**63:
         raise OffbeatError(f"seed = {seed!r}: must be a whole number from 0 to 2**63 - 1")
 

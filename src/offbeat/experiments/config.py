@@ -23,6 +23,7 @@ from offbeat.experiments.sections import (
     ServerSection,
     StopSection,
 )
+from offbeat.training.choice import TrainerName
 from offbeat.training.objectives import METRICS
 
 FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w. +-]*$")]
@@ -35,6 +36,8 @@ class Experiment(Section):
     """Folder of the results, below runs/; the file's name if it is left out."""
     seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63)], ...], Field(strict=False)] = (1,)
     """One run for each; a seed fixes clients, devices, initial model and minibatches."""
+    trainer: TrainerName = "loop"
+    """Clients one after the other, or many at once: faster for small models; results differ by rounding only."""
     data: DataSection
     model: ModelSection
     local: LocalSection

@@ -43,7 +43,7 @@ def versions(config: Mapping[str, Any], dataset: Dataset) -> dict[str, str]:
     return {
         "python": platform.python_version(),
         **packages,
-        "trainer": "loop",
+        "trainer": config["trainer"],
         # More threads add up in another order, which shows in the last bits.
         "threads": str(torch.get_num_threads()),
         **own_data,

@@ -36,10 +36,10 @@ from offbeat.randomness import Purpose, integer
 from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
 from offbeat.training import models
+from offbeat.training.choice import TrainerName, make_trainer
 from offbeat.training.evaluation import Evaluator
 from offbeat.training.fit_check import check_fit
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.loop import LoopTrainer
 from offbeat.training.objectives import LOSSES, METRICS
 
 
@@ -168,6 +168,7 @@ def build_simulation(
             server=experiment.server,
             stop=experiment.stop,
             evaluate=experiment.evaluate,
+            trainer=experiment.trainer,
             seed=seed,
         )
     except ValueError as error:
@@ -185,6 +186,7 @@ def assemble(
     server: ServerSection,
     stop: StopSection,
     evaluate: EvaluateSection,
+    trainer: TrainerName,
     seed: int,
 ) -> Simulation:
     """Return a world of these parts.
@@ -214,7 +216,16 @@ def assemble(
         max_staleness=server.max_staleness,
         data_weights=sizes,
     )
-    trainer = LoopTrainer(model, loss=objective.loss, inputs=inputs, labels=labels, shards=population.shards, seed=seed)
+    training = make_trainer(
+        trainer,
+        model,
+        plan=plan,
+        loss=objective.loss,
+        inputs=inputs,
+        labels=labels,
+        shards=population.shards,
+        seed=seed,
+    )
     evaluator = Evaluator(
         model,
         loss=objective.loss,
@@ -226,7 +237,7 @@ def assemble(
     return Simulation(
         coordinator,
         population.devices,
-        trainer,
+        training,
         evaluate=evaluator,
         evaluate_every_seconds=evaluate.every_seconds,
         stop=Stop(stop.virtual_seconds or math.inf, stop.versions or math.inf, stop.updates or math.inf),

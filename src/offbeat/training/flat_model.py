@@ -93,6 +93,14 @@ class FlatModel:
         """Return a vector ``(d,)`` as tensors by parameter name, each of its parameter's shape."""
         return dict(zip(self._shapes, self._views(vector), strict=True))
 
+    def stacked(self, vectors: Tensor) -> dict[str, Tensor]:
+        """Return the rows of ``(n, d)`` as tensors by parameter name, ``(n, …)`` each: views, not copies."""
+        parts = vectors.split([shape.numel() for shape in self._shapes.values()], dim=1)
+        return {
+            name: part.unflatten(1, shape or (1,)) if shape else part.squeeze(1)
+            for (name, shape), part in zip(self._shapes.items(), parts, strict=True)
+        }
+
     def _views(self, vector: Tensor) -> list[Tensor]:
         parts = vector.split([shape.numel() for shape in self._shapes.values()])
         return [part.view(shape) for part, shape in zip(parts, self._shapes.values(), strict=True)]

@@ -1,0 +1,261 @@
+"""How many client updates a second the simulator trains, beside a plain loop over clients.
+
+``make bench-simulation``, or ``python benchmarks/simulation.py [--quick] [--workload W1]``. It prints a line of JSON a
+row and then a table; each figure is the median of five repetitions, and ratios are to the plain loop that was measured
+in between.
+
+W1 is softmax regression of 784 numbers to ten classes on 1,000 clients of 60 examples, 10 local steps of batch 5. W2
+is the CNN of the built-in models on 32x32 colour images, 10 clients of 200 examples, 10 local steps of batch 20. Data
+are random numbers: how fast a step is does not depend on them.
+
+The rows of ``trainer``: ``loop`` is the least that trains clients one after the other, without any simulation, and
+``loop2`` two processes of it at once; ``offbeat-loop`` and ``offbeat-vmap`` are whole simulations; ``limit`` is the
+batched kernel for linear layers alone, a hundred clients at a time, without drawing minibatches.
+"""
+
+import argparse
+import json
+import multiprocessing
+import resource
+import statistics
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from offbeat.algorithms import Algorithm, FedAsync, FedAvg, FedBuff, LocalPlan
+from offbeat.coordinator import Coordinator
+from offbeat.population.availability import Always
+from offbeat.population.devices import Devices
+from offbeat.population.links import ConstantLink
+from offbeat.simulation.records import Stop
+from offbeat.simulation.simulator import Simulation
+from offbeat.training import models
+from offbeat.training.choice import make_trainer
+from offbeat.training.dense import dense_step
+from offbeat.training.flat_model import FlatModel
+
+REPETITIONS = 5
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A model, its clients, and how many updates one measurement takes."""
+
+    name: str
+    shape: tuple[int, ...]
+    make: Callable[[], nn.Module]
+    clients: int
+    examples: int
+    cohort: int
+    plan: LocalPlan
+    looped: int
+    simulated: int
+
+    def data(self) -> tuple[Tensor, Tensor, list[np.ndarray]]:
+        """Return inputs, labels and who holds which of them."""
+        random = torch.Generator().manual_seed(0)
+        total = self.clients * self.examples
+        inputs = torch.randn(total, *self.shape, generator=random)
+        labels = torch.randint(0, 10, (total,), generator=random)
+        return inputs, labels, np.split(np.random.default_rng(0).permutation(total), self.clients)
+
+
+W1 = Workload(
+    "W1",
+    (784,),
+    lambda: models.softmax_regression((784,), 10),
+    clients=1000,
+    examples=60,
+    cohort=100,
+    plan=LocalPlan(steps=10, batch_size=5, lr=0.1),
+    looped=500,
+    simulated=2000,
+)
+W2 = Workload(
+    "W2",
+    (3, 32, 32),
+    lambda: models.cnn((3, 32, 32), 10),
+    clients=10,
+    examples=200,
+    cohort=10,
+    plan=LocalPlan(steps=10, batch_size=20, lr=0.01),
+    looped=10,
+    simulated=20,
+)
+
+
+WORKLOADS = {workload.name: workload for workload in (W1, W2)}
+
+
+def plain_loop(name: str) -> float:
+    """Return updates a second of a loop over clients that does nothing but train them."""
+    workload = WORKLOADS[name]
+    updates = workload.looped
+    torch.set_num_threads(1)
+    inputs, labels, shards = workload.data()
+    model, plan = workload.make(), workload.plan
+    start = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+    began = time.perf_counter()
+    for client in range(updates):
+        nn.utils.vector_to_parameters(start.clone(), model.parameters())
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        mine = torch.from_numpy(shards[client % workload.clients])
+        order = torch.cat([torch.randperm(len(mine)) for _ in range(-(-plan.steps * plan.batch_size // len(mine)))])
+        for step in range(plan.steps):
+            chosen = mine[order[step * plan.batch_size : (step + 1) * plan.batch_size]]
+            optimizer.zero_grad()
+            cross_entropy(model(inputs[chosen]), labels[chosen]).backward()
+            optimizer.step()
+        _ = start - nn.utils.parameters_to_vector(model.parameters()).detach()
+    return updates / (time.perf_counter() - began)
+
+
+def two_loops(pool: ProcessPoolExecutor, workload: Workload) -> float:
+    """Return updates a second of two processes together."""
+    return sum(pool.map(plain_loop, [workload.name] * 2))
+
+
+def simulation(workload: Workload, algorithm: Algorithm, durations: str, trainer: Any) -> float:
+    """Return updates a second of a whole simulation, its construction left out."""
+    inputs, labels, shards = workload.data()
+    model = FlatModel(workload.make())
+    random = np.random.default_rng(1)
+    step_seconds = {
+        "constant": lambda n: np.ones(n),
+        "uniform": lambda n: random.uniform(0.5, 1.5, n),
+        "lognormal": lambda n: random.lognormal(0.0, 0.5, n),
+        "exponential": lambda n: random.exponential(1.0, n) + 1e-3,
+    }[durations](workload.clients)
+    fast = ConstantLink(np.full(workload.clients, 1e12))
+    devices = Devices(
+        step_seconds=step_seconds,
+        down=fast,
+        up=fast,
+        loss_probability=np.zeros(workload.clients),
+        availability=Always(),
+        when_away="pause",
+    )
+    world = Simulation(
+        Coordinator(algorithm, model.vector, clients=workload.clients, local=workload.plan),
+        devices,
+        make_trainer(
+            trainer,
+            model,
+            plan=workload.plan,
+            loss=cross_entropy,
+            inputs=inputs,
+            labels=labels,
+            shards=shards,
+            seed=1,
+        ),
+        evaluate=lambda model: (0.0, {}),
+        evaluate_every_seconds=1e9,
+        stop=Stop(updates=workload.looped if trainer == "loop" else workload.simulated),
+        seed=1,
+    )
+    began = time.perf_counter()
+    for _ in world.run():
+        pass
+    _ = world.model
+    return world.coordinator.statistics.counted / (time.perf_counter() - began)
+
+
+def kernel(workload: Workload) -> float:
+    """Return updates a second of the kernel for linear layers alone."""
+    inputs, labels, _ = workload.data()
+    clients, plan = 100, workload.plan
+    parameters = [torch.zeros(clients, *parameter.shape) for parameter in workload.make().parameters()]
+    chosen = torch.randint(0, len(inputs), (clients, plan.steps, plan.batch_size))
+    rates = torch.full((clients,), 0.1)
+    rounds = max(1, workload.simulated // clients)
+    began = time.perf_counter()
+    for step in range(rounds * plan.steps):
+        batch = chosen[:, step % plan.steps]
+        dense_step(parameters, inputs[batch], labels[batch], rates)
+    return rounds * clients / (time.perf_counter() - began)
+
+
+def measure(workload: Workload, rows: dict[tuple[str, str, str], Callable[[], float]]) -> list[dict[str, Any]]:
+    """Measure the rows in turn, each time after the plain loop, and return what was found."""
+    rates: dict[tuple[str, str, str], list[float]] = {row: [] for row in rows}
+    ratios: dict[tuple[str, str, str], list[float]] = {row: [] for row in rows}
+    for _ in range(REPETITIONS):
+        for row, work in rows.items():
+            loop = plain_loop(workload.name)
+            rates[row].append(loop if row[2] == "loop" else work())
+            ratios[row].append(rates[row][-1] / loop)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return [
+        {
+            "workload": workload.name,
+            "algorithm": algorithm,
+            "durations": durations,
+            "trainer": trainer,
+            "updates_per_second": round(statistics.median(rates[algorithm, durations, trainer]), 1),
+            "ratio_to_loop": round(statistics.median(ratios[algorithm, durations, trainer]), 2),
+            "spread": [round(f(ratios[algorithm, durations, trainer]), 2) for f in (min, max)],
+            "peak_rss_mib": round(peak),
+        }
+        for algorithm, durations, trainer in rows
+    ]
+
+
+def rows_of(
+    workload: Workload, pool: ProcessPoolExecutor, quick: bool
+) -> dict[tuple[str, str, str], Callable[[], float]]:
+    """Return what is measured, by (algorithm, durations, trainer)."""
+    rows: dict[tuple[str, str, str], Callable[[], float]] = {
+        ("-", "-", "loop"): lambda: 0.0,
+        ("-", "-", "loop2"): lambda: two_loops(pool, workload),
+    }
+    if workload is W1:
+        rows["-", "-", "limit"] = lambda: kernel(workload)
+    concurrency = workload.cohort
+    algorithms: dict[str, Callable[[], Algorithm]] = {
+        "fedavg": lambda: FedAvg(cohort=workload.cohort),
+        "fedbuff": lambda: FedBuff(buffer_size=10, concurrency=concurrency),
+        "fedasync": lambda: FedAsync(concurrency=concurrency),
+    }
+    all_durations = ("uniform",) if quick or workload is W2 else ("constant", "uniform", "lognormal", "exponential")
+    for algorithm, make in algorithms.items():
+        for durations in all_durations:
+            for trainer in ("loop", "vmap"):
+                rows[algorithm, durations, f"offbeat-{trainer}"] = (
+                    lambda make=make, durations=durations, trainer=trainer: simulation(
+                        workload, make(), durations, trainer
+                    )
+                )
+    return rows
+
+
+def main() -> None:
+    """Print the rows and the table."""
+    parser = argparse.ArgumentParser(description="Client updates a second.")
+    parser.add_argument("--quick", action="store_true", help="only uniform durations")
+    parser.add_argument("--workload", choices=list(WORKLOADS), help="only this one")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    found: list[dict[str, Any]] = []
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for workload in WORKLOADS.values():
+            if arguments.workload in (None, workload.name):
+                for row in measure(workload, rows_of(workload, pool, arguments.quick)):
+                    print(json.dumps(row), flush=True)
+                    found.append(row)
+    print("\n| workload | algorithm | durations | trainer | updates/s | × loop | spread |")
+    print("| --- | --- | --- | --- | ---: | ---: | --- |")
+    for row in found:
+        low, high = row["spread"]
+        cells = [row["workload"], row["algorithm"], row["durations"], row["trainer"]]
+        print(f"| {' | '.join(cells)} | {row['updates_per_second']:,} | {row['ratio_to_loop']} | {low} … {high} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""Networks of linear layers with ReLU between them, many at once, their gradients written out.
+
+``torch.func`` derives the same, but with more overhead than such small layers cost, and with the gradients of all
+models in memory at a time, where here each goes straight into its model.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+
+def is_dense(module: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]) -> bool:
+    """Return whether it is ``Linear`` layers with ``ReLU`` between, maybe after ``Flatten``, and cross-entropy."""
+    if type(module) is not nn.Sequential or loss is not cross_entropy:
+        return False
+    layers: list[nn.Module] = list(module)
+    if layers and type(layers[0]) is nn.Flatten and layers[0].start_dim == 1 and layers[0].end_dim == -1:
+        layers = layers[1:]
+    kinds = [type(layer) for layer in layers]
+    alternate = kinds[::2] == [nn.Linear] * len(kinds[::2]) and kinds[1::2] == [nn.ReLU] * len(kinds[1::2])
+    return (
+        len(kinds) % 2 == 1
+        and alternate
+        and all(isinstance(layer.bias, Tensor) for layer in layers[::2])
+        and all(parameter.requires_grad for parameter in module.parameters())
+        and not any(_has_hooks(layer) for layer in module.modules())
+    )
+
+
+def dense_step(parameters: Sequence[Tensor], inputs: Tensor, labels: Tensor, rates: Tensor) -> Tensor:
+    """Take a step of plain SGD on the mean cross-entropy of a minibatch, in place, each model its own.
+
+    Args:
+        parameters: Of each layer the weights ``(models, out, in)`` and the bias ``(models, out)``; changed.
+        inputs: ``(models, batch, …)``.
+        labels: ``(models, batch)``, int64.
+        rates: ``(models,)``, the step sizes.
+
+    Returns:
+        The mean losses before the step, ``(models,)``.
+    """
+    models, batch = labels.shape
+    weights, biases = parameters[::2], parameters[1::2]
+    activations = [inputs.reshape(models, batch, -1)]
+    for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        outputs = torch.baddbmm(bias[:, None], activations[-1], weight.transpose(1, 2))
+        activations.append(outputs.relu_() if layer < len(weights) - 1 else outputs)
+    log_probabilities = torch.log_softmax(activations.pop(), dim=2)
+    chosen = labels[:, :, None]
+    losses = -log_probabilities.gather(2, chosen).mean(dim=(1, 2))
+    # ∂ loss / ∂ outputs of each layer in turn, times the step size.
+    slope = log_probabilities.exp_().scatter_add_(2, chosen, inputs.new_full((1, 1, 1), -1.0).expand(chosen.shape))
+    slope *= (rates / batch)[:, None, None]
+    for layer in reversed(range(len(weights))):
+        before = activations[layer]
+        # First, since the weights are about to change.
+        below = torch.bmm(slope, weights[layer]).mul_(before > 0) if layer else slope
+        weights[layer].baddbmm_(slope.transpose(1, 2), before, alpha=-1)
+        biases[layer].sub_(slope.sum(dim=1))
+        slope = below
+    return losses
+
+
+def _has_hooks(layer: nn.Module) -> bool:
+    return bool(layer._forward_hooks or layer._forward_pre_hooks)  # pyright: ignore[reportPrivateUsage]

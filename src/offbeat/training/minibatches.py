@@ -1,0 +1,49 @@
+"""Which examples clients look at, drawn for many visits at once."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offbeat.randomness import Purpose, words
+
+_AFTER_ALL = np.uint64(2**64 - 1)
+
+
+def example_orders(
+    seed: int,
+    clients: NDArray[np.int64],
+    visits: NDArray[np.int64],
+    examples: NDArray[np.int64],
+    draws: NDArray[np.int64],
+) -> list[NDArray[np.int64]]:
+    """Return what ``randomness.example_order`` returns for each of B visits, all of them drawn together.
+
+    Args:
+        seed: The run's seed.
+        clients: ``(B,)``, whose visit it is.
+        visits: ``(B,)``, how many times the client had been given work before.
+        examples: ``(B,)``, how many examples the client has, n ≥ 1.
+        draws: ``(B,)``, how many examples to draw.
+
+    Returns:
+        For each visit int64 ``(draws,)`` with values in 0 … n − 1.
+    """
+    epochs = -(-draws // examples)
+    order: list[NDArray[np.int64]] = [np.empty(0, np.int64)] * len(clients)
+    # Visits with numbers of examples that are not too different share a table, a row an epoch.
+    widths = 1 << np.ceil(np.log2(examples)).astype(np.int64)
+    for width in np.unique(widths):
+        chosen = np.flatnonzero(widths == width)
+        rows = np.repeat(chosen, epochs[chosen])
+        first = np.concatenate([np.arange(count) for count in epochs[chosen]]) * examples[rows]
+        columns = np.arange(examples[chosen].max())
+        high, low, _, _ = words(
+            seed, Purpose.MINIBATCHES, clients[rows, None], visits[rows, None], first[:, None] + columns
+        )
+        keys = high << np.uint64(32) | low
+        keys[columns >= examples[rows, None]] = _AFTER_ALL
+        places = np.argsort(keys, axis=1, kind="stable")
+        end = 0
+        for visit in chosen:
+            begin, end = end, end + epochs[visit]
+            order[visit] = places[begin:end, : examples[visit]].reshape(-1)[: draws[visit]]
+    return order

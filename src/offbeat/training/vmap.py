@@ -1,0 +1,180 @@
+"""The batched trainer: many clients at once, each from its own model, as one computation on one device."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.func import functional_call, grad_and_value, vmap  # pyright: ignore[reportPrivateImportUsage]
+
+from offbeat.algorithms.base import LocalPlan
+from offbeat.training.dense import dense_step, is_dense
+from offbeat.training.flat_model import FlatModel
+from offbeat.training.minibatches import example_orders
+from offbeat.training.trainer import Job, Result, result_vector
+
+_SMALLEST_BATCH = 2  # one model alone may be computed another way, with other last bits
+
+
+class VmapTrainer:
+    """Local SGD for a batch of clients, a step of all of them at a time, by ``torch.func.vmap``.
+
+    Results are those of ``LoopTrainer`` but for rounding, and the same to the bit however the jobs are divided into
+    batches. Jobs that differ in their number of steps or in their step sizes are trained together; those with
+    minibatches of different sizes, or other momentum, proximal term, weight decay or clipping, one group after the
+    other.
+
+    Args:
+        model: Gives the module, the order of its parameters and its buffers; its values are not used.
+        loss: Maps (outputs, labels) to the mean loss of a minibatch.
+        inputs: All clients' training inputs, ``(n, …)``.
+        labels: Their labels, ``(n, …)``.
+        shards: For each client the indices of its examples, int64 ``(n_i,)``.
+        seed: The run's seed.
+        batch_limit: How many jobs are best trained at once.
+    """
+
+    def __init__(
+        self,
+        model: FlatModel,
+        *,
+        loss: Callable[[Tensor, Tensor], Tensor],
+        inputs: Tensor,
+        labels: Tensor,
+        shards: Sequence[NDArray[np.int64]],
+        seed: int,
+        batch_limit: int = 64,
+    ) -> None:
+        self.batch_limit = batch_limit
+        self._model = model
+        self._inputs = inputs
+        self._labels = labels
+        self._sizes = np.array([len(shard) for shard in shards])
+        self._shards = shards
+        self._seed = seed
+
+        def loss_of(parameters: dict[str, Tensor], inputs: Tensor, labels: Tensor) -> Tensor:
+            return loss(functional_call(model.module, parameters, (inputs,)), labels)
+
+        self._is_dense = is_dense(model.module, loss)
+        self._gradients = vmap(grad_and_value(loss_of))
+
+    def examples(self, client: int) -> int:
+        """Return how many examples n_i the client holds."""
+        return int(self._sizes[client])
+
+    def train(self, jobs: Sequence[Job]) -> list[Result]:
+        """Train all jobs, each from its own start."""
+        self._model.module.train()
+        groups: dict[_Kind, list[int]] = {}
+        for place, job in enumerate(jobs):
+            groups.setdefault(_kind(job.plan, self.examples(job.client)), []).append(place)
+        results: list[Result | None] = [None] * len(jobs)
+        for kind, places in groups.items():
+            # Who takes the most steps comes first, so that those who are done are at the end.
+            places.sort(key=lambda place: -jobs[place].plan.steps)
+            for place, result in zip(places, self._train([jobs[place] for place in places], kind), strict=True):
+                results[place] = result
+        return [result for result in results if result is not None]
+
+    def _train(self, jobs: Sequence[Job], kind: "_Kind") -> Iterable[Result]:
+        steps = np.array([job.plan.steps for job in jobs])
+        rows = max(len(jobs), _SMALLEST_BATCH)
+        examples = self._minibatches(jobs, steps, kind.batch_size, rows)
+        starts = torch.stack([job.start for job in jobs] + [jobs[-1].start] * (rows - len(jobs)))
+        models = {name: part.clone() for name, part in self._model.stacked(starts).items()}
+        first = self._model.stacked(starts)
+        velocity = {name: torch.zeros_like(part) for name, part in models.items()} if kind.momentum else None
+        rates = _rates(jobs, int(steps[0]), rows)
+        losses = torch.zeros(rows, int(steps[0]))
+        for step in range(int(steps[0])):
+            active = int(np.count_nonzero(steps > step))
+            # A row that is done, or that only fills up, comes along where two are needed, and is put back.
+            taken = max(active, _SMALLEST_BATCH)
+            part = {name: values[:taken] for name, values in models.items()}
+            done = {name: values[active:].clone() for name, values in part.items()}
+            chosen, rate = examples[:taken, step], rates[:taken, step]
+            inputs, labels = self._inputs[chosen], self._labels[chosen]
+            if self._is_dense and kind.is_plain:
+                losses[:taken, step] = dense_step(list(part.values()), inputs, labels, rate)
+            else:
+                slopes, losses[:taken, step] = self._gradients(part, inputs, labels)
+                _sgd_step(part, slopes, first, velocity, rate, kind)
+            for name, values in done.items():
+                part[name][active:] = values
+        ends = torch.cat([part.reshape(rows, -1) for part in models.values()], dim=1)
+        for row, job in enumerate(jobs):
+            loss = losses[row, : steps[row]].mean().item()
+            yield Result(result_vector(job.payload, starts[row], ends[row]), loss)
+
+    def _minibatches(self, jobs: Sequence[Job], steps: NDArray[np.int64], batch_size: int, rows: int) -> Tensor:
+        """Return which examples each row looks at in each step, int64 ``(rows, most steps, batch size)``."""
+        clients = np.array([job.client for job in jobs])
+        orders = example_orders(
+            self._seed, clients, np.array([job.visit for job in jobs]), self._sizes[clients], steps * batch_size
+        )
+        examples = np.zeros((rows, int(steps[0]) * batch_size), np.int64)
+        for row, (client, order) in enumerate(zip(clients, orders, strict=True)):
+            examples[row, : len(order)] = self._shards[client][order]
+        return torch.from_numpy(examples).view(rows, int(steps[0]), batch_size)
+
+
+class _Kind(NamedTuple):
+    """What jobs have in common that are trained together."""
+
+    batch_size: int
+    momentum: float
+    weight_decay: float
+    mu: float
+    clip_norm: float | None
+
+    @property
+    def is_plain(self) -> bool:
+        return not (self.momentum or self.weight_decay or self.mu) and self.clip_norm is None
+
+
+def _sgd_step(
+    weights: dict[str, Tensor],
+    slopes: dict[str, Tensor],
+    starts: dict[str, Tensor],
+    velocity: dict[str, Tensor] | None,
+    rates: Tensor,
+    kind: _Kind,
+) -> None:
+    """Take one step of local SGD in place; as ``loop.sgd_step`` for each of the models ``(models, …)``."""
+    models = len(rates)
+    if kind.mu:
+        for name, slope in slopes.items():
+            slope.add_(weights[name] - starts[name][:models], alpha=kind.mu)
+    if kind.clip_norm is not None:
+        squares = [slope.reshape(models, -1).to(torch.float64).square().sum(dim=1) for slope in slopes.values()]
+        norms = torch.stack(squares).sum(dim=0).sqrt()
+        too_long = (norms > kind.clip_norm) & norms.isfinite()
+        factors = torch.where(too_long, kind.clip_norm / norms, 1.0).float()
+        for slope in slopes.values():
+            slope.mul_(_along(factors, slope))
+    for name, slope in slopes.items():
+        if kind.weight_decay:
+            slope.add_(weights[name], alpha=kind.weight_decay)
+        if velocity is not None:
+            slope = velocity[name][:models].mul_(kind.momentum).add_(slope)
+        weights[name].addcmul_(slope, _along(rates, slope), value=-1)
+
+
+def _along(values: Tensor, other: Tensor) -> Tensor:
+    """Return values ``(models,)`` in a shape that goes with ``(models, …)``."""
+    return values.view(-1, *[1] * (other.dim() - 1))
+
+
+def _kind(plan: LocalPlan, examples: int) -> _Kind:
+    return _Kind(min(plan.batch_size, examples), plan.momentum, plan.weight_decay, plan.mu, plan.clip_norm)
+
+
+def _rates(jobs: Sequence[Job], steps: int, rows: int) -> Tensor:
+    """Return each row's step size in each step, ``(rows, steps)``; 0 after its last."""
+    rates = np.zeros((rows, steps), np.float32)
+    for row, job in enumerate(jobs):
+        rates[row, : job.plan.steps] = job.plan.lr
+    return torch.from_numpy(rates)

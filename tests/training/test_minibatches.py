@@ -1,0 +1,27 @@
+import numpy as np
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from offbeat.randomness import example_order
+from offbeat.training.minibatches import example_orders
+
+VISITS = st.lists(
+    st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.integers(1, 70), st.integers(1, 200)),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**64 - 1), VISITS)
+def test_many_visits_at_once_are_each_as_if_alone(seed, visits):
+    orders = example_orders(seed, *np.array(visits, dtype=np.int64).T)
+    for order, (client, visit, examples, draws) in zip(orders, visits, strict=True):
+        alone = example_order(seed, client, visit, examples, draws)
+        assert torch.equal(torch.from_numpy(order), alone)
+
+
+def test_no_visits_have_no_orders():
+    nothing = np.empty(0, np.int64)
+    assert example_orders(1, nothing, nothing, nothing, nothing) == []
