@@ -60,7 +60,7 @@ class TestBound:
         assert "fedbuff:" not in out
 
     def test_a_theorem_that_is_kept_and_one_that_gives_nothing(self, offbeat: Callable[..., Outcome]) -> None:
-        table = "algorithms={ fedlaavg = { cohort = 20 }, fedluck = {} }"
+        table = "algorithms={ fedlaavg = { cohort = 20, weighting = 'uniform' }, fedluck = {} }"
         _, out, _ = offbeat("theory", "bound", "tiny.toml", *OPTIONS, "--set", table, "--set", "local.steps=1")
         assert "fedlaavg: Theorem 3 of Yan et al. (2020): proven, if what is given is true" in out
         assert re.search(r'fedluck: the bound of "Theory for FedLuck", mended: not proven.*\nno bound\n', out)

@@ -152,7 +152,7 @@ SCRIPTS = st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, CLIENTS - 
 @given(script=SCRIPTS, max_staleness=st.sampled_from([None, 0, 2]), cut=st.integers(0, 80))
 def test_any_script_adds_up_and_can_be_replayed_and_resumed(name, script, max_staleness, cut, same_state):
     calls = []
-    settings = {"max_staleness": max_staleness, "lease_seconds": 15.0}
+    settings = {"max_staleness": None if ALGORITHMS[name]().measures else max_staleness, "lease_seconds": 15.0}
     world = World(make(ALGORITHMS[name](), calls.append, **settings))
     everybody_present(world.coordinator)
     resumed = None
@@ -516,3 +516,9 @@ def test_the_algorithm_hears_all_that_an_update_says():
     assert (algorithm.heard.client, algorithm.heard.version) == (5, 0)
     assert torch.equal(algorithm.heard.base, torch.zeros(LENGTH))
     assert algorithm.data_weights is weights
+
+
+def test_an_algorithm_that_measures_its_clients_refuses_none_as_too_stale():
+    with pytest.raises(ValueError, match=r"fedluck plans .*: leave server.max_staleness out"):
+        Coordinator(FedLuck(), torch.zeros(LENGTH), clients=CLIENTS, local=PLAN, max_staleness=3)
+    Coordinator(FedLuck(), torch.zeros(LENGTH), clients=CLIENTS, local=PLAN)

@@ -282,3 +282,20 @@ def test_step_sizes_of_each_round_survive_a_restart():
         plan = other.assignment(client).plan
         assert plan == coordinator.assignment(client).plan
         assert plan.lr == tuple(1.0 / (1 + number) for number in range(talks) for _ in range(2))
+
+
+def test_who_rests_waits_for_its_round_whenever_it_shows_up():
+    plan = LocalPlan(steps=1, batch_size=1, lr=0.1)
+    coordinator = Coordinator(AsyncCommSGD(pattern=full(every=3)), torch.zeros(1), clients=2, local=plan)
+    for client in range(2):
+        coordinator.present(0.0, client)
+    coordinator.assign(0.0)
+    coordinator.receive(0.5, 0, 0, torch.ones(1), examples=1, steps=3, normaliser=3.0)
+    coordinator.drop(0.5, 1, 0)  # a place is free, and nobody is there who may have it
+    coordinator.tick(1.0)
+    coordinator.present(1.5, 0)
+    assert coordinator.assign(1.5) == []
+    coordinator.tick(2.0)
+    assert coordinator.assign(2.0) == []
+    coordinator.tick(3.0)
+    assert [(assignment.client, assignment.version) for assignment in coordinator.assign(3.0)] == [(0, 3)]

@@ -58,6 +58,11 @@ class Coordinator:
         data_weights: Tensor | None = None,
         record: Callable[[Call], None] | None = None,
     ) -> None:
+        if max_staleness is not None and algorithm.measures:
+            raise ValueError(
+                f"{algorithm.name} plans each client's work by how long it took, and would never hear of one that is "
+                "always too stale: leave server.max_staleness out"
+            )
         algorithm.start(model, clients, data_weights)
         self.algorithm = algorithm
         self.clients = clients
@@ -70,6 +75,8 @@ class Coordinator:
         self._pool = POOLS[algorithm.selection](clients, seed)  # who is present and may be assigned in this round
         self._round = algorithm.round
         self._had_turn: dict[int, None] = {}  # who was assigned or heard in this round, in order
+        self._resting: dict[int, int] = {}  # who may not come again before a later round, and which
+        self._returning: dict[int, list[int]] = {}  # the same, by round
         self._round_deadline = math.inf  # when the last lease of this round ends
         self._visits: dict[int, LatestVisit] = {}
         self._leases: list[tuple[float, int, int]] = []  # a heap of (end, client, visit); closed visits stay in it
@@ -84,7 +91,7 @@ class Coordinator:
         if client in self._present:
             return
         self._present.add(client)
-        if client not in self._had_turn:
+        if client not in self._had_turn and client not in self._resting:
             self._pool.add(client)
         self._note("present", now=now, client=client)
 
@@ -269,6 +276,7 @@ class Coordinator:
             **prefixed("statistics", asdict(self.statistics)),
             "present": torch.tensor(sorted(self._present), dtype=torch.int64),
             "had_turn": torch.tensor(list(self._had_turn), dtype=torch.int64),
+            "resting": torch.tensor(list(self._resting.items()), dtype=torch.int64).reshape(-1, 2),
             "round_deadline": self._round_deadline,
             "visits": [latest.to_plain(self._local) for latest in self._visits.values()],
         }
@@ -281,6 +289,9 @@ class Coordinator:
         self._present = set(state["present"].tolist())
         self._round = self.algorithm.round
         self._had_turn = dict.fromkeys(state["had_turn"].tolist())
+        self._resting, self._returning = {}, {}
+        for client, returns in state["resting"].tolist():
+            self._rest(client, returns)
         self._round_deadline = state["round_deadline"]
         visits = [LatestVisit.from_plain(values, self._local) for values in state["visits"]]
         self._visits = {latest.assignment.client: latest for latest in visits}
@@ -354,17 +365,32 @@ class Coordinator:
             self._pool.discard(client)
 
     def _open_round_if_new(self) -> None:
-        """If the algorithm has opened a new round, who had a turn may be assigned again, if the algorithm agrees."""
-        if self.algorithm.round == self._round:
+        """If the algorithm has opened a new round, who had a turn may be assigned again, now or in a later one."""
+        opened, before = self.algorithm.round, self._round
+        if opened == before:
             return
-        self._round = self.algorithm.round
+        self._round = opened
         self._round_deadline = math.inf
         had_turn, self._had_turn = self._had_turn, {}
         for client in had_turn:
-            if not self.algorithm.may_return(client):
-                self._had_turn[client] = None
-            elif client in self._present:
-                self._pool.add(client)
+            returns = self.algorithm.returns_in(client)
+            if returns is not None and opened is not None and returns > opened:
+                self._rest(client, returns)
+            else:
+                self._return(client)
+        if opened is not None and before is not None:
+            for number in range(before + 1, opened + 1):
+                for client in self._returning.pop(number, ()):
+                    del self._resting[client]
+                    self._return(client)
+
+    def _rest(self, client: int, returns: int) -> None:
+        self._resting[client] = returns
+        self._returning.setdefault(returns, []).append(client)
+
+    def _return(self, client: int) -> None:
+        if client in self._present:
+            self._pool.add(client)
 
     def _note(self, name: str, **arguments: Any) -> None:
         if self._record:

@@ -85,7 +85,9 @@ class Case:
         self._let_work(algorithm, range(self.places), plan)
         if algorithm.period is not None:
             algorithm.tick()
-            self._let_work(algorithm, filter(algorithm.may_return, range(self.places)), plan)
+            self._let_work(
+                algorithm, [c for c in range(self.places) if algorithm.returns_in(c) == algorithm.round], plan
+            )
         return algorithm
 
     def _let_work(self, algorithm: Algorithm, clients: Iterable[int], plan: LocalPlan) -> None:

@@ -224,7 +224,7 @@ def test_what_an_algorithm_need_not_say():
     assert algorithm.selection == "uniform"
     assert algorithm.pooled is False
     assert algorithm.result is algorithm.model
-    assert algorithm.may_return(0) is True
+    assert algorithm.returns_in(0) == algorithm.round
     assert list(algorithm.urgent()) == []
     assert algorithm.tick() is False
 

@@ -22,6 +22,11 @@ from torch import Tensor
 
 from offbeat.algorithms import Algorithm, Update
 
+
+def may_return(algorithm: Algorithm, client: int) -> bool:
+    return algorithm.returns_in(client) == algorithm.round
+
+
 KINDS = {
     "assign": 8,
     "arrive": 8,
@@ -88,7 +93,7 @@ class World:
         assert answer == twins
         if self.algorithm.round != opened:
             assert self.algorithm.round == opened + 1
-            self.had_turn = {client for client in self.had_turn if not self.algorithm.may_return(client)}
+            self.had_turn = {client for client in self.had_turn if not may_return(self.algorithm, client)}
             if self.rounds:
                 assert not self.had_turn
                 self.open, self.lapsed = {}, set()
@@ -190,7 +195,7 @@ class World:
         for algorithm in (self.algorithm, self.twin):
             assert algorithm.slots() == self.slots() >= 0
             for client in range(self.case.clients):
-                assert algorithm.may_return(client) or client in self.had_turn
+                assert may_return(algorithm, client) or client in self.had_turn
                 wanted = [version for version in range(algorithm.version + 1) if algorithm.wants(client, version)]
                 assert wanted == ([self.open[client]] if client in self.open else [])
         assert self.counted <= self.assigned

@@ -18,6 +18,10 @@ STEERED = [
 ]
 
 
+def may_return(algorithm, client):
+    return algorithm.returns_in(client) == algorithm.round
+
+
 def run(algorithm, plan, vectors, model=None):
     """Let 100 clients, or the one that has all the data, work in waves; all of a wave bring the same vector."""
     clients = 1 if algorithm.pooled else 100
@@ -25,7 +29,7 @@ def run(algorithm, plan, vectors, model=None):
     last_counted = {}
     for vector in vectors:
         version = algorithm.version
-        wave = [client for client in range(clients) if algorithm.may_return(client)][: algorithm.slots()]
+        wave = [client for client in range(clients) if may_return(algorithm, client)][: algorithm.slots()]
         for client in wave:
             algorithm.assign(client, plan)
         for client in wave:

@@ -29,11 +29,16 @@ def test_one_client_holds_what_all_hold(population: Population) -> None:
     assert shard.dtype == SHARDS[0].dtype
 
 
-@pytest.mark.parametrize(("cohort", "seconds"), [(1, 3.0), (2, 1.5), (6, 0.5)])
+@pytest.mark.parametrize(("cohort", "seconds"), [(1, 3.0), (2, 1.5), (3, 1.0)])
 def test_a_round_of_the_cohorts_steps_takes_what_a_clients_visit_takes_on_average(
     cohort: int, seconds: float, population: Population
 ) -> None:
     assert pooled(population, cohort).devices.step_seconds.tolist() == [seconds]
+
+
+def test_a_cohort_is_no_larger_than_the_population(population: Population) -> None:
+    with pytest.raises(ValueError, match="cohort must be at most the number of clients, 3, got 4"):
+        pooled(population, 4)
 
 
 def test_it_is_always_there_and_loses_nothing(population: Population) -> None:

@@ -1,3 +1,4 @@
+import math
 from itertools import pairwise
 
 import pytest
@@ -6,11 +7,13 @@ from offbeat.algorithms import FedBuff, FedLuck, LocalPlan
 from offbeat.algorithms import patterns as p
 from offbeat.algorithms.base import Compression
 from offbeat.algorithms.server_optimizer import adam
+from offbeat.experiments import theory_constants
 from offbeat.experiments.population_sections import PopulationSection
 from offbeat.experiments.sections import StopSection
 from offbeat.experiments.theory_constants import (
     Constant,
     Known,
+    counts_equally,
     is_always_there,
     is_uniform,
     longest_gap,
@@ -81,6 +84,26 @@ def test_who_is_always_there(changes, wanted):
     assert is_always_there(population(**changes)) is wanted
 
 
+@pytest.mark.parametrize(
+    ("partition", "wanted"),
+    [
+        ({"name": "iid"}, True),
+        ({"name": "by_hour", "alpha": 0.3}, True),
+        ({"name": "quantity_skew", "sigma": 0.0}, True),
+        ({"name": "quantity_skew", "sigma": 0.1}, False),
+        ({"name": "dirichlet", "alpha": 0.3}, False),
+        ({"name": "one_class"}, False),  # classes may differ in size
+        ({"name": "mixing", "mu": 0.5}, False),
+        ({"name": "by_user"}, False),
+        ({"name": "file", "path": "/a.csv"}, False),
+    ],
+)
+def test_clients_count_equally_by_examples_where_sizes_surely_are_equal(partition, wanted):
+    assert counts_equally(population(partition=partition), "examples") is wanted
+    assert counts_equally(population(partition=partition), "uniform")
+    assert counts_equally(population(partition=partition, clients=1), "examples")
+
+
 def test_a_minibatch_varies_less_than_an_example():
     assert minibatch_variance(Known(variance=4.0), PLAN).value == 0.5
     assert minibatch_variance(Known(), PLAN) == Constant("σ²", None, "--variance")
@@ -90,7 +113,8 @@ def test_a_minibatch_varies_less_than_an_example():
     "pattern", [p.full(3), p.round_robin(2, 3), p.imbalanced(), p.own(lambda c, last, n: last + 4, 4)]
 )
 def test_the_gap_of_a_regular_pattern_is_its_own(pattern):
-    assert longest_gap(pattern, 6, 5) == pattern.longest_gap(6)
+    assert longest_gap(pattern, 6, 5) == (pattern.longest_gap(6), f"pattern {pattern.name}")
+    assert longest_gap(pattern, 6, 10**9) == longest_gap(pattern, 6, 5)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -101,7 +125,35 @@ def test_the_gap_of_a_random_pattern_is_looked_for(seed):
         talks = {0, 25} | {t for t in range(1, 25) if pattern.next_round(client, t - 1, 4) == t}
         times = sorted(talks)
         longest = max(longest, *(late - early for early, late in pairwise(times)))
-    assert longest_gap(pattern, 4, 25) == longest
+    assert longest_gap(pattern, 4, 25) == (longest, "pattern random")
+
+
+def test_with_many_clients_and_rounds_the_gap_of_a_random_pattern_is_one_that_is_hardly_ever_exceeded():
+    # 1000 · (1 + 1998/2) = 10⁶ gaps begin, and 10⁶ · 2⁻²⁷ ≤ 0.01 < 10⁶ · 2⁻²⁶
+    gap, source = longest_gap(p.random(0.5), 1000, 1998)
+    assert gap == 27
+    assert source == "pattern random, exceeded with probability at most 1 %"
+
+
+def test_whoever_surely_talks_in_every_round_has_no_longer_gap():
+    assert longest_gap(p.random(1.0), 10**4, 10**4)[0] == 1
+
+
+def test_no_gap_is_longer_than_the_run():
+    assert longest_gap(p.random(1e-4), 10**6, 50)[0] == 50
+
+
+def test_that_gap_is_exceeded_as_seldom_as_it_says(monkeypatch):
+    found = [longest_gap(p.random(0.3, seed=seed), 4, 60)[0] for seed in range(300)]
+    monkeypatch.setattr(theory_constants, "_MOST_PAIRS", 0)
+    limit, _ = longest_gap(p.random(0.3), 4, 60)
+    allowed = 0.01 * 300 + 3 * math.sqrt(0.01 * 300)
+    assert sum(gap > limit for gap in found) <= allowed
+    assert sum(gap > limit - 6 for gap in found) > allowed  # 0.7⁻⁶ ≈ 8 times as often
+
+
+def test_a_pattern_is_drawn_as_long_as_that_is_quick():
+    assert "probability" not in longest_gap(p.random(0.5), 10, 1000)[1]
 
 
 def test_plain_steps():

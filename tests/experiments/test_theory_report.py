@@ -202,6 +202,22 @@ class TestAsyncCommSGD:
         assert isinstance(line, str)
         assert line.startswith("Theorem 2.4 is for one step size")
 
+    def test_a_gap_that_is_not_drawn_says_so(self, load: Load) -> None:
+        table = {"pattern": {"name": "random", "p": 1.0}, "period": 10.0}
+        report = one(load({"async_comm_sgd": table}, local={"steps": 2, "lr": 0.01}, stop={"versions": 10**7}))
+        (gap,) = [constant for constant in report.constants if constant.symbol == "Δ"]
+        assert gap.value == 2
+        assert gap.source == "local.steps · pattern random, exceeded with probability at most 1 %"
+
+
+@pytest.mark.parametrize("name", ["fedlaavg", "async_comm_sgd"])
+def test_clients_that_may_differ_in_size_count_equally_only_if_the_weighting_is_uniform(load: Load, name: str) -> None:
+    table: dict[str, Any] = {"cohort": 20} if name == "fedlaavg" else {"period": 2.0}
+    skewed = {"partition": {"name": "dirichlet", "alpha": 0.3}}
+    text = "clients do not count equally: some count more than 1/N"
+    assert broken(one(load({name: table}, population=skewed, local={"lr": 0.01}))) == [text]
+    assert broken(one(load({name: {**table, "weighting": "uniform"}}, population=skewed, local={"lr": 0.01}))) == []
+
 
 class TestFedLuck:
     def test_a_file_that_breaks_nothing(self, load: Load) -> None:

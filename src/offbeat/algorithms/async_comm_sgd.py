@@ -82,6 +82,7 @@ class AsyncCommSGD(Algorithm):
         self._round = 0
         self._due: dict[int, int] = {}  # the round in which each client that is at work talks
         self._resting: dict[int, int] = {}  # the round in which the update of each client that is back counts
+        self._returning: dict[int, list[int]] = {}  # the same, by round
         self._in_flight = InFlight()
         self._waiting: dict[int, RunningSum] = {}  # what has come, by the round in which it counts
         # The iterates' weighted sum, in float64 since it is of thousands of terms.
@@ -111,8 +112,8 @@ class AsyncCommSGD(Algorithm):
         # Everybody works who is not waiting for the round in which what it brought counts.
         return self._clients - self._in_flight.slots_taken - len(self._resting)
 
-    def may_return(self, client: int) -> bool:
-        return client not in self._resting
+    def returns_in(self, client: int) -> int:
+        return self._resting.get(client, self._round)
 
     def assign(self, client: int, local: LocalPlan) -> LocalPlan:
         check_client(client, self._clients)
@@ -141,8 +142,12 @@ class AsyncCommSGD(Algorithm):
         counts = max(due, self._round + 1)
         self._waiting.setdefault(counts, RunningSum(self._model.length)).add(update.vector, self._shares[client])
         self._in_flight.remove(client)
-        self._resting[client] = counts
+        self._rest(client, counts)
         return False
+
+    def _rest(self, client: int, counts: int) -> None:
+        self._resting[client] = counts
+        self._returning.setdefault(counts, []).append(client)
 
     def drop(self, client: int, version: int) -> bool:
         self._in_flight.lapse(client, version)
@@ -153,7 +158,8 @@ class AsyncCommSGD(Algorithm):
         talked, weight = self._waiting.pop(self._round, None), self._weight(self._round)
         self._model.step(lambda model: self._take_step(model, talked, weight))
         self._weights += weight
-        self._resting = {client: counts for client, counts in self._resting.items() if counts > self._round}
+        for client in self._returning.pop(self._round, ()):
+            del self._resting[client]
         return True
 
     def _take_step(self, model: Tensor, talked: RunningSum | None, weight: float) -> Tensor:
@@ -192,7 +198,8 @@ class AsyncCommSGD(Algorithm):
         self._weighted = state["weighted"].clone()
         self._weights = state["weights"]
         self._due = dict(state["due"].tolist())
-        self._resting = dict(state["resting"].tolist())
+        for client, counts in state["resting"].tolist():
+            self._rest(client, counts)
         for number, total in zip(state["waiting_rounds"].tolist(), state["waiting"], strict=True):
             self._waiting[number] = RunningSum(self._model.length)
             self._waiting[number].load_state_dict({"sum": total})

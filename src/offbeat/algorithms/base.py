@@ -147,6 +147,7 @@ class Algorithm(Protocol):
     linear: bool = True  # the algorithm needs only a weighted sum and never looks at one client's vector
     needs_base: bool = False  # updates must carry ``base``
     selection: str = "uniform"  # how the coordinator picks the next client
+    measures: bool = False  # plans by what clients were measured at, so none may be refused before it counted
     pooled: bool = False  # no federation: one client holds all the data, and nothing travels
     period: float | None = None  # seconds between two ticks; None: the algorithm has no clock
 
@@ -175,9 +176,9 @@ class Algorithm(Protocol):
         """
         return None
 
-    def may_return(self, client: int) -> bool:
-        """Return whether a client that had its turn may be assigned again, now that a new round has opened."""
-        return True
+    def returns_in(self, client: int) -> int | None:
+        """Return the round in which a client that had its turn may be assigned again: the open one, or a later one."""
+        return self.round
 
     @abstractmethod
     def start(self, model: Tensor, clients: int, data_weights: Tensor | None = None) -> None:

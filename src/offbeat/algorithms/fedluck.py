@@ -46,6 +46,7 @@ class FedLuck(Algorithm):
 
     name = "fedluck"
     payload: Payload = "delta"
+    measures = True
 
     def __init__(
         self,

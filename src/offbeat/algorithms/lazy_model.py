@@ -1,5 +1,6 @@
 """The current model, made when it is read."""
 
+from collections import deque
 from collections.abc import Callable
 
 from torch import Tensor
@@ -19,7 +20,7 @@ class LazyModel:
             raise ValueError("the model must have at least one parameter")
         check_vector(model, model.numel())
         self._model = model.detach().clone()
-        self._steps: list[Callable[[Tensor], Tensor]] = []
+        self._steps: deque[Callable[[Tensor], Tensor]] = deque()
 
     @property
     def length(self) -> int:
@@ -34,5 +35,5 @@ class LazyModel:
         """Return the current model, float32 ``(d,)``."""
         while self._steps:
             self._model = self._steps[0](self._model)
-            del self._steps[0]
+            self._steps.popleft()
         return self._model

@@ -2,7 +2,8 @@
 
 Reddi et al., "Adaptive Federated Optimization" (ICLR 2021), treat the averaged delta as a gradient and give it to
 an optimiser on the server. ``momentum`` is their FedAvgM, ``adagrad`` FedAdagrad and ``adam`` FedAdam, except that
-``torch.optim.Adam`` corrects the bias of its moments' start at zero, which the paper's Algorithm 2 does not.
+``torch.optim.Adam`` corrects the bias of its moments' start at zero, which the paper's Algorithm 2 does not. FedYogi is
+not among them, since torch has no Yogi.
 """
 
 from collections.abc import Callable

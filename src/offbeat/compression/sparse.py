@@ -23,7 +23,8 @@ class _Sparse(Compressor):
 
     def kept(self, length: int) -> int:
         """Return how many of ``length`` = d entries are sent: k = max(1, ⌈share · d⌉)."""
-        return max(1, math.ceil(self.share * length))
+        # Rounding first keeps 0.07 · 100 = 7.000000000000001 from sending one entry too many.
+        return max(1, math.ceil(round(self.share * length, 9)))
 
     def pack(self, vector: NDArray[np.float32], seed: int) -> bytes:
         """Return the indices, then the values."""

@@ -9,11 +9,18 @@ from offbeat.experiments.config import Experiment
 from offbeat.experiments.population_sections import (
     AlwaysSection,
     BernoulliSection,
+    ByHourSection,
     ConstantSection,
+    IidSection,
     PopulationSection,
+    QuantitySkewSection,
 )
 from offbeat.experiments.sections import StopSection
 from offbeat.theory.bound import Assumption, given
+
+# (client, round) pairs of a random pattern that are drawn to find its longest gap; beyond, it would take too long.
+_MOST_PAIRS = 10**6
+_RISK = 0.01
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,10 @@ def problem(known: Known, function: str, model: str) -> dict[str, Constant]:
 
 
 def minibatch_variance(known: Known, plan: LocalPlan) -> Constant:
-    """Return σ² of a minibatch's gradient: a single example's, divided by the batch size."""
+    """Return σ² of a minibatch's gradient: a single example's, divided by the batch size.
+
+    A client that holds fewer examples takes all of them in every step, which leaves no variance at all.
+    """
     variance = known.variance
     return Constant("σ²", None if variance is None else variance / plan.batch_size, "--variance")
 
@@ -124,13 +134,46 @@ def is_uniform(population: PopulationSection, concurrency: int) -> bool:
     return is_always_there(population) and (alike or concurrency == 1)
 
 
-def longest_gap(pattern: Pattern, clients: int, rounds: int) -> int:
-    """Return Δ, the longest gap between two rounds in which a client talks.
+def counts_equally(population: PopulationSection, weighting: str) -> bool:
+    """Return whether all clients have the same weight, but for what rounding makes of it.
 
-    A random pattern has none for all times; its longest one until round T is looked for, rounds 0 and T included.
+    By ``examples`` they have it where their sizes differ by at most one whatever the data: classes, users and files
+    may be of any size.
     """
+    partition = population.partition
+    if weighting == "uniform" or population.clients == 1:
+        return True
+    if isinstance(partition, QuantitySkewSection):
+        return partition.sigma == 0
+    return isinstance(partition, IidSection | ByHourSection)
+
+
+def longest_gap(pattern: Pattern, clients: int, rounds: int) -> tuple[int, str]:
+    """Return Δ, the longest gap between two rounds in which a client talks, and what it is from.
+
+    A random pattern has none for all times; its longest one until round T is looked for, rounds 0 and T included. Where
+    there are too many clients and rounds to draw them all, it is a gap that hardly ever is exceeded.
+    """
+    source = f"pattern {pattern.name}"
     if pattern.name != "random":
-        return pattern.longest_gap(clients)
+        return pattern.longest_gap(clients), source
+    if clients * rounds > _MOST_PAIRS:
+        gap = min(_unlikely_gap(pattern.parameters["p"], clients, rounds), rounds)
+        return gap, f"{source}, exceeded with probability at most {100 * _RISK:g} %"
+    return _drawn_gap(pattern, clients, rounds), source
+
+
+def _unlikely_gap(p: float, clients: int, rounds: int) -> int:
+    """Return a gap that any client exceeds until round T with a probability of at most ``_RISK``.
+
+    On average N(1 + Tp) gaps begin, N of them in round 0; each is longer than g with probability (1 − p)^g.
+    """
+    if p == 1:
+        return 1
+    return math.ceil(math.log(clients * (1 + rounds * p) / _RISK) / -math.log1p(-p))
+
+
+def _drawn_gap(pattern: Pattern, clients: int, rounds: int) -> int:
     longest = 0
     for client in range(clients):
         talked = 0

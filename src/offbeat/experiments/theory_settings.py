@@ -11,6 +11,7 @@ from offbeat.experiments.config import Experiment
 from offbeat.experiments.theory_constants import (
     Constant,
     Known,
+    counts_equally,
     is_always_there,
     is_in_time,
     is_uniform,
@@ -119,7 +120,7 @@ def _fedlaavg(experiment: Experiment, label: str, known: Known, algorithm: FedLa
             "variance": minibatch_variance(known, plan),
             "gradient_bound": Constant("G", known.gradient_bound, "--gradient-bound"),
         },
-        fedlaavg_bound,
+        partial(fedlaavg_bound, equal_weights=counts_equally(experiment.population, algorithm.weighting)),
         (at_least("I", oldest.value or 0, "⌈N/K⌉ − 1", least), *plain_steps(algorithm, plan)),
         recommended_lr,
     )
@@ -133,23 +134,25 @@ def _async_comm_sgd(experiment: Experiment, label: str, known: Known, algorithm:
     run = rounds(experiment.stop, known, period=period)
     # A round of C steps is C rounds of one step each, with nobody talking in between.
     steps = gap = None
+    gap_source = run.source
     if run.value is not None:
         steps = plan.steps * run.value
-        gap = plan.steps * longest_gap(algorithm.pattern, clients, int(run.value))
+        rounds_apart, gap_source = longest_gap(algorithm.pattern, clients, int(run.value))
+        gap = plan.steps * rounds_apart
     each = "" if plan.steps == 1 or steps is None else "local.steps · "
     return Setting(
         "Theorem 2.4 of Avdyukhin and Kasiviswanathan (2021)",
         "(1/T) Σ_{t<T} E‖∇f(x_t)‖²",
         {
             "rounds": Constant("T", steps, f"{each}{run.source}"),
-            "max_gap": Constant("Δ", gap, run.source if gap is None else f"{each}pattern {algorithm.pattern.name}"),
+            "max_gap": Constant("Δ", gap, f"{each}{gap_source}"),
             "lr": Constant("γ", step_size(plan), "local.lr"),
             "clients": Constant("N", clients, "population.clients"),
             **problem(known, "f", "x"),
             "variance": minibatch_variance(known, plan),
             "gradient_bound": Constant("G", known.gradient_bound, "--gradient-bound"),
         },
-        async_comm_bound,
+        partial(async_comm_bound, equal_weights=counts_equally(experiment.population, algorithm.weighting)),
         (
             is_in_time(experiment, plan, period),
             equal("server_lr", algorithm.server_lr, "1", 1),

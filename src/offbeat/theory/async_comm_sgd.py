@@ -15,6 +15,7 @@ from offbeat.theory.bound import (
     check_count,
     check_not_negative,
     check_positive,
+    count_equally,
     given,
 )
 
@@ -108,6 +109,7 @@ def async_comm_convex_bound(
     strong_convexity: float,
     gradient_bound: float,
     variance: float,
+    equal_weights: bool = True,
 ) -> Bound:
     """Return the bound on E f(ẑ_T) − f* for strongly convex f, ẑ_T = Σ_{t<T} w_t z_t / S_T (proof of Theorem B.3).
 
@@ -124,6 +126,8 @@ def async_comm_convex_bound(
         strong_convexity: λ of f.
         gradient_bound: G, G² ≥ E‖∇F_i(x, θ)‖².
         variance: σ² ≥ E‖∇F_i(x, θ) − ∇f_i(x)‖².
+        equal_weights: Whether f is the mean of the f_i. A weighted Σ p_i f̃_i is that of f_i = p_i N f̃_i, if L, σ² and G
+            are those of these f_i.
 
     Raises:
         ValueError: A constant is out of range.
@@ -144,6 +148,7 @@ def async_comm_convex_bound(
         value,
         (
             at_most("λ", strong_convexity, "L", smoothness),
+            count_equally(equal_weights),
             given(f"every f_i is L-smooth, L = {smoothness:g}, and f is λ-strongly convex, λ = {strong_convexity:g}"),
             given(f"a client's gradient has variance at most σ² = {variance:g}"),
             given("γ_t = 8/(λ(t + Δ + 8L/λ)), and z_t counts (t + Δ + 8L/λ)² in the average"),
@@ -178,6 +183,7 @@ def async_comm_bound(
     initial_error: float,
     gradient_bound: float,
     variance: float,
+    equal_weights: bool = True,
 ) -> Bound:
     """Return the bound on (1/T) Σ_{t<T} E‖∇f(x_t)‖² at a constant step size (proof of Theorem B.5).
 
@@ -193,6 +199,8 @@ def async_comm_bound(
         initial_error: f(x_0) − f*, f_max in the paper.
         gradient_bound: G, G² ≥ E‖∇F_i(x, θ)‖².
         variance: σ² ≥ E‖∇F_i(x, θ) − ∇f_i(x)‖².
+        equal_weights: Whether f is the mean of the f_i. A weighted Σ p_i f̃_i is that of f_i = p_i N f̃_i, if L, σ² and G
+            are those of these f_i.
 
     Raises:
         ValueError: A constant is out of range.
@@ -209,6 +217,7 @@ def async_comm_bound(
         value,
         (
             at_most("γ", lr, "1/(18L)", 1 / (18 * smoothness)),
+            count_equally(equal_weights),
             given(f"every f_i is L-smooth, L = {smoothness:g}"),
             given(f"a client's gradient has variance at most σ² = {variance:g}"),
             *_second_moment(max_gap, gradient_bound),

@@ -47,6 +47,14 @@ def given(text: str) -> Assumption:
     return Assumption(text, holds=True, given=True)
 
 
+def count_equally(equal_weights: bool) -> Assumption:
+    """The assumption that f is the plain mean of the clients' losses."""
+    return Assumption(
+        "clients count equally" if equal_weights else "clients do not count equally: some count more than 1/N",
+        equal_weights,
+    )
+
+
 def at_least(name: str, value: float, limit_name: str, limit: float) -> Assumption:
     """The assumption value ≥ limit."""
     holds = value >= limit

@@ -11,6 +11,7 @@ from offbeat.theory.bound import (
     check_count,
     check_not_negative,
     check_positive,
+    count_equally,
     equal,
     given,
 )
@@ -70,6 +71,7 @@ def fedlaavg_bound(
     gradient_bound: float,
     steps: int = 1,
     server_lr: float = 1.0,
+    equal_weights: bool = True,
 ) -> Bound:
     """Return Theorem 3's bound on (1/T) Σ_{t<T} E‖∇f(x_t)‖².
 
@@ -83,12 +85,14 @@ def fedlaavg_bound(
         lr: γ.
         clients: N.
         max_staleness: I ≥ r − R_i, from ``fedlaavg_max_staleness`` or as seen in a run.
-        smoothness: L of every f_i, scaled by the client's weight: f_i = w_i N f̃_i. The same holds of σ² and G.
+        smoothness: L of every f_i.
         initial_error: f(x_0) − f*.
         variance: σ² ≥ E‖∇F(x; ξ_i) − ∇f_i(x)‖².
         gradient_bound: G, G² ≥ E‖∇F(x; ξ_i)‖².
         steps: Local steps of one visit.
         server_lr: Step size on the average of the latest updates.
+        equal_weights: Whether f is the mean of the f_i. A weighted Σ p_i f̃_i is that of f_i = p_i N f̃_i, if L, σ² and G
+            are those of these f_i.
 
     Raises:
         ValueError: A constant is out of range.
@@ -114,6 +118,7 @@ def fedlaavg_bound(
             below("γ", lr, "1/(2L)", 1 / (2 * smoothness)),
             equal("steps", steps, "1", 1),
             equal("server_lr", server_lr, "1", 1),
+            count_equally(equal_weights),
             given(f"no client's latest update is more than I = {max_staleness:g} rounds old"),
             given(f"every f_i is L-smooth, L = {smoothness:g}"),
             given(f"a client's gradient has variance at most σ² = {variance:g}"),

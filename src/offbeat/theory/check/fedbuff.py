@@ -80,6 +80,14 @@ def run_fedbuff(
     Returns:
         (1/T) Σ_{t<T} ‖∇f(w_t)‖² for each seed, ``(seeds,)``.
     """
+    path = fedbuff_models(problem, rng, chosen, steps=steps, lr=lr, max_staleness=max_staleness)
+    return mean_gradient_square(problem, path)
+
+
+def fedbuff_models(
+    problem: Problem, rng: np.random.Generator, chosen: Clients, *, steps: int, lr: float, max_staleness: int
+) -> Array:
+    """Return w_t for t < T, ``(T, seeds, d)``; arguments as for ``run_fedbuff``."""
     rounds, seeds, buffer_size = chosen.shape
     model = np.tile(problem.start, (seeds, 1))
     versions = deque([model], maxlen=max_staleness + 1)
@@ -92,4 +100,4 @@ def run_fedbuff(
             local = local - lr * problem.gradients(clients, local, rng)
         model = model - (start - local).mean(1)
         versions.append(model)
-    return mean_gradient_square(problem, path)
+    return path

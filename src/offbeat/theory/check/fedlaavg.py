@@ -38,11 +38,13 @@ class Run:
     """What a run of FedLaAvg showed.
 
     Attributes:
+        models: x_t, ``(T, seeds, d)``.
         gradient_square: (1/T) Σ_{t<T} ‖∇f(x_t)‖², ``(seeds,)``.
         oldest: The largest r − R_i, ``(seeds,)``.
         second_moment: G².
     """
 
+    models: Array
     gradient_square: Array
     oldest: Array
     second_moment: float
@@ -83,7 +85,7 @@ def run_fedlaavg(
         last_round = np.where(chosen, r, last_round)
         oldest = np.maximum(oldest, (r - last_round).max(1))
         model = model - lr * latest.mean(1)
-    return Run(mean_gradient_square(problem, path), oldest, second_moment)
+    return Run(path, mean_gradient_square(problem, path), oldest, second_moment)
 
 
 def _rows(

@@ -33,10 +33,12 @@ class Run:
     """What a run of FedLuck showed.
 
     Attributes:
+        models: w_t, ``(T, seeds, d)``.
         gradient_square: (1/T) Σ_{t<T} ‖∇F(w_t)‖², ``(seeds,)``.
         gradient_bound: G, the longest ∇F_i met.
     """
 
+    models: Array
     gradient_square: Array
     gradient_bound: float
 
@@ -70,7 +72,7 @@ def run_fedluck(
             local = local - lr * problem.gradients(clients, local, rng)
         model = model - server_lr * top_k(begun - local, compression).mean(1)
         starts[:, arrived] = model[:, None]
-    return Run(mean_gradient_square(problem, path), math.sqrt(largest))
+    return Run(path, mean_gradient_square(problem, path), math.sqrt(largest))
 
 
 def top_k(vectors: Array, share: float) -> Array:
