@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,7 @@ class Workload:
     looped: int
     simulated: int
 
+    @cache  # noqa: B019 - there are two workloads, which live as long as the program
     def data(self) -> tuple[Tensor, Tensor, list[np.ndarray]]:
         """Return inputs, labels and who holds which of them."""
         random = torch.Generator().manual_seed(0)
