@@ -58,12 +58,12 @@ def linear(inputs: int = 6) -> nn.Module:
 
 @pytest.fixture
 def choose():
-    def build(name, module):
+    def build(name, module, plan=PLAN):
         random = np.random.default_rng(1)
         return make_trainer(
             name,
             FlatModel(module),
-            plan=PLAN,
+            plan=plan,
             loss=cross_entropy,
             inputs=torch.from_numpy(random.normal(size=(30, 6)).astype(np.float32)),
             labels=torch.from_numpy(random.integers(3, size=30)),
@@ -94,6 +94,12 @@ def test_what_cannot_be_batched_is_refused_in_one_line(module, reason, choose):
         choose("vmap", module)
     assert "\n" not in str(refusal.value)
     choose("loop", module)
+
+
+@pytest.mark.parametrize("lr", [1e-8, 1e20, (1e20, 1.0)])
+def test_whether_the_run_diverges_is_not_asked_here(lr, choose):
+    plan = LocalPlan(steps=2, batch_size=4, lr=lr)
+    assert type(choose("vmap", linear(), plan)) is VmapTrainer
 
 
 def test_the_model_is_left_as_it_was(choose):
