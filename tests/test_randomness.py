@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offbeat.randomness import Purpose, UniformStream, example_order, generator, integer, uniform, words
+from offbeat.randomness import Purpose, UniformStream, example_order, generator, integer, number, uniform, words
 
 WORDS = st.integers(0, 2**32 - 1)
 SEEDS = st.integers(0, 2**64 - 1)
@@ -44,6 +44,7 @@ def test_words_are_philox_of_all_five_numbers(seed, purpose, client, visit, draw
     assert drawn.dtype == np.uint64
     assert drawn[:, 0].tolist() == expected
     assert uniform(seed, purpose, client, visit, draw)[0] == ((expected[0] >> 5) * 2**26 + (expected[1] >> 6)) / 2**53
+    assert number(seed, purpose, client, visit, draw) == uniform(seed, purpose, client, visit, draw)[0]
     assert integer(seed, purpose, client, visit, draw) == ((expected[0] << 32) + expected[1]) // 2
 
 

@@ -12,7 +12,8 @@ from torch import Tensor
 from offbeat.algorithms.base import Algorithm, LocalPlan, Update, Vector
 from offbeat.algorithms.checks import check_client
 from offbeat.algorithms.state import prefixed, under
-from offbeat.coordinator_records import Assignment, Call, LatestVisit, Receipt, Statistics, VisitState
+from offbeat.coordinator_records import Assignment, Call, Receipt, Statistics, VisitState
+from offbeat.coordinator_table import VisitTable
 from offbeat.selection import POOLS
 
 
@@ -71,14 +72,14 @@ class Coordinator:
         self._lease_seconds = lease_seconds
         self._max_staleness = max_staleness
         self._record = record
-        self._present: set[int] = set()
+        self._present = bytearray(clients)
         self._pool = POOLS[algorithm.selection](clients, seed)  # who is present and may be assigned in this round
         self._round = algorithm.round
         self._had_turn: dict[int, None] = {}  # who was assigned or heard in this round, in order
         self._resting: dict[int, int] = {}  # who may not come again before a later round, and which
         self._returning: dict[int, list[int]] = {}  # the same, by round
         self._round_deadline = math.inf  # when the last lease of this round ends
-        self._visits: dict[int, LatestVisit] = {}
+        self._visits = VisitTable(clients)
         self._leases: list[tuple[float, int, int]] = []  # a heap of (end, client, visit); closed visits stay in it
 
     def present(self, now: float, client: int) -> None:
@@ -88,12 +89,13 @@ class Coordinator:
             ValueError: There is no such client.
         """
         check_client(client, self.clients)
-        if client in self._present:
+        if self._present[client]:
             return
-        self._present.add(client)
+        self._present[client] = True
         if client not in self._had_turn and client not in self._resting:
             self._pool.add(client)
-        self._note("present", now=now, client=client)
+        if self._record:
+            self._record(Call("present", {"now": now, "client": client}))
 
     def absent(self, now: float, client: int) -> None:
         """Note that the client is not to be had for new work; nothing happens if that is known.
@@ -102,9 +104,9 @@ class Coordinator:
             ValueError: There is no such client.
         """
         check_client(client, self.clients)
-        if client not in self._present:
+        if not self._present[client]:
             return
-        self._present.discard(client)
+        self._present[client] = False
         self._pool.discard(client)
         self._note("absent", now=now, client=client)
 
@@ -122,38 +124,27 @@ class Coordinator:
                 assignments.append(self._assign(now, client))
         while clients is None and self._pool and self.algorithm.slots() > 0:
             assignments.append(self._assign(now, self._pool.pick()))
-        if assignments:
+        if assignments and self._record:
             self._note("assign", now=now, clients=[assignment.client for assignment in assignments])
         return assignments
 
     def _assign(self, now: float, client: int) -> Assignment:
         plan = self.algorithm.assign(client, self._local)
-        before = self._visits.get(client)
-        counted = before.counted if before else None
-        assignment = Assignment(
-            client,
-            visit=before.assignment.visit + 1 if before else 0,
-            version=self.algorithm.version,
-            plan=plan,
-            lease_until=now + self._lease_seconds,
-            since=counted[1] if counted else None,
-        )
-        if before is not None and before.state is VisitState.OPEN:
-            self.statistics.lost += 1
-        self._visits[client] = LatestVisit(assignment, VisitState.OPEN, counted=counted)
-        self._present.discard(client)
+        lease_until = now + self._lease_seconds
+        self.statistics.lost += self._visits.state(client) is VisitState.OPEN
+        assignment = self._visits.open(client, self.algorithm.version, plan, lease_until)
+        self._present[client] = False
         self._take_turn(client)
-        if assignment.lease_until < math.inf:
-            heapq.heappush(self._leases, (assignment.lease_until, client, assignment.visit))
+        if lease_until < math.inf:
+            heapq.heappush(self._leases, (lease_until, client, assignment.visit))
             if self._round is not None and self.algorithm.period is None:
-                self._round_deadline = assignment.lease_until
+                self._round_deadline = lease_until
         self.statistics.assigned += 1
         return assignment
 
     def assignment(self, client: int) -> Assignment | None:
         """Return the client's assignment if its update is still expected, for one that lost the answer to its call."""
-        latest = self._visits.get(client)
-        return latest.assignment if latest and latest.state is not VisitState.CLOSED else None
+        return self._visits.assignment(client)
 
     def offer(self, now: float, client: int, visit: int) -> Receipt | None:
         """Answer a client that is about to upload: None if it should, else what has become of its update.
@@ -163,10 +154,10 @@ class Coordinator:
         Raises:
             ValueError: The client was never given this work.
         """
-        latest = self._find(client, visit)
-        answer = self._answered(latest, visit)
-        if answer is None and not self._counts_now(latest):
-            answer = self._refuse(latest)
+        self._check_given(client, visit)
+        answer = self._answered(client, visit)
+        if answer is None and not self._counts_now(client):
+            answer = self._refuse(client)
             self._note("offer", now=now, client=client, visit=visit)
         return answer
 
@@ -197,15 +188,15 @@ class Coordinator:
             ValueError: The client was never given this work, or its update would count but is malformed; nothing has
                 changed.
         """
-        latest = self._find(client, visit)
-        answer = self._answered(latest, visit)
+        self._check_given(client, visit)
+        answer = self._answered(client, visit)
         if answer is not None:
             return answer
-        version = latest.assignment.version
+        version = self._visits.version(client)
         update = Update(client, version, vector, examples, steps, normaliser, base, since, step_seconds, upload_seconds)
-        receipt = self._count(latest, update) if self._counts_now(latest) else self._refuse(latest)
+        receipt = self._count(update) if self._counts_now(client) else self._refuse(client)
         if self._record:
-            arguments = {name: getattr(update, name) for name in update.__slots__ if name not in ("client", "version")}
+            arguments = {name: value for name, value in update._asdict().items() if name not in ("client", "version")}
             self._note("receive", now=now, client=client, visit=visit, **arguments)
         return receipt
 
@@ -217,10 +208,10 @@ class Coordinator:
         Raises:
             ValueError: The client was never given this work.
         """
-        latest = self._find(client, visit)
-        if latest.assignment.visit != visit or latest.state is not VisitState.OPEN:
+        self._check_given(client, visit)
+        if not self._is_open(client, visit):
             return False
-        new_version = self._let_lapse(latest)
+        new_version = self._let_lapse(client)
         self._open_round_if_new()
         self._note("drop", now=now, client=client, visit=visit)
         return new_version
@@ -230,10 +221,9 @@ class Coordinator:
         changed = new_version = False
         while self._leases and self._leases[0][0] <= now:
             _, client, visit = heapq.heappop(self._leases)
-            latest = self._visits[client]
-            if latest.assignment.visit == visit and latest.state is VisitState.OPEN:
+            if self._is_open(client, visit):
                 changed = True
-                new_version = self._let_lapse(latest) or new_version
+                new_version = self._let_lapse(client) or new_version
                 self._open_round_if_new()
         if self._round_deadline <= now:
             self._round_deadline = math.inf
@@ -253,7 +243,8 @@ class Coordinator:
 
         Their updates then come as others do, only with fewer steps.
         """
-        return [self._visits[client].assignment for client in self.algorithm.urgent()]
+        asked = map(self._visits.assignment, self.algorithm.urgent())
+        return [assignment for assignment in asked if assignment is not None]
 
     def tick(self, now: float) -> bool:
         """Note that one of the algorithm's periods has passed; return whether that made a new version."""
@@ -274,11 +265,11 @@ class Coordinator:
             **prefixed("algorithm", self.algorithm.state_dict()),
             **prefixed("pool", self._pool.state_dict()),
             **prefixed("statistics", asdict(self.statistics)),
-            "present": torch.tensor(sorted(self._present), dtype=torch.int64),
+            "present": torch.frombuffer(bytearray(self._present), dtype=torch.uint8).nonzero().view(-1),
             "had_turn": torch.tensor(list(self._had_turn), dtype=torch.int64),
             "resting": torch.tensor(list(self._resting.items()), dtype=torch.int64).reshape(-1, 2),
             "round_deadline": self._round_deadline,
-            "visits": [latest.to_plain(self._local) for latest in self._visits.values()],
+            **prefixed("visits", self._visits.state_dict(self._local)),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -286,77 +277,79 @@ class Coordinator:
         self.algorithm.load_state_dict(under("algorithm", state))
         self._pool.load_state_dict(under("pool", state))
         self.statistics = Statistics(**under("statistics", state))
-        self._present = set(state["present"].tolist())
+        self._present = bytearray(self.clients)
+        for client in state["present"].tolist():
+            self._present[client] = True
         self._round = self.algorithm.round
         self._had_turn = dict.fromkeys(state["had_turn"].tolist())
         self._resting, self._returning = {}, {}
         for client, returns in state["resting"].tolist():
             self._rest(client, returns)
         self._round_deadline = state["round_deadline"]
-        visits = [LatestVisit.from_plain(values, self._local) for values in state["visits"]]
-        self._visits = {latest.assignment.client: latest for latest in visits}
+        self._visits.load_state_dict(under("visits", state), self._local)
         self._leases = [
-            (latest.assignment.lease_until, latest.assignment.client, latest.assignment.visit)
-            for latest in visits
-            if latest.state is VisitState.OPEN and latest.assignment.lease_until < math.inf
+            (assignment.lease_until, assignment.client, assignment.visit)
+            for assignment, state in self._visits.open_assignments()
+            if state is VisitState.OPEN and assignment.lease_until < math.inf
         ]
         heapq.heapify(self._leases)
 
-    def _find(self, client: int, visit: int) -> LatestVisit:
+    def _check_given(self, client: int, visit: int) -> None:
         check_client(client, self.clients)
-        latest = self._visits.get(client)
-        if latest is None or not 0 <= visit <= latest.assignment.visit:
+        if not 0 <= visit <= self._visits.latest(client):
             raise ValueError(f"client {client} was never given visit {visit}")
-        return latest
 
-    def _answered(self, latest: LatestVisit, visit: int) -> Receipt | None:
+    def _is_open(self, client: int, visit: int) -> bool:
+        return self._visits.latest(client) == visit and self._visits.state(client) is VisitState.OPEN
+
+    def _answered(self, client: int, visit: int) -> Receipt | None:
         """Return what the client was, or would have been, told of a visit that is over; None if it is not."""
-        if latest.assignment.visit == visit:
-            return latest.receipt
-        if latest.counted and latest.counted[0] == visit:
-            return latest.counted[2]
-        # Of older visits only the last counted one is remembered; that this one is not it is all that is known.
-        return Receipt(counted=False, staleness=self.algorithm.version - latest.assignment.version, new_version=False)
+        receipt = self._visits.receipt(client, visit)
+        if receipt is None and visit != self._visits.latest(client):
+            # Of older visits only the last counted one is remembered; that this one is not it is all that is known.
+            staleness = self.algorithm.version - self._visits.version(client)
+            return Receipt(counted=False, staleness=staleness, new_version=False)
+        return receipt
 
-    def _counts_now(self, latest: LatestVisit) -> bool:
-        client, _, version, *_ = latest.assignment
+    def _counts_now(self, client: int) -> bool:
+        version = self._visits.version(client)
         too_stale = self._max_staleness is not None and self.algorithm.version - version > self._max_staleness
         return not too_stale and self.algorithm.wants(client, version)
 
-    def _count(self, latest: LatestVisit, update: Update) -> Receipt:
+    def _count(self, update: Update) -> Receipt:
         staleness = self.algorithm.version - update.version
-        receipt = Receipt(counted=True, staleness=staleness, new_version=self.algorithm.receive(update))
-        self._close(latest, receipt)
-        latest.counted = (latest.assignment.visit, update.version, receipt)
+        receipt = Receipt(True, staleness, self.algorithm.receive(update))
+        self._close(update.client, receipt)
         self._pool.counted(update.client, update.version)
-        self.statistics.counted += 1
-        self.statistics.staleness_sum += staleness
-        self.statistics.staleness_max = max(self.statistics.staleness_max, staleness)
-        if self.algorithm.round == self._round:
-            self._take_turn(update.client)
-        self._open_round_if_new()
+        statistics = self.statistics
+        statistics.counted += 1
+        statistics.staleness_sum += staleness
+        statistics.staleness_max = max(statistics.staleness_max, staleness)
+        if self._round is not None:
+            if self.algorithm.round == self._round:
+                self._take_turn(update.client)
+            self._open_round_if_new()
         return receipt
 
-    def _refuse(self, latest: LatestVisit) -> Receipt:
-        """Close a visit whose update does not count, and free its slot."""
-        staleness = self.algorithm.version - latest.assignment.version
-        new_version = self.algorithm.drop(latest.assignment.client, latest.assignment.version)
-        receipt = Receipt(counted=False, staleness=staleness, new_version=new_version)
-        self._close(latest, receipt)
+    def _refuse(self, client: int) -> Receipt:
+        """Close the client's visit, whose update does not count, and free its slot."""
+        version = self._visits.version(client)
+        staleness = self.algorithm.version - version
+        receipt = Receipt(False, staleness, self.algorithm.drop(client, version))
+        self._close(client, receipt)
         self.statistics.unused += 1
         self._open_round_if_new()
         return receipt
 
-    def _close(self, latest: LatestVisit, receipt: Receipt) -> None:
-        if latest.state is VisitState.LAPSED:
+    def _close(self, client: int, receipt: Receipt) -> None:
+        if self._visits.state(client) is VisitState.LAPSED:
             self.statistics.lost -= 1
-        latest.state = VisitState.CLOSED
-        latest.receipt = receipt
+        self._visits.close(client, receipt)
 
-    def _let_lapse(self, latest: LatestVisit) -> bool:
-        latest.state = VisitState.LAPSED
+    def _let_lapse(self, client: int) -> bool:
+        self._visits.lapse(client)
         self.statistics.lost += 1
-        return self.algorithm.drop(latest.assignment.client, latest.assignment.version)
+        return self.algorithm.drop(client, self._visits.version(client))
 
     def _take_turn(self, client: int) -> None:
         """Where there are rounds, keep the client from being assigned again in this one."""
@@ -389,7 +382,7 @@ class Coordinator:
         self._returning.setdefault(returns, []).append(client)
 
     def _return(self, client: int) -> None:
-        if client in self._present:
+        if self._present[client]:
             self._pool.add(client)
 
     def _note(self, name: str, **arguments: Any) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from enum import IntEnum
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from offbeat.algorithms.base import Compression, LocalPlan
 
@@ -34,43 +34,15 @@ class VisitState(IntEnum):
     CLOSED = 2  # its update came, or is not wanted any more
 
 
-@dataclass(slots=True)
-class LatestVisit:
-    """A client's latest visit, and what became of the last one that counted."""
-
-    assignment: Assignment
-    state: VisitState
-    receipt: Receipt | None = None  # of this visit, once it is closed
-    counted: tuple[int, int, Receipt] | None = None  # visit, version and receipt of the last counted one
-
-    def to_plain(self, local: LocalPlan) -> dict[str, Any]:
-        """Return it as plain values; the run's own plan ``local``, which most visits have, is left out."""
-        plan = self.assignment.plan
-        return {
-            **self.assignment._asdict(),
-            "plan": None if plan == local else asdict(plan),
-            "state": int(self.state),
-            "receipt": tuple(self.receipt) if self.receipt else None,
-            "counted": (*self.counted[:2], *self.counted[2]) if self.counted else None,
-        }
-
-    @classmethod
-    def from_plain(cls, values: dict[str, Any], local: LocalPlan) -> Self:
-        """Return what ``to_plain`` was made of."""
-        plan: dict[str, Any] | None = values["plan"]
-        receipt, counted = values["receipt"], values["counted"]
-        fields: dict[str, Any] = {name: values[name] for name in Assignment._fields}
-        fields["plan"] = _plan(plan) if plan else local
-        return cls(
-            Assignment(**fields),
-            VisitState(values["state"]),
-            Receipt(*receipt) if receipt else None,
-            (*counted[:2], Receipt(*counted[2:])) if counted else None,
-        )
+def plan_to_plain(plan: LocalPlan, local: LocalPlan) -> dict[str, Any] | None:
+    """Return a plan as plain values; None if it is the run's own, ``local``."""
+    return None if plan == local else asdict(plan)
 
 
-def _plan(values: dict[str, Any]) -> LocalPlan:
-    """Return the plan of which ``asdict`` made this; tuples may have become lists, as they do in JSON."""
+def plan_from_plain(values: dict[str, Any] | None, local: LocalPlan) -> LocalPlan:
+    """Return the plan of which ``plan_to_plain`` made this; tuples may have become lists, as they do in JSON."""
+    if values is None:
+        return local
     values = dict(values)
     if isinstance(values["lr"], list):
         values["lr"] = tuple(values["lr"])

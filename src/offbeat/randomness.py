@@ -15,6 +15,7 @@ Numbers that are drawn once, before a run (who holds which examples, how fast a 
 """
 
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,12 +41,12 @@ class Purpose(IntEnum):
     COMPRESSION = 14
 
 
-_MULTIPLIER_0 = np.uint64(0xD2511F53)
-_MULTIPLIER_1 = np.uint64(0xCD9E8D57)
+_MULTIPLIER_0 = 0xD2511F53
+_MULTIPLIER_1 = 0xCD9E8D57
 _WEYL_0 = 0x9E3779B9
 _WEYL_1 = 0xBB67AE85
-_LOW = np.uint64(0xFFFFFFFF)
-_WORD = np.uint64(32)
+_LOW = 0xFFFFFFFF
+_WORD = 32
 _ROUNDS = 10
 
 
@@ -67,19 +68,24 @@ def words(
     x0, x1, x2, x3 = (
         word.astype(np.uint64) for word in np.broadcast_arrays(*np.atleast_1d(draw, visit, client, purpose))
     )
-    key_0, key_1 = seed & 0xFFFFFFFF, seed >> 32
+    return np.stack(_philox(seed, x0, x1, x2, x3))
+
+
+def _philox(seed: int, x0: Any, x1: Any, x2: Any, x3: Any) -> tuple[Any, Any, Any, Any]:
+    """Return the four random words for a counter: plain numbers, for which numpy would be slow, or arrays of uint64."""
+    key_0, key_1 = seed & _LOW, seed >> _WORD
     for _ in range(_ROUNDS):
-        product_0 = _MULTIPLIER_0 * x0
-        product_1 = _MULTIPLIER_1 * x2
+        product_0 = x0 * _MULTIPLIER_0
+        product_1 = x2 * _MULTIPLIER_1
         x0, x1, x2, x3 = (
-            (product_1 >> _WORD) ^ x1 ^ np.uint64(key_0),
+            (product_1 >> _WORD) ^ x1 ^ key_0,
             product_1 & _LOW,
-            (product_0 >> _WORD) ^ x3 ^ np.uint64(key_1),
+            (product_0 >> _WORD) ^ x3 ^ key_1,
             product_0 & _LOW,
         )
-        key_0 = (key_0 + _WEYL_0) & 0xFFFFFFFF
-        key_1 = (key_1 + _WEYL_1) & 0xFFFFFFFF
-    return np.stack([x0, x1, x2, x3])
+        key_0 = (key_0 + _WEYL_0) & _LOW
+        key_1 = (key_1 + _WEYL_1) & _LOW
+    return x0, x1, x2, x3
 
 
 def uniform(
@@ -90,13 +96,19 @@ def uniform(
     The arguments are those of ``words``; the shape is theirs broadcast, at least ``(1,)``.
     """
     high, low, _, _ = words(seed, purpose, client, visit, draw)
-    return ((high >> np.uint64(5)) * 67108864.0 + (low >> np.uint64(6))) / 9007199254740992.0
+    return ((high >> 5) * 67108864.0 + (low >> 6)) / 9007199254740992.0
+
+
+def number(seed: int, purpose: int, client: int = 0, visit: int = 0, draw: int = 0) -> float:
+    """Return what ``uniform`` returns for single numbers."""
+    high, low, _, _ = _philox(seed, draw, visit, client, purpose)
+    return ((high >> 5) * 67108864.0 + (low >> 6)) / 9007199254740992.0
 
 
 def integer(seed: int, purpose: int, client: int = 0, visit: int = 0, draw: int = 0) -> int:
     """Return one random integer of 63 bits, for instance as the seed of another generator."""
-    high, low, _, _ = words(seed, purpose, client, visit, draw)
-    return int(high[0] << np.uint64(32) | low[0]) >> 1
+    high, low, _, _ = _philox(seed, draw, visit, client, purpose)
+    return (high << _WORD | low) >> 1
 
 
 def generator(seed: int, purpose: int) -> np.random.Generator:

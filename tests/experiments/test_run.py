@@ -198,7 +198,7 @@ class TestResumeWithAnotherModel:
         (tmp_path / "installed_net.py").write_text(self.MODEL.format("nn.Linear(64, 10)"))
         here = experiment("model={ name = 'installed_net:net' }")
         with pytest.raises(InterruptedRunError):
-            carried_out(task("x", label, experiment=here), 90)
+            carried_out(task("x", label, experiment=here), 60)
         (tmp_path / "installed_net.py").write_text(self.MODEL.format(layers))
         del sys.modules["installed_net"]  # as a new process has it
         monkeypatch.setattr(run_writer, "check_versions", lambda *_: None)

@@ -47,35 +47,27 @@ def three() -> Devices:
     return lossy_devices(0.0, 0.3, 1.0)
 
 
+def fates(devices, seed, client, visits=2000):
+    return [devices.visit_is_lost(seed, client, visit) for visit in range(visits)]
+
+
 def test_visits_are_lost_as_often_as_the_client_says(three):
-    visits = np.arange(10_000)
-    lost = [three.visit_is_lost(5, client, visits).mean() for client in range(3)]
+    lost = [np.mean(fates(three, 5, client, 10_000)) for client in range(3)]
     assert lost[0] == 0
     assert lost[1] == pytest.approx(0.3, abs=4 * math.sqrt(0.21 / 10_000))
     assert lost[2] == 1
 
 
-def test_one_visit_has_one_fate_however_it_is_asked_for(three):
-    clients, visits = np.array([1, 2, 0, 1]), np.array([4, 0, 2, 9])
-    together = three.visit_is_lost(5, clients, visits)
-    one_by_one = [three.visit_is_lost(5, int(c), int(v)) for c, v in zip(clients, visits, strict=True)]
-    assert together.shape == (4,)
-    assert together.dtype == np.bool_
-    np.testing.assert_array_equal(together, np.concatenate(one_by_one))
-
-
 def test_the_fate_of_a_visit_is_the_documented_number(three):
-    visits = np.arange(1000)
-    np.testing.assert_array_equal(three.visit_is_lost(5, 1, visits), uniform(5, Purpose.LOSS, 1, visits) < 0.3)
+    np.testing.assert_array_equal(fates(three, 5, 1), uniform(5, Purpose.LOSS, 1, np.arange(2000)) < 0.3)
 
 
 def test_a_reliable_client_loses_nothing_even_at_the_smallest_number(three, monkeypatch):
-    monkeypatch.setattr(devices, "uniform", lambda *args: np.zeros(3))
-    assert three.visit_is_lost(5, [0, 1, 2], 0).tolist() == [False, True, True]
+    monkeypatch.setattr(devices, "number", lambda *args: 0.0)
+    assert [three.visit_is_lost(5, client, 0) for client in range(3)] == [False, True, True]
 
 
 def test_the_fates_of_visits_depend_on_seed_client_and_visit():
     half = lossy_devices(0.5, 0.5)
-    visits = np.arange(2000)
-    fates = [half.visit_is_lost(seed, client, visits) for seed in (0, 1) for client in (0, 1)]
-    assert np.abs(np.corrcoef(fates) - np.eye(4)).max() < 0.1
+    four = [fates(half, seed, client) for seed in (0, 1) for client in (0, 1)]
+    assert np.abs(np.corrcoef(four) - np.eye(4)).max() < 0.1

@@ -14,7 +14,6 @@ def test_kinds_are_in_the_order_in_which_an_instant_unfolds():
         "TICK",
         "DEPARTURE",
         "AVAILABILITY",
-        "ASSIGNMENT",
         "EVALUATION",
     ]
 
@@ -33,7 +32,7 @@ def filled(script):
 def test_events_come_by_time_then_kind_then_the_order_they_were_put_in(script):
     queue = filled(script)
     expected = sorted(range(len(script)), key=lambda number: (*script[number], number))
-    assert [queue.take().subject for _ in script] == expected
+    assert [queue.take()[3] for _ in script] == expected
 
 
 def test_a_queue_with_nothing_but_evaluations_stands_still():
@@ -58,7 +57,7 @@ def test_a_queue_with_nothing_but_ticks_and_evaluations_has_only_ticks():
     assert not queue.stands_still
     queue.put(0.5, Kind.DEPARTURE, 3)
     assert not queue.only_ticks
-    assert queue.take().kind is Kind.DEPARTURE
+    assert queue.take()[1] is Kind.DEPARTURE
     assert queue.only_ticks
     queue.take()
     assert queue.only_ticks
@@ -68,12 +67,12 @@ def test_a_queue_with_nothing_but_ticks_and_evaluations_has_only_ticks():
 @pytest.mark.parametrize("kind", Kind)
 def test_nobody_is_at_work_when_clients_come_and_go_at_most(kind):
     queue = EventQueue()
-    assert queue.nobody_at_work
+    assert queue.at_work == 0
     queue.put(1.0, kind)
     coming_and_going = (Kind.TICK, Kind.DEPARTURE, Kind.AVAILABILITY, Kind.EVALUATION)
-    assert queue.nobody_at_work is (kind in coming_and_going)
+    assert (not queue.at_work) is (kind in coming_and_going)
     queue.take()
-    assert queue.nobody_at_work
+    assert queue.at_work == 0
 
 
 @given(SCRIPTS, SCRIPTS, st.data())
@@ -88,11 +87,11 @@ def test_a_queue_goes_on_from_its_state_as_if_nothing_had_been(script, later, da
     for _ in range(len(queue._heap)):
         assert restored.stands_still == queue.stands_still
         assert restored.only_ticks == queue.only_ticks
-        assert restored.nobody_at_work == queue.nobody_at_work
+        assert restored.at_work == queue.at_work
         assert restored.next_seconds == queue.next_seconds
         event = restored.take()
         assert event == queue.take()
-        assert type(event.kind) is Kind
+        assert type(event[1]) is Kind
     assert restored._heap == []
     assert restored.stands_still
 
@@ -104,3 +103,13 @@ def test_what_is_saved_does_not_change_with_the_queue():
     queue.put(0.5, Kind.ARRIVAL)
     restored.load_state_dict(state)
     assert [restored.take()[:2] for _ in range(2)] == [(1.0, Kind.OFFER), (2.0, Kind.LOSS)]
+
+
+@given(SCRIPTS)
+def test_an_instant_is_over_when_only_evaluations_are_left_of_it(script):
+    queue = filled(script)
+    for instant in (0.0, 1.0, 2.5):
+        left = [kind for seconds, kind in script if seconds == instant and kind is not Kind.EVALUATION]
+        earlier = [seconds for seconds, _ in script if seconds < instant]
+        if not earlier:
+            assert queue.is_over(instant) is (not left)

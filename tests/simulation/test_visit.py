@@ -150,13 +150,12 @@ def test_a_visit_may_be_cut_short_once_before_its_upload(coordinator, make, bega
     assert restored[3].may_be_cut_short is may
 
 
-def test_only_what_is_due_next_happens_to_a_visit(coordinator, make):
+def test_a_visit_keeps_what_is_due_next(coordinator, make):
     queue = WorkQueue(Counting(), 2, seed=1)
     visit = make(queue, 3, next_seconds=4.5, next_kind=Kind.OFFER)
-    for each in (visit, visits_from_state(visits_state({3: visit}), coordinator, queue, {})[3]):
-        assert each.is_next(4.5, Kind.OFFER)
-        assert not each.is_next(4.0, Kind.OFFER)
-        assert not each.is_next(4.5, Kind.LOSS)
+    restored = visits_from_state(visits_state({3: visit}), coordinator, queue, {})[3]
+    assert restored.next_seconds == 4.5
+    assert restored.next_kind is Kind.OFFER
     visit = make(queue, 3)
     restored = visits_from_state(visits_state({3: visit}), coordinator, queue, {})[3]
     assert restored.next_seconds == math.inf  # a client that never comes back

@@ -16,13 +16,14 @@ class RunningSum:
     """
 
     def __init__(self, length: int) -> None:
+        self._length = length
         self._sum = torch.zeros(length)
         self._waiting: list[tuple[Vector, float]] = []
 
     def add(self, vector: Vector, weight: float) -> None:
         """Add weight · vector; a ``ValueError`` for a tensor of the wrong shape changes nothing."""
         if isinstance(vector, Tensor):
-            vector = resolve(vector, len(self._sum))
+            vector = resolve(vector, self._length)
             if not self._waiting:
                 self._sum.add_(vector, alpha=weight)
                 return
@@ -32,7 +33,7 @@ class RunningSum:
         """Return the sum ``(d,)``, not a copy."""
         while self._waiting:
             vector, weight = self._waiting[0]
-            self._sum.add_(resolve(vector, len(self._sum)), alpha=weight)
+            self._sum.add_(resolve(vector, self._length), alpha=weight)
             del self._waiting[0]
         return self._sum
 

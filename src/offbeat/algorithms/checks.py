@@ -17,7 +17,7 @@ def check_client(client: int, clients: int) -> None:
 
 def check_count(name: str, value: int) -> None:
     """Raise ``ValueError`` unless ``value`` is a whole number from 1 to ``LARGEST_COUNT``."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+    if (type(value) is not int and (isinstance(value, bool) or not isinstance(value, Integral))) or value < 1:
         raise ValueError(f"{name} must be a whole number of at least 1, got {value}")
     if value > LARGEST_COUNT:
         raise ValueError(f"{name} must be at most {LARGEST_COUNT}, got {value}")

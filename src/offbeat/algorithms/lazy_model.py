@@ -13,19 +13,18 @@ class LazyModel:
 
     An algorithm knows from metadata alone that there is a new version, often before the updates behind it have
     been computed. So a step is noted here and carried out, in order, when somebody reads the model.
+
+    Attributes:
+        length: The number of parameters d.
     """
 
     def __init__(self, model: Tensor) -> None:
         if model.numel() == 0:
             raise ValueError("the model must have at least one parameter")
-        check_vector(model, model.numel())
+        self.length = model.numel()
+        check_vector(model, self.length)
         self._model = model.detach().clone()
         self._steps: deque[Callable[[Tensor], Tensor]] = deque()
-
-    @property
-    def length(self) -> int:
-        """The number of parameters d."""
-        return len(self._model)
 
     def step(self, rule: Callable[[Tensor], Tensor]) -> None:
         """Note that the next model is ``rule(this model)``; the rule returns a new tensor."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from offbeat.errors import OffbeatError
 
 # Raise it when a state changes its form: a checkpoint of another form is refused.
-FORMAT = "2"
+FORMAT = "3"
 _PLAIN = "plain values"
 
 

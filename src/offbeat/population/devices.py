@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from offbeat.errors import OffbeatError
 from offbeat.population.availability import Availability
 from offbeat.population.links import Link
-from offbeat.randomness import Purpose, uniform
+from offbeat.randomness import Purpose, number, uniform
 
 WhenAway = Literal["pause", "lose"]
 
@@ -34,18 +34,15 @@ class Devices:
     availability: Availability
     when_away: WhenAway
 
-    def visit_is_lost(self, seed: int, client: ArrayLike, visit: ArrayLike) -> NDArray[np.bool_]:
-        """Return whether the work of each (client, visit) is lost on its way.
+    def visit_is_lost(self, seed: int, client: int, visit: int) -> bool:
+        """Return whether the work of a visit is lost on its way.
 
         Args:
             seed: The run's seed.
-            client: Client numbers, broadcast against ``visit``.
+            client: Whose visit it is.
             visit: How many times the client had been given work before.
-
-        Returns:
-            Array of the broadcast shape, at least ``(1,)``.
         """
-        return uniform(seed, Purpose.LOSS, client, visit) < self.loss_probability[np.asarray(client)]
+        return number(seed, Purpose.LOSS, client, visit) < self.loss_probability[client].item()
 
 
 def lossy(clients: int, *, fraction: float, probability: float, seed: int) -> NDArray[np.float64]:
@@ -63,9 +60,9 @@ def lossy(clients: int, *, fraction: float, probability: float, seed: int) -> ND
     Raises:
         OffbeatError: One of the two numbers is not in [0, 1].
     """
-    for name, number in (("fraction", fraction), ("probability", probability)):
-        if not 0 <= number <= 1:
-            raise OffbeatError(f"{name} is {number}, but must be between 0 and 1")
+    for name, share in (("fraction", fraction), ("probability", probability)):
+        if not 0 <= share <= 1:
+            raise OffbeatError(f"{name} is {share}, but must be between 0 and 1")
     order = np.argsort(uniform(seed, Purpose.LOSSY_CLIENTS, client=np.arange(clients)), kind="stable")
     probabilities = np.zeros(clients)
     probabilities[order[: round(fraction * clients)]] = probability

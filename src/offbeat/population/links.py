@@ -1,6 +1,7 @@
 """How fast bytes travel between each client and the server, in one direction."""
 
 import math
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Protocol
@@ -50,7 +51,7 @@ class ConstantLink:
             raise OffbeatError(
                 f"client {client} has {bytes_per_second[client]} bytes per second, but needs a finite number above 0"
             )
-        self._rate: list[float] = bytes_per_second.tolist()
+        self._rate = array("d", bytes_per_second)
 
     def transfer_end(self, client: int, start: float, size: float) -> float:
         """Return ``start`` + size / bandwidth."""

@@ -2,7 +2,7 @@
 
 import heapq
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -10,8 +10,8 @@ import torch
 class Kind(IntEnum):
     """Kinds of events, in the order in which those of the same instant happen.
 
-    So all that arrives at an instant is in before a round that ends then is judged, and whoever is given work then
-    gets the newest model. Evaluation is last and changes nothing.
+    So all that arrives at an instant is in before a round that ends then is judged. Work is given out between
+    ``AVAILABILITY`` and ``EVALUATION``, so whoever gets it gets the newest model. Evaluation changes nothing.
     """
 
     ARRIVAL = 0  # an upload is complete
@@ -21,26 +21,27 @@ class Kind(IntEnum):
     TICK = 4  # one of the algorithm's periods has passed
     DEPARTURE = 5  # a client goes away
     AVAILABILITY = 6  # a client is there and idle
-    ASSIGNMENT = 7  # idle clients are given work
-    EVALUATION = 8
+    EVALUATION = 7
 
 
-_WORK = (Kind.ARRIVAL, Kind.OFFER, Kind.LOSS, Kind.LAPSE, Kind.ASSIGNMENT)
+# To look up a member of an enumeration takes longer than to compare it.
+_NO_WORK = Kind.TICK  # this one and all that come after it
+_LAST = Kind.EVALUATION
 
-
-class Event(NamedTuple):
-    """Something that happens at ``seconds`` of virtual time."""
-
-    seconds: float
-    kind: Kind
-    sequence: int  # orders events of the same time and kind by when they were put in
-    subject: int  # the client, or the number of the tick or evaluation
+Event = tuple[float, Kind, int, int]
+"""Virtual seconds; the kind; a number that orders events of the same time and kind by when they were put in; the
+subject: the client, or the number of the tick or evaluation. A plain tuple, since there are millions of them."""
 
 
 class EventQueue:
-    """Events by time, then by kind, then by the order in which they were put in. O(log n) an operation."""
+    """Events by time, then by kind, then by the order in which they were put in. O(log n) an operation.
+
+    Attributes:
+        at_work: How many visits' events and ends of leases are in it: at 0 clients come and go at most.
+    """
 
     def __init__(self) -> None:
+        self.at_work = 0
         self._heap: list[Event] = []
         self._sequence = 0
         self._counts = [0] * len(Kind)
@@ -55,27 +56,29 @@ class EventQueue:
         """Whether nothing is left to happen but ticks and evaluations."""
         return len(self._heap) == self._counts[Kind.EVALUATION] + self._counts[Kind.TICK]
 
-    @property
-    def nobody_at_work(self) -> bool:
-        """Whether no visit and no lease ends any more, and no work is about to be given out."""
-        return not any(self._counts[kind] for kind in _WORK)
-
     def put(self, seconds: float, kind: Kind, subject: int = 0) -> None:
         """Let something happen at ``seconds``."""
-        heapq.heappush(self._heap, Event(seconds, kind, self._sequence, subject))
+        heapq.heappush(self._heap, (seconds, kind, self._sequence, subject))
         self._sequence += 1
         self._counts[kind] += 1
+        self.at_work += kind < _NO_WORK
 
     def take(self) -> Event:
         """Take out what happens next."""
         event = heapq.heappop(self._heap)
-        self._counts[event.kind] -= 1
+        kind = event[1]
+        self._counts[kind] -= 1
+        self.at_work -= kind < _NO_WORK
         return event
 
     @property
     def next_seconds(self) -> float:
         """When the next event happens."""
-        return self._heap[0].seconds
+        return self._heap[0][0]
+
+    def is_over(self, instant: float) -> bool:
+        """Return whether nothing but an evaluation is left to happen at this instant."""
+        return not self._heap or self._heap[0][0] > instant or self._heap[0][1] is _LAST
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that a restart needs."""
@@ -91,6 +94,7 @@ class EventQueue:
         kinds, sequences, subjects = state["numbers"].tolist()
         columns = (state["seconds"].tolist(), map(Kind, kinds), sequences, subjects)
         # A heap that was saved in its order is a heap again.
-        self._heap = [Event(*values) for values in zip(*columns, strict=True)]
+        self._heap = list(zip(*columns, strict=True))
         self._sequence = state["sequence"]
         self._counts = [kinds.count(kind) for kind in Kind]
+        self.at_work = sum(self._counts[:_NO_WORK])

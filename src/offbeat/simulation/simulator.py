@@ -1,6 +1,7 @@
 """The event loop: what happens when, and to whom."""
 
 import math
+from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from offbeat.algorithms.base import Algorithm
+from offbeat.algorithms.base import Algorithm, LocalPlan
 from offbeat.algorithms.state import prefixed, under
 from offbeat.coordinator import Assignment, Coordinator
 from offbeat.errors import OffbeatError
@@ -71,11 +72,13 @@ class Simulation:
         self.coordinator = coordinator
         self._algorithm = coordinator.algorithm
         # Who may be asked for what it has may have been trained further by then, and is trained anew.
-        self._keeps_start = self._algorithm.needs_base or type(self._algorithm).urgent is not Algorithm.urgent
+        self._asks_early = type(self._algorithm).urgent is not Algorithm.urgent
+        self._keeps_start = self._algorithm.needs_base or self._asks_early
         self._devices = devices
         self._availability = devices.availability
         self._timing = Timing(devices, self._model_bytes)
-        self._step_seconds: list[float] = devices.step_seconds.tolist()
+        self._step_seconds = array("d", devices.step_seconds)
+        self._lossy = (devices.loss_probability > 0).tobytes()
         self._trainer = trainer
         self._evaluate = evaluate
         self._evaluate_every_seconds = evaluate_every_seconds
@@ -86,12 +89,15 @@ class Simulation:
         self._visits: dict[int, Visit] = {}  # by client
         self._memories: dict[int, Memory] = {}  # of each client's last counted visit, where there is something
         self._departures: dict[int, float] = {}  # when a client goes away, where that is in the queue
-        self._assignment_due: float | None = None
+        self._idle: list[int] = []  # who has become idle at this instant, in order
+        self._assignment_due = False  # at this instant, after all else that happens in it
         self._bytes_down = 0
         self._bytes_up = 0
         self._outcomes = {"counted": 0, "unused": 0, "lost": 0}
         self._last: Evaluation | None = None
         self._in_vain = 0  # visits that have ended, and ticks, since an update counted
+        self._last_plan: LocalPlan | None = None
+        self._last_normaliser = 0.0
         self._handlers: dict[Kind, Callable[[float, int], None]] = {
             Kind.ARRIVAL: self._arrive,
             Kind.OFFER: self._offer,
@@ -100,7 +106,6 @@ class Simulation:
             Kind.TICK: self._tick,
             Kind.DEPARTURE: self._depart,
             Kind.AVAILABILITY: self._become_available,
-            Kind.ASSIGNMENT: self._assign,
         }
         self._now = 0.0
         self.ended: list[VisitEnded] = []
@@ -110,6 +115,7 @@ class Simulation:
         if self._algorithm.period is not None:
             self._queue.put(self._algorithm.period, Kind.TICK, 1)
         self._queue.put(0.0, Kind.EVALUATION)
+        self._look_for_end()
 
     def run(self) -> Iterator[Evaluation]:
         """Run to the end; yield each evaluation as it is made, the first at time 0, the last at the end.
@@ -125,9 +131,12 @@ class Simulation:
 
     def step(self) -> Evaluation | None:
         """Let the next thing happen, and return the evaluation if it is one; raises like ``run``."""
-        if self._has_reached_end():
+        if self._is_at_end:
             return self._finish(self._now)
-        if self._stop.virtual_seconds == math.inf and self._stands_still():
+        if self._assignment_due and self._queue.is_over(self._now):
+            self._assign(self._now)
+            return None
+        if not self._queue.at_work and self._stop.virtual_seconds == math.inf and self._stands_still():
             raise OffbeatError(
                 f"nothing is left to happen at {self._now:g} virtual seconds: nobody comes back, or the server waits "
                 "for lost clients; set stop.virtual_seconds or server.lease_seconds"
@@ -155,6 +164,7 @@ class Simulation:
             **prefixed("visits", visits_state(self._visits)),
             **prefixed("queue", self._queue.state_dict()),
             "now": self._now,
+            "idle": list(self._idle),
             "assignment_due": self._assignment_due,
             "departures": list(self._departures.items()),
             "bytes": [self._bytes_down, self._bytes_up],
@@ -171,12 +181,14 @@ class Simulation:
         self._visits = visits_from_state(under("visits", state), self.coordinator, self._work, self._memories)
         self._queue.load_state_dict(under("queue", state))
         self._now = state["now"]
+        self._idle = list(state["idle"])
         self._assignment_due = state["assignment_due"]
         self._departures = dict(state["departures"])
         self._bytes_down, self._bytes_up = state["bytes"]
         self._outcomes = dict(state["outcomes"])
         self._last = None if state["last"] is None else Evaluation(*state["last"])
         self._in_vain = state["in_vain"]
+        self._look_for_end()
 
     def _memories_state(self) -> dict[str, Any]:
         memories = [memory.resolve() for memory in self._memories.values()]
@@ -185,17 +197,17 @@ class Simulation:
             "memories": torch.stack(memories) if memories else torch.zeros(0, self._length),
         }
 
-    def _has_reached_end(self) -> bool:
-        return (
-            self._algorithm.version >= self._stop.versions or self.coordinator.statistics.counted >= self._stop.updates
-        )
+    def _look_for_end(self) -> None:
+        """Called after all that can make a version."""
+        stop, counted = self._stop, self.coordinator.statistics.counted
+        self._is_at_end = self._algorithm.version >= stop.versions or counted >= stop.updates
 
     def _stands_still(self) -> bool:
         return self._queue.stands_still or (self._algorithm.period is None and self._waits_for_lost_clients())
 
     def _waits_for_lost_clients(self) -> bool:
         """Return whether all places are taken by clients that are not at work: those who come find none."""
-        return self._queue.nobody_at_work and self._algorithm.slots() <= 0
+        return not self._queue.at_work and self._algorithm.slots() <= 0
 
     def _finish(self, now: float) -> Evaluation | None:
         self.finished = True
@@ -206,7 +218,10 @@ class Simulation:
     def _expect(self, client: int, now: float) -> None:
         """Let an idle client be there when it next is."""
         seconds = self._availability.next_there(client, now)
-        if seconds < math.inf:
+        if seconds == now:
+            self._idle.append(client)
+            self._assignment_due = True
+        elif seconds < math.inf:
             self._queue.put(seconds, Kind.AVAILABILITY, client)
 
     def _become_available(self, now: float, client: int) -> None:
@@ -215,7 +230,7 @@ class Simulation:
         if away < math.inf and self._departures.get(client) != away:
             self._departures[client] = away
             self._queue.put(away, Kind.DEPARTURE, client)
-        self._ask_for_assignment(now)
+        self._assignment_due = True
 
     def _depart(self, now: float, client: int) -> None:
         del self._departures[client]
@@ -223,14 +238,12 @@ class Simulation:
             self.coordinator.absent(now, client)
             self._expect(client, now)
 
-    def _ask_for_assignment(self, now: float) -> None:
-        """Let work be given out at this instant, once, after all else that happens in it."""
-        if self._assignment_due != now:
-            self._assignment_due = now
-            self._queue.put(now, Kind.ASSIGNMENT)
-
-    def _assign(self, now: float, _: int) -> None:
-        self._assignment_due = None
+    def _assign(self, now: float) -> None:
+        """Give out work at the end of an instant."""
+        for client in self._idle:
+            self._become_available(now, client)
+        self._idle.clear()
+        self._assignment_due = False
         assignments = self.coordinator.assign(now)
         if assignments:
             model = self._algorithm.model
@@ -240,8 +253,9 @@ class Simulation:
             lease_until = assignments[0].lease_until
             if lease_until < math.inf:
                 self._queue.put(lease_until, Kind.LAPSE)
-        for assignment in self.coordinator.urgent():
-            self._cut_short(now, assignment)
+        if self._asks_early:
+            for assignment in self.coordinator.urgent():
+                self._cut_short(now, assignment)
 
     def _begin(self, now: float, assignment: Assignment, model: Tensor) -> None:
         client, plan = assignment.client, assignment.plan
@@ -267,16 +281,18 @@ class Simulation:
 
     def _happen(self, visit: Visit, seconds: float, kind: Kind) -> None:
         """Let this be the next thing that happens to the visit; never, if the seconds are infinite."""
-        if self._algorithm.period is not None and seconds < math.inf:
-            tick = round(seconds / self._algorithm.period) * self._algorithm.period
+        period = self._algorithm.period
+        if period is not None and seconds < math.inf:
+            tick = round(seconds / period) * period
             seconds = tick if self._now <= tick and abs(seconds - tick) <= _SAME_INSTANT * seconds else seconds
         visit.next_seconds, visit.next_kind = seconds, kind
         if seconds < math.inf:
             self._queue.put(seconds, kind, visit.assignment.client)
 
-    def _is_next(self, client: int, now: float, kind: Kind) -> bool:
-        """Return whether this is still to happen to the client's visit, which may have been cut short since."""
-        return client in self._visits and self._visits[client].is_next(now, kind)
+    def _visit_if_next(self, client: int, now: float, kind: Kind) -> Visit | None:
+        """Return the client's visit if this is still to happen to it, and it has not been cut short since."""
+        visit = self._visits.get(client)
+        return visit if visit is not None and visit.next_seconds == now and visit.next_kind is kind else None
 
     def _cut_short(self, now: float, assignment: Assignment) -> None:
         """Let a client that is at its local steps hand in what it has after the step that it is at."""
@@ -299,15 +315,12 @@ class Simulation:
 
     def _is_lost(self, assignment: Assignment) -> bool:
         client, number, *_ = assignment
-        return (
-            self._devices.loss_probability[client] > 0
-            and self._devices.visit_is_lost(self._seed, client, number).item()
-        )
+        return self._lossy[client] > 0 and self._devices.visit_is_lost(self._seed, client, number)
 
     def _offer(self, now: float, client: int) -> None:
-        if not self._is_next(client, now, Kind.OFFER):
+        visit = self._visit_if_next(client, now, Kind.OFFER)
+        if visit is None:
             return
-        visit = self._visits[client]
         answer = self.coordinator.offer(now, client, visit.assignment.visit)
         if answer is not None:
             self._end(now, client, "unused", answer.staleness)
@@ -323,16 +336,17 @@ class Simulation:
             self._happen(visit, ending.seconds, Kind.ARRIVAL)
 
     def _upload_bytes(self, visit: Visit) -> int:
-        return 0 if self._algorithm.pooled else upload_bytes(visit.plan, self._length)
+        return upload_bytes(visit.plan, self._length) if visit.plan.compression else self._model_bytes
 
     def _lose(self, now: float, client: int) -> None:
-        if self._is_next(client, now, Kind.LOSS):
-            self._end(now, client, "lost", None, self._visits[client].sent)
+        visit = self._visit_if_next(client, now, Kind.LOSS)
+        if visit is not None:
+            self._end(now, client, "lost", None, visit.sent)
 
     def _arrive(self, now: float, client: int) -> None:
-        if not self._is_next(client, now, Kind.ARRIVAL):
+        visit = self._visit_if_next(client, now, Kind.ARRIVAL)
+        if visit is None:
             return
-        visit = self._visits[client]
         size = self._upload_bytes(visit)
         assert visit.work is not None
         receipt = self.coordinator.receive(
@@ -342,7 +356,7 @@ class Simulation:
             visit.work,
             examples=self._trainer.examples(client),
             steps=visit.plan.steps,
-            normaliser=normaliser(visit.plan),
+            normaliser=self._normaliser(visit.plan),
             base=visit.start if self._algorithm.needs_base else None,
             since=visit.assignment.since,
             step_seconds=self._step_seconds[client],
@@ -351,6 +365,12 @@ class Simulation:
         if receipt.counted and visit.work.memory is not None:
             self._memories[client] = visit.work.memory
         self._end(now, client, "counted" if receipt.counted else "unused", receipt.staleness, size)
+
+    def _normaliser(self, plan: LocalPlan) -> float:
+        # Most visits have the very plan of the one before: to look at that is cheaper than to hash it.
+        if plan is not self._last_plan:
+            self._last_plan, self._last_normaliser = plan, normaliser(plan)
+        return self._last_normaliser
 
     def _cancel(self, visit: Visit) -> None:
         if visit.work is not None:
@@ -363,8 +383,12 @@ class Simulation:
             self._cancel(visit)
         self._bytes_up += bytes_up
         self._outcomes[outcome] += 1
-        self._in_vain = 0 if outcome == "counted" else self._in_vain + 1
-        self._check_progress(now)
+        if outcome == "counted":
+            self._in_vain = 0
+        else:
+            self._in_vain += 1
+            self._check_progress(now)
+        self._look_for_end()
         _, number, version, *_ = visit.assignment
         self.ended.append(
             VisitEnded(
@@ -372,21 +396,23 @@ class Simulation:
             )
         )
         # Also if the client goes away at this very instant: its slot may be free for another.
-        self._ask_for_assignment(now)
+        self._assignment_due = True
         self._expect(client, now)
 
     def _lapse(self, now: float, _: int) -> None:
         self.coordinator.lapse(now)
-        self._ask_for_assignment(now)
+        self._look_for_end()
+        self._assignment_due = True
 
     def _tick(self, now: float, number: int) -> None:
         assert self._algorithm.period is not None
         self.coordinator.tick(now)
+        self._look_for_end()
         # While something else is to happen, ticks in between say nothing.
         self._in_vain += self._queue.only_ticks or self._waits_for_lost_clients()
         self._check_progress(now)
         self._queue.put((number + 1) * self._algorithm.period, Kind.TICK, number + 1)
-        self._ask_for_assignment(now)
+        self._assignment_due = True
 
     def _check_progress(self, now: float) -> None:
         if self._in_vain > max(_MOST_IN_VAIN, 10 * self.coordinator.clients):

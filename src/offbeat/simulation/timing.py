@@ -1,11 +1,13 @@
 """When a client is done with what it does, given its device, its lines and when it is there."""
 
 import math
+from array import array
 from typing import NamedTuple
 
 import numpy as np
 
 from offbeat.errors import OffbeatError
+from offbeat.population.availability import Always
 from offbeat.population.devices import Devices
 from offbeat.population.links import ConstantLink, Link
 
@@ -45,7 +47,8 @@ class Timing:
         self._devices = devices
         self._availability = devices.availability
         self._pauses = devices.when_away == "pause"
-        self._step_seconds: list[float] = devices.step_seconds.tolist()
+        self._nobody_leaves = isinstance(devices.availability, Always)
+        self._step_seconds = array("d", devices.step_seconds)
         # A second of computing is a second.
         self._computing = ConstantLink(np.ones(len(devices.step_seconds)))
 
@@ -63,6 +66,10 @@ class Timing:
         return self._carry_out(self._devices.up, client, start, size, "up_bytes_per_second")
 
     def _carry_out(self, link: Link, client: int, start: float, amount: float, key: str) -> Ending:
+        if self._nobody_leaves:
+            end = link.transfer_end(client, start, amount)
+            if end < math.inf:
+                return Ending(end, 0.0)
         now, left = start, amount
         for _ in range(_MOST_INTERVALS):
             there = self._availability.next_there(client, now)

@@ -29,10 +29,6 @@ class Visit:
     next_seconds: float = math.inf  # when the next thing happens to it; what else is in the queue for it is void
     next_kind: Kind = Kind.LOSS
 
-    def is_next(self, seconds: float, kind: Kind) -> bool:
-        """Return whether this is what happens to it next."""
-        return self.next_seconds == seconds and self.next_kind is kind
-
     @property
     def may_be_cut_short(self) -> bool:
         """Whether it is at its local steps, or will be, and has not been cut short."""
