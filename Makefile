@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit kills bench-simulation docs reference theory-docs figures clean
+.PHONY: help run test lint types unit kills bench-simulation bench-peers docs reference theory-docs figures clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,8 +34,13 @@ unit: .venv/installed
 kills: .venv/installed ## kill a run at 20 random moments, resume it, compare (CI kills 3 times)
 	OFFBEAT_KILLS=20 $(BIN)/pytest -v tests/e2e/test_resume.py
 
-bench-simulation: .venv/installed ## client updates a second, beside a plain loop; ARGS="--quick" takes two minutes
+bench-simulation: .venv/installed ## client updates a second, beside a plain loop; ARGS="--quick" takes a few minutes
 	$(BIN)/python benchmarks/simulation.py $(ARGS)
+	$(BIN)/python benchmarks/event_loop.py $(ARGS)
+	$(BIN)/python benchmarks/model_size.py $(ARGS)
+
+bench-peers: ## the same workloads on other simulators, each in an environment of its own (6 GB in build/peers)
+	$(PYTHON) benchmarks/peers/run.py $(ARGS)
 
 docs: .venv/installed reference ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

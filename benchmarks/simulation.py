@@ -9,8 +9,8 @@ is the CNN of the built-in models on 32x32 colour images, 10 clients of 200 exam
 are random numbers: how fast a step is does not depend on them.
 
 The rows of ``trainer``: ``loop`` is the least that trains clients one after the other, without any simulation, and
-``loop2`` two processes of it at once; ``offbeat-loop`` and ``offbeat-vmap`` are whole simulations; ``limit`` is the
-batched kernel for linear layers alone, a hundred clients at a time, without drawing minibatches.
+``loop2`` two processes of it at once; ``offbeat-…`` are whole simulations, ``offbeat-processes`` with two processes;
+``limit`` is the batched kernel for linear layers alone, a hundred clients at a time, without drawing minibatches.
 """
 
 import argparse
@@ -43,6 +43,7 @@ from offbeat.training.dense import dense_step
 from offbeat.training.flat_model import FlatModel
 
 REPETITIONS = 5
+_PROCESSES = 2
 
 
 @dataclass(frozen=True)
@@ -89,11 +90,12 @@ W2 = Workload(
     cohort=10,
     plan=LocalPlan(steps=10, batch_size=20, lr=0.01),
     looped=10,
-    simulated=20,
+    simulated=30,
 )
 
 
 WORKLOADS = {workload.name: workload for workload in (W1, W2)}
+SUITS = {"W1": "vmap", "W2": "processes"}  # the others are measured with uniform durations only
 
 
 def plain_loop(name: str) -> float:
@@ -125,7 +127,7 @@ def two_loops(pool: ProcessPoolExecutor, workload: Workload) -> float:
 
 
 def simulation(workload: Workload, algorithm: Algorithm, durations: str, trainer: Any) -> float:
-    """Return updates a second of a whole simulation, its construction left out."""
+    """Return updates a second of a whole simulation, its construction and its first round left out."""
     inputs, labels, shards = workload.data()
     model = FlatModel(workload.make())
     random = np.random.default_rng(1)
@@ -156,17 +158,24 @@ def simulation(workload: Workload, algorithm: Algorithm, durations: str, trainer
             labels=labels,
             shards=shards,
             seed=1,
+            workers=_PROCESSES if trainer == "processes" else 1,
         ),
         evaluate=lambda model: (0.0, {}),
         evaluate_every_seconds=1e9,
-        stop=Stop(updates=workload.looped if trainer == "loop" else workload.simulated),
+        stop=Stop(updates=workload.cohort + (workload.looped if trainer == "loop" else workload.simulated)),
         seed=1,
     )
-    began = time.perf_counter()
-    for _ in world.run():
-        pass
+    statistics_ = world.coordinator.statistics
+    # The first round, in which processes start.
+    while statistics_.counted < workload.cohort:
+        world.step()
+    counted, began = statistics_.counted, time.perf_counter()
+    while not world.finished:
+        world.step()
     _ = world.model
-    return world.coordinator.statistics.counted / (time.perf_counter() - began)
+    rate = (statistics_.counted - counted) / (time.perf_counter() - began)
+    world.close()
+    return rate
 
 
 def kernel(workload: Workload) -> float:
@@ -193,7 +202,7 @@ def measure(workload: Workload, rows: dict[tuple[str, str, str], Callable[[], fl
             loop = plain_loop(workload.name)
             rates[row].append(loop if row[2] == "loop" else work())
             ratios[row].append(rates[row][-1] / loop)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak, child = (resource.getrusage(who).ru_maxrss / 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return [
         {
             "workload": workload.name,
@@ -203,7 +212,7 @@ def measure(workload: Workload, rows: dict[tuple[str, str, str], Callable[[], fl
             "updates_per_second": round(statistics.median(rates[algorithm, durations, trainer]), 1),
             "ratio_to_loop": round(statistics.median(ratios[algorithm, durations, trainer]), 2),
             "spread": [round(f(ratios[algorithm, durations, trainer]), 2) for f in (min, max)],
-            "peak_rss_mib": round(peak),
+            "peak_rss_mib": round(peak + (_PROCESSES * child if trainer == "offbeat-processes" else 0)),
         }
         for algorithm, durations, trainer in rows
     ]
@@ -225,10 +234,12 @@ def rows_of(
         "fedbuff": lambda: FedBuff(buffer_size=10, concurrency=concurrency),
         "fedasync": lambda: FedAsync(concurrency=concurrency),
     }
-    all_durations = ("uniform",) if quick or workload is W2 else ("constant", "uniform", "lognormal", "exponential")
+    all_durations = ("uniform",) if quick else ("constant", "uniform", "lognormal", "exponential")
     for algorithm, make in algorithms.items():
         for durations in all_durations:
-            for trainer in ("loop", "vmap"):
+            for trainer in ("loop", "vmap", "processes"):
+                if trainer != SUITS[workload.name] and durations != "uniform":
+                    continue
                 rows[algorithm, durations, f"offbeat-{trainer}"] = (
                     lambda make=make, durations=durations, trainer=trainer: simulation(
                         workload, make(), durations, trainer

@@ -1,6 +1,11 @@
 """Offbeat: federated learning for clients that come and go."""
 
+import os
 from typing import TYPE_CHECKING, Any
+
+# Or the last bits of a matrix product depend on where in memory its rows begin, and so on who else is in a batch. It
+# has to be there before the first product of the process.
+os.environ.setdefault("MKL_CBWR", "AUTO")
 
 if TYPE_CHECKING:
     from offbeat.errors import OffbeatError

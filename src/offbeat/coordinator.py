@@ -92,7 +92,7 @@ class Coordinator:
         if self._present[client]:
             return
         self._present[client] = True
-        if client not in self._had_turn and client not in self._resting:
+        if self._round is None or (client not in self._had_turn and client not in self._resting):
             self._pool.add(client)
         if self._record:
             self._record(Call("present", {"now": now, "client": client}))
@@ -134,7 +134,8 @@ class Coordinator:
         self.statistics.lost += self._visits.state(client) is VisitState.OPEN
         assignment = self._visits.open(client, self.algorithm.version, plan, lease_until)
         self._present[client] = False
-        self._take_turn(client)
+        if self._round is not None:
+            self._take_turn(client)
         if lease_until < math.inf:
             heapq.heappush(self._leases, (lease_until, client, assignment.visit))
             if self._round is not None and self.algorithm.period is None:
@@ -196,7 +197,7 @@ class Coordinator:
         update = Update(client, version, vector, examples, steps, normaliser, base, since, step_seconds, upload_seconds)
         receipt = self._count(update) if self._counts_now(client) else self._refuse(client)
         if self._record:
-            arguments = {name: value for name, value in update._asdict().items() if name not in ("client", "version")}
+            arguments = {name: getattr(update, name) for name in update.__slots__ if name not in ("client", "version")}
             self._note("receive", now=now, client=client, visit=visit, **arguments)
         return receipt
 
@@ -352,10 +353,9 @@ class Coordinator:
         return self.algorithm.drop(client, self._visits.version(client))
 
     def _take_turn(self, client: int) -> None:
-        """Where there are rounds, keep the client from being assigned again in this one."""
-        if self._round is not None:
-            self._had_turn[client] = None
-            self._pool.discard(client)
+        """Keep the client from being assigned again in this round."""
+        self._had_turn[client] = None
+        self._pool.discard(client)
 
     def _open_round_if_new(self) -> None:
         """If the algorithm has opened a new round, who had a turn may be assigned again, now or in a later one."""

@@ -65,10 +65,9 @@ def words(
     Returns:
         Array ``(4, ...)``, uint64 holding values below 2³².
     """
-    x0, x1, x2, x3 = (
-        word.astype(np.uint64) for word in np.broadcast_arrays(*np.atleast_1d(draw, visit, client, purpose))
-    )
-    return np.stack(_philox(seed, x0, x1, x2, x3))
+    # Left in their own shapes as long as the rounds do not mix them, which spares most of the first one.
+    counter = (np.atleast_1d(word).astype(np.uint64) for word in (draw, visit, client, purpose))
+    return np.stack(_philox(seed, *counter))
 
 
 def _philox(seed: int, x0: Any, x1: Any, x2: Any, x3: Any) -> tuple[Any, Any, Any, Any]:

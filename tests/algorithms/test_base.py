@@ -110,7 +110,7 @@ def test_a_visit_is_not_cut_to_nothing_nor_to_more_than_it_was(lr, steps):
     ("record", "name"), [(LocalPlan(**PLAN), "steps"), (Update(**UPDATE), "client"), (TOP_K, "name")]
 )
 def test_records_are_frozen_and_slotted(record, name):
-    with pytest.raises(AttributeError):
+    with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(record, name, 7)
     assert not hasattr(record, "__dict__")
 

@@ -9,6 +9,7 @@ kinds of algorithms:
 - neither: so many at a time, whoever comes; ``tick`` does nothing.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -156,7 +157,7 @@ class World:
         update = self.case.update(client, self.open.get(client, 0), choice, self.last_counted.get(client))
         changes = [change(update, self.algorithm.version) for change in BROKEN]
         changes += self.case.also_broken if client in self.open else ()
-        self.refused(lambda algorithm: algorithm.receive(update._replace(**changes[choice % len(changes)])))
+        self.refused(lambda algorithm: algorithm.receive(dataclasses.replace(update, **changes[choice % len(changes)])))
 
     def refused(self, change: Callable[[Algorithm], Any]) -> None:
         before = self.algorithm.state_dict()
@@ -233,7 +234,7 @@ def play(case, algorithm, script, plan, wrap, look):
             update = case.update(client, at_work.pop(client), choice, last_counted.get(client))
             if algorithm.wants(client, update.version):
                 last_counted[client] = update.version
-            algorithm.receive(update._replace(vector=wrap(update.vector, choice)))
+            algorithm.receive(dataclasses.replace(update, vector=wrap(update.vector, choice)))
         elif kind == "drop" and client in at_work:
             algorithm.drop(client, at_work[client])
         elif kind == "tick":

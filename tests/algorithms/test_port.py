@@ -1,3 +1,4 @@
+import dataclasses
 import math
 import random
 
@@ -314,7 +315,7 @@ def test_an_update_comes_with_what_its_client_started_from(base, message, begin,
     with pytest.raises(ValueError, match=message):
         server.port.receive(update)
     assert same_state(server.port.state_dict(), before)
-    assert server.port.receive(update._replace(base=torch.zeros(2, requires_grad=True))) is True
+    assert server.port.receive(dataclasses.replace(update, base=torch.zeros(2, requires_grad=True))) is True
     assert not server.port.model.requires_grad
     # Of an update that does not count, what it started from may be long forgotten.
     assert server.port.receive(update) is False

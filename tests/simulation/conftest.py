@@ -12,10 +12,10 @@ from offbeat.population.links import ConstantLink, TraceLink
 from offbeat.population.traces import Trace
 from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
-from offbeat.training.trainer import Result, result_vector
+from offbeat.training.trainer import Result, Trainer, result_vector
 
 
-class QuadraticTrainer:
+class QuadraticTrainer(Trainer):
     """Client i's loss is (w − target_i)²/2, one exact gradient step a local step."""
 
     def __init__(self, targets, batch_limit=1):
@@ -89,12 +89,13 @@ def simulate() -> Callable[..., Simulation]:
         record=None,
         seed=1,
         length=2,
+        model=None,
         **server,
     ) -> Simulation:
         clients = len(step_seconds)
         coordinator = Coordinator(
             algorithm,
-            torch.zeros(length),
+            torch.zeros(length) if model is None else model,
             clients=clients,
             local=plan or LocalPlan(steps=1, batch_size=1, lr=0.5),
             seed=seed,

@@ -4,9 +4,12 @@ from hypothesis import strategies as st
 
 from offbeat.simulation.events import EventQueue, Kind
 
+KINDS = range(Kind.EVALUATION + 1)
+
 
 def test_kinds_are_in_the_order_in_which_an_instant_unfolds():
-    assert [kind.name for kind in sorted(Kind)] == [
+    names = {value: name for name, value in vars(Kind).items() if isinstance(value, int)}
+    assert [names[kind] for kind in KINDS] == [
         "ARRIVAL",
         "OFFER",
         "LOSS",
@@ -18,7 +21,7 @@ def test_kinds_are_in_the_order_in_which_an_instant_unfolds():
     ]
 
 
-SCRIPTS = st.lists(st.tuples(st.sampled_from([0.0, 1.0, 2.5, 1e300]), st.sampled_from(list(Kind))))
+SCRIPTS = st.lists(st.tuples(st.sampled_from([0.0, 1.0, 2.5, 1e300]), st.sampled_from(KINDS)))
 
 
 def filled(script):
@@ -57,14 +60,14 @@ def test_a_queue_with_nothing_but_ticks_and_evaluations_has_only_ticks():
     assert not queue.stands_still
     queue.put(0.5, Kind.DEPARTURE, 3)
     assert not queue.only_ticks
-    assert queue.take()[1] is Kind.DEPARTURE
+    assert queue.take()[1] == Kind.DEPARTURE
     assert queue.only_ticks
     queue.take()
     assert queue.only_ticks
     assert queue.stands_still
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", KINDS)
 def test_nobody_is_at_work_when_clients_come_and_go_at_most(kind):
     queue = EventQueue()
     assert queue.at_work == 0
@@ -91,7 +94,6 @@ def test_a_queue_goes_on_from_its_state_as_if_nothing_had_been(script, later, da
         assert restored.next_seconds == queue.next_seconds
         event = restored.take()
         assert event == queue.take()
-        assert type(event[1]) is Kind
     assert restored._heap == []
     assert restored.stands_still
 
@@ -109,7 +111,7 @@ def test_what_is_saved_does_not_change_with_the_queue():
 def test_an_instant_is_over_when_only_evaluations_are_left_of_it(script):
     queue = filled(script)
     for instant in (0.0, 1.0, 2.5):
-        left = [kind for seconds, kind in script if seconds == instant and kind is not Kind.EVALUATION]
+        left = [kind for seconds, kind in script if seconds == instant and kind != Kind.EVALUATION]
         earlier = [seconds for seconds, _ in script if seconds < instant]
         if not earlier:
             assert queue.is_over(instant) is (not left)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -37,7 +38,7 @@ class BufferThatNeedsBases(FedBuff):
 
     def receive(self, update):
         assert update.base is not None
-        return super().receive(update._replace(vector=update.vector.resolve() + 0.01 * update.base))
+        return super().receive(replace(update, vector=update.vector.resolve() + 0.01 * update.base))
 
 
 ALGORITHMS = {
@@ -257,7 +258,7 @@ def test_training_that_diverged_unneeded_does_so_again_after_a_restart(world, si
 def test_an_evaluation_comes_back_as_one(world, tmp_path):
     simulation, restored = world("fedavg"), world("fedavg")
     simulation.step()  # everybody is there
-    while simulation._queue._heap[0][1] is not Kind.EVALUATION:
+    while simulation._queue._heap[0][1] != Kind.EVALUATION:
         simulation.step()
     first = simulation.step()
     write_checkpoint(tmp_path / "checkpoint", simulation.state_dict())

@@ -9,12 +9,12 @@ from offbeat.experiments.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.simulation.events import Kind
 from offbeat.simulation.visit import Visit, visits_from_state, visits_state
 from offbeat.simulation.work import Memory, WorkQueue
-from offbeat.training.trainer import Job, Result
+from offbeat.training.trainer import Job, Result, Trainer
 
 PLAN = LocalPlan(steps=2, batch_size=1, lr=0.1)
 
 
-class Counting:
+class Counting(Trainer):
     """Uploads the client's number, in every entry."""
 
     def __init__(self, batch_limit=1):
@@ -155,7 +155,7 @@ def test_a_visit_keeps_what_is_due_next(coordinator, make):
     visit = make(queue, 3, next_seconds=4.5, next_kind=Kind.OFFER)
     restored = visits_from_state(visits_state({3: visit}), coordinator, queue, {})[3]
     assert restored.next_seconds == 4.5
-    assert restored.next_kind is Kind.OFFER
+    assert restored.next_kind == Kind.OFFER
     visit = make(queue, 3)
     restored = visits_from_state(visits_state({3: visit}), coordinator, queue, {})[3]
     assert restored.next_seconds == math.inf  # a client that never comes back

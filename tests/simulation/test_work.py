@@ -4,12 +4,12 @@ import torch
 from offbeat.algorithms import LocalPlan
 from offbeat.algorithms.base import Compression
 from offbeat.simulation.work import DivergedError, WorkQueue
-from offbeat.training.trainer import Job, Result
+from offbeat.training.trainer import Job, Result, Trainer
 
 PLAN = LocalPlan(steps=1, batch_size=1, lr=0.1)
 
 
-class Recorder:
+class Recorder(Trainer):
     def __init__(self, batch_limit, outcome=None):
         self.batch_limit = batch_limit
         self.batches = []

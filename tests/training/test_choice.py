@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -7,9 +9,11 @@ from torch.nn.functional import cross_entropy
 from offbeat.algorithms import LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.training import models
-from offbeat.training.choice import make_trainer
+from offbeat.training.choice import available_processors, make_trainer
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.late_processes import LateProcesses
 from offbeat.training.loop import LoopTrainer
+from offbeat.training.processes import ProcessTrainer
 from offbeat.training.vmap import VmapTrainer
 
 PLAN = LocalPlan(steps=5, batch_size=4, lr=0.1)
@@ -40,6 +44,28 @@ class Remembering(nn.Module):
         return self.linear(inputs) * self.seen
 
 
+class Noisy(nn.Module):
+    """Draws random numbers other than dropout's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 3)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.linear(inputs) * torch.rand(1)
+
+
+class Convolution(nn.Module):
+    """Has a convolution."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv1d(1, 3, 6)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.convolution(inputs[:, None])[:, :, 0]
+
+
 class Recurrent(nn.Module):
     """Has a layer that takes one model at a time."""
 
@@ -51,6 +77,12 @@ class Recurrent(nn.Module):
         return self.lstm(inputs)[0]
 
 
+def made(make):
+    """Make a module, and leave torch's own generator as it is."""
+    with torch.random.fork_rng(devices=[]):
+        return make()
+
+
 def linear(inputs: int = 6) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         return models.softmax_regression((inputs,), 3)
@@ -58,17 +90,18 @@ def linear(inputs: int = 6) -> nn.Module:
 
 @pytest.fixture
 def choose():
-    def build(name, module, plan=PLAN):
+    def build(name, module, plan=PLAN, *, inputs=6, **more):
         random = np.random.default_rng(1)
         return make_trainer(
             name,
             FlatModel(module),
             plan=plan,
             loss=cross_entropy,
-            inputs=torch.from_numpy(random.normal(size=(30, 6)).astype(np.float32)),
+            inputs=torch.from_numpy(random.normal(size=(30, inputs)).astype(np.float32)),
             labels=torch.from_numpy(random.integers(3, size=30)),
             shards=[np.arange(10), np.arange(10, 12), np.arange(12, 30)],
             seed=4,
+            **more,
         )
 
     return build
@@ -77,17 +110,61 @@ def choose():
 def test_a_name_stands_for_a_trainer(choose):
     assert type(choose("loop", linear())) is LoopTrainer
     assert type(choose("vmap", linear())) is VmapTrainer
+    assert type(choose("processes", linear(), workers=2)) is ProcessTrainer
+
+
+def test_a_loop_that_may_have_processes_has_them_if_it_takes_long(choose):
+    for name in ("auto", "loop"):
+        assert type(choose(name, made(Convolution), workers=2)) is LateProcesses
+        assert type(choose(name, made(Convolution), workers=1)) is LoopTrainer
+
+
+def test_processes_there_are_not_on_windows(choose, monkeypatch):
+    monkeypatch.setattr("offbeat.training.choice.os.name", "nt")
+    assert type(choose("auto", made(Convolution), workers=2)) is LoopTrainer
+
+
+@pytest.mark.parametrize(
+    ("make", "inputs", "name"),
+    [
+        (lambda: linear(100), 100, "vmap"),
+        (lambda: nn.Sequential(nn.Linear(80_000, 3)), 80_000, "vmap"),  # by the kernel
+        (lambda: nn.Sequential(nn.Linear(90_000, 3)), 90_000, "loop"),  # too large for the kernel to pay
+        (lambda: nn.Sequential(nn.Linear(40_000, 3), nn.Tanh()), 40_000, "vmap"),
+        (lambda: nn.Sequential(nn.Linear(50_000, 3), nn.Tanh()), 50_000, "loop"),
+        (Convolution, 6, "loop"),
+        (Recurrent, 6, "loop"),
+        (Noisy, 6, "loop"),
+    ],
+)
+def test_the_model_alone_decides_where_nobody_chooses(make, inputs, name, choose):
+    assert choose("auto", made(make), inputs=inputs).name == name
+
+
+def test_a_small_model_that_cannot_be_batched_is_told_of_in_one_line(choose, caplog):
+    choose("auto", made(Recurrent))
+    assert [record.getMessage() for record in caplog.records] == [
+        "trainer = 'loop', since this model cannot be trained in batches (LSTM has no batched form)"
+    ]
+    caplog.clear()
+    choose("auto", made(Convolution))
+    choose("loop", made(Recurrent))
+    assert caplog.records == []
+
+
+def test_there_is_at_least_one_processor():
+    assert 1 <= available_processors() <= os.cpu_count()
 
 
 @pytest.mark.parametrize(
     ("module", "reason"),
     [
         (Branching(), "RuntimeError"),
-        (nn.Sequential(nn.Linear(6, 5), nn.Dropout(0.5), nn.Linear(5, 3)), "random"),
+        (Noisy(), "random"),
         (Remembering(), "learns something else"),
         (Recurrent(), "LSTM has no batched form"),
     ],
-    ids=["branching", "dropout", "remembering", "recurrent"],
+    ids=["branching", "noisy", "remembering", "recurrent"],
 )
 def test_what_cannot_be_batched_is_refused_in_one_line(module, reason, choose):
     with pytest.raises(OffbeatError, match=rf"trainer = 'vmap': .*{reason}.*take 'loop'") as refusal:
@@ -111,12 +188,24 @@ def test_the_model_is_left_as_it_was(choose):
     assert torch.equal(torch.get_rng_state(), generator)
 
 
-@pytest.mark.parametrize(("inputs", "limit"), [(6, 128), (10_000, 17), (10_000_000, 8)])
-def test_large_models_come_in_small_batches(inputs, limit):
+@pytest.mark.parametrize(
+    ("make", "inputs", "limit"),
+    [
+        (linear, 6, 64),
+        (linear, 10_000, 17),
+        (linear, 10_000_000, 8),
+        (lambda inputs: nn.Sequential(nn.Linear(inputs, 3), nn.Tanh()), 6, 128),
+        (lambda inputs: nn.Sequential(nn.Linear(inputs, 3), nn.Tanh()), 2_000, 87),
+        (lambda inputs: nn.Sequential(nn.Linear(inputs, 3), nn.Tanh()), 10_000, 32),
+    ],
+)
+def test_large_models_come_in_small_batches(make, inputs, limit):
     random = np.random.default_rng(1)
+    with torch.random.fork_rng(devices=[]):
+        model = FlatModel(make(inputs))
     trainer = make_trainer(
         "vmap",
-        FlatModel(linear(inputs)),
+        model,
         plan=LocalPlan(steps=1, batch_size=1, lr=0.1),
         loss=cross_entropy,
         inputs=torch.from_numpy(random.normal(size=(2, inputs)).astype(np.float32)),

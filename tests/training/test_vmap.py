@@ -27,6 +27,9 @@ MODELS = {
         nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 4)
     ),
     "scalar parameter": lambda: Scaled(),
+    "dropout": lambda: nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 4), nn.Dropout(0.1)
+    ),
 }
 
 
@@ -156,7 +159,7 @@ def test_the_starting_models_are_left_alone(make):
 
 def test_what_diverges_stays_with_its_client(make):
     jobs = jobs_of([PLAIN] * 4)
-    broken = dataclasses.replace(jobs[1], start=torch.full_like(jobs[1].start, torch.nan))
+    broken = jobs[1]._replace(start=torch.full_like(jobs[1].start, torch.nan))
     results = make(VmapTrainer).train([jobs[0], broken, *jobs[2:]])
     expected = make(VmapTrainer).train(jobs)
     assert results[1].vector.isnan().all()

@@ -4,7 +4,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -29,7 +29,7 @@ def resolve(vector: Vector, length: int) -> Tensor:
     """Return the tensor behind ``vector``, without its autograd graph; a ``ValueError`` unless it is ``(length,)``."""
     tensor = vector if isinstance(vector, Tensor) else vector.resolve()
     check_shape(tensor, length)
-    return tensor.detach()
+    return tensor.detach() if tensor.requires_grad else tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,8 @@ class LocalPlan:
         return replace(self, steps=steps, lr=self.lr[:steps] if isinstance(self.lr, tuple) else self.lr)
 
 
-class Update(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Update:
     """What a client hands in at the end of a visit.
 
     Attributes:
@@ -255,7 +256,7 @@ class Algorithm(Protocol):
 def check_vector(vector: Tensor, length: int, max_norm: float | None = None) -> None:
     """Check what a client uploaded; called once, by whoever produces the vector.
 
-    NaN and infinity show in the norm, which is far cheaper than a look at every entry.
+    NaN and infinity show in the sum of the squares, which is far cheaper than a look at every entry.
 
     Args:
         vector: What should be float32 ``(length,)``.
@@ -266,7 +267,7 @@ def check_vector(vector: Tensor, length: int, max_norm: float | None = None) -> 
         ValueError: Wrong type or length, NaN, infinity, or too large a norm.
     """
     check_shape(vector, length)
-    norm = torch.linalg.vector_norm(vector).item()
+    norm = math.sqrt(torch.dot(vector, vector).item())
     if not math.isfinite(norm):
         if vector.isnan().any():
             raise ValueError("the vector contains NaN")

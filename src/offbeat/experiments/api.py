@@ -32,7 +32,7 @@ from offbeat.population.dataset import Dataset
 from offbeat.population.datasets import load_dataset
 from offbeat.population.own_data import from_user
 from offbeat.simulation.records import Evaluation, VisitEnded
-from offbeat.training.choice import TRAINERS, TrainerName
+from offbeat.training.choice import TRAINERS, TrainerName, available_processors
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.models import initial_randomness
 from offbeat.training.objectives import LOSSES, METRICS
@@ -73,7 +73,7 @@ def simulate(
     loss: str | Function = "cross_entropy",
     metrics: Sequence[str] | Mapping[str, Function] | None = None,
     batch_norm: Literal["refuse", "local"] = "refuse",
-    trainer: TrainerName = "loop",
+    trainer: TrainerName = "auto",
     seed: int = 1,
     output: str | Path | None = None,
     progress: bool = True,
@@ -97,7 +97,8 @@ def simulate(
         metrics: Built-in metrics' names, or functions of the test set's (outputs, labels) by name; if it is left out
             accuracy for a loss between classes, else none.
         batch_norm: What to do with BatchNorm layers; as ``model.batch_norm``.
-        trainer: ``loop`` for one client after the other, ``vmap`` for many at once; as ``trainer``.
+        trainer: ``loop`` for one client after the other, ``vmap`` for many at once, ``processes`` for several, each in
+            a process of its own; ``auto`` chooses by the model.
         seed: Fixes clients, devices, minibatches and, where ``model`` makes one, the initial model.
         output: A folder for ``history.parquet``, ``events.parquet`` (a row a visit) and ``model.safetensors``.
         progress: Whether to show how far it is.
@@ -132,6 +133,7 @@ def simulate(
             stop=stop,
             evaluate=_table(EvaluateSection, {"every_seconds": evaluate_every_seconds}, "evaluate"),
             trainer=trainer,
+            workers=1 if trainer == "loop" else available_processors(),
             seed=seed,
         )
     except ValueError as error:

@@ -36,8 +36,8 @@ class Experiment(Section):
     """Folder of the results, below runs/; the file's name if it is left out."""
     seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63)], ...], Field(strict=False)] = (1,)
     """One run for each; a seed fixes clients, devices, initial model and minibatches."""
-    trainer: TrainerName = "loop"
-    """Clients one after the other, or many at once: faster for small models; results differ by rounding only."""
+    trainer: TrainerName = "auto"
+    """Clients one after the other, many at once, or several in processes of their own; auto chooses by the model."""
     data: DataSection
     model: ModelSection
     local: LocalSection

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ class RunTask:
     resume: bool  # go on with what an interrupted run left there
     checkpoint_seconds: float  # real seconds between two checkpoints
     data: str  # the fingerprint that the data must have; empty for any
+    workers: int = 1  # how many processes it may train in
 
     def config(self, dataset: Dataset) -> dict[str, Any]:
         """Return the run's resolved configuration."""
@@ -58,44 +59,46 @@ def carry_out(
         )
     model = build_model(task.experiment, dataset, task.seed)
     objective = build_objective(task.experiment)
-    simulation = build_simulation(task.experiment, task.label, task.seed, dataset, model, objective)
-    metrics = [metric_name(metric) for metric in task.experiment.metrics]
-    config = task.config(dataset)
-    made_by = versions(config, dataset)
-    if task.resume:
-        writer, state = RunWriter.resume(task.path, config, metrics, made_by)
-        if state is not None:
-            _load(simulation, state, task)
-            if state["last"] is not None:
-                tell(Evaluation(*state["last"]))
-    else:
-        writer = RunWriter.begin(task.path, config, metrics, made_by)
+    with closing(
+        build_simulation(task.experiment, task.label, task.seed, dataset, model, objective, workers=task.workers)
+    ) as simulation:
+        metrics = [metric_name(metric) for metric in task.experiment.metrics]
+        config = task.config(dataset)
+        made_by = versions(config, dataset)
+        if task.resume:
+            writer, state = RunWriter.resume(task.path, config, metrics, made_by)
+            if state is not None:
+                _load(simulation, state, task)
+                if state["last"] is not None:
+                    tell(Evaluation(*state["last"]))
+        else:
+            writer = RunWriter.begin(task.path, config, metrics, made_by)
 
-    def real_seconds() -> float:
-        return writer.real_seconds + time.monotonic() - began
+        def real_seconds() -> float:
+            return writer.real_seconds + time.monotonic() - began
 
-    due = time.monotonic() + task.checkpoint_seconds
-    while not simulation.finished:
-        evaluation = simulation.step()
-        writer.add(evaluation, simulation.ended)
-        if evaluation is not None:
-            tell(evaluation)
-        if simulation.finished:
-            break
-        try:
+        due = time.monotonic() + task.checkpoint_seconds
+        while not simulation.finished:
+            evaluation = simulation.step()
+            writer.add(evaluation, simulation.ended)
+            if evaluation is not None:
+                tell(evaluation)
+            if simulation.finished:
+                break
+            try:
+                check()
+            except InterruptedRunError:
+                writer.checkpoint(simulation.state_dict(), real_seconds())
+                raise
+            now = time.monotonic()
+            if now >= due:
+                writer.checkpoint(simulation.state_dict(), real_seconds())
+                took = time.monotonic() - now
+                due = now + max(task.checkpoint_seconds, took / _SHARE_OF_CHECKPOINTS)
+        # Who is asked to stop now finishes, but a worker that nobody waits for must not.
+        with suppress(InterruptedRunError):
             check()
-        except InterruptedRunError:
-            writer.checkpoint(simulation.state_dict(), real_seconds())
-            raise
-        now = time.monotonic()
-        if now >= due:
-            writer.checkpoint(simulation.state_dict(), real_seconds())
-            took = time.monotonic() - now
-            due = now + max(task.checkpoint_seconds, took / _SHARE_OF_CHECKPOINTS)
-    # Who is asked to stop now finishes, but a worker that nobody waits for must not.
-    with suppress(InterruptedRunError):
-        check()
-    writer.finish(model.named(simulation.model), real_seconds())
+        writer.finish(model.named(simulation.model), real_seconds())
 
 
 def _load(simulation: Simulation, state: dict[str, Any], task: RunTask) -> None:

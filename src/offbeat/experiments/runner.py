@@ -17,6 +17,7 @@ from offbeat.experiments.versions import check_versions, versions
 from offbeat.experiments.workers import carry_out_in_parallel
 from offbeat.experiments.world import build_dataset, build_model, build_objective, build_simulation
 from offbeat.population.dataset import Dataset, MissingDataError
+from offbeat.training.choice import available_processors
 
 CHECKPOINT_SECONDS = 30.0
 
@@ -57,12 +58,13 @@ def run_all(
         if dataset.name != experiment.data.name:
             experiment = experiment.model_copy(update={"data": DataSection(name=dataset.name)})
         data = dataset.fingerprint if is_import_path(dataset.name) else ""
+        workers = 1 if experiment.trainer == "loop" else max(1, available_processors() // jobs)
+        experiment = _checked(experiment, labels, dataset)
         tasks = [
-            RunTask(experiment, label, seed, folder / f"{label}-seed{seed}", resume, checkpoint_seconds, data)
+            RunTask(experiment, label, seed, folder / f"{label}-seed{seed}", resume, checkpoint_seconds, data, workers)
             for label in labels
             for seed in experiment.seeds
         ]
-        _check(experiment, labels, dataset)
         waiting = [task for task in tasks if not _is_there(task, dataset, replace)]
         if len(waiting) < len(tasks):
             progress.say(f"{len(tasks) - len(waiting)} of {len(tasks)} runs are finished")
@@ -100,12 +102,20 @@ def _load_data(experiment: Experiment, say: Callable[[str], None]) -> Dataset:
         return build_dataset(experiment.model_copy(update={"data": DataSection(name=experiment.data.fallback)}))
 
 
-def _check(experiment: Experiment, labels: Sequence[str], dataset: Dataset) -> None:
-    """What does not fit together shows before the first run, not after hours of it."""
+def _checked(experiment: Experiment, labels: Sequence[str], dataset: Dataset) -> Experiment:
+    """Return the experiment with one trainer for all runs, so that they can be compared.
+
+    What does not fit together shows here, before the first run, not after hours of it.
+    """
     objective = build_objective(experiment)
+    seed = experiment.seeds[0]
     for label in labels:
-        seed = experiment.seeds[0]
-        build_simulation(experiment, label, seed, dataset, build_model(experiment, dataset, seed), objective)
+        simulation = build_simulation(
+            experiment, label, seed, dataset, build_model(experiment, dataset, seed), objective
+        )
+        if experiment.trainer == "auto" and simulation.trainer == "loop":
+            experiment = experiment.model_copy(update={"trainer": "loop"})
+    return experiment.model_copy(update={"trainer": "vmap"}) if experiment.trainer == "auto" else experiment
 
 
 def _is_there(task: RunTask, dataset: Dataset, replace: bool) -> bool:

@@ -139,7 +139,14 @@ def _import(key: str, text: str) -> Callable[..., Any]:
 
 
 def build_simulation(
-    experiment: Experiment, label: str, seed: int, dataset: Dataset, model: FlatModel, objective: Objective
+    experiment: Experiment,
+    label: str,
+    seed: int,
+    dataset: Dataset,
+    model: FlatModel,
+    objective: Objective,
+    *,
+    workers: int = 1,
 ) -> Simulation:
     """Return the world in which ``[algorithms.LABEL]`` runs.
 
@@ -152,6 +159,7 @@ def build_simulation(
         dataset: What is learnt.
         model: The initial model; its values are overwritten.
         objective: How it is learnt and measured.
+        workers: How many processes it may train in.
 
     Raises:
         OffbeatError: The settings do not fit together, for instance a cohort that is larger than the population.
@@ -169,6 +177,7 @@ def build_simulation(
             stop=experiment.stop,
             evaluate=experiment.evaluate,
             trainer=experiment.trainer,
+            workers=workers,
             seed=seed,
         )
     except ValueError as error:
@@ -187,6 +196,7 @@ def assemble(
     stop: StopSection,
     evaluate: EvaluateSection,
     trainer: TrainerName,
+    workers: int,
     seed: int,
 ) -> Simulation:
     """Return a world of these parts.
@@ -225,6 +235,7 @@ def assemble(
         labels=labels,
         shards=population.shards,
         seed=seed,
+        workers=workers,
     )
     evaluator = Evaluator(
         model,

@@ -1,17 +1,18 @@
 """The queue of what will happen, in order of virtual time."""
 
 import heapq
-from enum import IntEnum
 from typing import Any
 
 import torch
 
 
-class Kind(IntEnum):
+class Kind:
     """Kinds of events, in the order in which those of the same instant happen.
 
     So all that arrives at an instant is in before a round that ends then is judged. Work is given out between
     ``AVAILABILITY`` and ``EVALUATION``, so whoever gets it gets the newest model. Evaluation changes nothing.
+
+    Plain numbers, since there are millions of events.
     """
 
     ARRIVAL = 0  # an upload is complete
@@ -24,13 +25,9 @@ class Kind(IntEnum):
     EVALUATION = 7
 
 
-# To look up a member of an enumeration takes longer than to compare it.
-_NO_WORK = Kind.TICK  # this one and all that come after it
-_LAST = Kind.EVALUATION
-
-Event = tuple[float, Kind, int, int]
+Event = tuple[float, int, int, int]
 """Virtual seconds; the kind; a number that orders events of the same time and kind by when they were put in; the
-subject: the client, or the number of the tick or evaluation. A plain tuple, since there are millions of them."""
+subject: the client, or the number of the tick or evaluation."""
 
 
 class EventQueue:
@@ -44,7 +41,7 @@ class EventQueue:
         self.at_work = 0
         self._heap: list[Event] = []
         self._sequence = 0
-        self._counts = [0] * len(Kind)
+        self._counts = [0] * (Kind.EVALUATION + 1)
 
     @property
     def stands_still(self) -> bool:
@@ -56,19 +53,19 @@ class EventQueue:
         """Whether nothing is left to happen but ticks and evaluations."""
         return len(self._heap) == self._counts[Kind.EVALUATION] + self._counts[Kind.TICK]
 
-    def put(self, seconds: float, kind: Kind, subject: int = 0) -> None:
+    def put(self, seconds: float, kind: int, subject: int = 0) -> None:
         """Let something happen at ``seconds``."""
         heapq.heappush(self._heap, (seconds, kind, self._sequence, subject))
         self._sequence += 1
         self._counts[kind] += 1
-        self.at_work += kind < _NO_WORK
+        self.at_work += kind < Kind.TICK
 
     def take(self) -> Event:
         """Take out what happens next."""
         event = heapq.heappop(self._heap)
         kind = event[1]
         self._counts[kind] -= 1
-        self.at_work -= kind < _NO_WORK
+        self.at_work -= kind < Kind.TICK
         return event
 
     @property
@@ -78,7 +75,7 @@ class EventQueue:
 
     def is_over(self, instant: float) -> bool:
         """Return whether nothing but an evaluation is left to happen at this instant."""
-        return not self._heap or self._heap[0][0] > instant or self._heap[0][1] is _LAST
+        return not self._heap or self._heap[0][0] > instant or self._heap[0][1] == Kind.EVALUATION
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that a restart needs."""
@@ -92,9 +89,9 @@ class EventQueue:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""
         kinds, sequences, subjects = state["numbers"].tolist()
-        columns = (state["seconds"].tolist(), map(Kind, kinds), sequences, subjects)
+        columns = (state["seconds"].tolist(), kinds, sequences, subjects)
         # A heap that was saved in its order is a heap again.
         self._heap = list(zip(*columns, strict=True))
         self._sequence = state["sequence"]
-        self._counts = [kinds.count(kind) for kind in Kind]
-        self.at_work = sum(self._counts[:_NO_WORK])
+        self._counts = [kinds.count(kind) for kind in range(Kind.EVALUATION + 1)]
+        self.at_work = sum(self._counts[: Kind.TICK])

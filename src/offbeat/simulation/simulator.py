@@ -98,7 +98,7 @@ class Simulation:
         self._in_vain = 0  # visits that have ended, and ticks, since an update counted
         self._last_plan: LocalPlan | None = None
         self._last_normaliser = 0.0
-        self._handlers: dict[Kind, Callable[[float, int], None]] = {
+        self._handlers: dict[int, Callable[[float, int], None]] = {
             Kind.ARRIVAL: self._arrive,
             Kind.OFFER: self._offer,
             Kind.LOSS: self._lose,
@@ -124,10 +124,13 @@ class Simulation:
             DivergedError: A client's training, or the model itself, went to NaN or infinity.
             OffbeatError: Nothing is left to happen before the end, nothing counts any more, or a visit never ends.
         """
-        while not self.finished:
-            evaluation = self.step()
-            if evaluation is not None:
-                yield evaluation
+        try:
+            while not self.finished:
+                evaluation = self.step()
+                if evaluation is not None:
+                    yield evaluation
+        finally:
+            self.close()
 
     def step(self) -> Evaluation | None:
         """Let the next thing happen, and return the evaluation if it is one; raises like ``run``."""
@@ -144,11 +147,20 @@ class Simulation:
         if self._queue.next_seconds > self._stop.virtual_seconds:
             return self._finish(self._stop.virtual_seconds)
         self._now, kind, _, subject = self._queue.take()
-        if kind is Kind.EVALUATION:
+        if kind == Kind.EVALUATION:
             self._queue.put((subject + 1) * self._evaluate_every_seconds, Kind.EVALUATION, subject + 1)
             return self._evaluation(self._now)
         self._handlers[kind](self._now, subject)
         return None
+
+    def close(self) -> None:
+        """End the trainer's processes, if it has any."""
+        self._trainer.close()
+
+    @property
+    def trainer(self) -> str:
+        """The name of the trainer, on which the last bits of the model depend."""
+        return self._trainer.name
 
     @property
     def model(self) -> Tensor:
@@ -279,7 +291,7 @@ class Simulation:
         job = Job(client, number, version, start, visit.plan, self._algorithm.payload)
         visit.work = self._work.promise(job, self._memories.get(client))
 
-    def _happen(self, visit: Visit, seconds: float, kind: Kind) -> None:
+    def _happen(self, visit: Visit, seconds: float, kind: int) -> None:
         """Let this be the next thing that happens to the visit; never, if the seconds are infinite."""
         period = self._algorithm.period
         if period is not None and seconds < math.inf:
@@ -289,10 +301,10 @@ class Simulation:
         if seconds < math.inf:
             self._queue.put(seconds, kind, visit.assignment.client)
 
-    def _visit_if_next(self, client: int, now: float, kind: Kind) -> Visit | None:
+    def _visit_if_next(self, client: int, now: float, kind: int) -> Visit | None:
         """Return the client's visit if this is still to happen to it, and it has not been cut short since."""
         visit = self._visits.get(client)
-        return visit if visit is not None and visit.next_seconds == now and visit.next_kind is kind else None
+        return visit if visit is not None and visit.next_seconds == now and visit.next_kind == kind else None
 
     def _cut_short(self, now: float, assignment: Assignment) -> None:
         """Let a client that is at its local steps hand in what it has after the step that it is at."""

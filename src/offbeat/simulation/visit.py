@@ -27,7 +27,7 @@ class Visit:
     upload_began: float = math.inf  # virtual seconds
     sent: int = 0  # bytes of the upload, once it is known that it breaks off
     next_seconds: float = math.inf  # when the next thing happens to it; what else is in the queue for it is void
-    next_kind: Kind = Kind.LOSS
+    next_kind: int = Kind.LOSS
 
     @property
     def may_be_cut_short(self) -> bool:
@@ -47,7 +47,7 @@ def visits_state(visits: Mapping[int, Visit]) -> dict[str, Any]:
         version, work = visit.assignment.version, visit.work
         has = [work is not None, visit.start is not None]
         times = [visit.assigned_seconds, visit.steps_began, visit.upload_began, visit.next_seconds]
-        rows.append([client, visit.plan.steps, visit.sent, int(visit.next_kind), *times, *has])
+        rows.append([client, visit.plan.steps, visit.sent, visit.next_kind, *times, *has])
         if visit.start is not None:
             state[f"start.{version}"] = visit.start
         if work is not None and work.vector is not None:
@@ -100,5 +100,5 @@ def visits_from_state(
             job = Job(client, assignment.visit, assignment.version, start, plan, coordinator.algorithm.payload)
             work = queue.promise(job, memories.get(client))
         times = steps_began, upload_began, sent, next_seconds
-        visits[client] = Visit(assignment, assigned, plan, work, start if has_start else None, *times, Kind(next_kind))
+        visits[client] = Visit(assignment, assigned, plan, work, start if has_start else None, *times, next_kind)
     return visits

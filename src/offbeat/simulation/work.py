@@ -98,6 +98,7 @@ class WorkQueue:
             work.before = before
             work.memory = Memory(work)
         self._waiting[work] = None
+        self._trainer.expect(job)
         return work
 
     def kept(self, vector: Tensor, memory: Tensor | None) -> Work:
@@ -110,6 +111,8 @@ class WorkQueue:
     def cancel(self, work: Work) -> None:
         """Do not train what nobody will need."""
         self._waiting.pop(work, None)
+        if work.job is not None:
+            self._trainer.forget(work.job)
         work.job = work.before = work.memory = None
 
     def train(self, needed: Work) -> None:

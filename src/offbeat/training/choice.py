@@ -1,31 +1,39 @@
 """Which trainer a run has."""
 
+import logging
+import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn.modules.conv import _ConvNd  # pyright: ignore[reportPrivateUsage]
 
 from offbeat.algorithms.base import LocalPlan
 from offbeat.errors import OffbeatError
+from offbeat.training.dense import is_dense
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.late_processes import LateProcesses
 from offbeat.training.loop import LoopTrainer
-from offbeat.training.trainer import Job, Trainer
+from offbeat.training.processes import ProcessTrainer
+from offbeat.training.trainer import Trainer
+from offbeat.training.trial import batching_problem
 from offbeat.training.vmap import VmapTrainer
-from offbeat.user_code_errors import said
 
-TrainerName = Literal["loop", "vmap"]
+TrainerName = Literal["auto", "loop", "vmap", "processes"]
 TRAINERS: tuple[TrainerName, ...] = get_args(TrainerName)
 
-# A batch's models should fit into a processor's cache, where that leaves enough of them.
-_ENTRIES_A_BATCH = 2**19
-_LARGEST_BATCH = 128
-_SMALLEST_BATCH = 8
+# Up to so many parameters a batch of models pays, as measured: by the kernel for linear layers, and by torch.func.
+_MOST_IN_KERNEL = 2**18
+_MOST_PARAMETERS = 2**17
 
-_TRIAL_LR = 1e-3
-_TOLERANCE = 1e-2  # relative, far above rounding
+# A batch's models should fit into a processor's cache, where that leaves enough of them to spread the overhead over.
+_ENTRIES_A_BATCH = 2**19
+_BATCHES_IN_KERNEL = (8, 64)
+_BATCHES = (32, 128)
+
+_log = logging.getLogger(__name__)
 
 
 def make_trainer(
@@ -38,62 +46,59 @@ def make_trainer(
     labels: Tensor,
     shards: Sequence[NDArray[np.int64]],
     seed: int,
+    workers: int = 1,
 ) -> Trainer:
     """Return the trainer of that name.
 
-    The batched trainer is first tried on two short visits, against the plain one.
+    ``auto`` is ``vmap`` for a small model without convolutions that can be trained in batches, and ``loop`` for the
+    others: no clock has a say, so the same run is always done the same way.
 
     Args:
-        name: ``loop`` for one client after the other, ``vmap`` for many at once.
+        name: ``loop`` for one client after the other, ``processes`` for several, each in a process of its own, which
+            gives the same to the bit; ``vmap`` for many at once, which differs by rounding.
         model: Its values are overwritten by ``loop``, as in training.
-        plan: What the clients do in the trial.
+        plan: What the clients do.
         loss: Maps (outputs, labels) to the mean loss of a minibatch.
         inputs: All clients' training inputs, ``(n, …)``.
         labels: Their labels, ``(n, …)``.
         shards: For each client the indices of its examples, int64 ``(n_i,)``.
         seed: The run's seed.
+        workers: How many processes there may be; where there may be more than one, ``loop`` uses them if it takes
+            longer than it takes to start them.
 
     Raises:
-        OffbeatError: The model cannot be trained in batches, for instance because it draws random numbers.
+        OffbeatError: The model cannot be trained in batches, for instance because it draws random numbers, or cannot
+            be sent to another process.
     """
     parts: dict[str, Any] = {"loss": loss, "inputs": inputs, "labels": labels, "shards": shards, "seed": seed}
+    if name == "processes":
+        return ProcessTrainer(model, **parts, workers=workers)
     loop = LoopTrainer(model, **parts)
-    if name == "loop":
+    in_kernel = is_dense(model.module, loss)
+    if name == "vmap" or (name == "auto" and _pays(model, in_kernel)):
+        batched = VmapTrainer(model, **parts, batch_limit=_batch_limit(model, in_kernel))
+        problem = batching_problem(model, batched, loop, plan, shards)
+        if problem is None:
+            return batched
+        if name == "vmap":
+            raise OffbeatError(f"trainer = 'vmap': this model cannot be trained in batches ({problem}): take 'loop'")
+        _log.warning("trainer = 'loop', since this model cannot be trained in batches (%s)", problem)
+    if workers < 2 or os.name == "nt":
         return loop
-    start = model.vector.clone()
-    limit = max(_SMALLEST_BATCH, min(_LARGEST_BATCH, _ENTRIES_A_BATCH // len(start)))
-    batched = VmapTrainer(model, **parts, batch_limit=limit)
-    sizes = [len(shard) for shard in shards]
-    # Short and with a small step size: whether the run itself diverges is not the question.
-    short = replace(plan, steps=min(plan.steps, 2), lr=_TRIAL_LR)
-    clients = (int(np.argmin(sizes)), int(np.argmax(sizes)))
-    jobs = [Job(client, 0, 0, start, short, "delta") for client in clients]
-    problem = _recurrent(model) or _difference(batched, loop, jobs)
-    model.load(start)
-    if problem:
-        raise OffbeatError(f"trainer = 'vmap': this model cannot be trained in batches ({problem}): take 'loop'")
-    return batched
+    return LateProcesses(loop, lambda: ProcessTrainer(model, **parts, workers=workers))
 
 
-def _recurrent(model: FlatModel) -> str | None:
-    # torch.func takes them one model at a time, and is slower for it.
-    return next(
-        (
-            f"{type(layer).__name__} has no batched form"
-            for layer in model.module.modules()
-            if isinstance(layer, nn.RNNBase)
-        ),
-        None,
-    )
+def available_processors() -> int:
+    """Return how many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _difference(batched: Trainer, loop: Trainer, jobs: Sequence[Job]) -> str | None:
-    expected = loop.train(jobs)
-    try:
-        results = batched.train(jobs)
-    except Exception as error:  # whatever the model's own code and vmap make of each other
-        return said(error)
-    for result, other in zip(results, expected, strict=True):
-        if (result.vector - other.vector).norm() > _TOLERANCE * other.vector.norm():
-            return "it learns something else there than one client after the other"
-    return None
+def _batch_limit(model: FlatModel, in_kernel: bool) -> int:
+    smallest, largest = _BATCHES_IN_KERNEL if in_kernel else _BATCHES
+    return max(smallest, min(largest, _ENTRIES_A_BATCH // len(model.vector)))
+
+
+def _pays(model: FlatModel, in_kernel: bool) -> bool:
+    # A convolution has much to compute for each parameter: on a processor there is nothing to gain from many at once.
+    has_convolutions = any(isinstance(layer, _ConvNd) for layer in model.module.modules())
+    return not has_convolutions and len(model.vector) <= (_MOST_IN_KERNEL if in_kernel else _MOST_PARAMETERS)

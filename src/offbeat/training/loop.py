@@ -13,11 +13,11 @@ from offbeat.errors import OffbeatError
 from offbeat.randomness import Purpose, example_order, integer
 from offbeat.training.evaluation import scalar_loss
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainer import Job, Result, result_vector
+from offbeat.training.trainer import Job, Result, Trainer, result_vector
 from offbeat.user_code_errors import failure
 
 
-class LoopTrainer:
+class LoopTrainer(Trainer):
     """Local SGD for one client at a time.
 
     A step's gradient is ``∇loss + mu (w − w_start)``, clipped to ``clip_norm``; then come weight decay and momentum
@@ -32,6 +32,7 @@ class LoopTrainer:
         seed: The run's seed.
     """
 
+    name = "loop"
     batch_limit = 1
 
     def __init__(

@@ -1,17 +1,17 @@
 """The seam between a world and whatever trains its clients: jobs in, results out."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
 from offbeat.algorithms.base import LocalPlan, Payload
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """One visit: what a client is to do.
 
     Attributes:
@@ -49,22 +49,37 @@ class Result:
 class Trainer(Protocol):
     """Trains clients.
 
+    A trainer knows a job by its identity: what it was told to expect is the very object that it is given to train.
+
     Attributes:
+        name: Trainers of one name give the same results to the bit, those of different names but for rounding.
         batch_limit: How many jobs it is best given at once.
     """
 
+    name: str
     batch_limit: int
 
+    @abstractmethod
     def examples(self, client: int) -> int:
         """Return how many examples n_i the client holds."""
         ...
 
+    @abstractmethod
     def train(self, jobs: Sequence[Job]) -> list[Result]:
         """Train each job from its own start; the results come in the order of the jobs.
 
         A result depends on nothing but its own job: not on the other jobs, nor on what was trained before.
         """
         ...
+
+    def expect(self, job: Job) -> None:
+        """Note that this job will probably be asked for: a trainer whose processes are idle may begin with it."""
+
+    def forget(self, job: Job) -> None:
+        """Note that nobody will ask for this job any more; it need not have been expected."""
+
+    def close(self) -> None:
+        """End its processes, if it has any."""
 
 
 def result_vector(payload: Payload, start: Tensor, end: Tensor) -> Tensor:

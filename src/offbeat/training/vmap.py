@@ -1,6 +1,8 @@
 """The batched trainer: many clients at once, each from its own model, as one computation on one device."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -10,15 +12,18 @@ from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap  # pyright: ignore[reportPrivateImportUsage]
 
 from offbeat.algorithms.base import LocalPlan
+from offbeat.errors import OffbeatError
+from offbeat.randomness import Purpose, integer
 from offbeat.training.dense import dense_step, is_dense
+from offbeat.training.dropout import Draw, Dropout
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.minibatches import example_orders
-from offbeat.training.trainer import Job, Result, result_vector
+from offbeat.training.trainer import Job, Result, Trainer, result_vector
 
 _SMALLEST_BATCH = 2  # one model alone may be computed another way, with other last bits
 
 
-class VmapTrainer:
+class VmapTrainer(Trainer):
     """Local SGD for a batch of clients, a step of all of them at a time, by ``torch.func.vmap``.
 
     Results are those of ``LoopTrainer`` but for rounding, and the same to the bit however the jobs are divided into
@@ -35,6 +40,8 @@ class VmapTrainer:
         seed: The run's seed.
         batch_limit: How many jobs are best trained at once.
     """
+
+    name = "vmap"
 
     def __init__(
         self,
@@ -55,11 +62,13 @@ class VmapTrainer:
         self._shards = shards
         self._seed = seed
 
-        def loss_of(parameters: dict[str, Tensor], inputs: Tensor, labels: Tensor) -> Tensor:
-            return loss(functional_call(model.module, parameters, (inputs,)), labels)
+        def loss_of(parameters: dict[str, Tensor], inputs: Tensor, labels: Tensor, dropout: Dropout | None) -> Tensor:
+            with dropout.step(labels) if dropout else nullcontext():
+                return loss(functional_call(model.module, parameters, (inputs,)), labels)
 
         self._is_dense = is_dense(model.module, loss)
-        self._gradients = vmap(grad_and_value(loss_of))
+        self._gradients = vmap(grad_and_value(loss_of), in_dims=(0, 0, 0, None))
+        self._draws: dict[int, list[Draw]] = {}  # by minibatch size what the first step drew
 
     def examples(self, client: int) -> int:
         """Return how many examples n_i the client holds."""
@@ -89,6 +98,7 @@ class VmapTrainer:
         velocity = {name: torch.zeros_like(part) for name, part in models.items()} if kind.momentum else None
         rates = _rates(jobs, int(steps[0]), rows)
         losses = torch.zeros(rows, int(steps[0]))
+        dropout = self._dropout(jobs, kind.batch_size)
         for step in range(int(steps[0])):
             active = int(np.count_nonzero(steps > step))
             # A row that is done, or that only fills up, comes along where two are needed, and is put back.
@@ -100,14 +110,22 @@ class VmapTrainer:
             if self._is_dense and kind.is_plain:
                 losses[:taken, step] = dense_step(list(part.values()), inputs, labels, rate)
             else:
-                slopes, losses[:taken, step] = self._gradients(part, inputs, labels)
+                slopes, losses[:taken, step] = self._gradients(part, inputs, labels, dropout)
                 _sgd_step(part, slopes, first, velocity, rate, kind)
+                if dropout and self._draws.setdefault(kind.batch_size, dropout.draws) != dropout.draws:
+                    raise OffbeatError("the model's dropout differs from step to step: take trainer = 'loop'")
             for name, values in done.items():
                 part[name][active:] = values
         ends = torch.cat([part.reshape(rows, -1) for part in models.values()], dim=1)
-        for row, job in enumerate(jobs):
-            loss = losses[row, : steps[row]].mean().item()
+        for row, (job, of_steps) in enumerate(zip(jobs, losses.tolist(), strict=False)):
+            loss = math.fsum(of_steps[: job.plan.steps]) / job.plan.steps
             yield Result(result_vector(job.payload, starts[row], ends[row]), loss)
+
+    def _dropout(self, jobs: Sequence[Job], batch_size: int) -> Dropout | None:
+        """Return what does the jobs' dropout; None once it is known that there is none."""
+        if self._is_dense or self._draws.get(batch_size) == []:
+            return None
+        return Dropout([integer(self._seed, Purpose.LAYERS, job.client, job.visit) for job in jobs])
 
     def _minibatches(self, jobs: Sequence[Job], steps: NDArray[np.int64], batch_size: int, rows: int) -> Tensor:
         """Return which examples each row looks at in each step, int64 ``(rows, most steps, batch size)``."""

@@ -1,0 +1,55 @@
+"""Can clients with this model be trained in batches? Found out before the first run, by two short visits."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from offbeat.algorithms.base import LocalPlan
+from offbeat.training.flat_model import FlatModel
+from offbeat.training.trainer import Job, Trainer
+from offbeat.user_code_errors import said
+
+_LR = 1e-3
+_TOLERANCE = 1e-2  # relative, far above rounding
+
+
+def batching_problem(
+    model: FlatModel,
+    batched: Trainer,
+    loop: Trainer,
+    plan: LocalPlan,
+    shards: Sequence[NDArray[np.int64]],
+) -> str | None:
+    """Return why a model cannot be trained in batches; None if it can.
+
+    Args:
+        model: Its values are left as they were.
+        batched: The batched trainer.
+        loop: The plain trainer, of the same model.
+        plan: What the clients are to do.
+        shards: For each client the indices of its examples, int64 ``(n_i,)``; the one with the fewest and the one with
+            the most are tried.
+    """
+    recurrent = next((layer for layer in model.module.modules() if isinstance(layer, nn.RNNBase)), None)
+    if recurrent is not None:
+        # torch.func takes them one model at a time, and is slower for it.
+        return f"{type(recurrent).__name__} has no batched form"
+    sizes = [len(shard) for shard in shards]
+    start = model.vector.clone()
+    # Short and with a small step size: whether the run itself diverges is not the question.
+    short = replace(plan, steps=min(plan.steps, 2), lr=_LR)
+    jobs = [Job(client, 0, 0, start, short, "delta") for client in (int(np.argmin(sizes)), int(np.argmax(sizes)))]
+    expected = loop.train(jobs)
+    try:
+        results = batched.train(jobs)
+    except Exception as error:  # whatever the model's own code and vmap make of each other
+        return said(error)
+    finally:
+        model.load(start)
+    for result, other in zip(results, expected, strict=True):
+        if (result.vector - other.vector).norm() > _TOLERANCE * other.vector.norm():
+            return "it learns something else there than one client after the other"
+    return None
