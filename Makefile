@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit kills bench-simulation bench-peers docs reference theory-docs figures clean
+.PHONY: help run test lint types unit kills bench-simulation bench-peers docs reference theory-docs performance-docs figures clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -50,6 +50,11 @@ reference: .venv/installed ## write docs/reference.md from what checks the exper
 
 theory-docs: .venv/installed ## measure the bounds again, write the table and the figure of docs/theory.md
 	$(BIN)/python docs/make_theory.py
+
+performance-docs: .venv/installed ## measure all speeds again, write the tables of docs/performance.md (an hour)
+	mkdir -p build
+	$(MAKE) --no-print-directory bench-simulation bench-peers | tee build/performance.txt
+	$(BIN)/python docs/make_performance.py build/performance.txt
 
 figures: .venv/installed ## run experiments/algorithms/, draw the figures of docs/algorithms/ again
 	set -e; for file in experiments/algorithms/*.toml; do \

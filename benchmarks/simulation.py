@@ -41,6 +41,7 @@ from offbeat.training import models
 from offbeat.training.choice import make_trainer
 from offbeat.training.dense import dense_step
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.minibatches import gather
 
 REPETITIONS = 5
 _PROCESSES = 2
@@ -166,9 +167,10 @@ def simulation(workload: Workload, algorithm: Algorithm, durations: str, trainer
         seed=1,
     )
     statistics_ = world.coordinator.statistics
-    # The first round, in which processes start.
+    # The first round, in which processes start, and its training, which waits until the model is read.
     while statistics_.counted < workload.cohort:
         world.step()
+    _ = world.model
     counted, began = statistics_.counted, time.perf_counter()
     while not world.finished:
         world.step()
@@ -189,7 +191,7 @@ def kernel(workload: Workload) -> float:
     began = time.perf_counter()
     for step in range(rounds * plan.steps):
         batch = chosen[:, step % plan.steps]
-        dense_step(parameters, inputs[batch], labels[batch], rates)
+        dense_step(parameters, gather(inputs, batch), gather(labels, batch), rates)
     return rounds * clients / (time.perf_counter() - began)
 
 
@@ -197,12 +199,15 @@ def measure(workload: Workload, rows: dict[tuple[str, str, str], Callable[[], fl
     """Measure the rows in turn, each time after the plain loop, and return what was found."""
     rates: dict[tuple[str, str, str], list[float]] = {row: [] for row in rows}
     ratios: dict[tuple[str, str, str], list[float]] = {row: [] for row in rows}
+    peaks: dict[tuple[str, str, str], float] = {}
+    # The largest memory so far is a row's own as long as those that take the most come last.
+    rows = dict(sorted(rows.items(), key=lambda row: row[0][2] == "offbeat-processes"))
     for _ in range(REPETITIONS):
         for row, work in rows.items():
             loop = plain_loop(workload.name)
             rates[row].append(loop if row[2] == "loop" else work())
             ratios[row].append(rates[row][-1] / loop)
-    peak, child = (resource.getrusage(who).ru_maxrss / 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+            peaks.setdefault(row, _peak_mib(row[2]))
     return [
         {
             "workload": workload.name,
@@ -212,10 +217,15 @@ def measure(workload: Workload, rows: dict[tuple[str, str, str], Callable[[], fl
             "updates_per_second": round(statistics.median(rates[algorithm, durations, trainer]), 1),
             "ratio_to_loop": round(statistics.median(ratios[algorithm, durations, trainer]), 2),
             "spread": [round(f(ratios[algorithm, durations, trainer]), 2) for f in (min, max)],
-            "peak_rss_mib": round(peak + (_PROCESSES * child if trainer == "offbeat-processes" else 0)),
+            "peak_rss_mib": round(peaks[algorithm, durations, trainer]),
         }
         for algorithm, durations, trainer in rows
     ]
+
+
+def _peak_mib(trainer: str) -> float:
+    own, child = (resource.getrusage(who).ru_maxrss / 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return own + (_PROCESSES * child if trainer == "offbeat-processes" else 0)
 
 
 def rows_of(

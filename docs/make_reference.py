@@ -133,8 +133,8 @@ def _allowed(key: Mapping[str, Any]) -> str:
 
 
 def _allowed_value(value: Mapping[str, Any]) -> str:
-    if "enum" in value:
-        return " or ".join(f"`{as_inline_toml(choice)}`" for choice in value["enum"])
+    if "enum" in value or "const" in value:
+        return " or ".join(f"`{as_inline_toml(choice)}`" for choice in value.get("enum") or [value["const"]])
     if value.get("type") == "array":
         return f"a list, each {_allowed_value(value['items'])}"
     name = _TYPES[value["type"]]

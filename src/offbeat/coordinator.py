@@ -155,12 +155,14 @@ class Coordinator:
         Raises:
             ValueError: The client was never given this work.
         """
-        self._check_given(client, visit)
-        answer = self._answered(client, visit)
-        if answer is None and not self._counts_now(client):
-            answer = self._refuse(client)
-            self._note("offer", now=now, client=client, visit=visit)
-        return answer
+        assignment = self._expected(client, visit)
+        if assignment is None:
+            return self._answered(client, visit)
+        if self._counts_now(assignment):
+            return None
+        receipt = self._refuse(assignment)
+        self._note("offer", now=now, client=client, visit=visit)
+        return receipt
 
     def receive(
         self,
@@ -189,13 +191,12 @@ class Coordinator:
             ValueError: The client was never given this work, or its update would count but is malformed; nothing has
                 changed.
         """
-        self._check_given(client, visit)
-        answer = self._answered(client, visit)
-        if answer is not None:
-            return answer
-        version = self._visits.version(client)
+        assignment = self._expected(client, visit)
+        if assignment is None:
+            return self._answered(client, visit)
+        version = assignment.version
         update = Update(client, version, vector, examples, steps, normaliser, base, since, step_seconds, upload_seconds)
-        receipt = self._count(update) if self._counts_now(client) else self._refuse(client)
+        receipt = self._count(update) if self._counts_now(assignment) else self._refuse(assignment)
         if self._record:
             arguments = {name: getattr(update, name) for name in update.__slots__ if name not in ("client", "version")}
             self._note("receive", now=now, client=client, visit=visit, **arguments)
@@ -209,8 +210,10 @@ class Coordinator:
         Raises:
             ValueError: The client was never given this work.
         """
-        self._check_given(client, visit)
-        if not self._is_open(client, visit):
+        if self._expected(client, visit) is None:
+            self._answered(client, visit)  # which knows whether there was such a visit
+            return False
+        if self._visits.state(client) is not VisitState.OPEN:
             return False
         new_version = self._let_lapse(client)
         self._open_round_if_new()
@@ -222,7 +225,7 @@ class Coordinator:
         changed = new_version = False
         while self._leases and self._leases[0][0] <= now:
             _, client, visit = heapq.heappop(self._leases)
-            if self._is_open(client, visit):
+            if self._expected(client, visit) and self._visits.state(client) is VisitState.OPEN:
                 changed = True
                 new_version = self._let_lapse(client) or new_version
                 self._open_round_if_new()
@@ -295,25 +298,30 @@ class Coordinator:
         ]
         heapq.heapify(self._leases)
 
-    def _check_given(self, client: int, visit: int) -> None:
+    def _expected(self, client: int, visit: int) -> Assignment | None:
+        """Return the assignment of a visit that is not over."""
+        assignment = self._visits.assignment(client)
+        return assignment if assignment is not None and assignment.visit == visit else None
+
+    def _answered(self, client: int, visit: int) -> Receipt:
+        """Return what the client was, or would have been, told of a visit that is over.
+
+        Raises:
+            ValueError: The client was never given this work.
+        """
         check_client(client, self.clients)
         if not 0 <= visit <= self._visits.latest(client):
             raise ValueError(f"client {client} was never given visit {visit}")
-
-    def _is_open(self, client: int, visit: int) -> bool:
-        return self._visits.latest(client) == visit and self._visits.state(client) is VisitState.OPEN
-
-    def _answered(self, client: int, visit: int) -> Receipt | None:
-        """Return what the client was, or would have been, told of a visit that is over; None if it is not."""
         receipt = self._visits.receipt(client, visit)
-        if receipt is None and visit != self._visits.latest(client):
-            # Of older visits only the last counted one is remembered; that this one is not it is all that is known.
-            staleness = self.algorithm.version - self._visits.version(client)
-            return Receipt(counted=False, staleness=staleness, new_version=False)
-        return receipt
+        if receipt is not None:
+            return receipt
+        # Of older visits only the last counted one is remembered; that this one is not it is all that is known.
+        return Receipt(
+            counted=False, staleness=self.algorithm.version - self._visits.version(client), new_version=False
+        )
 
-    def _counts_now(self, client: int) -> bool:
-        version = self._visits.version(client)
+    def _counts_now(self, assignment: Assignment) -> bool:
+        client, _, version, *_ = assignment
         too_stale = self._max_staleness is not None and self.algorithm.version - version > self._max_staleness
         return not too_stale and self.algorithm.wants(client, version)
 
@@ -332,9 +340,9 @@ class Coordinator:
             self._open_round_if_new()
         return receipt
 
-    def _refuse(self, client: int) -> Receipt:
-        """Close the client's visit, whose update does not count, and free its slot."""
-        version = self._visits.version(client)
+    def _refuse(self, assignment: Assignment) -> Receipt:
+        """Close a visit whose update does not count, and free its slot."""
+        client, _, version, *_ = assignment
         staleness = self.algorithm.version - version
         receipt = Receipt(False, staleness, self.algorithm.drop(client, version))
         self._close(client, receipt)

@@ -39,6 +39,7 @@ class Purpose(IntEnum):
     EVALUATION = 12
     OWN_DATA = 13
     COMPRESSION = 14
+    AUGMENTATION = 15
 
 
 _MULTIPLIER_0 = 0xD2511F53

@@ -125,3 +125,41 @@ def test_the_settings_of_the_server_reach_it(experiment):
     assert any(
         visit.outcome == "counted" and visit.ended_seconds - visit.assigned_seconds > 3.0 for visit in simulation.ended
     )
+
+
+def test_runs_that_were_evaluated_by_versions_are_compared(experiment, tmp_path):
+    from rich.console import Console
+
+    from offbeat.experiments.collect import collect
+    from offbeat.experiments.progress import Progress
+    from offbeat.experiments.report import write_report
+    from offbeat.experiments.runner import run_all
+    from offbeat.experiments.summary import summarise
+
+    def runs_of(folder, *changes):
+        settings = experiment("seeds=[1, 2]", *changes)
+        progress = Progress(Console(quiet=True), settings.stop, "accuracy")
+        run_all(settings, ["fedavg", "fedasync"], tmp_path / folder, progress)
+        return collect([tmp_path / folder])
+
+    by_versions = runs_of("versions", "evaluate={ every_versions = 4, target = 0.3 }")
+    by_seconds = runs_of("seconds", "evaluate.target=0.3")
+    for run, other in zip(by_versions, by_seconds, strict=True):
+        *most, last = run.history["version"].tolist()
+        assert most == list(range(0, last + 1, 4))
+        assert {name: column[-1] for name, column in run.history.items()} == {
+            name: column[-1] for name, column in other.history.items()
+        }
+        for name, column in other.events.items():
+            np.testing.assert_array_equal(run.events[name], column)
+    for row, runs in zip(summarise(by_versions), (by_versions[:2], by_versions[2:]), strict=True):
+        reached = [run.history["seconds"][run.history["accuracy"] >= 0.3][0] for run in runs]
+        assert row.seconds_to_target.mean == np.mean(reached)
+    write_report(by_versions, tmp_path / "report", "", "")
+    assert (tmp_path / "report" / "plots" / "accuracy_over_time.png").exists()
+    both = collect([tmp_path / "versions", tmp_path / "seconds"])
+    assert {run.label for run in both} == {
+        f"{folder}/{label}" for folder in ("versions", "seconds") for label in ("fedavg", "fedasync")
+    }
+    text = write_report(both, tmp_path / "both", "", "").read_text(encoding="utf-8")
+    assert "The settings differ in evaluate.every_seconds, evaluate.every_versions. digits" in text

@@ -187,6 +187,15 @@ class TestResult:
     def test_ends(self, stop: dict[str, int], column: str, value: int, simulate: Callable[..., pd.DataFrame]) -> None:
         assert simulate(virtual_seconds=None, **stop)[column].iloc[-1] == value
 
+    @pytest.mark.parametrize("algorithm", [FedAvg(cohort=4), FedBuff(buffer_size=2, concurrency=4)])
+    def test_evaluations_by_version(self, algorithm: Any, simulate: Callable[..., pd.DataFrame]) -> None:
+        by_version = simulate(algorithm=algorithm, evaluate_every_seconds=None, evaluate_every_versions=2)
+        by_seconds = simulate(algorithm=algorithm)
+        *most, last = by_version["version"].tolist()
+        assert most == list(range(0, last + 1, 2))
+        assert last > 4
+        assert by_version.iloc[-1].tolist() == by_seconds.iloc[-1].tolist()
+
     @pytest.mark.parametrize(
         "how",
         [
@@ -211,6 +220,12 @@ class TestResult:
         without, remembered = (simulate(local=plan, virtual_seconds=100.0) for plan in plans)
         assert remembered["bytes_up"].tolist() == without["bytes_up"].tolist()
         assert remembered["loss"].iloc[-1] < 0.9 * without["loss"].iloc[-1]
+
+    def test_augmentation_is_in_training_alone(self, simulate: Callable[..., pd.DataFrame]) -> None:
+        plain, changed = simulate(), simulate(augmentation="crop-and-flip")
+        assert changed["loss"].iloc[0] == plain["loss"].iloc[0]
+        assert changed["loss"].iloc[-1] != plain["loss"].iloc[-1]
+        pd.testing.assert_frame_equal(simulate(augmentation=None), plain)
 
     def test_a_pattern_of_ones_own(self, simulate: Callable[..., pd.DataFrame]) -> None:
         asked: set[int] = set()
@@ -260,6 +275,7 @@ def plan(compressor: str, **parameters: float) -> LocalPlan:
 
 
 LOCAL = {"steps": 2, "batch_size": 8, "lr": 0.1}
+LINE = TensorDataset(torch.zeros(120, 1), torch.zeros(120, 1))
 
 MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     ({"model": 3}, ["model = 3", "torch.nn.Module"]),
@@ -309,6 +325,9 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     ({"server": {"lease": 3}}, ["unknown key server.lease"]),
     ({"server": 3}, ["server = 3", "table"]),
     ({"evaluate_every_seconds": 0}, ["evaluate.every_seconds = 0"]),
+    ({"evaluate_every_seconds": None}, ["evaluate: set exactly one of every_seconds and every_versions"]),
+    ({"evaluate_every_versions": 3}, ["evaluate: set exactly one of every_seconds and every_versions"]),
+    ({"evaluate_every_seconds": None, "evaluate_every_versions": 0}, ["evaluate.every_versions = 0"]),
     ({"virtual_seconds": None}, ["stop: set virtual_seconds, versions or updates"]),
     ({"virtual_seconds": float("nan")}, ["stop.virtual_seconds = nan"]),
     ({"versions": 1.5}, ["stop.versions = 1.5"]),
@@ -324,6 +343,12 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     ({"metrics": {"f1": lambda *_: float("nan")}}, ["the metric f1 is nan"]),
     ({"metrics": {"f1": lambda *_: "high"}}, ["the metric f1 must be one number"]),
     ({"batch_norm": "global"}, ["batch_norm = 'global'", "'refuse' or 'local'"]),
+    ({"augmentation": "crop"}, ["augmentation = 'crop'", "None or 'crop-and-flip'"]),
+    ({"augmentation": ["crop-and-flip"]}, ["augmentation = ['crop-and-flip']", "None or 'crop-and-flip'"]),
+    (
+        {"augmentation": "crop-and-flip", "model": lambda: nn.Linear(1, 1), "data": (LINE, LINE), "loss": "mse"},
+        ["data.augmentation = 'crop-and-flip' is for images", "float32 of shape (1,)", "leave it out"],
+    ),
     ({"seed": -1}, ["seed = -1", "from 0"]),
     ({"seed": 1.5}, ["seed = 1.5", "whole number"]),
 ]

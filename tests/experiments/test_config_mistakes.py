@@ -45,6 +45,10 @@ WRONG_VALUES: list[tuple[str, Any, list[str]]] = [
     ("stop.updates", -2, ["-2", "greater than or equal to 1"]),
     ("stop.virtual_seconds", 0.0, ["0.0", "greater than 0"]),
     ("evaluate.every_seconds", 0, ["0", "greater than 0"]),
+    ("evaluate.every_versions", 0, ["0", "greater than or equal to 1"]),
+    ("evaluate.every_versions", 2.5, ["2.5", "integer"]),
+    ("evaluate.every_versions", 5, ["evaluate: set exactly one of every_seconds and every_versions"]),
+    ("evaluate", {"target": 0.5}, ["evaluate: set exactly one of every_seconds and every_versions"]),
     ("evaluate.target", float("nan"), ["nan", "finite"]),
     ("evaluate.metrics", ["accurcy"], ["did you mean 'accuracy'?", "mae", "mse", "import path"]),
     ("evaluate.metrics", ["accuracy", "x.py:accuracy"], ["must differ"]),
@@ -91,6 +95,7 @@ WRONG_VALUES: list[tuple[str, Any, list[str]]] = [
     ("data.fallback", "mnits", ["'mnits'", "did you mean 'mnist'?", "digits, fashion-mnist"]),
     ("data.name", "data.py:1", ["data.py:1'", "after the colon"]),
     ("data.name", "no/py:load", ["no/py:load'", "before the colon"]),
+    ("data.augmentation", "flip", ["'flip'", "'crop-and-flip'"]),
     ("data.arguments", {"size": 3}, ["function of your own", "data.name"]),
     ("model.name", "cnm", ["'cnm'", "'softmax', 'mlp'", "import path such as my_code.py:name"]),
     ("model.name", 3, ["3", "string"]),
@@ -139,7 +144,7 @@ UNKNOWN_KEYS: list[tuple[str, str]] = [
     ("local.stepz", "did you mean 'steps'?"),
     ("data.nmae", "did you mean 'name'?"),
     ("model.hidden", "Allowed: batch_norm, loss, name"),  # softmax has none
-    ("evaluate.target_accuracy", "Allowed: better, every_seconds, metrics, target"),
+    ("evaluate.target_accuracy", "Allowed: better, every_seconds, every_versions, metrics, target"),
     ("data.args", "did you mean 'arguments'?"),
     ("population.client", "did you mean 'clients'?"),
     ("population.partition.alhpa", "did you mean 'alpha'?"),
@@ -169,7 +174,6 @@ MISSING_KEYS = [
     "algorithms",
     "stop",
     "evaluate",
-    "evaluate.every_seconds",
 ]
 
 

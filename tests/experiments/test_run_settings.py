@@ -62,6 +62,12 @@ def test_other_settings_that_differ_are_named_too():
     assert world_of([a_run("a"), a_run("b", config=often)]).startswith(
         "The settings differ in evaluate.every_seconds. digits, mlp"
     )
+    by_version = {"evaluate": {"metrics": ["accuracy"], "every_versions": 5}}
+    assert settings_differences([a_run("a", config=often), a_run("b", config=by_version)]) == [
+        "evaluate.every_seconds",
+        "evaluate.every_versions",
+    ]
+    assert same_world(a_run("a", config=often), a_run("b", config=by_version))
 
 
 def elsewhere(folder, label, lr, steps=5):

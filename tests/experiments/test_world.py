@@ -12,6 +12,7 @@ from offbeat.experiments import world
 from offbeat.experiments.config import Experiment
 from offbeat.experiments.world import build_dataset, build_model, build_objective, build_simulation
 from offbeat.population.dataset import Dataset
+from offbeat.population.own_data import from_user
 from offbeat.training.objectives import LOSSES, METRICS
 
 
@@ -282,6 +283,7 @@ class TestWorld:
         stop = parts["simulation"]["stop"]
         assert (stop.virtual_seconds, stop.versions, stop.updates) == (60.0, 7, 8)
         assert parts["simulation"]["evaluate_every_seconds"] == 20.0
+        assert parts["simulation"]["evaluate_every_versions"] == np.inf
         assert parts["evaluator"]["inputs"].numpy() is not digits.train_inputs
         assert np.array_equal(parts["evaluator"]["inputs"].numpy(), digits.test_inputs)
         assert np.array_equal(parts["evaluator"]["labels"].numpy(), digits.test_labels)
@@ -298,6 +300,46 @@ class TestWorld:
         assert (stop.virtual_seconds, stop.versions, stop.updates) == (np.inf, np.inf, 3)
         named = parts["coordinator"][1]
         assert (named["lease_seconds"], named["max_staleness"]) == (np.inf, None)
+
+    def test_evaluations_by_version(
+        self, experiment: Callable[..., Experiment], built: Callable[..., dict[str, Any]]
+    ) -> None:
+        simulation = built(experiment("evaluate={ every_versions = 3 }"), "fedavg", 1)["simulation"]
+        assert (simulation["evaluate_every_seconds"], simulation["evaluate_every_versions"]) == (np.inf, 3)
+
+    def test_the_augmentation_arrives(
+        self, experiment: Callable[..., Experiment], built: Callable[..., dict[str, Any]]
+    ) -> None:
+        assert built(experiment(), "fedavg", 1)["trainer"]["augmentation"] is None
+        here = experiment("data.augmentation=crop-and-flip")
+        assert built(here, "fedavg", 1)["trainer"]["augmentation"] == "crop-and-flip"
+
+    def test_augmentation_is_for_images(self, experiment: Callable[..., Experiment]) -> None:
+        changes = ("model.name=lstm", "population={ clients = 2 }", "algorithms={ fedasync = { concurrency = 2 } }")
+        here = experiment("data.augmentation=crop-and-flip", *changes)
+        model = build_model(here, tokens(11), 1)
+        with pytest.raises(OffbeatError, match=r"^data\.augmentation = .* int64 of shape \(5,\): leave it out$"):
+            build_simulation(here, "fedasync", 1, tokens(11), model, build_objective(here))
+
+    @pytest.mark.parametrize("trainer", ["loop", "vmap"])
+    @pytest.mark.parametrize("mode", ["r", "c"])
+    def test_data_that_are_mapped_stay_on_disk(
+        self, trainer: str, mode: str, experiment: Callable[..., Experiment], digits: Dataset, tmp_path: Path
+    ) -> None:
+        mapped: dict[str, Any] = {}
+        for part in ("train_inputs", "train_labels", "test_inputs", "test_labels"):
+            np.save(tmp_path / part, getattr(digits, part))
+            mapped[part] = np.load(tmp_path / f"{part}.npy", mmap_mode=mode)
+        here = experiment(f"trainer={trainer}")
+        histories: list[Any] = []
+        for given in (from_user(replace(digits, **mapped), "digits"), digits):
+            simulation = build_simulation(here, "fedavg", 1, given, build_model(here, digits, 1), build_objective(here))
+            held: Any = simulation._trainer
+            assert np.shares_memory(held._inputs.numpy(), given.train_inputs)
+            assert np.shares_memory(held._labels.numpy(), given.train_labels)
+            assert (held._inputs.data_ptr() == mapped["train_inputs"].ctypes.data) is (given is not digits)
+            histories.append(list(simulation.run()))
+        assert histories[0] == histories[1]
 
     def test_an_embedding_must_have_all_tokens(self, experiment: Callable[..., Experiment]) -> None:
         """Also those that the few examples which are tried do not show."""

@@ -66,3 +66,13 @@ def test_bad_data_sets(dataset, changes, reason):
     with pytest.raises(OffbeatError, match=rf"^mine: .*{reason}") as caught:
         check(dataclasses.replace(dataset, **changes))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("bad", [0, 65_535, 65_536, 99_999])
+def test_the_first_bad_example_of_many_is_found(bad):
+    inputs, labels = np.zeros((100_000, 1), np.float32), np.zeros(100_000, np.int64)
+    many = dataclasses.replace(GOOD, train_inputs=inputs, train_labels=labels, test_inputs=inputs[:2] + 1, users=None)
+    check(many)
+    inputs[[bad, -1]] = np.nan
+    with pytest.raises(OffbeatError, match=f"in the inputs of train example {bad}:"):
+        check(many)

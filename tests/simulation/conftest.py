@@ -1,3 +1,4 @@
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -84,6 +85,7 @@ def simulate() -> Callable[..., Simulation]:
         when_away="pause",
         stop=None,
         every=10.0,
+        every_versions=math.inf,
         trainer=None,
         plan=None,
         record=None,
@@ -116,7 +118,8 @@ def simulate() -> Callable[..., Simulation]:
             devices,
             trainer or QuadraticTrainer(targets),
             evaluate=lambda model: (float(model.square().sum()), {"accuracy": float(model[0])}),
-            evaluate_every_seconds=every,
+            evaluate_every_seconds=every if every_versions == math.inf else math.inf,
+            evaluate_every_versions=every_versions,
             stop=stop or Stop(virtual_seconds=20.0),
             seed=seed,
         )

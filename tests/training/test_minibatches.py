@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offbeat.randomness import example_order
-from offbeat.training.minibatches import example_orders
+from offbeat.training.minibatches import example_orders, gather
 
 VISITS = st.lists(
     st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.integers(1, 70), st.integers(1, 200)),
@@ -25,3 +25,18 @@ def test_many_visits_at_once_are_each_as_if_alone(seed, visits):
 def test_no_visits_have_no_orders():
     nothing = np.empty(0, np.int64)
     assert example_orders(1, nothing, nothing, nothing, nothing) == []
+
+
+@given(
+    st.sampled_from([(), (3,), (2, 3)]),
+    st.sampled_from([(0,), (4,), (2, 5)]),
+    st.sampled_from([torch.float32, torch.uint8]),
+)
+def test_chosen_examples_are_fetched_as_by_indexing(shape, chosen, dtype):
+    examples = torch.arange(7 * int(np.prod(shape)) if shape else 7).reshape(7, *shape).to(dtype)
+    rows = torch.from_numpy(np.random.default_rng(1).integers(7, size=chosen))
+    found = gather(examples, rows)
+    assert found.dtype == dtype
+    assert torch.equal(found, examples[rows])
+    found.zero_()
+    assert examples.sum() > 0

@@ -32,6 +32,7 @@ from offbeat.population.dataset import Dataset
 from offbeat.population.datasets import load_dataset
 from offbeat.population.own_data import from_user
 from offbeat.simulation.records import Evaluation, VisitEnded
+from offbeat.training.augmentation import AUGMENTATIONS, AugmentationName
 from offbeat.training.choice import TRAINERS, TrainerName, available_processors
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.models import initial_randomness
@@ -65,7 +66,8 @@ def simulate(
     *,
     population: int | Mapping[str, Any],
     local: LocalPlan | Mapping[str, Any],
-    evaluate_every_seconds: float,
+    evaluate_every_seconds: float | None = None,
+    evaluate_every_versions: int | None = None,
     virtual_seconds: float | None = None,
     versions: int | None = None,
     updates: int | None = None,
@@ -73,6 +75,7 @@ def simulate(
     loss: str | Function = "cross_entropy",
     metrics: Sequence[str] | Mapping[str, Function] | None = None,
     batch_norm: Literal["refuse", "local"] = "refuse",
+    augmentation: AugmentationName | None = None,
     trainer: TrainerName = "auto",
     seed: int = 1,
     output: str | Path | None = None,
@@ -88,7 +91,10 @@ def simulate(
         algorithm: For instance ``FedBuff(buffer_size=5)``; a name stands for it with its defaults.
         population: The number of clients, or a table as ``[population]`` in an experiment's file.
         local: What a client does in a visit: a plan, or a table as ``[local]``.
-        evaluate_every_seconds: Virtual seconds between two evaluations on the test set.
+        evaluate_every_seconds: Virtual seconds between two evaluations on the test set; exactly one of this and the
+            next is needed. The first and the last model are evaluated anyhow.
+        evaluate_every_versions: Versions between two evaluations: at the instant at which the version reaches or
+            passes a multiple of this.
         virtual_seconds: The run ends then, or at what comes first of these three; at least one is needed.
         versions: … or when there are so many versions of the model.
         updates: … or when so many client updates have counted.
@@ -97,6 +103,8 @@ def simulate(
         metrics: Built-in metrics' names, or functions of the test set's (outputs, labels) by name; if it is left out
             accuracy for a loss between classes, else none.
         batch_norm: What to do with BatchNorm layers; as ``model.batch_norm``.
+        augmentation: ``crop-and-flip`` for images that are shifted and mirrored at random in training; as
+            ``data.augmentation``.
         trainer: ``loop`` for one client after the other, ``vmap`` for many at once, ``processes`` for several, each in
             a process of its own; ``auto`` chooses by the model.
         seed: Fixes clients, devices, minibatches and, where ``model`` makes one, the initial model.
@@ -110,7 +118,7 @@ def simulate(
     Raises:
         OffbeatError: Something does not fit; one line says what.
     """
-    _check(algorithm, batch_norm, trainer, seed)
+    _check(algorithm, batch_norm, augmentation, trainer, seed)
     dataset = load_dataset(data) if isinstance(data, str) else from_user(data, "data")
     seed = int(seed)
     if isinstance(population, Integral) and not isinstance(population, bool | int):  # for instance numpy's
@@ -131,10 +139,15 @@ def simulate(
             objective,
             server=waiting,
             stop=stop,
-            evaluate=_table(EvaluateSection, {"every_seconds": evaluate_every_seconds}, "evaluate"),
+            evaluate=_table(
+                EvaluateSection,
+                {"every_seconds": evaluate_every_seconds, "every_versions": evaluate_every_versions},
+                "evaluate",
+            ),
             trainer=trainer,
             workers=1 if trainer == "loop" else available_processors(),
             seed=seed,
+            augmentation=augmentation,
         )
     except ValueError as error:
         raise OffbeatError(str(error)) from None
@@ -153,12 +166,14 @@ def simulate(
     return history
 
 
-def _check(algorithm: object, batch_norm: object, trainer: object, seed: object) -> None:
+def _check(algorithm: object, batch_norm: object, augmentation: object, trainer: object, seed: object) -> None:
     # Only an object of a subclass surely has what the contract asks for.
     if not isinstance(algorithm, str) and Algorithm not in type(algorithm).__mro__:
         raise OffbeatError(f"algorithm = {algorithm!r}: must be a name or an algorithm such as FedBuff(buffer_size=5)")
     if batch_norm not in ("refuse", "local"):
         raise OffbeatError(f"batch_norm = {batch_norm!r}: must be 'refuse' or 'local'")
+    if augmentation is not None and augmentation not in tuple(AUGMENTATIONS):
+        raise OffbeatError(f"augmentation = {augmentation!r}: must be None or {' or '.join(map(repr, AUGMENTATIONS))}")
     if trainer not in TRAINERS:
         raise OffbeatError(f"trainer = {trainer!r}: must be {' or '.join(map(repr, TRAINERS))}")
     if not isinstance(seed, Integral) or not 0 <= int(seed) < 2**63:

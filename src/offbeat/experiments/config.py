@@ -96,14 +96,15 @@ class Experiment(Section):
     def resolved(self, label: str, seed: int, dataset: str) -> dict[str, Any]:
         """Return the configuration of one run, every default written out, as a table that can be run again."""
         whole = self.model_dump(exclude_none=True, exclude={"algorithms", "local", "data"})
-        data = self.data.model_dump(exclude={"fallback"}, exclude_defaults=True)
+        left_out = {"fallback"} if self.data.name == dataset else {"fallback", "arguments"}
+        data = self.data.model_dump(exclude=left_out, exclude_defaults=True)
         # A copy, and not more keys, so that the keys' order is the same if it is run again.
         evaluate = self.evaluate.model_copy(update={"metrics": self.metrics, "better": self.better})
         algorithm = self.algorithm(label)
         name = self.algorithms[label].algorithm or label
         return whole | {
             "seeds": [seed],
-            "data": data if data["name"] == dataset else {"name": dataset},
+            "data": data | {"name": dataset},
             "local": self._local(label).model_dump(exclude_none=True),
             "evaluate": evaluate.model_dump(exclude_none=True),
             "algorithms": {label: {"algorithm": name, **hyper_parameters_of(algorithm)}},

@@ -9,6 +9,7 @@ from typing import Any, cast
 from offbeat.experiments.run_directory import Run
 
 _MOST_KEYS = 5  # that a headline names
+_WHEN_EVALUATED = ("every_seconds", "every_versions")
 _WORLD = ("data", "model", "population", "server", "stop")  # sections that runs share to be comparable
 
 
@@ -43,12 +44,12 @@ def world_of(runs: Sequence[Run]) -> str:
 def settings_differences(runs: Sequence[Run]) -> list[str]:
     """Return the shared settings, as ``section.key``, in which runs differ.
 
-    These are the world's, ``evaluate.every_seconds``, and ``local``. An algorithm may have ``local`` settings of its
-    own, so these are compared between experiments only: of the algorithms that both have, or else, if none of one
-    experiment's has a value that one of the other's has.
+    These are the world's, when it was evaluated, and ``local``. An algorithm may have ``local`` settings of its own, so
+    these are compared between experiments only: of the algorithms that both have, or else, if none of one experiment's
+    has a value that one of the other's has.
     """
     shared = [
-        _world(run) | {"evaluate": {"every_seconds": _section(run, "evaluate").get("every_seconds")}} for run in runs
+        _world(run) | {"evaluate": {key: _section(run, "evaluate").get(key) for key in _WHEN_EVALUATED}} for run in runs
     ]
     return differences(shared) + _local_differences(runs)
 

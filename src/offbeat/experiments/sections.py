@@ -19,6 +19,7 @@ from offbeat.experiments.section import (
     name_or_import_path,
 )
 from offbeat.population.datasets import DATASETS
+from offbeat.training.augmentation import AugmentationName
 from offbeat.training.objectives import LOSSES, METRICS
 
 Table = dict[str, Any]
@@ -33,6 +34,8 @@ class DataSection(Section):
     """What such a function is called with, by keyword."""
     fallback: str | None = None
     """The built-in data set to take if this one cannot be had; without it the command stops."""
+    augmentation: AugmentationName | None = None
+    """For images, in training only: 4 pixels of zeros on each side, cropped at random, half of them mirrored."""
 
     @field_validator("name", "fallback")
     @classmethod
@@ -200,8 +203,11 @@ class StopSection(Section):
 class EvaluateSection(Section):
     """``[evaluate]``: when the model is measured on the test set, and how."""
 
-    every_seconds: Positive
-    """Virtual seconds between two evaluations."""
+    every_seconds: Positive | None = None
+    """Virtual seconds between two evaluations. Exactly one of this and every_versions is needed."""
+    every_versions: Count | None = None
+    """Versions between two evaluations: at the instant at which the version reaches or passes a multiple of this. The
+    first and the last model are measured anyhow."""
     metrics: Annotated[tuple[str, ...], Field(strict=False)] | None = None
     """accuracy, mse, mae, or import paths of functions of (outputs, labels). The first is what tables compare; with
     none it is the test loss. Left out: accuracy where the loss is cross_entropy or bce, else none."""
@@ -220,6 +226,12 @@ class EvaluateSection(Section):
         if len(set(names)) < len(names) or RESERVED & set(names):
             raise ValueError(f"names must differ from each other and from {', '.join(sorted(RESERVED))}")
         return known
+
+    @model_validator(mode="after")
+    def _check_one(self) -> "EvaluateSection":
+        if (self.every_seconds is None) is (self.every_versions is None):
+            raise ValueError("set exactly one of every_seconds and every_versions")
+        return self
 
 
 # The other columns of a run's history.

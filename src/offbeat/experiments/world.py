@@ -1,11 +1,13 @@
 """The simulated world of one run, made from its configuration."""
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from offbeat.algorithms import Algorithm, AsyncCommSGD, LocalPlan
@@ -36,6 +38,7 @@ from offbeat.randomness import Purpose, integer
 from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
 from offbeat.training import models
+from offbeat.training.augmentation import AugmentationName, check_augmentation
 from offbeat.training.choice import TrainerName, make_trainer
 from offbeat.training.evaluation import Evaluator
 from offbeat.training.fit_check import check_fit
@@ -179,6 +182,7 @@ def build_simulation(
             trainer=experiment.trainer,
             workers=workers,
             seed=seed,
+            augmentation=experiment.data.augmentation,
         )
     except ValueError as error:
         raise OffbeatError(f"algorithms.{label}: {error}") from None
@@ -198,6 +202,7 @@ def assemble(
     trainer: TrainerName,
     workers: int,
     seed: int,
+    augmentation: AugmentationName | None = None,
 ) -> Simulation:
     """Return a world of these parts.
 
@@ -211,7 +216,8 @@ def assemble(
         algorithm.pattern = guarded(algorithm.pattern)
     sizes = torch.tensor([len(shard) for shard in population.shards], dtype=torch.float64)
     check_first_visit(algorithm, model.vector, sizes, plan)
-    inputs, labels = torch.from_numpy(dataset.train_inputs), torch.from_numpy(dataset.train_labels)
+    inputs, labels = _tensor(dataset.train_inputs), _tensor(dataset.train_labels)
+    check_augmentation(augmentation, inputs)
     # The smallest minibatch of all: what takes it takes the others.
     first = min(population.shards, key=len)[: plan.batch_size]
     check_fit(model, objective.loss, inputs[first], labels[first], classes=dataset.classes, tokens=dataset.tokens)
@@ -235,6 +241,7 @@ def assemble(
         labels=labels,
         shards=population.shards,
         seed=seed,
+        augmentation=augmentation,
         workers=workers,
     )
     evaluator = Evaluator(
@@ -242,15 +249,24 @@ def assemble(
         loss=objective.loss,
         metrics=objective.metrics,
         seed=seed,
-        inputs=torch.from_numpy(dataset.test_inputs),
-        labels=torch.from_numpy(dataset.test_labels),
+        inputs=_tensor(dataset.test_inputs),
+        labels=_tensor(dataset.test_labels),
     )
     return Simulation(
         coordinator,
         population.devices,
         training,
         evaluate=evaluator,
-        evaluate_every_seconds=evaluate.every_seconds,
+        evaluate_every_seconds=evaluate.every_seconds or math.inf,
+        evaluate_every_versions=evaluate.every_versions or math.inf,
         stop=Stop(stop.virtual_seconds or math.inf, stop.versions or math.inf, stop.updates or math.inf),
         seed=seed,
     )
+
+
+def _tensor(array: NDArray[Any]) -> Tensor:
+    """Return an array as a tensor in the same memory."""
+    with warnings.catch_warnings():
+        # A file larger than the memory can only be mapped read-only; nobody writes, models and losses get copies.
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+        return torch.from_numpy(array)

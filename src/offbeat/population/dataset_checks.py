@@ -1,5 +1,6 @@
 """Whether a data set is as ``Dataset`` says, with a line that names the first example that is not."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,8 @@ from numpy.typing import NDArray
 
 from offbeat.errors import OffbeatError
 from offbeat.population.dataset import Dataset
+
+_BLOCK = 2**16  # values that are looked at together: all of them may be more than fit into memory
 
 _ARRAYS = ("train_inputs", "train_labels", "test_inputs", "test_labels")
 
@@ -52,7 +55,7 @@ def _check_inputs(name: str, part: str, inputs: NDArray[Any], tokens: int | None
     allowed = _count(tokens)
     if allowed < 1:
         raise OffbeatError(f"{name}: {part}_inputs are int64 but tokens is {tokens!r}: say how many tokens there are")
-    if (bad := _first(inputs, (inputs < 0) | (inputs >= allowed))) is not None:
+    if (bad := _first(inputs, lambda some: (some < 0) | (some >= allowed))) is not None:
         raise OffbeatError(
             f"{name}: tokens out of range: {part} example {bad} has one of {_outlier(inputs[bad])}, "
             f"allowed are 0 … {allowed - 1}"
@@ -74,14 +77,14 @@ def _check_labels(name: str, part: str, labels: NDArray[Any], classes: int | Non
         raise OffbeatError(
             f"{name}: {part}_labels are int64 but classes is {classes!r}: say how many classes there are"
         )
-    if (bad := _first(labels, (labels < 0) | (labels >= allowed))) is not None:
+    if (bad := _first(labels, lambda some: (some < 0) | (some >= allowed))) is not None:
         raise OffbeatError(
             f"{name}: labels out of range: {part} example {bad} has {labels[bad]}, allowed are 0 … {allowed - 1}"
         )
 
 
 def _check_finite(name: str, part: str, what: str, values: NDArray[Any]) -> None:
-    if (bad := _first(values, ~np.isfinite(values))) is not None:
+    if (bad := _first(values, lambda some: ~np.isfinite(some))) is not None:
         raise OffbeatError(f"{name}: NaN or infinity in the {what} of {part} example {bad}: remove or mend it")
 
 
@@ -99,7 +102,7 @@ def _check_users(name: str, users: Any, examples: int) -> None:
     if not isinstance(users, np.ndarray) or users.dtype != np.int64 or users.shape != (examples,):
         given = f"{users.dtype} {users.shape}" if isinstance(users, np.ndarray) else f"a {type(users).__name__}"
         raise OffbeatError(f"{name}: users is {given}: make it int64 ({examples},), a number for each train example")
-    if (bad := _first(users, users < 0)) is not None:
+    if (bad := _first(users, lambda some: some < 0)) is not None:
         raise OffbeatError(f"{name}: users out of range: train example {bad} is of user {users[bad]}: count from 0")
     numbers = np.unique(users)
     if numbers[-1] != len(numbers) - 1:
@@ -114,10 +117,15 @@ def _count(value: Any) -> int:
     return int(value) if isinstance(value, int | np.integer) and not isinstance(value, bool) else 0
 
 
-def _first(values: NDArray[Any], wrong: NDArray[np.bool_]) -> int | None:
+def _first(values: NDArray[Any], wrong: Callable[[NDArray[Any]], NDArray[np.bool_]]) -> int | None:
     """Return the first example that has something wrong."""
-    rows = wrong.reshape(len(values), -1).any(axis=1)
-    return int(rows.argmax()) if rows.any() else None
+    examples = max(1, _BLOCK // max(1, values[0].size))
+    for begin in range(0, len(values), examples):
+        some = wrong(values[begin : begin + examples])
+        rows = some.any(axis=tuple(range(1, some.ndim)))
+        if rows.any():
+            return begin + int(rows.argmax())
+    return None
 
 
 def _outlier(tokens: NDArray[np.int64]) -> int:

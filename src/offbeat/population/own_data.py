@@ -50,9 +50,9 @@ def from_user(made: object, name: str) -> Dataset:
             users=_users(train, len(train_inputs), name),
         )
     check(dataset)
-    # torch takes no array that is read-only or goes backwards.
+    # torch takes no array that goes backwards. What is as it should be is not copied: it may not fit into memory.
     arrays = {key: value for key, value in vars(dataset).items() if isinstance(value, np.ndarray)}
-    return dataclasses.replace(dataset, **{key: np.require(value, None, ["C", "W"]) for key, value in arrays.items()})
+    return dataclasses.replace(dataset, **{key: np.require(value, None, "C") for key, value in arrays.items()})
 
 
 def _what(value: object) -> str:

@@ -1,6 +1,7 @@
 """The queue of what will happen, in order of virtual time."""
 
 import heapq
+import math
 from typing import Any
 
 import torch
@@ -70,8 +71,8 @@ class EventQueue:
 
     @property
     def next_seconds(self) -> float:
-        """When the next event happens."""
-        return self._heap[0][0]
+        """When the next event happens; infinite if there is none."""
+        return self._heap[0][0] if self._heap else math.inf
 
     def is_over(self, instant: float) -> bool:
         """Return whether nothing but an evaluation is left to happen at this instant."""

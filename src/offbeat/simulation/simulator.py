@@ -46,7 +46,9 @@ class Simulation:
         devices: How fast each client computes and communicates, when it is there, and how often its work is lost.
         trainer: Does the clients' work.
         evaluate: Maps a model ``(d,)`` to (mean loss, metrics by name).
-        evaluate_every_seconds: Virtual seconds between two evaluations.
+        evaluate_every_seconds: Virtual seconds between two evaluations; infinite for none.
+        evaluate_every_versions: Evaluate also at the end of each instant at which the version reaches or passes a
+            multiple of this; infinite for never. One of the two is finite at most.
         stop: When to end.
         seed: The run's seed.
 
@@ -62,7 +64,8 @@ class Simulation:
         trainer: Trainer,
         *,
         evaluate: Callable[[Tensor], tuple[float, dict[str, float]]],
-        evaluate_every_seconds: float,
+        evaluate_every_seconds: float = math.inf,
+        evaluate_every_versions: float = math.inf,
         stop: Stop,
         seed: int,
     ) -> None:
@@ -82,6 +85,8 @@ class Simulation:
         self._trainer = trainer
         self._evaluate = evaluate
         self._evaluate_every_seconds = evaluate_every_seconds
+        self._evaluate_every_versions = evaluate_every_versions
+        self._evaluate_at_version = math.inf  # infinite also while that evaluation is in the queue
         self._stop = stop
         self._seed = seed
         self._work = WorkQueue(trainer, length, seed)
@@ -115,7 +120,7 @@ class Simulation:
         if self._algorithm.period is not None:
             self._queue.put(self._algorithm.period, Kind.TICK, 1)
         self._queue.put(0.0, Kind.EVALUATION)
-        self._look_for_end()
+        self._look_at_version()
 
     def run(self) -> Iterator[Evaluation]:
         """Run to the end; yield each evaluation as it is made, the first at time 0, the last at the end.
@@ -148,7 +153,8 @@ class Simulation:
             return self._finish(self._stop.virtual_seconds)
         self._now, kind, _, subject = self._queue.take()
         if kind == Kind.EVALUATION:
-            self._queue.put((subject + 1) * self._evaluate_every_seconds, Kind.EVALUATION, subject + 1)
+            if self._evaluate_every_seconds < math.inf:
+                self._queue.put((subject + 1) * self._evaluate_every_seconds, Kind.EVALUATION, subject + 1)
             return self._evaluation(self._now)
         self._handlers[kind](self._now, subject)
         return None
@@ -182,6 +188,7 @@ class Simulation:
             "bytes": [self._bytes_down, self._bytes_up],
             "outcomes": dict(self._outcomes),
             "last": self._last,
+            "evaluate_at_version": self._evaluate_at_version,
             "in_vain": self._in_vain,
         }
 
@@ -199,8 +206,9 @@ class Simulation:
         self._bytes_down, self._bytes_up = state["bytes"]
         self._outcomes = dict(state["outcomes"])
         self._last = None if state["last"] is None else Evaluation(*state["last"])
+        self._evaluate_at_version = state["evaluate_at_version"]
         self._in_vain = state["in_vain"]
-        self._look_for_end()
+        self._look_at_version()
 
     def _memories_state(self) -> dict[str, Any]:
         memories = [memory.resolve() for memory in self._memories.values()]
@@ -209,10 +217,14 @@ class Simulation:
             "memories": torch.stack(memories) if memories else torch.zeros(0, self._length),
         }
 
-    def _look_for_end(self) -> None:
-        """Called after all that can make a version."""
-        stop, counted = self._stop, self.coordinator.statistics.counted
-        self._is_at_end = self._algorithm.version >= stop.versions or counted >= stop.updates
+    def _look_at_version(self) -> None:
+        """Called after all that can make a version: is this the end, or is it to be evaluated?"""
+        stop, counted, version = self._stop, self.coordinator.statistics.counted, self._algorithm.version
+        self._is_at_end = version >= stop.versions or counted >= stop.updates
+        if version >= self._evaluate_at_version:
+            # It comes last in this instant, and so sees what else is made in it.
+            self._queue.put(self._now, Kind.EVALUATION)
+            self._evaluate_at_version = math.inf
 
     def _stands_still(self) -> bool:
         return self._queue.stands_still or (self._algorithm.period is None and self._waits_for_lost_clients())
@@ -400,7 +412,7 @@ class Simulation:
         else:
             self._in_vain += 1
             self._check_progress(now)
-        self._look_for_end()
+        self._look_at_version()
         _, number, version, *_ = visit.assignment
         self.ended.append(
             VisitEnded(
@@ -413,13 +425,13 @@ class Simulation:
 
     def _lapse(self, now: float, _: int) -> None:
         self.coordinator.lapse(now)
-        self._look_for_end()
+        self._look_at_version()
         self._assignment_due = True
 
     def _tick(self, now: float, number: int) -> None:
         assert self._algorithm.period is not None
         self.coordinator.tick(now)
-        self._look_for_end()
+        self._look_at_version()
         # While something else is to happen, ticks in between say nothing.
         self._in_vain += self._queue.only_ticks or self._waits_for_lost_clients()
         self._check_progress(now)
@@ -452,4 +464,5 @@ class Simulation:
             loss,
             metrics,
         )
+        self._evaluate_at_version = (version // self._evaluate_every_versions + 1) * self._evaluate_every_versions
         return self._last

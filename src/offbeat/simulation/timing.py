@@ -9,7 +9,7 @@ import numpy as np
 from offbeat.errors import OffbeatError
 from offbeat.population.availability import Always
 from offbeat.population.devices import Devices
-from offbeat.population.links import ConstantLink, Link
+from offbeat.population.links import Link
 
 _MOST_INTERVALS = 1_000_000
 # Of what was to be done, what rounding may leave over after going away and coming back.
@@ -21,6 +21,16 @@ class Ending(NamedTuple):
 
     seconds: float  # virtual time; infinity if the client never comes back to finish it
     left: float  # bytes or seconds of it that are not done: 0 unless the client went away and does not go on
+
+
+class _Computing:
+    """Computing as a link: a second of it takes a second."""
+
+    def transfer_end(self, client: int, start: float, size: float) -> float:
+        return start + size
+
+    def transferred(self, client: int, start: float, end: float) -> float:
+        return end - start
 
 
 class Timing:
@@ -49,8 +59,7 @@ class Timing:
         self._pauses = devices.when_away == "pause"
         self._nobody_leaves = isinstance(devices.availability, Always)
         self._step_seconds = array("d", devices.step_seconds)
-        # A second of computing is a second.
-        self._computing = ConstantLink(np.ones(len(devices.step_seconds)))
+        self._computing = _Computing()
 
     def download(self, client: int, start: float, size: float) -> Ending:
         """Return how a download of ``size`` bytes ends that begins at ``start``."""
@@ -65,7 +74,7 @@ class Timing:
         """Return how an upload of ``size`` bytes ends that begins at ``start``."""
         return self._carry_out(self._devices.up, client, start, size, "up_bytes_per_second")
 
-    def _carry_out(self, link: Link, client: int, start: float, amount: float, key: str) -> Ending:
+    def _carry_out(self, link: Link | _Computing, client: int, start: float, amount: float, key: str) -> Ending:
         if self._nobody_leaves:
             end = link.transfer_end(client, start, amount)
             if end < math.inf:

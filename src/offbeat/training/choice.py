@@ -12,6 +12,7 @@ from torch.nn.modules.conv import _ConvNd  # pyright: ignore[reportPrivateUsage]
 
 from offbeat.algorithms.base import LocalPlan
 from offbeat.errors import OffbeatError
+from offbeat.training.augmentation import AugmentationName
 from offbeat.training.dense import is_dense
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.late_processes import LateProcesses
@@ -46,6 +47,7 @@ def make_trainer(
     labels: Tensor,
     shards: Sequence[NDArray[np.int64]],
     seed: int,
+    augmentation: AugmentationName | None = None,
     workers: int = 1,
 ) -> Trainer:
     """Return the trainer of that name.
@@ -63,6 +65,7 @@ def make_trainer(
         labels: Their labels, ``(n, …)``.
         shards: For each client the indices of its examples, int64 ``(n_i,)``.
         seed: The run's seed.
+        augmentation: How inputs are changed at random; None leaves them as they are.
         workers: How many processes there may be; where there may be more than one, ``loop`` uses them if it takes
             longer than it takes to start them.
 
@@ -70,7 +73,14 @@ def make_trainer(
         OffbeatError: The model cannot be trained in batches, for instance because it draws random numbers, or cannot
             be sent to another process.
     """
-    parts: dict[str, Any] = {"loss": loss, "inputs": inputs, "labels": labels, "shards": shards, "seed": seed}
+    parts: dict[str, Any] = {
+        "loss": loss,
+        "inputs": inputs,
+        "labels": labels,
+        "shards": shards,
+        "seed": seed,
+        "augmentation": augmentation,
+    }
     if name == "processes":
         return ProcessTrainer(model, **parts, workers=workers)
     loop = LoopTrainer(model, **parts)

@@ -11,8 +11,10 @@ from torch import Tensor
 from offbeat.algorithms.base import LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.randomness import Purpose, example_order, integer
+from offbeat.training.augmentation import AUGMENTATIONS, AugmentationName
 from offbeat.training.evaluation import scalar_loss
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.minibatches import gather
 from offbeat.training.trainer import Job, Result, Trainer, result_vector
 from offbeat.user_code_errors import failure
 
@@ -30,6 +32,7 @@ class LoopTrainer(Trainer):
         labels: Their labels, ``(n, …)``.
         shards: For each client the indices of its examples, int64 ``(n_i,)``.
         seed: The run's seed.
+        augmentation: How inputs are changed at random; None leaves them as they are.
     """
 
     name = "loop"
@@ -44,6 +47,7 @@ class LoopTrainer(Trainer):
         labels: Tensor,
         shards: Sequence[NDArray[np.int64]],
         seed: int,
+        augmentation: AugmentationName | None = None,
     ) -> None:
         self._model = model
         self._loss = loss
@@ -51,6 +55,7 @@ class LoopTrainer(Trainer):
         self._labels = labels
         self._shards = [torch.from_numpy(shard) for shard in shards]
         self._seed = seed
+        self._augment = None if augmentation is None else AUGMENTATIONS[augmentation]
 
     def examples(self, client: int) -> int:
         """Return how many examples n_i the client holds."""
@@ -71,6 +76,7 @@ class LoopTrainer(Trainer):
         batch_size = min(plan.batch_size, len(shard))
         order = example_order(self._seed, job.client, job.visit, len(shard), plan.steps * batch_size)
         minibatches = shard[order].split(batch_size)
+        client, visit = np.array([job.client]), np.array([job.visit])
         # Dropout and its like draw from torch's own generator.
         torch.default_generator.manual_seed(integer(self._seed, Purpose.LAYERS, job.client, job.visit))
 
@@ -80,8 +86,11 @@ class LoopTrainer(Trainer):
         for step, chosen in enumerate(minibatches):
             self._model.gradient.zero_()
             try:
-                # Indexing copies, so what model and loss change in place is lost.
-                loss = scalar_loss(self._loss(self._model.module(self._inputs[chosen]), self._labels[chosen]))
+                # These are copies, so what model and loss change in place is lost.
+                inputs, labels = gather(self._inputs, chosen), gather(self._labels, chosen)
+                if self._augment:
+                    inputs = self._augment(inputs[None], self._seed, client, visit, step)[0]
+                loss = scalar_loss(self._loss(self._model.module(inputs), labels))
                 loss.backward()
             except OffbeatError:
                 raise

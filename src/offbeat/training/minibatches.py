@@ -1,20 +1,20 @@
-"""Which examples clients look at, drawn for many visits at once."""
+"""The minibatches that clients look at: drawn for many visits at once, and fetched."""
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from offbeat.randomness import Purpose, words
+
+Integers = NDArray[np.int64]
 
 _AFTER_ALL = np.uint64(2**64 - 1)
 
 
 def example_orders(
-    seed: int,
-    clients: NDArray[np.int64],
-    visits: NDArray[np.int64],
-    examples: NDArray[np.int64],
-    draws: NDArray[np.int64],
-) -> list[NDArray[np.int64]]:
+    seed: int, clients: Integers, visits: Integers, examples: Integers, draws: Integers
+) -> list[Integers]:
     """Return what ``randomness.example_order`` returns for each of B visits, all of them drawn together.
 
     Args:
@@ -28,7 +28,7 @@ def example_orders(
         For each visit int64 ``(draws,)`` with values in 0 … n − 1.
     """
     epochs = -(-draws // examples)
-    order: list[NDArray[np.int64]] = [np.empty(0, np.int64)] * len(clients)
+    order: list[Integers] = [np.empty(0, np.int64)] * len(clients)
     # Visits with numbers of examples that are not too different share a table, a row an epoch.
     widths = 1 << np.ceil(np.log2(examples)).astype(np.int64)
     for width in np.unique(widths):
@@ -47,3 +47,14 @@ def example_orders(
             begin, end = end, end + epochs[visit]
             order[visit] = places[begin:end, : examples[visit]].reshape(-1)[: draws[visit]]
     return order
+
+
+def gather(examples: Tensor, chosen: Tensor) -> Tensor:
+    """Return a copy of the chosen examples; as ``examples[chosen]``, in half the time.
+
+    Args:
+        examples: ``(n, …)``.
+        chosen: Which of them, int64 of any shape.
+    """
+    rows = torch.index_select(examples, 0, chosen.reshape(-1))
+    return rows.view(*chosen.shape, *examples.shape[1:])

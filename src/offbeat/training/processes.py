@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from offbeat.errors import OffbeatError
+from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.shared_memory import Rows, SharedMemory, packed, share
 from offbeat.training.trainer import Job, Result
@@ -35,9 +36,9 @@ class _Task:
 class _Pool:
     """Workers, what each has to do, and what they share."""
 
-    def __init__(self, memory: SharedMemory, seed: int) -> None:
+    def __init__(self, memory: SharedMemory, seed: int, augmentation: AugmentationName | None) -> None:
         self.memory = memory
-        self.setup = Setup(memory.places, seed)
+        self.setup = Setup(memory.places, seed, augmentation)
         self.starts = Rows(memory["starts"])
         self.results = memory["results"]
         self.free = list(range(len(self.results)))
@@ -68,6 +69,7 @@ class ProcessTrainer:
         labels: Their labels, ``(n, …)``.
         shards: For each client the indices of its examples, int64 ``(n_i,)``.
         seed: The run's seed.
+        augmentation: How inputs are changed at random; None leaves them as they are.
         workers: How many processes, at least 1.
 
     Raises:
@@ -86,6 +88,7 @@ class ProcessTrainer:
         labels: Tensor,
         shards: Sequence[NDArray[np.int64]],
         seed: int,
+        augmentation: AugmentationName | None = None,
         workers: int,
     ) -> None:
         if os.name == "nt":
@@ -103,6 +106,7 @@ class ProcessTrainer:
             "results": table,
         }
         self._seed = seed
+        self._augmentation: AugmentationName | None = augmentation
         self._workers = workers
         self._ahead = max(2 * _PLACES * workers, _BYTES_AHEAD // model.vector.nbytes)
         self._pool: _Pool | None = None
@@ -199,7 +203,7 @@ class ProcessTrainer:
         return self._asked or (self._expected if begun < self._ahead else None)
 
     def _opened(self) -> _Pool:
-        pool = _Pool(share(self._tensors), self._seed)
+        pool = _Pool(share(self._tensors), self._seed, self._augmentation)
         self._end = weakref.finalize(self, pool.end, os.getpid())
         return pool
 

@@ -14,10 +14,11 @@ from torch.func import functional_call, grad_and_value, vmap  # pyright: ignore[
 from offbeat.algorithms.base import LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.randomness import Purpose, integer
+from offbeat.training.augmentation import AUGMENTATIONS, AugmentationName
 from offbeat.training.dense import dense_step, is_dense
 from offbeat.training.dropout import Draw, Dropout
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.minibatches import example_orders
+from offbeat.training.minibatches import Integers, example_orders, gather
 from offbeat.training.trainer import Job, Result, Trainer, result_vector
 
 _SMALLEST_BATCH = 2  # one model alone may be computed another way, with other last bits
@@ -38,6 +39,7 @@ class VmapTrainer(Trainer):
         labels: Their labels, ``(n, …)``.
         shards: For each client the indices of its examples, int64 ``(n_i,)``.
         seed: The run's seed.
+        augmentation: How inputs are changed at random; None leaves them as they are.
         batch_limit: How many jobs are best trained at once.
     """
 
@@ -52,6 +54,7 @@ class VmapTrainer(Trainer):
         labels: Tensor,
         shards: Sequence[NDArray[np.int64]],
         seed: int,
+        augmentation: AugmentationName | None = None,
         batch_limit: int = 64,
     ) -> None:
         self.batch_limit = batch_limit
@@ -61,6 +64,7 @@ class VmapTrainer(Trainer):
         self._sizes = np.array([len(shard) for shard in shards])
         self._shards = shards
         self._seed = seed
+        self._augment = None if augmentation is None else AUGMENTATIONS[augmentation]
 
         def loss_of(parameters: dict[str, Tensor], inputs: Tensor, labels: Tensor, dropout: Dropout | None) -> Tensor:
             with dropout.step(labels) if dropout else nullcontext():
@@ -80,33 +84,33 @@ class VmapTrainer(Trainer):
         groups: dict[_Kind, list[int]] = {}
         for place, job in enumerate(jobs):
             groups.setdefault(_kind(job.plan, self.examples(job.client)), []).append(place)
-        results: list[Result | None] = [None] * len(jobs)
+        results: dict[int, Result] = {}
         for kind, places in groups.items():
             # Who takes the most steps comes first, so that those who are done are at the end.
             places.sort(key=lambda place: -jobs[place].plan.steps)
-            for place, result in zip(places, self._train([jobs[place] for place in places], kind), strict=True):
-                results[place] = result
-        return [result for result in results if result is not None]
+            results.update(zip(places, self._train([jobs[place] for place in places], kind), strict=False))
+        return [results[place] for place in range(len(jobs))]
 
     def _train(self, jobs: Sequence[Job], kind: "_Kind") -> Iterable[Result]:
-        steps = np.array([job.plan.steps for job in jobs])
-        rows = max(len(jobs), _SMALLEST_BATCH)
-        examples = self._minibatches(jobs, steps, kind.batch_size, rows)
-        starts = torch.stack([job.start for job in jobs] + [jobs[-1].start] * (rows - len(jobs)))
+        jobs = [*jobs, *[jobs[-1]] * (_SMALLEST_BATCH - len(jobs))]  # the last again, to fill up
+        steps, clients, visits = np.array([(job.plan.steps, job.client, job.visit) for job in jobs]).T
+        examples = self._minibatches(clients, visits, steps, kind.batch_size)
+        starts = torch.stack([job.start for job in jobs])
         models = {name: part.clone() for name, part in self._model.stacked(starts).items()}
         first = self._model.stacked(starts)
         velocity = {name: torch.zeros_like(part) for name, part in models.items()} if kind.momentum else None
-        rates = _rates(jobs, int(steps[0]), rows)
-        losses = torch.zeros(rows, int(steps[0]))
+        rates = _rates(jobs, int(steps[0]))
+        losses = torch.zeros(len(jobs), int(steps[0]))
         dropout = self._dropout(jobs, kind.batch_size)
         for step in range(int(steps[0])):
             active = int(np.count_nonzero(steps > step))
-            # A row that is done, or that only fills up, comes along where two are needed, and is put back.
-            taken = max(active, _SMALLEST_BATCH)
+            taken = max(active, _SMALLEST_BATCH)  # a row that is done comes along where two are needed, and is put back
             part = {name: values[:taken] for name, values in models.items()}
             done = {name: values[active:].clone() for name, values in part.items()}
             chosen, rate = examples[:taken, step], rates[:taken, step]
-            inputs, labels = self._inputs[chosen], self._labels[chosen]
+            inputs, labels = gather(self._inputs, chosen), gather(self._labels, chosen)
+            if self._augment:
+                inputs = self._augment(inputs, self._seed, clients[:taken], visits[:taken], step)
             if self._is_dense and kind.is_plain:
                 losses[:taken, step] = dense_step(list(part.values()), inputs, labels, rate)
             else:
@@ -116,7 +120,7 @@ class VmapTrainer(Trainer):
                     raise OffbeatError("the model's dropout differs from step to step: take trainer = 'loop'")
             for name, values in done.items():
                 part[name][active:] = values
-        ends = torch.cat([part.reshape(rows, -1) for part in models.values()], dim=1)
+        ends = torch.cat([part.reshape(len(jobs), -1) for part in models.values()], dim=1)
         for row, (job, of_steps) in enumerate(zip(jobs, losses.tolist(), strict=False)):
             loss = math.fsum(of_steps[: job.plan.steps]) / job.plan.steps
             yield Result(result_vector(job.payload, starts[row], ends[row]), loss)
@@ -127,16 +131,13 @@ class VmapTrainer(Trainer):
             return None
         return Dropout([integer(self._seed, Purpose.LAYERS, job.client, job.visit) for job in jobs])
 
-    def _minibatches(self, jobs: Sequence[Job], steps: NDArray[np.int64], batch_size: int, rows: int) -> Tensor:
+    def _minibatches(self, clients: Integers, visits: Integers, steps: Integers, batch_size: int) -> Tensor:
         """Return which examples each row looks at in each step, int64 ``(rows, most steps, batch size)``."""
-        clients = np.array([job.client for job in jobs])
-        orders = example_orders(
-            self._seed, clients, np.array([job.visit for job in jobs]), self._sizes[clients], steps * batch_size
-        )
-        examples = np.zeros((rows, int(steps[0]) * batch_size), np.int64)
+        orders = example_orders(self._seed, clients, visits, self._sizes[clients], steps * batch_size)
+        examples = np.zeros((len(clients), int(steps[0]) * batch_size), np.int64)
         for row, (client, order) in enumerate(zip(clients, orders, strict=True)):
             examples[row, : len(order)] = self._shards[client][order]
-        return torch.from_numpy(examples).view(rows, int(steps[0]), batch_size)
+        return torch.from_numpy(examples).view(len(clients), int(steps[0]), batch_size)
 
 
 class _Kind(NamedTuple):
@@ -190,9 +191,9 @@ def _kind(plan: LocalPlan, examples: int) -> _Kind:
     return _Kind(min(plan.batch_size, examples), plan.momentum, plan.weight_decay, plan.mu, plan.clip_norm)
 
 
-def _rates(jobs: Sequence[Job], steps: int, rows: int) -> Tensor:
+def _rates(jobs: Sequence[Job], steps: int) -> Tensor:
     """Return each row's step size in each step, ``(rows, steps)``; 0 after its last."""
-    rates = np.zeros((rows, steps), np.float32)
+    rates = np.zeros((len(jobs), steps), np.float32)
     for row, job in enumerate(jobs):
         rates[row, : job.plan.steps] = job.plan.lr
     return torch.from_numpy(rates)

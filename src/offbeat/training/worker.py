@@ -19,6 +19,7 @@ import torch
 
 from offbeat.algorithms.base import LocalPlan, Payload
 from offbeat.errors import OffbeatError
+from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.loop import LoopTrainer
 from offbeat.training.shared_memory import Place, SharedMemory, unpacked
@@ -32,10 +33,12 @@ class Setup(NamedTuple):
         places: Where in the shared memory is what: ``code`` is a ``packed`` module and loss; ``inputs``, ``labels``;
             ``shards``, one after the other, and their ``sizes``; ``starts`` and ``results``, a vector ``(d,)`` a row.
         seed: The run's seed.
+        augmentation: How inputs are changed at random, if they are.
     """
 
     places: Mapping[str, Place]
     seed: int
+    augmentation: AugmentationName | None = None
 
 
 class Order(NamedTuple):
@@ -128,9 +131,9 @@ class Worker:
 class _Bench:
     """Where orders are carried out."""
 
-    def __init__(self, memory: SharedMemory, seed: int) -> None:
+    def __init__(self, memory: SharedMemory, setup: Setup) -> None:
         self._memory = memory
-        self._seed = seed
+        self._setup = setup
         self._trainer: LoopTrainer | None = None
 
     def carry_out(self, order: Order) -> Answer:
@@ -155,7 +158,8 @@ class _Bench:
             inputs=self._memory["inputs"],
             labels=self._memory["labels"],
             shards=np.split(self._memory["shards"].numpy(), np.cumsum(self._memory["sizes"].numpy())[:-1]),
-            seed=self._seed,
+            seed=self._setup.seed,
+            augmentation=self._setup.augmentation,
         )
 
 
@@ -168,7 +172,7 @@ def serve(connection: "Connection[Any, Any]", fd: int) -> None:
     """
     with suppress(EOFError, OSError):  # nobody is there any more
         setup: Setup = connection.recv()
-        bench = _Bench(SharedMemory(fd, setup.places), setup.seed)
+        bench = _Bench(SharedMemory(fd, setup.places), setup)
         while True:
             answer = bench.carry_out(connection.recv())
             # What the user's code has printed: in the end this process is killed.

@@ -1,0 +1,157 @@
+"""Writes the tables of ``docs/performance.md`` from what the benchmarks printed.
+
+``make performance-docs``, or ``python docs/make_performance.py FILE`` with the output of ``make bench-simulation`` and
+``make bench-peers``.
+"""
+
+import json
+import os
+import platform
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+PAGE = Path(__file__).with_name("performance.md")
+
+Row = dict[str, Any]
+
+
+def rows_of(text: str) -> list[Row]:
+    """Return the rows among the lines of the benchmarks' output."""
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+def machine() -> str:
+    """Return in a line what the figures were measured on."""
+    path = Path("/proc/cpuinfo")
+    names = re.findall(r"^model name\s*:\s*(.+)$", path.read_text(), re.MULTILINE) if path.exists() else []
+    return (
+        f"{names[0] if names else platform.processor()}, {os.cpu_count()} cores, {platform.system()}, "
+        f"Python {platform.python_version()}, torch {torch.__version__}."
+    )
+
+
+def trainers(rows: Sequence[Row], workload: str) -> str:
+    """Return the table of what was measured on a workload, Offbeat's own and what bounds it."""
+    own = [row for row in rows if row["workload"] == workload and not _is_peer(row)]
+    return _table(
+        "| algorithm | durations | | updates/s | × loop | lowest … highest | MiB |",
+        ([row["algorithm"], row["durations"], row["trainer"], *_speed(row)] for row in own),
+    )
+
+
+def peers(rows: Sequence[Row]) -> str:
+    """Return the table of the other simulators."""
+    return _table(
+        "| workload | algorithm | durations | | updates/s | × loop | lowest … highest | MiB |",
+        (
+            [row["workload"], row["algorithm"], row["durations"], row["trainer"], *_speed(row)]
+            for row in rows
+            if _is_peer(row)
+        ),
+    )
+
+
+def against_peers(rows: Sequence[Row]) -> str:
+    """Return for each workload and algorithm how Offbeat stands to the best of the others, both by their own loops."""
+    lines: list[list[str]] = []
+    for workload, trainer in (("W1", "offbeat-vmap"), ("W2", "offbeat-processes")):
+        for algorithm in ("fedavg", "fedbuff", "fedasync"):
+            of_it = [row for row in rows if (row["workload"], row.get("algorithm")) == (workload, algorithm)]
+            others = [row for row in of_it if _is_peer(row)]
+            own = [row for row in of_it if row["trainer"] == trainer and row["durations"] == "uniform"]
+            if own and others:
+                best = max(others, key=lambda row: row["ratio_to_loop"])
+                ours, theirs = own[0]["ratio_to_loop"], best["ratio_to_loop"]
+                lines.append([workload, algorithm, str(ours), best["trainer"], str(theirs), f"{ours / theirs:.1f}"])
+    return _table("| workload | algorithm | Offbeat × loop | the best other | × loop | times as fast |", lines)
+
+
+def events(rows: Sequence[Row]) -> str:
+    """Return the table of the event loop."""
+    names = ("clients", "in_flight", "updates_per_second")
+    return _table(
+        "| clients | at work | visits/s | lowest … highest | start, s | MiB |",
+        (
+            [*(f"{row[name]:,}" for name in names), _range(row["spread"]), str(row["start_seconds"]), _whole(row)]
+            for row in rows
+            if "in_flight" in row
+        ),
+    )
+
+
+def sizes(rows: Sequence[Row]) -> str:
+    """Return the table of the models' sizes."""
+    return _table(
+        "| parameters | trainer | ms a version | × the least | model, MiB | memory, MiB |",
+        (
+            [
+                f"{row['parameters']:,}",
+                row["trainer"],
+                f"{1000 * row['seconds_a_version']:.2f}",
+                str(row["ratio_to_least"]),
+                str(row["model_mib"]),
+                _whole(row),
+            ]
+            for row in rows
+            if "parameters" in row
+        ),
+    )
+
+
+BLOCKS: dict[str, Callable[[Sequence[Row]], str]] = {
+    "machine": lambda _: machine(),
+    "W1": lambda rows: trainers(rows, "W1"),
+    "W2": lambda rows: trainers(rows, "W2"),
+    "peers": peers,
+    "against peers": against_peers,
+    "events": events,
+    "sizes": sizes,
+}
+
+
+def page(text: str, rows: Sequence[Row]) -> str:
+    """Return the page with fresh tables; one for which nothing was measured stays as it is."""
+    for name, make in BLOCKS.items():
+        block = make(rows)
+        if block:
+            pattern = rf"(?<=<!-- {name}: written by make performance-docs -->\n).*?(?=<!-- to here -->)"
+            text = re.sub(pattern, lambda _, block=block: f"\n{block}\n\n", text, flags=re.DOTALL)
+    return text
+
+
+def _is_peer(row: Row) -> bool:
+    return row["workload"] in ("W1", "W2") and " " in row["trainer"]
+
+
+def _speed(row: Row) -> list[str]:
+    return [f"{row['updates_per_second']:,}", str(row["ratio_to_loop"]), _range(row["spread"]), _whole(row)]
+
+
+def _range(spread: Sequence[float]) -> str:
+    low, high = spread
+    return f"{low:,} … {high:,}"
+
+
+def _whole(row: Row) -> str:
+    return f"{row['peak_rss_mib']:,}"
+
+
+def _table(head: str, lines: Iterable[Sequence[str]]) -> str:
+    body = [f"| {' | '.join(cells)} |" for cells in lines]
+    columns = head.count("|") - 1
+    return "\n".join([head, "|" + " --- |" * columns, *body]) if body else ""
+
+
+def main() -> None:
+    """Write the page."""
+    rows = rows_of("\n".join(Path(name).read_text(encoding="utf-8") for name in sys.argv[1:]))
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), rows), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,242 @@
+"""Evaluations at chosen versions: which there are, and that nothing else depends on them."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from offbeat.algorithms import AsyncCommSGD, FedAsync, FedAvg, FedBuff, FedFa, FedLaAvg, FedLuck, Port
+from offbeat.algorithms.patterns import round_robin
+from offbeat.errors import OffbeatError
+from offbeat.experiments.checkpoint import read_checkpoint, write_checkpoint
+from offbeat.simulation.records import Stop
+
+ALGORITHMS = {
+    "fedavg": lambda: FedAvg(cohort=2, over_selection=1.5),
+    "fedasync": lambda: FedAsync(concurrency=3),
+    "fedbuff": lambda: FedBuff(buffer_size=2, concurrency=3),
+    "fedbuff of one": lambda: FedBuff(buffer_size=1, concurrency=4),
+    "fedfa": lambda: FedFa(window=3, concurrency=3),
+    "fedlaavg": lambda: FedLaAvg(cohort=2),
+    "port": lambda: Port(min_clients=1, staleness_bound=1, concurrency=3),
+    "async_comm_sgd": lambda: AsyncCommSGD(pattern=round_robin(2, 1), average=True, period=1.5),
+    "fedluck": lambda: FedLuck(period=1.5, steps=(1, 3), compression=(0.5, 1.0)),
+}
+FREE = {"down": 1e300, "up": 1e300}  # transfers that take no time
+
+
+def made(simulation):
+    return [(evaluation.seconds, evaluation.version) for evaluation in simulation.run()]
+
+
+@pytest.mark.parametrize(
+    ("every", "expected"),
+    [
+        (1, [(second, second) for second in range(8)]),
+        (3, [(0, 0), (3, 3), (6, 6), (7, 7)]),
+        (7, [(0, 0), (7, 7)]),
+        (100, [(0, 0), (7, 7)]),
+    ],
+)
+@pytest.mark.parametrize("stop", [Stop(virtual_seconds=7.0), Stop(versions=7), Stop(updates=7)])
+def test_a_version_each_second(simulate, every, expected, stop):
+    simulation = simulate(
+        FedBuff(buffer_size=1, concurrency=1), step_seconds=(1.0,), stop=stop, every_versions=every, **FREE
+    )
+    assert made(simulation) == expected
+
+
+@pytest.mark.parametrize(
+    ("every", "expected"),
+    [
+        # Four versions a second: 3 is passed at 1 s, by 4; after 12 the next multiple of 10 is 20, not 22.
+        (3, [(0, 0), (1, 4), (2, 8), (3, 12), (4, 16), (5, 20), (6, 24), (7, 28), (7.5, 28)]),
+        (10, [(0, 0), (3, 12), (5, 20), (7.5, 28)]),
+    ],
+)
+def test_versions_of_one_instant_are_evaluated_once_after_all_of_them(simulate, every, expected):
+    simulation = simulate(
+        FedBuff(buffer_size=1, concurrency=4),
+        step_seconds=(1.0,) * 4,
+        stop=Stop(virtual_seconds=7.5),
+        every_versions=every,
+        **FREE,
+    )
+    evaluations = list(simulation.run())
+    assert [(evaluation.seconds, evaluation.version) for evaluation in evaluations] == expected
+    # Work has been given out by then: for the next second all four have got the model.
+    assert [evaluation.bytes_down for evaluation in evaluations[1:-1]] == [
+        8 * 4 * (second + 1) for second, _ in expected[1:-1]
+    ]
+
+
+def test_versions_that_leap(simulate):
+    class Leaping(FedBuff):
+        """Three versions with each update."""
+
+        def receive(self, update):
+            super().receive(update)
+            self._version += 2
+            return True
+
+    algorithm = Leaping(buffer_size=1, concurrency=1)
+    simulation = simulate(algorithm, step_seconds=(1.0,), stop=Stop(virtual_seconds=7.0), every_versions=5, **FREE)
+    assert made(simulation) == [(0, 0), (2, 6), (4, 12), (5, 15), (7, 21)]
+
+
+def test_an_instant_goes_on_while_visits_take_no_time(simulate, intervals):
+    simulation = simulate(
+        FedBuff(buffer_size=1, concurrency=1),
+        step_seconds=(1e-300,),
+        availability=intervals([(3, 10)]),
+        stop=Stop(versions=9),
+        every_versions=2,
+        **FREE,
+    )
+    assert made(simulation) == [(0, 0), (3, 9)]
+
+
+def test_versions_made_by_ticks(simulate):
+    def world(step_seconds, every):
+        algorithm = FedLuck(period=1.0, steps=(1, 1), compression=(1.0, 1.0))
+        stop = Stop(virtual_seconds=13.0)
+        return simulate(algorithm, step_seconds=step_seconds, stop=stop, every_versions=every, **FREE)
+
+    # What takes three periods makes a version every third tick.
+    assert made(world((3.0,), 2)) == [(0, 0), (6, 2), (12, 4), (13, 4)]
+    assert made(world((1.0, 3.0), 5)) == [(0, 0), (5, 5), (10, 10), (13, 13)]
+
+
+def test_versions_made_by_rounds(simulate):
+    alike = simulate(FedAvg(cohort=2), step_seconds=(2.0,) * 4, stop=Stop(versions=5), every_versions=2, **FREE)
+    assert made(alike) == [(0, 0), (4, 2), (8, 4), (10, 5)]
+
+
+def test_versions_made_by_leases_that_end(simulate):
+    simulation = simulate(
+        FedAvg(cohort=2),
+        step_seconds=(1.0, 1e9),
+        lease_seconds=5.0,
+        stop=Stop(virtual_seconds=13.0),
+        every_versions=1,
+        **FREE,
+    )
+    # The first round waits for the lease of a client that is late for ever; then there is one client for two places.
+    assert made(simulation)[:2] == [(0, 0), (5, 1)]
+
+
+def test_when_nothing_is_left_to_happen_the_run_goes_on_to_its_end(simulate, intervals):
+    gone = {"availability": intervals([(0, 10)], [(0, 7)], [(2, 9)], [(1, 3)]), "every_versions": 1000}
+    leases = {**gone, "lease_seconds": 5.0}
+    for world in (gone, leases):
+        simulation = simulate(FedAsync(concurrency=2), stop=Stop(virtual_seconds=45), **world)
+        assert [seconds for seconds, _ in made(simulation)] == [0, 45]
+        assert simulation.ended
+        assert not simulation._queue._heap
+        with pytest.raises(OffbeatError, match=r"nothing is left to happen at \d+ virtual seconds: nobody comes back"):
+            made(simulate(FedAsync(concurrency=2), stop=Stop(updates=1000), **world))
+    never = {"step_seconds": (1.0,), "availability": intervals([(50, 60)]), "every_versions": 1}
+    assert made(simulate(FedBuff(), stop=Stop(virtual_seconds=20), **never)) == [(0, 0), (20, 0)]
+    lost = {"loss_probability": (0.0, 1.0, 0.0, 0.0), "every_versions": 1}
+    assert made(simulate(FedAvg(cohort=4), stop=Stop(virtual_seconds=30), **lost)) == [(0, 0), (30, 0)]
+    with pytest.raises(OffbeatError, match=r"server\.lease_seconds"):
+        made(simulate(FedAvg(cohort=4), stop=Stop(versions=3), **lost))
+
+
+def expected_of(by_seconds, every):
+    """What is to be evaluated, from the steps of a simulation that is evaluated at other times, and its error."""
+    last, evaluation, problem = {}, None, ""  # last: the version at the end of each instant
+    try:
+        while not by_seconds.finished:
+            evaluation = by_seconds.step() or evaluation
+            last[by_seconds._now] = by_seconds.coordinator.algorithm.version
+    except OffbeatError as error:
+        last.pop(by_seconds._now, None)  # nothing more is done in that instant
+        problem = str(error)
+    expected = [(0.0, 0)]
+    for seconds, version in last.items():
+        if version // every > expected[-1][1] // every:
+            expected.append((seconds, version))
+    end = None if problem or evaluation is None else (evaluation.seconds, evaluation.version)
+    return expected + [end] * (end not in (None, expected[-1])), problem
+
+
+def to_the_end(simulation):
+    evaluations = []
+    try:
+        for evaluation in simulation.run():
+            evaluations.append((evaluation.seconds, evaluation.version))
+    except OffbeatError as error:
+        return evaluations, str(error)
+    return evaluations, ""
+
+
+TIMES = [[(0, 4.5), (6, 30)], [(0, 2), (2.25, 5), (7, 9), (11, 30)], [(1, 12), (14, 18)], [(0, 30)]]
+
+
+@settings(max_examples=150)
+@given(
+    name=st.sampled_from(sorted(ALGORITHMS)),
+    step_seconds=st.lists(st.sampled_from([0.5, 1.0, 1.5, 4.0]), min_size=4, max_size=4),
+    transfers=st.sampled_from([FREE, {"down": 16.0, "up": 6.0}]),
+    lossy=st.booleans(),
+    away=st.sampled_from([None, "pause", "lose"]),
+    stop=st.sampled_from([Stop(virtual_seconds=24.0), Stop(versions=7), Stop(updates=150)]),
+    seconds=st.sampled_from([0.3, 1.0, 2.5, 1e9]),
+    every=st.integers(1, 6),
+)
+def test_all_else_is_as_with_evaluations_by_seconds(
+    simulate, intervals, name, step_seconds, transfers, lossy, away, stop, seconds, every
+):
+    def world(**when):
+        return simulate(
+            ALGORITHMS[name](),
+            step_seconds=step_seconds,
+            loss_probability=(0.0, 0.5, 0.0, 0.5) if lossy else None,
+            availability=intervals(*TIMES) if away else None,
+            when_away=away or "pause",
+            lease_seconds=5.0,
+            stop=stop,
+            **transfers,
+            **when,
+        )
+
+    by_versions, by_seconds = world(every_versions=every), world(every=seconds)
+    assert to_the_end(by_versions) == expected_of(by_seconds, every)
+    assert by_versions.ended == by_seconds.ended
+    assert torch.equal(by_versions.model, by_seconds.model)
+
+
+@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("name", ["fedavg", "fedbuff of one", "fedluck"])
+def test_a_run_goes_on_from_every_step_to_the_same_evaluations(simulate, name, every, tmp_path):
+    def world():
+        return simulate(
+            ALGORITHMS[name](),
+            step_seconds=(1.0, 1.0, 1.5, 1.5),
+            lease_seconds=5.0,
+            stop=Stop(virtual_seconds=9.0),
+            every_versions=every,
+            **FREE,
+        )
+
+    undisturbed, saved, before = world(), world(), []
+    evaluations = list(undisturbed.run())
+    waiting = 0
+    for _ in range(1000):
+        write_checkpoint(tmp_path / "checkpoint", saved.state_dict())
+        restored = world()
+        restored.load_state_dict(read_checkpoint(tmp_path / "checkpoint"))
+        # Between the version and its evaluation, too.
+        waiting += restored._evaluate_at_version == math.inf and restored._last is not None
+        assert before + list(restored.run()) == evaluations
+        assert saved.ended + restored.ended == undisturbed.ended
+        if saved.finished:
+            break
+        evaluation = saved.step()
+        before += [] if evaluation is None else [evaluation]
+    assert before == evaluations
+    assert waiting > 0
+    assert len(evaluations) >= 3

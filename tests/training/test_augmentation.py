@@ -1,0 +1,266 @@
+"""Images shifted and mirrored at random: what becomes of them, how often, and the same in all trainers."""
+
+import dataclasses
+from contextlib import closing
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from offbeat.algorithms import LocalPlan
+from offbeat.errors import OffbeatError
+from offbeat.randomness import words
+from offbeat.training import augmentation, models
+from offbeat.training.augmentation import AUGMENTATIONS, check_augmentation, crop_and_flip
+from offbeat.training.choice import make_trainer
+from offbeat.training.flat_model import FlatModel
+from offbeat.training.loop import LoopTrainer
+from offbeat.training.minibatches import gather
+from offbeat.training.processes import ProcessTrainer
+from offbeat.training.trainer import Job
+from offbeat.training.vmap import VmapTrainer
+
+NAME = "crop-and-flip"
+SIZES = (7, 23, 3, 12, 1)  # examples a client
+SEED = 5
+PLAN = LocalPlan(steps=4, batch_size=5, lr=0.1)
+MODELS = {
+    "kernel": lambda: models.mlp((2, 6, 5), 4, [6]),
+    "cnn": lambda: nn.Sequential(nn.Conv2d(2, 3, 3), nn.Tanh(), nn.Flatten(), nn.Linear(36, 4)),
+}
+
+
+def slowly(image, top, left, mirrored):
+    """Return what becomes of an image, taking one pixel after the other from where it was."""
+    channels, height, width = image.shape
+    changed = image.new_zeros(image.shape)
+    for channel, row, column in product(range(channels), range(height), range(width)):
+        x = width - 1 - column if mirrored else column
+        y, x = row + top - 4, x + left - 4
+        if 0 <= y < height and 0 <= x < width:
+            changed[channel, row, column] = image[channel, y, x]
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("top", "left", "mirrored", "expected"),
+    [
+        (4, 4, False, [[1, 2, 3], [4, 5, 6]]),
+        (4, 4, True, [[3, 2, 1], [6, 5, 4]]),
+        (3, 4, False, [[0, 0, 0], [1, 2, 3]]),
+        (5, 4, False, [[4, 5, 6], [0, 0, 0]]),
+        (4, 3, False, [[0, 1, 2], [0, 4, 5]]),
+        (4, 3, True, [[2, 1, 0], [5, 4, 0]]),
+        (4, 6, False, [[3, 0, 0], [6, 0, 0]]),
+        (5, 5, True, [[0, 6, 5], [0, 0, 0]]),
+        (0, 4, False, [[0, 0, 0], [0, 0, 0]]),
+        (4, 8, True, [[0, 0, 0], [0, 0, 0]]),
+    ],
+)
+def test_by_hand(top, left, mirrored, expected, monkeypatch):
+    image = torch.tensor([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]])
+    assert slowly(image, top, left, mirrored).tolist() == [expected]
+    # The highest numbers that still mean this.
+    places = [-(-(place + 1) * 2**32 // 9) - 1 for place in (top, left)]
+    drawn = [*places, 2**32 - 1 if mirrored else 2**31 - 1, 0]
+    monkeypatch.setattr(augmentation, "words", lambda *_: np.array(drawn, np.uint64).reshape(4, 1, 1))
+    zero = np.array([0])
+    assert crop_and_flip(image[None, None], 1, zero, zero, 0).tolist() == [[[expected]]]
+
+
+@settings(max_examples=30)
+@given(
+    shape=st.tuples(*[st.integers(1, 3)] * 3, *[st.integers(1, 10)] * 2),
+    seed=st.integers(0, 2**64 - 1),
+    who=st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1)), min_size=3, max_size=3),
+    step=st.integers(0, 10**6),
+)
+def test_each_image_by_its_own_numbers(shape, seed, who, step):
+    visits, batch = shape[:2]
+    inputs = torch.arange(1.0, 1 + np.prod(shape)).reshape(shape)
+    inputs.view(-1)[::7] = torch.inf
+    before = inputs.clone()
+    found = crop_and_flip(inputs, seed, *np.array(who[:visits]).T, step)
+    assert found.shape == inputs.shape
+    for row, place in product(range(visits), range(batch)):
+        top, left, side, _ = map(int, words(seed, 15, *who[row], step * batch + place).ravel())
+        expected = slowly(inputs[row, place], top * 9 // 2**32, left * 9 // 2**32, side >= 2**31)
+        assert torch.equal(found[row, place], expected)
+    found.zero_()
+    assert torch.equal(inputs, before)
+
+
+def test_every_place_and_both_sides_are_as_likely():
+    each = 100
+    image = torch.arange(1.0, 100.0).reshape(1, 9, 11)
+    inputs = image.expand(3, 54 * each, 1, 9, 11)
+    found = crop_and_flip(inputs, 4, np.array([0, 1, 0]), np.array([0, 0, 1]), 2).flatten(0, 2)
+    # Wherever it was cut, the middle shows where, and those beside it are within the image.
+    where = (found[:, 4, 5] - 1).long()
+    top, left = where // 11, where % 11 - 1
+    mirrored = found[:, 4, 4] > found[:, 4, 6]
+    counts = torch.bincount(top * 18 + left * 2 + mirrored, minlength=162)
+    assert len(counts) == 162
+    # χ² of 161 degrees of freedom: 161 ± 18.
+    assert 161 - 4 * 18 < ((counts - each) ** 2 / each).sum() < 161 + 4 * 18
+
+
+@pytest.fixture(scope="module")
+def data():
+    random = np.random.default_rng(1)
+    total = sum(SIZES)
+    return {
+        "loss": cross_entropy,
+        "inputs": torch.from_numpy(random.normal(size=(total, 2, 6, 5)).astype(np.float32)),
+        "labels": torch.from_numpy(random.integers(4, size=total)),
+        "shards": np.split(random.permutation(total), np.cumsum(SIZES)[:-1]),
+        "seed": SEED,
+    }
+
+
+@pytest.fixture
+def make(data):
+    def build(kind, name="kernel", augmentation=NAME, **more):
+        return kind(model_of(name), **data, augmentation=augmentation, **more)
+
+    return build
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """By (client, visit), what the trainers in this process have had changed: a list of minibatches."""
+    minibatches = {}
+
+    def spy(inputs, seed, clients, visits, step):
+        found = crop_and_flip(inputs, seed, clients, visits, step)
+        for row, who in enumerate(zip(clients.tolist(), visits.tolist(), strict=True)):
+            minibatches.setdefault(who, [])[step:] = [found[row].clone()]
+        return found
+
+    monkeypatch.setitem(AUGMENTATIONS, NAME, spy)
+    return minibatches
+
+
+def model_of(name):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        return FlatModel(MODELS[name]())
+
+
+def jobs_of(name, number=10, **changes):
+    start = model_of(name).vector.clone()
+    plans = [dataclasses.replace(PLAN, steps=1 + each % 4, **changes) for each in range(number)]
+    return [Job(each % len(SIZES), each, 0, start, plan, "delta") for each, plan in enumerate(plans)]
+
+
+def assert_same(results, expected):
+    for result, other in zip(results, expected, strict=True):
+        assert torch.equal(result.vector, other.vector)
+        assert result.loss == other.loss
+
+
+def test_the_model_sees_what_becomes_of_its_minibatches(make, data, monkeypatch):
+    trainer, shown = make(LoopTrainer), []
+    trainer._model.module.register_forward_pre_hook(lambda _, inputs: shown.append(inputs[0].clone()))
+    chosen = []
+    monkeypatch.setattr(
+        "offbeat.training.loop.gather", lambda values, rows: (chosen.append(rows), gather(values, rows))[1]
+    )
+    trainer.train([Job(1, 6, 0, model_of("kernel").vector.clone(), PLAN, "delta")])
+    assert len(shown) == 4
+    for step, (inputs, rows) in enumerate(zip(shown, chosen[::2], strict=True)):
+        for place, row in enumerate(rows):
+            top, left, side, _ = map(int, words(SEED, 15, 1, 6, step * 5 + place).ravel())
+            expected = slowly(data["inputs"][row], top * 9 // 2**32, left * 9 // 2**32, side >= 2**31)
+            assert torch.equal(inputs[place], expected)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("changes", [{}, {"momentum": 0.5}], ids=str)
+def test_many_at_once_see_what_one_after_the_other_sees(name, changes, make, seen):
+    jobs = jobs_of(name, **changes)
+    expected = make(LoopTrainer, name).train(jobs)
+    alone = {who: list(minibatches) for who, minibatches in seen.items()}
+    seen.clear()
+    results = make(VmapTrainer, name).train(jobs)
+    for job in jobs:
+        who = job.client, job.visit
+        assert len(alone[who]) == job.plan.steps
+        assert all(map(torch.equal, alone[who], seen[who][: job.plan.steps]))
+    for result, other in zip(results, expected, strict=True):
+        torch.testing.assert_close(result.vector, other.vector, rtol=1e-5, atol=1e-6)
+        assert result.loss == pytest.approx(other.loss, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_how_jobs_are_divided_does_not_change_a_bit(name, make):
+    jobs = jobs_of(name)
+    trainer = make(VmapTrainer, name)
+    whole = trainer.train(jobs)
+    for size in (1, 2, 3, 7):  # alone and last ones have a row that only fills up
+        assert_same(
+            [result for first in range(0, 10, size) for result in trainer.train(jobs[first : first + size])], whole
+        )
+
+
+@pytest.mark.parametrize("kind", [LoopTrainer, VmapTrainer])
+def test_a_visit_cut_short_sees_the_beginning(kind, make, seen):
+    (job,) = jobs_of("kernel", 1)
+    make(kind).train([job._replace(plan=PLAN)])
+    whole = list(seen.pop((0, 0)))
+    make(kind).train([job._replace(plan=dataclasses.replace(PLAN, steps=2))])
+    assert len(whole) == 4
+    assert len(seen[0, 0]) == 2
+    assert all(map(torch.equal, seen[0, 0], whole))
+    assert not torch.equal(whole[0], whole[1])
+
+
+def test_processes_give_what_the_plain_trainer_gives(data):
+    jobs = jobs_of("cnn")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        loop, processes = (
+            make_trainer(name, model_of("cnn"), plan=PLAN, **data, augmentation=NAME, workers=1)
+            for name in ("loop", "processes")
+        )
+        expected = loop.train(jobs)
+        assert isinstance(processes, ProcessTrainer)
+        with closing(processes):
+            assert_same(processes.train(jobs), expected)
+    finally:
+        torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("name", ["loop", "vmap"])
+def test_there_is_none_unless_it_is_asked_for(name, data, seen):
+    def results(**given):
+        return make_trainer(name, model_of("kernel"), plan=PLAN, **data, **given).train(jobs_of("kernel"))
+
+    expected = results()
+    assert_same(results(augmentation=None), expected)
+    assert not seen
+    for result, other in zip(results(augmentation=NAME), expected, strict=True):
+        assert not torch.equal(result.vector, other.vector)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "found"),
+    [
+        (torch.zeros(4, 50, dtype=torch.int64), r"int64 of shape \(50,\)"),
+        (torch.zeros(4, 50), r"float32 of shape \(50,\)"),
+        (torch.zeros(4, 28, 28), r"float32 of shape \(28, 28\)"),
+        (torch.zeros(4, 1, 8, 8, dtype=torch.int64), r"int64 of shape \(1, 8, 8\)"),
+        (torch.zeros(4, 1, 1, 8, 8), r"float32 of shape \(1, 1, 8, 8\)"),
+    ],
+)
+def test_what_are_no_images_is_refused_in_one_line(inputs, found):
+    with pytest.raises(OffbeatError, match=rf"^data\.augmentation = 'crop-and-flip' .*{found}: leave it out$"):
+        check_augmentation(NAME, inputs)
+    check_augmentation(None, inputs)
+    check_augmentation(NAME, torch.zeros(4, 1, 8, 8))
