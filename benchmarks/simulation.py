@@ -244,7 +244,11 @@ def rows_of(
         "fedbuff": lambda: FedBuff(buffer_size=10, concurrency=concurrency),
         "fedasync": lambda: FedAsync(concurrency=concurrency),
     }
-    all_durations = ("uniform",) if quick else ("constant", "uniform", "lognormal", "exponential")
+    # Convolutions are trained one client at a time, so how many can be trained together matters less.
+    all_durations = (
+        ("uniform", "exponential") if workload is W2 else ("constant", "uniform", "lognormal", "exponential")
+    )
+    all_durations = ("uniform",) if quick else all_durations
     for algorithm, make in algorithms.items():
         for durations in all_durations:
             for trainer in ("loop", "vmap", "processes"):

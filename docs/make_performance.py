@@ -119,8 +119,9 @@ def page(text: str, rows: Sequence[Row]) -> str:
     for name, make in BLOCKS.items():
         block = make(rows)
         if block:
-            pattern = rf"(?<=<!-- {name}: written by make performance-docs -->\n).*?(?=<!-- to here -->)"
-            text = re.sub(pattern, lambda _, block=block: f"\n{block}\n\n", text, flags=re.DOTALL)
+            begin, end = f"<!-- {name}: written by make performance-docs -->\n", "<!-- to here -->"
+            before, _, after = text.partition(begin)
+            text = f"{before}{begin}\n{block}\n\n{end}{after.partition(end)[2]}"
     return text
 
 

@@ -16,7 +16,7 @@ from offbeat.training.loop import LoopTrainer
 from offbeat.training.processes import ProcessTrainer
 from offbeat.training.vmap import VmapTrainer
 
-PLAN = LocalPlan(steps=5, batch_size=4, lr=0.1)
+PLAN = LocalPlan(steps=9, batch_size=4, lr=0.1)
 
 
 class Branching(nn.Module):
@@ -139,6 +139,12 @@ def test_processes_there_are_not_on_windows(choose, monkeypatch):
 )
 def test_the_model_alone_decides_where_nobody_chooses(make, inputs, name, choose):
     assert choose("auto", made(make), inputs=inputs).name == name
+
+
+@pytest.mark.parametrize(("inputs", "steps", "name"), [(10_000, 1, "vmap"), (12_000, 1, "loop"), (12_000, 2, "vmap")])
+def test_few_steps_do_not_make_up_for_copying_large_models(inputs, steps, name, choose):
+    plan = LocalPlan(steps=steps, batch_size=4, lr=0.1)
+    assert choose("auto", made(lambda: linear(inputs)), plan, inputs=inputs).name == name
 
 
 def test_a_small_model_that_cannot_be_batched_is_told_of_in_one_line(choose, caplog):

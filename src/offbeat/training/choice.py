@@ -28,6 +28,8 @@ TRAINERS: tuple[TrainerName, ...] = get_args(TrainerName)
 # Up to so many parameters a batch of models pays, as measured: by the kernel for linear layers, and by torch.func.
 _MOST_IN_KERNEL = 2**18
 _MOST_PARAMETERS = 2**17
+# A batch's models are copied once a visit: with few steps, only small ones pay.
+_MOST_A_STEP = 2**15
 
 # A batch's models should fit into a processor's cache, where that leaves enough of them to spread the overhead over.
 _ENTRIES_A_BATCH = 2**19
@@ -85,7 +87,7 @@ def make_trainer(
         return ProcessTrainer(model, **parts, workers=workers)
     loop = LoopTrainer(model, **parts)
     in_kernel = is_dense(model.module, loss)
-    if name == "vmap" or (name == "auto" and _pays(model, in_kernel)):
+    if name == "vmap" or (name == "auto" and _pays(model, plan, in_kernel)):
         batched = VmapTrainer(model, **parts, batch_limit=_batch_limit(model, in_kernel))
         problem = batching_problem(model, batched, loop, plan, shards)
         if problem is None:
@@ -108,7 +110,8 @@ def _batch_limit(model: FlatModel, in_kernel: bool) -> int:
     return max(smallest, min(largest, _ENTRIES_A_BATCH // len(model.vector)))
 
 
-def _pays(model: FlatModel, in_kernel: bool) -> bool:
+def _pays(model: FlatModel, plan: LocalPlan, in_kernel: bool) -> bool:
     # A convolution has much to compute for each parameter: on a processor there is nothing to gain from many at once.
     has_convolutions = any(isinstance(layer, _ConvNd) for layer in model.module.modules())
-    return not has_convolutions and len(model.vector) <= (_MOST_IN_KERNEL if in_kernel else _MOST_PARAMETERS)
+    most = min(_MOST_IN_KERNEL if in_kernel else _MOST_PARAMETERS, _MOST_A_STEP * plan.steps)
+    return not has_convolutions and len(model.vector) <= most
