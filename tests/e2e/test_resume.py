@@ -218,9 +218,9 @@ def test_asked_to_stop_it_says_how_to_go_on(
     assert not any(run.finished for run in runs)
     # One that had only just begun was perhaps not evaluated yet.
     assert any(len(run.history["seconds"]) > 0 for run in runs)
-    # A run that was finished before is whole, and is kept.
+    # A run that was finished before is whole, and is kept; one that came to its end while it was asked, without a line.
     finished = list((folder / "out").glob("*-seed1"))
-    assert len(finished) == out.count(", seed 1: ")
+    assert len(finished) >= out.count(", seed 1: ")
     assert all(read(path).finished for path in finished)
     assert offbeat("run", "tiny.toml", *options, "--resume")[0] == 0
     assert results(folder / "out") == results(whole)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -242,7 +243,8 @@ def assemble(
         shards=population.shards,
         seed=seed,
         augmentation=augmentation,
-        workers=workers,
+        # What is on disk since it does not fit into memory must not be copied there for other processes.
+        workers=1 if trainer != "processes" and isinstance(dataset.train_inputs, np.memmap) else workers,
     )
     evaluator = Evaluator(
         model,

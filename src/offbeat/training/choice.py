@@ -1,6 +1,5 @@
 """Which trainer a run has."""
 
-import logging
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args
@@ -8,7 +7,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.modules.conv import _ConvNd  # pyright: ignore[reportPrivateUsage]
 
 from offbeat.algorithms.base import LocalPlan
 from offbeat.errors import OffbeatError
@@ -25,18 +23,15 @@ from offbeat.training.vmap import VmapTrainer
 TrainerName = Literal["auto", "loop", "vmap", "processes"]
 TRAINERS: tuple[TrainerName, ...] = get_args(TrainerName)
 
-# Up to so many parameters a batch of models pays, as measured: by the kernel for linear layers, and by torch.func.
-_MOST_IN_KERNEL = 2**18
-_MOST_PARAMETERS = 2**17
-# A batch's models are copied once a visit: with few steps, only small ones pay.
+# Up to so many parameters a batch of models pays, as measured; and since the models are copied once a visit, with few
+# steps only up to so many a step.
+_MOST_PARAMETERS = 2**18
 _MOST_A_STEP = 2**15
 
 # A batch's models should fit into a processor's cache, where that leaves enough of them to spread the overhead over.
 _ENTRIES_A_BATCH = 2**19
 _BATCHES_IN_KERNEL = (8, 64)
 _BATCHES = (32, 128)
-
-_log = logging.getLogger(__name__)
 
 
 def make_trainer(
@@ -54,8 +49,9 @@ def make_trainer(
 ) -> Trainer:
     """Return the trainer of that name.
 
-    ``auto`` is ``vmap`` for a small model without convolutions that can be trained in batches, and ``loop`` for the
-    others: no clock has a say, so the same run is always done the same way.
+    ``auto`` is ``vmap`` for small networks of linear layers with ReLU between, which have a kernel of their own, and
+    ``loop`` for all others: ``torch.func`` gains no more than a second process does, and not every model can take it.
+    No clock has a say, so the same run is always done the same way.
 
     Args:
         name: ``loop`` for one client after the other, ``processes`` for several, each in a process of its own, which
@@ -87,14 +83,12 @@ def make_trainer(
         return ProcessTrainer(model, **parts, workers=workers)
     loop = LoopTrainer(model, **parts)
     in_kernel = is_dense(model.module, loss)
-    if name == "vmap" or (name == "auto" and _pays(model, plan, in_kernel)):
+    if name == "vmap" or (name == "auto" and in_kernel and _pays(model, plan)):
         batched = VmapTrainer(model, **parts, batch_limit=_batch_limit(model, in_kernel))
-        problem = batching_problem(model, batched, loop, plan, shards)
-        if problem is None:
-            return batched
-        if name == "vmap":
+        problem = batching_problem(model, batched, loop, plan, shards) if name == "vmap" else None
+        if problem is not None:
             raise OffbeatError(f"trainer = 'vmap': this model cannot be trained in batches ({problem}): take 'loop'")
-        _log.warning("trainer = 'loop', since this model cannot be trained in batches (%s)", problem)
+        return batched
     if workers < 2 or os.name == "nt":
         return loop
     return LateProcesses(loop, lambda: ProcessTrainer(model, **parts, workers=workers))
@@ -110,8 +104,5 @@ def _batch_limit(model: FlatModel, in_kernel: bool) -> int:
     return max(smallest, min(largest, _ENTRIES_A_BATCH // len(model.vector)))
 
 
-def _pays(model: FlatModel, plan: LocalPlan, in_kernel: bool) -> bool:
-    # A convolution has much to compute for each parameter: on a processor there is nothing to gain from many at once.
-    has_convolutions = any(isinstance(layer, _ConvNd) for layer in model.module.modules())
-    most = min(_MOST_IN_KERNEL if in_kernel else _MOST_PARAMETERS, _MOST_A_STEP * plan.steps)
-    return not has_convolutions and len(model.vector) <= most
+def _pays(model: FlatModel, plan: LocalPlan) -> bool:
+    return len(model.vector) <= min(_MOST_PARAMETERS, _MOST_A_STEP * plan.steps)

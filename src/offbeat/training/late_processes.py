@@ -26,53 +26,65 @@ class LateProcesses(Trainer):
     batch_limit = 1
 
     def __init__(self, here: Trainer, start: Callable[[], Trainer]) -> None:
-        self._now = here
+        self._here = here
+        self._others: Trainer | None = None
         self._start: Callable[[], Trainer] | None = start
         self._seconds = 0.0
         self._expected: dict[int, Job] = {}  # by identity
 
     def examples(self, client: int) -> int:
         """Return how many examples n_i the client holds."""
-        return self._now.examples(client)
+        return self._here.examples(client)
 
     def train(self, jobs: Sequence[Job]) -> list[Result]:
-        """Train each job from its own start; raises what the trainers raise."""
-        if self._start is None:
-            return self._now.train(jobs)
+        """Train each job from its own start; raises what the plain trainer raises."""
+        if self._others is not None:
+            try:
+                return self._others.train(jobs)
+            except OffbeatError as error:
+                self._go_on_here(error)
         began = time.monotonic()
-        results = self._now.train(jobs)
+        results = self._here.train(jobs)
         self._seconds += time.monotonic() - began
         for job in jobs:
             self._expected.pop(id(job), None)
-        if self._seconds > _PATIENCE_SECONDS:
+        if self._start is not None and self._seconds > _PATIENCE_SECONDS:
             self._change_over(self._start)
         return results
 
     def _change_over(self, start: Callable[[], Trainer]) -> None:
         self._start = None
         try:
-            others = start()
+            self._others = start()
             for job in self._expected.values():
-                others.expect(job)
+                self._others.expect(job)
         except OffbeatError as error:
-            # For instance a loss that cannot be sent to another process. Here it can do what it did so far.
-            _log.warning("one process trains all clients: %s", error)
-        else:
-            self._now = others
+            self._go_on_here(error)
         self._expected.clear()
+
+    def _go_on_here(self, error: OffbeatError) -> None:
+        """Do without processes: a loss may not be one that can be sent, or there is no memory for them."""
+        _log.warning("one process trains all clients: %s", error)
+        self.close()
+        self._others = None
 
     def expect(self, job: Job) -> None:
         """Begin with a job, or remember it until there are processes that can."""
-        if self._start is None:
-            self._now.expect(job)
-        else:
+        if self._start is not None:
             self._expected[id(job)] = job
+        elif self._others is not None:
+            try:
+                self._others.expect(job)
+            except OffbeatError as error:
+                self._go_on_here(error)
 
     def forget(self, job: Job) -> None:
         """Nobody will ask for this job any more."""
         self._expected.pop(id(job), None)
-        self._now.forget(job)
+        if self._others is not None:
+            self._others.forget(job)
 
     def close(self) -> None:
         """End the processes, if there are any."""
-        self._now.close()
+        if self._others is not None:
+            self._others.close()
