@@ -20,7 +20,7 @@ KILLS = int(os.environ.get("OFFBEAT_KILLS", "3"))
 
 # A second or two each.
 SMALL = (
-    "--set", "model={ name = 'mlp', hidden = [16] }", "--set", "stop.virtual_seconds=600",
+    "--set", "model={ name = 'mlp', hidden = [16] }", "--set", "stop.virtual_seconds=4000",
     "--checkpoint-every", "0.05",
 )  # fmt: skip
 # Far more than a test waits for, but with an evaluation now and then.

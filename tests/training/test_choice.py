@@ -168,6 +168,18 @@ def test_what_cannot_be_batched_is_refused_in_one_line(module, reason, choose):
     choose("loop", module)
 
 
+def test_the_trial_is_as_short_where_a_visit_is_long(choose, monkeypatch):
+    tried, train = [], VmapTrainer.train
+
+    def noted(self, jobs):
+        tried.extend(job.plan.steps for job in jobs)
+        return train(self, jobs)
+
+    monkeypatch.setattr(VmapTrainer, "train", noted)
+    choose("vmap", linear(), LocalPlan(steps=2_000_000, batch_size=4, lr=0.1))
+    assert 2 <= max(tried) <= 100
+
+
 @pytest.mark.parametrize("lr", [1e-8, 1e20, (1e20, 1.0)])
 def test_whether_the_run_diverges_is_not_asked_here(lr, choose):
     plan = LocalPlan(steps=2, batch_size=4, lr=lr)

@@ -15,6 +15,7 @@ from offbeat.user_code_errors import said
 
 _LR = 1e-3
 _LARGE_LR = 0.1
+_MOST_STEPS = 20
 _TOLERANCE = 1e-2  # relative, far above rounding
 
 
@@ -45,7 +46,7 @@ def batching_problem(
     short = replace(plan, steps=min(plan.steps, 2), lr=_LR)
     jobs = [Job(client, 0, 0, start, short, "delta") for client in (int(np.argmin(sizes)), int(np.argmax(sizes)))]
     # Of one client, so that they are trained together; with steps that are large enough for the last bits to show.
-    long = replace(plan, lr=_LARGE_LR)
+    long = replace(plan, steps=min(plan.steps, _MOST_STEPS), lr=_LARGE_LR)
     several = [jobs[1]._replace(visit=visit, plan=long) for visit in range(5)]
     expected = loop.train(jobs)
     try:
