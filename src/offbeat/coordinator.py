@@ -82,6 +82,11 @@ class Coordinator:
         self._visits = VisitTable(clients)
         self._leases: list[tuple[float, int, int]] = []  # a heap of (end, client, visit); closed visits stay in it
 
+    @property
+    def may_refuse(self) -> bool:
+        """Whether an update may come too late to count; if not, ``offer`` answers None for every open visit."""
+        return self._max_staleness is not None or not self.algorithm.wants_all
+
     def present(self, now: float, client: int) -> None:
         """Note that the client is there and idle; nothing happens if that is known.
 

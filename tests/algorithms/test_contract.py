@@ -96,6 +96,7 @@ class World:
             self.had_turn = {client for client in self.had_turn if not may_return(self.algorithm, client)}
             if self.rounds:
                 assert not self.had_turn
+                assert not (self.open and self.algorithm.wants_all)
                 self.open, self.lapsed = {}, set()
         return answer
 

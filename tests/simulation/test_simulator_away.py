@@ -6,10 +6,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from offbeat.algorithms import FedAsync, FedAvg, FedBuff
+from offbeat.algorithms import FedAsync, FedAvg, FedBuff, FedFa
 from offbeat.errors import OffbeatError
 from offbeat.population.availability import Alternating
 from offbeat.simulation.records import Stop
@@ -381,3 +381,44 @@ def test_groups_that_take_turns_work_in_their_turns(simulate):
     run(simulation)
     assert [visit.assigned_seconds for visit in simulation.ended] == [0, 0, 10, 10, 20, 20, 30, 30, 40, 40]
     assert [sorted(v.client for v in simulation.ended[i : i + 2]) for i in (0, 2, 4)] == [[0, 2], [1, 3], [0, 2]]
+
+
+ASKING = {
+    "fedasync": (FedAsync, {"concurrency": 3}),
+    "fedbuff": (FedBuff, {"buffer_size": 2, "concurrency": 4}),
+    "fedfa": (FedFa, {"window": 3, "concurrency": 3}),
+}
+
+
+@pytest.mark.parametrize("name", ASKING)
+@given(
+    comings=st.none() | st.integers(0, 10**6).map(lambda seed: np.random.default_rng(seed).uniform(1.0, 9.0, (4, 8))),
+    when_away=st.sampled_from(["pause", "lose"]),
+    lease_seconds=st.sampled_from([math.inf, 9.0]),
+    lossy=st.booleans(),
+)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_who_need_not_ask_whether_it_is_wanted_does_not_and_nothing_else_changes(
+    simulate, intervals, name, comings, when_away, lease_seconds, lossy
+):
+    algorithm, settings = ASKING[name]
+
+    class Unsure(algorithm):
+        wants_all = False
+
+    def outcome(algorithm):
+        times = [] if comings is None else np.cumsum(comings, axis=1).reshape(4, -1, 2).tolist()
+        simulation = simulate(
+            algorithm(**settings),
+            step_seconds=(0.71, 1.37, 2.93, 4.19),
+            down=5.0,
+            up=3.0,
+            availability=intervals(*times) if times else None,
+            when_away=when_away,
+            lease_seconds=lease_seconds,
+            loss_probability=(0.5, 0.0, 0.0, 0.5) if lossy else None,
+            stop=Stop(virtual_seconds=60.0),
+        )
+        return run(simulation), simulation.ended, simulation.model.tolist()
+
+    assert outcome(algorithm) == outcome(Unsure)

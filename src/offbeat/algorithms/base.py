@@ -146,6 +146,7 @@ class Algorithm(Protocol):
     payload: Payload  # what clients upload: start − end, end, or delta minus the client's last counted delta
     linear: bool = True  # the algorithm needs only a weighted sum and never looks at one client's vector
     needs_base: bool = False  # updates must carry ``base``
+    wants_all: bool = False  # whatever was assigned counts, however late it comes: ``wants`` is then always true of it
     selection: str = "uniform"  # how the coordinator picks the next client
     measures: bool = False  # plans by what clients were measured at, so none may be refused before it counted
     pooled: bool = False  # no federation: one client holds all the data, and nothing travels

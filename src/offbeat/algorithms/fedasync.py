@@ -32,6 +32,7 @@ class FedAsync(Algorithm):
 
     name = "fedasync"
     payload: Payload = "params"
+    wants_all = True
     linear = False
 
     def __init__(self, *, mixing_alpha: float = 0.6, staleness: Staleness | None = None, concurrency: int = 10) -> None:

@@ -37,6 +37,7 @@ class FedBuff(Algorithm):
 
     name = "fedbuff"
     payload: Payload = "delta"
+    wants_all = True
 
     def __init__(
         self,

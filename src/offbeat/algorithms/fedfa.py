@@ -53,6 +53,7 @@ class FedFa(Algorithm):
     """
 
     name = "fedfa"
+    wants_all = True
 
     def __init__(
         self,

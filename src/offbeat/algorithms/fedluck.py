@@ -46,6 +46,7 @@ class FedLuck(Algorithm):
 
     name = "fedluck"
     payload: Payload = "delta"
+    wants_all = True
     measures = True
 
     def __init__(

@@ -42,6 +42,7 @@ class Port(Algorithm):
 
     name = "port"
     payload: Payload = "delta"
+    wants_all = True
     linear = False
     needs_base = True
 

@@ -31,6 +31,7 @@ class SequentialSGD(Algorithm):
 
     name = "sequential_sgd"
     payload: Payload = "params"
+    wants_all = True
     linear = False
     pooled = True
 

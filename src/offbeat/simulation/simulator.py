@@ -76,6 +76,9 @@ class Simulation:
         self._algorithm = coordinator.algorithm
         # Who may be asked for what it has may have been trained further by then, and is trained anew.
         self._asks_early = type(self._algorithm).urgent is not Algorithm.urgent
+        # Where every update counts whenever it comes, the answer to an offer is known, and the event saved. Periods
+        # move events that are next to a tick onto it, so there all events are needed.
+        self._asks_first = self._asks_early or coordinator.may_refuse or self._algorithm.period is not None
         self._keeps_start = self._algorithm.needs_base or self._asks_early
         self._devices = devices
         self._availability = devices.availability
@@ -294,9 +297,12 @@ class Simulation:
         ending = self._timing.compute(client, download.seconds, plan.steps)
         if ending.left or self._is_lost(assignment):
             self._happen(visit, ending.seconds, Kind.LOSS)
-        else:
-            self._train(visit, model)
+            return
+        self._train(visit, model)
+        if self._asks_first or ending.seconds == math.inf:
             self._happen(visit, ending.seconds, Kind.OFFER)
+        else:
+            self._upload(visit, ending.seconds)
 
     def _train(self, visit: Visit, start: Tensor) -> None:
         client, number, version, *_ = visit.assignment
@@ -349,9 +355,12 @@ class Simulation:
         if answer is not None:
             self._end(now, client, "unused", answer.staleness)
             return
+        self._upload(visit, now)
+
+    def _upload(self, visit: Visit, now: float) -> None:
         visit.upload_began = now
         size = self._upload_bytes(visit)
-        ending = self._timing.upload(client, now, size)
+        ending = self._timing.upload(visit.assignment.client, now, size)
         if ending.left:
             self._cancel(visit)
             visit.sent = size - math.ceil(ending.left)
