@@ -92,6 +92,11 @@ class World:
         elif visit is None:
             with pytest.raises(ValueError, match="never given"):
                 self.coordinator.drop(self.now, client, 0)
+        elif action == "renew":
+            renewed = self.coordinator.renew(self.now, client, visit)
+            assert renewed is (self.given[client, visit] == "open")
+            if renewed:
+                self.leases[client, visit] = self.now + 15.0
         elif action == "drop":
             self.coordinator.drop(self.now, client, visit)
             if self.given[client, visit] == "open":
@@ -136,6 +141,7 @@ ACTIONS = [
     "present",
     "absent",
     "assign",
+    "renew",
     "drop",
     "lapse",
     "tick",

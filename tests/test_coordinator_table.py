@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbeat.algorithms import LocalPlan
+from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator_records import Assignment, Receipt, VisitState
 from offbeat.coordinator_table import VisitTable
-from offbeat.experiments.checkpoint import read_checkpoint, write_checkpoint
 
 LOCAL = LocalPlan(steps=2, batch_size=1, lr=0.1)
 OTHER = LocalPlan(steps=3, batch_size=1, lr=(0.1, 0.2, 0.3))

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from offbeat import cli_service
 from offbeat.algorithms import ALGORITHMS
 from offbeat.cli_theory import theory
 from offbeat.errors import OffbeatError, did_you_mean
@@ -109,6 +110,15 @@ def app() -> None:
 
 
 app.add_command(theory)
+for _command in (
+    cli_service.serve,
+    cli_service.join,
+    cli_service.status,
+    cli_service.runs,
+    cli_service.export,
+    cli_service.backup,
+):
+    app.add_command(_command)
 
 
 @app.command(

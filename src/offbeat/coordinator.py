@@ -2,7 +2,7 @@
 
 import heapq
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -22,8 +22,8 @@ class Coordinator:
 
     Sans-IO: it has no clock, every call says what time it is. A simulator makes the calls from its event queue, a
     server from its requests: ``present`` (a client is there and idle), ``assign`` (fill the algorithm's slots),
-    ``offer`` (a client asks whether its update is still wanted), ``receive`` (the update), ``lapse`` (leases that have
-    ended), ``tick``.
+    ``offer`` (a client asks whether its update is still wanted), ``receive`` (the update), ``renew`` (a client is still
+    at work), ``drop`` (it gave up), ``lapse`` (leases that have ended), ``tick``.
 
     A client has at most one open assignment. It has to be ``present`` again before it is given another; that closes
     the old one. So the table has one entry a client, whatever the length of the run. A lease that lapses frees the
@@ -80,7 +80,7 @@ class Coordinator:
         self._returning: dict[int, list[int]] = {}  # the same, by round
         self._round_deadline = math.inf  # when the last lease of this round ends
         self._visits = VisitTable(clients)
-        self._leases: list[tuple[float, int, int]] = []  # a heap of (end, client, visit); closed visits stay in it
+        self._leases: list[tuple[float, int, int]] = []  # a heap of (end, client, visit); some are over
 
     @property
     def may_refuse(self) -> bool:
@@ -127,7 +127,7 @@ class Coordinator:
             for client in clients:
                 self._pool.take(client)
                 assignments.append(self._assign(now, client))
-        while clients is None and self._pool and self.algorithm.slots() > 0:
+        while clients is None and self.has_work:
             assignments.append(self._assign(now, self._pool.pick()))
         if assignments and self._record:
             self._note("assign", now=now, clients=[assignment.client for assignment in assignments])
@@ -136,21 +136,37 @@ class Coordinator:
     def _assign(self, now: float, client: int) -> Assignment:
         plan = self.algorithm.assign(client, self._local)
         lease_until = now + self._lease_seconds
-        self.statistics.lost += self._visits.state(client) is VisitState.OPEN
+        self.statistics.lost += self.is_open(client)
         assignment = self._visits.open(client, self.algorithm.version, plan, lease_until)
         self._present[client] = False
         if self._round is not None:
             self._take_turn(client)
         if lease_until < math.inf:
-            heapq.heappush(self._leases, (lease_until, client, assignment.visit))
-            if self._round is not None and self.algorithm.period is None:
-                self._round_deadline = lease_until
+            self._expect_lapse(lease_until, client, assignment.visit)
         self.statistics.assigned += 1
         return assignment
+
+    def _expect_lapse(self, lease_until: float, client: int, visit: int) -> None:
+        heapq.heappush(self._leases, (lease_until, client, visit))
+        if self._round is not None and self.algorithm.period is None:
+            self._round_deadline = lease_until
 
     def assignment(self, client: int) -> Assignment | None:
         """Return the client's assignment if its update is still expected, for one that lost the answer to its call."""
         return self._visits.assignment(client)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether ``assign`` would give somebody work now."""
+        return bool(self._pool) and self.algorithm.slots() > 0
+
+    def unfinished(self) -> Iterator[Assignment]:
+        """Return all assignments whose updates are still expected."""
+        return (assignment for assignment, _ in self._visits.open_assignments())
+
+    def is_open(self, client: int) -> bool:
+        """Return whether the client has a slot: its lease has not ended, and its update not come."""
+        return self._visits.state(client) is VisitState.OPEN
 
     def offer(self, now: float, client: int, visit: int) -> Receipt | None:
         """Answer a client that is about to upload: None if it should, else what has become of its update.
@@ -207,6 +223,24 @@ class Coordinator:
             self._note("receive", now=now, client=client, visit=visit, **arguments)
         return receipt
 
+    def renew(self, now: float, client: int, visit: int) -> bool:
+        """Let the lease of an open visit begin anew; return whether the visit is open.
+
+        Raises:
+            ValueError: The client was never given this work.
+        """
+        if self._expected(client, visit) is None:
+            self._answered(client, visit)  # which knows whether there was such a visit
+            return False
+        if not self.is_open(client):
+            return False
+        if self._lease_seconds < math.inf:
+            lease_until = now + self._lease_seconds
+            self._visits.renew(client, lease_until)
+            self._expect_lapse(lease_until, client, visit)
+            self._note("renew", now=now, client=client, visit=visit)
+        return True
+
     def drop(self, now: float, client: int, visit: int) -> bool:
         """Note that the client gave up; return whether that made a new version.
 
@@ -218,7 +252,7 @@ class Coordinator:
         if self._expected(client, visit) is None:
             self._answered(client, visit)  # which knows whether there was such a visit
             return False
-        if self._visits.state(client) is not VisitState.OPEN:
+        if not self.is_open(client):
             return False
         new_version = self._let_lapse(client)
         self._open_round_if_new()
@@ -229,8 +263,9 @@ class Coordinator:
         """Let the leases lapse that have ended; return whether that made a new version."""
         changed = new_version = False
         while self._leases and self._leases[0][0] <= now:
-            _, client, visit = heapq.heappop(self._leases)
-            if self._expected(client, visit) and self._visits.state(client) is VisitState.OPEN:
+            lease_until, client, visit = heapq.heappop(self._leases)
+            assignment = self._expected(client, visit)
+            if assignment is not None and assignment.lease_until == lease_until and self.is_open(client):
                 changed = True
                 new_version = self._let_lapse(client) or new_version
                 self._open_round_if_new()
@@ -242,6 +277,12 @@ class Coordinator:
         if changed:
             self._note("lapse", now=now)
         return new_version
+
+    def forget_presence(self) -> None:
+        """Note that nobody is known to be there, as after a restart."""
+        for client, present in enumerate(self._present):
+            if present:
+                self.absent(0.0, client)
 
     def next_lapse(self) -> float:
         """Return when ``lapse`` is to be called next, in seconds; infinity if no lease is running."""
@@ -264,7 +305,7 @@ class Coordinator:
 
     def replay(self, call: Call) -> None:
         """Make a recorded call again."""
-        if call.name not in ("present", "absent", "assign", "offer", "receive", "drop", "lapse", "tick"):
+        if call.name not in ("present", "absent", "assign", "offer", "receive", "renew", "drop", "lapse", "tick"):
             raise ValueError(f"{call.name!r} is no call that can be replayed")
         getattr(self, call.name)(**call.arguments)
 

@@ -69,6 +69,10 @@ class VisitTable:
         self._state[client] = VisitState.OPEN
         return assignment
 
+    def renew(self, client: int, lease_until: float) -> None:
+        """Let the lease of the client's latest visit, which is not closed, end at another time."""
+        self._open[client] = self._open[client]._replace(lease_until=lease_until)
+
     def lapse(self, client: int) -> None:
         """Note that the lease of the client's latest visit has ended."""
         self._state[client] = VisitState.LAPSED

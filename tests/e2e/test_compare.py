@@ -34,7 +34,7 @@ def experiment(tmp_path, tiny_toml):
 
 def simulate(experiment, label, seed=1):
     dataset = load_dataset(experiment.data.name)
-    model = build_model(experiment, dataset, seed)
+    model = build_model(experiment.model, dataset, seed)
     return build_simulation(experiment, label, seed, dataset, model, build_objective(experiment))
 
 

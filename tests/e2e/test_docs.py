@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 FILES = [*PAGES, *sorted((ROOT / "examples").rglob("*.ipynb")), *sorted((ROOT / "experiments").rglob("*.toml"))]
-# Not the slash in a relative path, a web address or a closing tag.
-ABSOLUTE_PATH = re.compile(r"(?:^|(?<=[\s\"'`(\[=,:|])|(?<=file://))/\w[\w.-]*/", re.MULTILINE)
+# Not the slash in a relative path, a web address or a closing tag, nor the server's own paths.
+ABSOLUTE_PATH = re.compile(r"(?:^|(?<=[\s\"'`(\[=,:|])|(?<=file://))/(?!v\d/)\w[\w.-]*/", re.MULTILINE)
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 

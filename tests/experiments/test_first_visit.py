@@ -62,7 +62,7 @@ def built(digits: Dataset) -> Callable[[Experiment], Simulation]:
     """Return a function that builds the world of the algorithm labelled ``mine``."""
 
     def build(here: Experiment) -> Simulation:
-        return build_simulation(here, "mine", 1, digits, build_model(here, digits, 1), build_objective(here))
+        return build_simulation(here, "mine", 1, digits, build_model(here.model, digits, 1), build_objective(here))
 
     return build
 

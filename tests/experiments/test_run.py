@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
+from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.errors import OffbeatError
 from offbeat.experiments import run as run_module
 from offbeat.experiments import run_writer
-from offbeat.experiments.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.experiments.config import Experiment
 from offbeat.experiments.interruption import InterruptedRunError
 from offbeat.experiments.run import RunTask, carry_out

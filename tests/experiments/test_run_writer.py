@@ -12,9 +12,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from offbeat.checkpoint import write_checkpoint
 from offbeat.errors import OffbeatError
 from offbeat.experiments import run_directory, run_writer
-from offbeat.experiments.checkpoint import write_checkpoint
 from offbeat.experiments.run_directory import EVENTS, history_schema, read, unfinished
 from offbeat.experiments.run_writer import RunWriter
 from offbeat.experiments.versions import versions

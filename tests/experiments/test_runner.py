@@ -325,7 +325,7 @@ class TestResume:
     ) -> None:  # fmt: skip
         here = experiment("seeds=[1, 2]")
         run(here, "whole", ["fedavg", "fedbuff"])
-        for chances in (50, 230, 160):
+        for chances in (50, 150, 120):
             stopping(chances)
             with pytest.raises(InterruptedRunError):
                 run(here, "out", ["fedavg", "fedbuff"], resume=True)

@@ -35,7 +35,7 @@ def built(monkeypatch: pytest.MonkeyPatch, digits: Dataset) -> Callable[..., dic
 
     def build(experiment: Experiment, label: str, seed: int) -> dict[str, Any]:
         seen.clear()
-        model = build_model(experiment, digits, seed)
+        model = build_model(experiment.model, digits, seed)
         initial = model.vector.clone()
         simulation = build_simulation(experiment, label, seed, digits, model, build_objective(experiment))
         return {
@@ -124,12 +124,12 @@ def own(tmp_path: Path) -> str:
 
 class TestDataset:
     def test_a_built_in_one(self, experiment: Callable[..., Experiment], digits: Dataset) -> None:
-        dataset = build_dataset(experiment())
+        dataset = build_dataset(experiment().data)
         assert dataset.name == "digits"
         assert np.array_equal(dataset.train_inputs, digits.train_inputs)
 
     def test_of_the_users_own_with_its_arguments(self, experiment: Callable[..., Experiment], own: str) -> None:
-        dataset = build_dataset(experiment(f"data.name={own}:data", "data.arguments={ examples = 50 }"))
+        dataset = build_dataset(experiment(f"data.name={own}:data", "data.arguments={ examples = 50 }").data)
         assert dataset.name == f"{Path(own).resolve()}:data"
         assert dataset.train_labels.tolist() == [*range(10)] * 5
         assert dataset.classes == 10
@@ -164,7 +164,7 @@ class TestModel:
         self, experiment: Callable[..., Experiment], digits: Dataset, own: str
     ) -> None:
         here = experiment(f"model={{ name = '{own}:Net', arguments = {{ width = 4 }} }}")
-        one, again, other = (build_model(here, digits, seed).vector for seed in (1, 1, 2))
+        one, again, other = (build_model(here.model, digits, seed).vector for seed in (1, 1, 2))
         assert one.shape == (64 * 4 + 4 + 4 * 10 + 10,)
         assert torch.equal(one, again)
         assert not torch.equal(one, other)
@@ -179,14 +179,14 @@ class TestModel:
     def test_built_in(
         self, model: str, parameters: int, experiment: Callable[..., Experiment], digits: Dataset
     ) -> None:
-        assert build_model(experiment(f"model={model}"), digits, 1).vector.shape == (parameters,)
+        assert build_model(experiment(f"model={model}").model, digits, 1).vector.shape == (parameters,)
 
     def test_resnet(self, experiment: Callable[..., Experiment], digits: Dataset) -> None:
-        model = build_model(experiment("model={ name = 'resnet18' }"), digits, 1)
+        model = build_model(experiment("model={ name = 'resnet18' }").model, digits, 1)
         assert model.module(torch.from_numpy(digits.test_inputs[:2])).shape == (2, 10)
 
     def test_lstm_takes_the_datas_tokens(self, experiment: Callable[..., Experiment]) -> None:
-        model = build_model(experiment("model={ name = 'lstm', hidden = 3, embedding = 4 }"), tokens(11), 1)
+        model = build_model(experiment("model={ name = 'lstm', hidden = 3, embedding = 4 }").model, tokens(11), 1)
         assert model.named(model.vector)["embedding.weight"].shape == (11, 4)
         assert model.module(torch.zeros(2, 5, dtype=torch.int64)).shape == (2, 2)
 
@@ -195,7 +195,7 @@ class TestModel:
         dataset = Dataset(
             "numbers", values, np.zeros((4, 2, 3), np.float32), values, np.zeros((4, 2, 3), np.float32), None
         )
-        assert build_model(experiment(), dataset, 1).module(torch.zeros(1, 3)).shape == (1, 6)
+        assert build_model(experiment().model, dataset, 1).module(torch.zeros(1, 3)).shape == (1, 6)
 
     @pytest.mark.parametrize(
         ("model", "dataset", "problem"),
@@ -205,34 +205,36 @@ class TestModel:
         self, model: str, dataset: str, problem: str, experiment: Callable[..., Experiment], digits: Dataset
     ) -> None:
         with pytest.raises(OffbeatError, match=rf"model\.name = '{model}': \w+ holds {problem}; take another model"):
-            build_model(experiment(f"model={{ name = '{model}' }}"), digits if dataset == "digits" else tokens(11), 1)
+            build_model(
+                experiment(f"model={{ name = '{model}' }}").model, digits if dataset == "digits" else tokens(11), 1
+            )
 
     def test_batch_norm_is_refused_or_local(
         self, experiment: Callable[..., Experiment], digits: Dataset, own: str
     ) -> None:
         model = f"model={{ name = '{own}:normed' }}"
         with pytest.raises(OffbeatError, match=r"model\.batch_norm = \"local\""):
-            build_model(experiment(model), digits, 1)
-        assert build_model(experiment(model, "model.batch_norm=local"), digits, 1).vector.shape == (2 * 64 + 650,)
+            build_model(experiment(model).model, digits, 1)
+        assert build_model(experiment(model, "model.batch_norm=local").model, digits, 1).vector.shape == (2 * 64 + 650,)
 
     def test_of_the_users_own_must_be_a_module(
         self, experiment: Callable[..., Experiment], digits: Dataset, own: str
     ) -> None:
         with pytest.raises(OffbeatError, match=r"model\.name: .*own\.py:number made a int, not a torch\.nn\.Module"):
-            build_model(experiment(f"model={{ name = '{own}:number' }}"), digits, 1)
+            build_model(experiment(f"model={{ name = '{own}:number' }}").model, digits, 1)
 
     def test_softmax(self, experiment: Callable[..., Experiment], digits: Dataset) -> None:
-        model = build_model(experiment(), digits, 1)
+        model = build_model(experiment().model, digits, 1)
         assert model.vector.shape == (64 * 10 + 10,)
         assert not model.vector.any()
 
     def test_mlp_with_its_hidden_units(self, experiment: Callable[..., Experiment], digits: Dataset) -> None:
-        model = build_model(experiment("model.name=mlp", "model.hidden=[5, 3]"), digits, 1)
+        model = build_model(experiment("model.name=mlp", "model.hidden=[5, 3]").model, digits, 1)
         assert model.vector.shape == (64 * 5 + 5 + 5 * 3 + 3 + 3 * 10 + 10,)
         assert model.module(torch.from_numpy(digits.test_inputs[:7])).shape == (7, 10)
 
     def test_comes_from_the_seed(self, experiment: Callable[..., Experiment], digits: Dataset) -> None:
-        one, again, other = (build_model(experiment(*MLP), digits, seed).vector for seed in (1, 1, 2))
+        one, again, other = (build_model(experiment(*MLP).model, digits, seed).vector for seed in (1, 1, 2))
         assert torch.equal(one, again)
         assert not torch.equal(one, other)
 
@@ -317,7 +319,7 @@ class TestWorld:
     def test_augmentation_is_for_images(self, experiment: Callable[..., Experiment]) -> None:
         changes = ("model.name=lstm", "population={ clients = 2 }", "algorithms={ fedasync = { concurrency = 2 } }")
         here = experiment("data.augmentation=crop-and-flip", *changes)
-        model = build_model(here, tokens(11), 1)
+        model = build_model(here.model, tokens(11), 1)
         with pytest.raises(OffbeatError, match=r"^data\.augmentation = .* int64 of shape \(5,\): leave it out$"):
             build_simulation(here, "fedasync", 1, tokens(11), model, build_objective(here))
 
@@ -333,7 +335,9 @@ class TestWorld:
         here = experiment(f"trainer={trainer}")
         histories: list[Any] = []
         for given in (from_user(replace(digits, **mapped), "digits"), digits):
-            simulation = build_simulation(here, "fedavg", 1, given, build_model(here, digits, 1), build_objective(here))
+            simulation = build_simulation(
+                here, "fedavg", 1, given, build_model(here.model, digits, 1), build_objective(here)
+            )
             held: Any = simulation._trainer
             assert np.shares_memory(held._inputs.numpy(), given.train_inputs)
             assert np.shares_memory(held._labels.numpy(), given.train_labels)
@@ -348,8 +352,8 @@ class TestWorld:
         here = experiment(*changes)
         objective = build_objective(here)
         with pytest.raises(OffbeatError, match=r"entries 0 to 10.* asked for number 49"):
-            build_simulation(here, "fedasync", 1, dataset, build_model(here, tokens(11), 1), objective)
-        build_simulation(here, "fedasync", 1, dataset, build_model(here, dataset, 1), objective)
+            build_simulation(here, "fedasync", 1, dataset, build_model(here.model, tokens(11), 1), objective)
+        build_simulation(here, "fedasync", 1, dataset, build_model(here.model, dataset, 1), objective)
 
     def test_the_loss_and_the_metrics_arrive(
         self, experiment: Callable[..., Experiment], built: Callable[..., dict[str, Any]], own: str
@@ -409,7 +413,7 @@ class TestWorld:
     ) -> None:
         here = experiment(change)
         with pytest.raises(OffbeatError) as caught:
-            build_simulation(here, "fedavg", 1, digits, build_model(here, digits, 1), build_objective(here))
+            build_simulation(here, "fedavg", 1, digits, build_model(here.model, digits, 1), build_objective(here))
         line = str(caught.value)
         assert "\n" not in line
         assert all(part in line for part in parts)

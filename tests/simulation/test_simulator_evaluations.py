@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from offbeat.algorithms import AsyncCommSGD, FedAsync, FedAvg, FedBuff, FedFa, FedLaAvg, FedLuck, Port
 from offbeat.algorithms.patterns import round_robin
+from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.errors import OffbeatError
-from offbeat.experiments.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.simulation.records import Stop
 
 ALGORITHMS = {

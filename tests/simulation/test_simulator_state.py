@@ -23,7 +23,7 @@ from offbeat.algorithms import (
 from offbeat.algorithms.base import Compression
 from offbeat.algorithms.patterns import random
 from offbeat.algorithms.step_sizes import inverse_time
-from offbeat.experiments.checkpoint import read_checkpoint, write_checkpoint
+from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.simulation.events import Kind
 from offbeat.simulation.records import Evaluation, Stop
 from offbeat.simulation.work import DivergedError

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from offbeat.algorithms import FedBuff, LocalPlan
+from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator import Coordinator
-from offbeat.experiments.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.simulation.events import Kind
 from offbeat.simulation.visit import Visit, visits_from_state, visits_state
 from offbeat.simulation.work import Memory, WorkQueue

@@ -147,6 +147,22 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     Raises:
         OffbeatError: The file is missing, is no TOML, or holds a wrong key or value; one line names it.
     """
+    table = read_table(path, overrides)
+    table.setdefault("name", path.stem)
+    try:
+        experiment = Experiment.model_validate(table, context={"folder": path.parent})
+        for label in experiment.algorithms:
+            experiment.algorithm(label)
+            experiment.plan(label)
+    except ValidationError as error:
+        raise OffbeatError(f"{path}: {one_line(error, table)}") from None
+    except OffbeatError as error:
+        raise OffbeatError(f"{path}: {error}") from None
+    return experiment
+
+
+def read_table(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Return a TOML file as a table that has not been checked; arguments and errors as for ``load``."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -159,17 +175,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
         raise OffbeatError(f"{path} is not valid TOML: {error}") from None
     for override in overrides:
         _override(table, override)
-    table.setdefault("name", path.stem)
-    try:
-        experiment = Experiment.model_validate(table, context={"folder": path.parent})
-        for label in experiment.algorithms:
-            experiment.algorithm(label)
-            experiment.plan(label)
-    except ValidationError as error:
-        raise OffbeatError(f"{path}: {one_line(error, table)}") from None
-    except OffbeatError as error:
-        raise OffbeatError(f"{path}: {error}") from None
-    return experiment
+    return table
 
 
 def _override(table: dict[str, Any], override: str) -> None:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from offbeat.checkpoint import replace_durably
 from offbeat.errors import OffbeatError
-from offbeat.experiments.checkpoint import replace_durably
 
 MOST_ROWS = 10**8  # that are read: a small file can claim far more than memory holds
 

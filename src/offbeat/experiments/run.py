@@ -57,7 +57,7 @@ def carry_out(
             f"{dataset.name} returns other data each time it is called, so runs cannot be compared: let it draw its "
             "random numbers from a generator with a seed"
         )
-    model = build_model(task.experiment, dataset, task.seed)
+    model = build_model(task.experiment.model, dataset, task.seed)
     objective = build_objective(task.experiment)
     with closing(
         build_simulation(task.experiment, task.label, task.seed, dataset, model, objective, workers=task.workers)

@@ -11,9 +11,9 @@ import tomli_w
 from safetensors.torch import save
 from torch import Tensor
 
+from offbeat.checkpoint import read_checkpoint, replace_durably, write_checkpoint
 from offbeat.errors import OffbeatError
 from offbeat.experiments import run_directory
-from offbeat.experiments.checkpoint import read_checkpoint, replace_durably, write_checkpoint
 from offbeat.experiments.parts import Parts, part_paths
 from offbeat.experiments.versions import check_versions
 from offbeat.simulation.records import Evaluation, VisitEnded

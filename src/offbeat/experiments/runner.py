@@ -94,12 +94,12 @@ def run_all(
 
 def _load_data(experiment: Experiment, say: Callable[[str], None]) -> Dataset:
     try:
-        return build_dataset(experiment)
+        return build_dataset(experiment.data)
     except MissingDataError as error:
         if experiment.data.fallback is None:
             raise
         say(f"{error}; going on with {experiment.data.fallback} instead")
-        return build_dataset(experiment.model_copy(update={"data": DataSection(name=experiment.data.fallback)}))
+        return build_dataset(DataSection(name=experiment.data.fallback))
 
 
 def _checked(experiment: Experiment, labels: Sequence[str], dataset: Dataset) -> Experiment:
@@ -111,7 +111,7 @@ def _checked(experiment: Experiment, labels: Sequence[str], dataset: Dataset) ->
     seed = experiment.seeds[0]
     for label in labels:
         simulation = build_simulation(
-            experiment, label, seed, dataset, build_model(experiment, dataset, seed), objective
+            experiment, label, seed, dataset, build_model(experiment.model, dataset, seed), objective
         )
         if experiment.trainer == "auto" and simulation.trainer == "loop":
             experiment = experiment.model_copy(update={"trainer": "loop"})

@@ -17,7 +17,7 @@ def view_population(experiment: Experiment) -> PopulationView:
     Raises:
         OffbeatError: The data cannot be had or cannot be divided like that, or a file of the population is wrong.
     """
-    dataset, seed = build_dataset(experiment), experiment.seeds[0]
+    dataset, seed = build_dataset(experiment.data), experiment.seeds[0]
     population = build_population(experiment.population, dataset, seed)
     counts = None
     if dataset.classes is not None:
@@ -33,7 +33,7 @@ def view_population(experiment: Experiment) -> PopulationView:
         step_seconds=devices.step_seconds,
         down_bytes_per_second=devices.down.mean_bytes_per_second(),
         up_bytes_per_second=devices.up.mean_bytes_per_second(),
-        model_bytes=_BYTES_A_PARAMETER * build_model(experiment, dataset, seed).vector.numel(),
+        model_bytes=_BYTES_A_PARAMETER * build_model(experiment.model, dataset, seed).vector.numel(),
         loss_probability=devices.loss_probability,
         availability=devices.availability,
         horizon_seconds=experiment.stop.virtual_seconds or _DAY,

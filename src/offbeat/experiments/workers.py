@@ -170,7 +170,7 @@ def _work(connection: "Connection[Message, RunTask]", parent: int) -> None:
         except (EOFError, OSError):
             return
         try:
-            dataset = dataset or build_dataset(task.experiment)
+            dataset = dataset or build_dataset(task.experiment.data)
             carry_out(task, dataset, tell=lambda evaluation: say(("evaluation", evaluation)), check=check)
             say(("done", None))
         except OffbeatError as error:

@@ -23,9 +23,11 @@ from offbeat.experiments.pooled import pooled
 from offbeat.experiments.population import Population, build_population
 from offbeat.experiments.sections import (
     CnnSection,
+    DataSection,
     EvaluateSection,
     LstmSection,
     MlpSection,
+    ModelSection,
     OwnModelSection,
     ResnetSection,
     ServerSection,
@@ -60,31 +62,35 @@ class Objective:
     metrics: Mapping[str, Callable[[Tensor, Tensor], float]]
 
 
-def build_dataset(experiment: Experiment) -> Dataset:
-    """Return the experiment's data set.
+def build_dataset(data: DataSection) -> Dataset:
+    """Return the data set of a ``[data]`` section.
 
     Raises:
         OffbeatError: It is broken.
         MissingDataError: It is nowhere to be found.
     """
-    name = experiment.data.name
+    name = data.name
     if is_import_path(name):
         _import("data.name", name)  # so that the key is named if it cannot be
         # The same random numbers each time, for instance for a split: all processes of a comparison call it.
         with fixed_randomness(integer(0, Purpose.OWN_DATA)):
-            return from_user(call(name, experiment.data.arguments, "data"), name)
+            return from_user(call(name, data.arguments, "data"), name)
     return load_dataset(name)
 
 
-def build_model(experiment: Experiment, dataset: Dataset, seed: int) -> FlatModel:
-    """Return the experiment's model as it is before training.
+def build_model(section: ModelSection, dataset: Dataset | None, seed: int) -> FlatModel:
+    """Return the model of a ``[model]`` section as it is before training.
+
+    Args:
+        section: Which model.
+        dataset: What it is for; None if that is not known here, which only a model of the user's own can do without.
+        seed: The run's seed.
 
     Raises:
         OffbeatError: The model is not made for such data, or cannot be trained.
     """
-    section = experiment.model
     with models.initial_randomness(seed):
-        module = _own(section) if isinstance(section, OwnModelSection) else _built_in(experiment, dataset)
+        module = _own(section) if isinstance(section, OwnModelSection) else _built_in(section, dataset)
     return FlatModel(module, batch_norm=section.batch_norm)
 
 
@@ -96,8 +102,13 @@ def _own(section: OwnModelSection) -> nn.Module:
     return module
 
 
-def _built_in(experiment: Experiment, dataset: Dataset) -> nn.Module:
-    section, shape = experiment.model, dataset.input_shape
+def _built_in(section: ModelSection, dataset: Dataset | None) -> nn.Module:
+    if dataset is None:
+        raise OffbeatError(
+            f"model.name = {section.name!r}: its size depends on the data: name a data set in data.name, or take a "
+            "model of your own"
+        )
+    shape = dataset.input_shape
     if (dataset.tokens is None) is isinstance(section, LstmSection):
         what = "no tokens" if dataset.tokens is None else "tokens"
         raise OffbeatError(f"model.name = {section.name!r}: {dataset.name} holds {what}; take another model")

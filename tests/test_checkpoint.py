@@ -10,9 +10,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from offbeat import checkpoint
+from offbeat.checkpoint import read_checkpoint, replace_durably, write_checkpoint
 from offbeat.errors import OffbeatError
-from offbeat.experiments import checkpoint
-from offbeat.experiments.checkpoint import read_checkpoint, replace_durably, write_checkpoint
 
 STATE: dict[str, Any] = {
     "model": torch.tensor([0.1, -2.0, float("nan"), float("inf")]),
@@ -106,7 +106,7 @@ def test_a_kill_while_it_is_written_leaves_a_whole_one(tmp_path: Path) -> None:
     script = f"""
 import sys, torch
 from pathlib import Path
-from offbeat.experiments.checkpoint import write_checkpoint
+from offbeat.checkpoint import write_checkpoint
 number = 0
 while True:
     number += 1

@@ -1,0 +1,94 @@
+"""From a server's file to a running server."""
+
+import asyncio
+import json
+import math
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from offbeat.coordinator import Coordinator
+from offbeat.coordinator_records import Call
+from offbeat.errors import OffbeatError
+from offbeat.experiments.first_visit import check_first_visit
+from offbeat.experiments.own_pattern import guarded
+from offbeat.experiments.server_config import ServerFile
+from offbeat.experiments.world import build_dataset, build_model
+from offbeat.service.certificates import Certificates, make_certificates
+from offbeat.service.server import Listening, Settings, serve
+from offbeat.service.service import Limits
+
+
+def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
+    """Run a server until it is asked to stop.
+
+    Args:
+        file: Its settings.
+        ready: Called once it listens.
+
+    Raises:
+        OffbeatError: The settings do not fit together, or the folder, the port or the disk cannot be used.
+    """
+    torch.set_num_threads(1)  # one thread always adds in one order
+    section = file.service
+    dataset = None if file.data is None else build_dataset(file.data)
+    model = build_model(file.model, dataset, section.seed)
+    layout = [(name, tuple(tensor.shape)) for name, tensor in model.named(model.vector).items()]
+    algorithm, plan = file.build_algorithm(), file.plan()
+    if algorithm.pooled:
+        raise OffbeatError(f"algorithm: {algorithm.name} needs all data in one place: it is for simulations only")
+    if hasattr(algorithm, "pattern"):
+        algorithm.pattern = guarded(algorithm.pattern)  # pyright: ignore[reportAttributeAccessIssue]
+    lease_seconds = file.server.lease_seconds
+
+    def make_coordinator(record: Callable[[Call], None]) -> Coordinator:
+        return Coordinator(
+            algorithm,
+            model.vector,
+            clients=section.clients,
+            local=plan,
+            seed=section.seed,
+            lease_seconds=math.inf if lease_seconds is None else lease_seconds,
+            max_staleness=file.server.max_staleness,
+            record=record,
+        )
+
+    try:
+        check_first_visit(algorithm, model.vector, torch.ones(section.clients, dtype=torch.float64), plan)
+        make_coordinator(lambda _: None)
+    except ValueError as error:
+        raise OffbeatError(f"algorithm: {error}") from None
+    folder = Path(section.folder)
+    settings = Settings(
+        folder=folder,
+        host=section.host,
+        port=section.port,
+        certificates=_certificates(file, folder),
+        token_seconds=section.token_seconds,
+        checkpoint_seconds=section.checkpoint_seconds,
+        limits=Limits(max_update_norm=section.max_update_norm, requests_a_second=section.requests_a_second),
+        stop_versions=math.inf if file.stop is None else file.stop.versions,
+        lease_seconds=lease_seconds,
+        seed=section.seed,
+        config=json.loads(json.dumps(file.resolved())),
+    )
+
+    async def until_a_signal() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await serve(settings, make_coordinator, layout, ready=ready, stop=stop)
+
+    asyncio.run(until_a_signal())
+
+
+def _certificates(file: ServerFile, folder: Path) -> Certificates | None:
+    section = file.service
+    if not section.tls:
+        return None
+    if section.certificate and section.key:
+        own = Path(section.certificate)
+        return Certificates(ca=own, certificate=own, key=Path(section.key))
+    return make_certificates(folder / "tls", section.hosts)

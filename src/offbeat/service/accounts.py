@@ -1,0 +1,195 @@
+"""Who may speak: tokens, and the clients behind them."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import sqlalchemy as sa
+
+from offbeat.service.journal import Journal
+from offbeat.service.refusal import Refusal
+from offbeat.service.store import clients, other_tokens
+from offbeat.service.tokens import looks_like, new_token, token_hash
+
+Kind = Literal["enrolment", "client", "admin"]
+PREFIXES: dict[Kind, str] = {"enrolment": "obe_", "client": "obc_", "admin": "oba_"}
+
+
+@dataclass
+class _Account:
+    kind: Kind
+    client: int | None = None
+    uses: int | None = None  # that are left; None: any number
+    expires: float | None = None  # Unix seconds
+    is_next: bool = False  # takes the place of the client's token when it is first used
+    revoked: bool = False
+
+
+class Accounts:
+    """All tokens' hashes, in memory and in the database.
+
+    Args:
+        database: Where they are.
+        journal: Where changes are entered.
+        clients_limit: Number of clients N.
+        token_seconds: How long a client's token is good for; None for ever.
+        clock: Unix seconds.
+    """
+
+    def __init__(
+        self,
+        database: sa.Engine,
+        journal: Journal,
+        *,
+        clients_limit: int,
+        token_seconds: float | None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._journal = journal
+        self._limit = clients_limit
+        self._token_seconds = token_seconds
+        self._clock = clock
+        self._accounts: dict[str, _Account] = {}
+        self._token_of: dict[int, str | None] = {}  # by client; None: revoked
+        self._next_of: dict[int, str] = {}
+        with database.connect() as connection:
+            for client, _, token, expires, following, following_expires in connection.execute(sa.select(clients)):
+                self._token_of[client] = token
+                if token:
+                    self._accounts[token] = _Account("client", client, expires=expires)
+                if following:
+                    self._next_of[client] = following
+                    self._accounts[following] = _Account("client", client, expires=following_expires, is_next=True)
+            for token, kind, uses, expires in connection.execute(sa.select(other_tokens)):
+                self._accounts[token] = _Account(kind, uses=uses, expires=expires)
+
+    def __len__(self) -> int:
+        """How many clients have enrolled."""
+        return len(self._token_of)
+
+    def check(self, token: str | None, kind: Kind) -> int:
+        """Return whose token it is, −1 for nobody's.
+
+        Raises:
+            Refusal: It is not good for this.
+        """
+        if not token:
+            raise Refusal("no-token", f"send Authorization: Bearer {PREFIXES[kind]}…", _CHALLENGE)
+        account = self._accounts.get(token_hash(token)) if looks_like(token, token[:4]) else None
+        if account is None:
+            raise Refusal("unknown-token", "this server does not know the token: enrol again", _CHALLENGE)
+        if account.kind != kind:
+            raise Refusal("foreign-token", f"this is the {account.kind}'s token, a {kind} token is needed")
+        if account.revoked:
+            raise Refusal("revoked-token", "the token was revoked: ask for a new enrolment token", _CHALLENGE)
+        if account.expires is not None and account.expires <= self._clock():
+            raise Refusal("expired-token", "the token has expired: enrol again", _CHALLENGE)
+        if account.is_next and account.client is not None:
+            self._take_over(account.client)
+        return -1 if account.client is None else account.client
+
+    def knows(self, token: str, kind: Kind) -> bool:
+        """Return whether a token is good for this."""
+        try:
+            self.check(token, kind)
+        except Refusal:
+            return False
+        return True
+
+    def enrol(self, token: str | None, name: str, own: str | None = None) -> tuple[int, str, float | None]:
+        """Return a new client's number, its token, and how long that is good for.
+
+        Args:
+            token: The enrolment token.
+            name: The client's, for people.
+            own: The token that the client has made for itself; the same one again is the same client.
+
+        Raises:
+            Refusal: The enrolment token is not good, the client's own has not the right form, or there are N clients
+                already.
+        """
+        if own is not None:
+            if not looks_like(own, PREFIXES["client"]):
+                raise Refusal("malformed-request", "token must be obc_ and 32 random bytes in url-safe base64")
+            known = self._accounts.get(token_hash(own))
+            if known is not None:
+                return self.check(own, "client"), own, self._token_seconds
+        self.check(token, "enrolment")
+        assert token is not None
+        if len(self._token_of) >= self._limit:
+            raise Refusal("full", f"all {self._limit} clients have enrolled: raise service.clients, or revoke some")
+        self._use(token_hash(token))
+        client, made = len(self._token_of), own or new_token(PREFIXES["client"])
+        hashed, expires = token_hash(made), self._expiry()
+        self._token_of[client] = hashed
+        self._accounts[hashed] = _Account("client", client, expires=expires)
+        values = {"client": client, "name": name, "token": hashed, "expires": expires}
+        self._journal.execute(sa.insert(clients).values(values))
+        return client, made, self._token_seconds
+
+    def rotate(self, client: int) -> tuple[str, float | None]:
+        """Return another token for a client; the one that it has ends when this one is first used."""
+        before = self._next_of.pop(client, None)
+        if before:
+            del self._accounts[before]
+        made = new_token(PREFIXES["client"])
+        hashed, expires = token_hash(made), self._expiry()
+        self._next_of[client] = hashed
+        self._accounts[hashed] = _Account("client", client, expires=expires, is_next=True)
+        self._update(client, next_token=hashed, next_expires=expires)
+        return made, self._token_seconds
+
+    def revoke(self, client: int) -> None:
+        """Let nobody speak for a client any more.
+
+        Raises:
+            Refusal: There is no such client.
+        """
+        if client not in self._token_of:
+            raise Refusal("no-such-client", f"no client {client} has enrolled")
+        for hashed in (self._token_of[client], self._next_of.pop(client, None)):
+            if hashed:
+                self._accounts[hashed].revoked = True
+        self._token_of[client] = None
+        self._update(client, token=None, expires=None, next_token=None, next_expires=None)
+
+    def make(self, kind: Kind, *, uses: int | None = None, seconds: float | None = None) -> str:
+        """Return a new enrolment or admin token that is good for so many uses and seconds."""
+        made = new_token(PREFIXES[kind])
+        hashed = token_hash(made)
+        expires = None if seconds is None else self._clock() + seconds
+        self._accounts[hashed] = _Account(kind, uses=uses, expires=expires)
+        values = {"token": hashed, "kind": kind, "uses": uses, "expires": expires}
+        self._journal.execute(sa.insert(other_tokens).values(values))
+        return made
+
+    def _use(self, hashed: str) -> None:
+        account = self._accounts[hashed]
+        if account.uses is None:
+            return
+        account.uses -= 1
+        row = other_tokens.c.token == hashed
+        if account.uses:
+            self._journal.execute(sa.update(other_tokens).where(row).values(uses=account.uses))
+        else:
+            account.revoked = True
+            self._journal.execute(sa.delete(other_tokens).where(row))
+
+    def _take_over(self, client: int) -> None:
+        hashed, before = self._next_of.pop(client), self._token_of[client]
+        account = self._accounts[hashed]
+        account.is_next = False
+        if before:
+            del self._accounts[before]
+        self._token_of[client] = hashed
+        self._update(client, token=hashed, expires=account.expires, next_token=None, next_expires=None)
+
+    def _update(self, client: int, **values: object) -> None:
+        self._journal.execute(sa.update(clients).where(clients.c.client == client).values(**values))
+
+    def _expiry(self) -> float | None:
+        return None if self._token_seconds is None else self._clock() + self._token_seconds
+
+
+_CHALLENGE = {"WWW-Authenticate": "Bearer"}

@@ -1,0 +1,89 @@
+"""What the admin asks a server on this machine, by its folder."""
+
+import json
+import sqlite3
+import ssl
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from offbeat.errors import OffbeatError
+
+
+@dataclass(frozen=True)
+class Run:
+    """A server's folder, whether its server runs or not."""
+
+    folder: Path
+    algorithm: str
+    version: int
+    counted: int
+    listens: bool
+
+
+def status(folder: Path) -> dict[str, Any]:
+    """Return how far the run of a server is.
+
+    Raises:
+        OffbeatError: There is no such folder, or no server runs.
+    """
+    url, token = (_kept(folder, name) for name in ("url", "admin-token"))
+    ca = folder / "tls" / "ca.pem"
+    verify = ssl.create_default_context(cafile=ca) if ca.exists() else True
+    try:
+        answer = httpx.get(f"{url}/v1/status", headers={"Authorization": f"Bearer {token}"}, verify=verify, timeout=10)
+        answer.raise_for_status()
+        return answer.json()
+    except (httpx.HTTPError, ValueError) as error:
+        raise OffbeatError(f"the server of {folder} does not answer at {url}: start it ({error})") from None
+
+
+def runs(folder: Path) -> list[Run]:
+    """Return the servers' folders in a folder, or the folder itself if it is one."""
+    return [_run(path.parent) for path in _databases(folder)]
+
+
+def newest_model(folder: Path) -> Path:
+    """Return the file of the newest version of a server's model.
+
+    Raises:
+        OffbeatError: There is none.
+    """
+    versions = _versions(folder)
+    if not versions:
+        raise OffbeatError(f"{folder} holds no model: is it the folder of a server that has run?")
+    return folder / "models" / f"{max(versions)}.safetensors"
+
+
+def _databases(folder: Path) -> Iterable[Path]:
+    own = folder / "offbeat.sqlite"
+    return [own] if own.exists() else sorted(folder.glob("*/offbeat.sqlite"))
+
+
+def _run(folder: Path) -> Run:
+    try:
+        with closing(sqlite3.connect(f"file:{folder / 'offbeat.sqlite'}?mode=ro", uri=True)) as database:
+            (config,) = database.execute("SELECT value FROM meta WHERE key = 'config'").fetchone() or ("{}",)
+        algorithm = json.loads(config).get("algorithm", {}).get("algorithm", "?")
+    except (sqlite3.Error, ValueError) as error:
+        raise OffbeatError(f"cannot read {folder / 'offbeat.sqlite'}: {error}") from None
+    try:
+        now = status(folder)
+    except OffbeatError:
+        return Run(folder, algorithm, max(_versions(folder), default=0), 0, listens=False)
+    return Run(folder, algorithm, now["version"], now["counted"], listens=True)
+
+
+def _versions(folder: Path) -> list[int]:
+    return [int(path.stem) for path in (folder / "models").glob("*.safetensors")]
+
+
+def _kept(folder: Path, name: str) -> str:
+    try:
+        return (folder / name).read_text(encoding="ascii").strip()
+    except OSError:
+        raise OffbeatError(f"{folder} is no folder of a server that has run: it holds no {name}") from None

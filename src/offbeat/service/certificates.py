@@ -1,0 +1,198 @@
+"""Certificates for a trial: a certification authority of one's own, and what it signs for the server."""
+
+import os
+import re
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from offbeat.errors import OffbeatError
+
+_CA_DAYS = 3650
+_SERVER_DAYS = 365
+_RENEW_DAYS = 30
+_HOST_NAME = re.compile(r"(?=.{1,253}\Z)(\*\.)?[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*")
+
+_Key = ec.EllipticCurvePrivateKey
+_PEM = serialization.Encoding.PEM
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """The files that a server and its clients need.
+
+    Attributes:
+        ca: What clients trust; made to be handed out.
+        certificate: The server's certificate, signed by the CA.
+        key: The server's private key.
+    """
+
+    ca: Path
+    certificate: Path
+    key: Path
+
+
+def make_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
+    """Make a CA (``ca.pem``, ``ca.key``) and a server's certificate (``server.pem``, ``server.key``) in a folder.
+
+    What is there already is left as it is if it holds for these hosts for 30 days more; otherwise the server's
+    certificate is made anew. The CA never is, since the clients know it.
+
+    Args:
+        folder: Made if it is not there.
+        hosts: Names and IP addresses by which clients call the server.
+
+    Raises:
+        OffbeatError: A host is neither, or the server's certificate has to be renewed and the CA is of no use.
+    """
+    if not hosts:
+        raise OffbeatError("a certificate needs a host: say by what names or addresses clients call the server")
+    names = [_name(host) for host in hosts]
+    made = Certificates(folder / "ca.pem", folder / "server.pem", folder / "server.key")
+    folder.mkdir(parents=True, exist_ok=True)
+    if not made.ca.exists():
+        _write_ca(made.ca)
+    if not _holds(made, names):
+        _write_server(made, names)
+    return made
+
+
+def fingerprint(path: Path) -> str:
+    """Return the SHA-256 of the certificate in a file, for people to compare; as ``openssl`` and browsers show it."""
+    return x509.load_pem_x509_certificate(path.read_bytes()).fingerprint(hashes.SHA256()).hex(":").upper()
+
+
+def _name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(host))
+    except ValueError:
+        if _HOST_NAME.fullmatch(host):
+            return x509.DNSName(host.lower())
+    raise OffbeatError(f"{host!r} is neither a host's name nor an IP address: leave out scheme, port and path")
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _holds(made: Certificates, names: list[x509.GeneralName]) -> bool:
+    """Return whether the server's files are there, belong together, and are of use for a while."""
+    try:
+        certificate = x509.load_pem_x509_certificate(made.certificate.read_bytes())
+        key = _read_key(made.key)
+        certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(made.ca.read_bytes()))
+        covered = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (FileNotFoundError, ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
+        return False
+    return certificate.public_key() == key.public_key() and set(names) <= set(covered) and _lasts(certificate)
+
+
+def _lasts(certificate: x509.Certificate) -> bool:
+    return certificate.not_valid_after_utc >= _now() + timedelta(days=_RENEW_DAYS)
+
+
+def _write_ca(path: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name.from_rfc4514_string("CN=Offbeat trial CA")
+    certificate = (
+        _builder(name, name, key, _now() + timedelta(days=_CA_DAYS))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(ca=True), critical=True)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    # The certificate comes last: once it is there, so is its key.
+    _write(path.with_suffix(".key"), _pem(key), mode=0o600)
+    _write(path, certificate.public_bytes(_PEM), mode=0o644)
+
+
+def _write_server(made: Certificates, names: list[x509.GeneralName]) -> None:
+    ca, ca_key = _read_ca(made.ca)
+    key = ec.generate_private_key(ec.SECP256R1())
+    end = min(_now() + timedelta(days=_SERVER_DAYS), ca.not_valid_after_utc)
+    certificate = (
+        _builder(x509.Name.from_rfc4514_string("CN=Offbeat server"), ca.subject, key, end)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(ca=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
+        .sign(ca_key, hashes.SHA256())
+    )
+    _write(made.key, _pem(key), mode=0o600)
+    _write(made.certificate, certificate.public_bytes(_PEM), mode=0o644)
+
+
+def _read_ca(path: Path) -> tuple[x509.Certificate, _Key]:
+    """Return the CA if it can still sign."""
+    key_path = path.with_suffix(".key")
+    try:
+        certificate, key = x509.load_pem_x509_certificate(path.read_bytes()), _read_key(key_path)
+    except (FileNotFoundError, ValueError, TypeError):
+        raise _no_use(f"{path} or {key_path} is missing or damaged") from None
+    if certificate.public_key() != key.public_key():
+        raise _no_use(f"{path} and {key_path} do not belong together")
+    if not _lasts(certificate):
+        raise _no_use(f"{path} ends on {certificate.not_valid_after_utc:%Y-%m-%d}")
+    return certificate, key
+
+
+def _no_use(problem: str) -> OffbeatError:
+    return OffbeatError(
+        f"the server's certificate must be made, but {problem}: put the right file back; or, to begin anew, move the "
+        "folder's files away and give all clients the new ca.pem"
+    )
+
+
+def _read_key(path: Path) -> _Key:
+    key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+    if not isinstance(key, _Key):
+        raise TypeError(f"{path} is no EC key")
+    return key
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: _Key, end: datetime) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(_now() - timedelta(days=1))  # clocks differ
+        .not_valid_after(end)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _usage(*, ca: bool) -> x509.KeyUsage:
+    # In order: signatures, commitment, encipherment of keys and of data, agreement on keys, certificates, revocation
+    # lists, and two that go with the agreement.
+    return x509.KeyUsage(not ca, False, False, False, False, ca, ca, False, False)
+
+
+def _pem(key: _Key) -> bytes:
+    return key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    """Write a file whole or not at all; nobody else can read it before it has its mode."""
+    descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(descriptor, mode)
+            os.fsync(descriptor)
+        Path(partial).replace(path)
+    except BaseException:
+        Path(partial).unlink(missing_ok=True)
+        raise

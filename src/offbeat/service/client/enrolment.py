@@ -1,0 +1,63 @@
+"""Who the client is: enrolled once, and its token renewed before it ends."""
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from offbeat.errors import OffbeatError
+from offbeat.service.client.connection import Connection
+from offbeat.service.client.folder import Folder, Identity
+from offbeat.service.client.messages import understanding
+
+_log = logging.getLogger(__name__)
+
+
+def identify(connection: Connection, folder: Folder, enrolment_token: str | None, name: str | None) -> Identity:
+    """Return who the client is, enrolled if need be; from then on the connection speaks for it.
+
+    Args:
+        connection: To the server.
+        folder: Where the client's name and token are kept.
+        enrolment_token: Needed unless the folder has them.
+        name: For people.
+
+    Raises:
+        OffbeatError: There is no token, or the server refuses it.
+    """
+    identity = folder.identity(connection.url)
+    if identity is None:
+        if enrolment_token is None:
+            raise OffbeatError(f"no client has enrolled in {folder.path}: give an enrolment token with --token")
+        connection.token = enrolment_token
+        wanted = {"token": folder.own_token(), **({} if name is None else {"name": name})}
+        answer = connection.ask("POST", "/v1/enrol", wanted)
+        with understanding("answer to an enrolment"):
+            client = int(answer["client"])
+        identity = _keep(connection, folder, client, answer)
+        _log.info("enrolled as client %d", client)
+    connection.token = identity.token
+    return identity
+
+
+def renew(connection: Connection, folder: Folder, identity: Identity) -> Identity:
+    """Return who the client is, with another token if half the life of this one is over.
+
+    Raises:
+        OffbeatError: The server refuses.
+    """
+    if identity.renew_at is None or time.time() < identity.renew_at:
+        return identity
+    identity = _keep(connection, folder, identity.client, connection.ask("POST", "/v1/token"))
+    # The old one ends when the new one is first used, which is on disk by now.
+    connection.token = identity.token
+    return identity
+
+
+def _keep(connection: Connection, folder: Folder, client: int, answer: Mapping[str, Any]) -> Identity:
+    with understanding("answer with a token"):
+        expires = answer["expires_seconds"]
+        renew_at = None if expires is None else time.time() + expires / 2
+        identity = Identity(connection.url, client, str(answer["token"]), renew_at)
+    folder.keep_identity(identity)
+    return identity

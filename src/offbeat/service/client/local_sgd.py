@@ -1,0 +1,93 @@
+"""The built-in client: local SGD on one's own examples, by the simulator's trainer."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from offbeat.errors import OffbeatError
+from offbeat.service.client.contract import Fitted, Visit
+from offbeat.training.flat_model import FlatModel
+from offbeat.training.loop import LoopTrainer
+from offbeat.training.trainer import Job
+
+
+class LocalSGD:
+    """Trains a module by the visit's plan, to the bit as the simulator's loop trainer does with the same examples.
+
+    Args:
+        module: Its trainable parameters are those of the server's model, by name and shape; it is changed.
+        loss: Maps (outputs, labels) to the mean loss of a minibatch.
+        data: The client's inputs and labels, ``(n, …)`` each: tensors or arrays.
+
+    Raises:
+        OffbeatError: The module cannot be trained this way, or there is not a label for each input.
+    """
+
+    def __init__(self, module: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], data: tuple[Any, Any]) -> None:
+        self._model = FlatModel(module)
+        self._loss = loss
+        self._inputs, self._labels = (torch.as_tensor(part) for part in data)
+        if not 1 <= len(self._inputs) == len(self._labels):
+            raise OffbeatError(
+                f"a client needs examples, a label for each: got {len(self._inputs)} inputs, {len(self._labels)} labels"
+            )
+
+    def fit(self, model: dict[str, Tensor], visit: Visit) -> Fitted:
+        """Train, in an urgent visit only to the end of the step that it is at.
+
+        Raises:
+            OffbeatError: The server's model is another than the module; or the module or the loss fails.
+        """
+        start = self._start(model)
+        loss = _UntilUrgent(self._loss, visit)
+        # The trainer finds the examples by the client's number, which the random numbers depend on too.
+        shards = [np.arange(len(self._inputs))] * (visit.client + 1)
+        trainer = LoopTrainer(
+            self._model, loss=loss, inputs=self._inputs, labels=self._labels, shards=shards, seed=visit.seed
+        )
+        job = Job(visit.client, visit.number, visit.version, start, visit.plan, "params")
+        try:
+            end = trainer.train([job])[0].vector
+            steps = visit.plan.steps
+        except _UrgentError:
+            end, steps = self._model.vector.clone(), loss.steps
+        return Fitted(self._model.named(end), len(self._inputs), steps)
+
+    def _start(self, model: dict[str, Tensor]) -> Tensor:
+        own = self._model.named(self._model.vector)
+        shapes, given = ({name: tuple(value.shape) for name, value in part.items()} for part in (own, model))
+        if shapes != given:
+            names = sorted(name for name in {*shapes, *given} if shapes.get(name) != given.get(name))
+            name = names[0]
+            raise OffbeatError(
+                f"the server's model is another than this module: {name} has shape {given.get(name, 'none')} there "
+                f"and {shapes.get(name, 'none')} here"
+            )
+        return torch.cat([model[name].reshape(-1) for name in own])
+
+
+class _UrgentError(OffbeatError):
+    """The visit became urgent after at least one step; the trainer lets it through."""
+
+
+class _UntilUrgent:
+    """A loss that ends an urgent visit where a step would begin."""
+
+    def __init__(self, loss: Callable[[Tensor, Tensor], Tensor], visit: Visit) -> None:
+        self._loss = loss
+        self._visit = visit
+        self._calls = 0
+
+    @property
+    def steps(self) -> int:
+        """How many steps were taken."""
+        return self._calls
+
+    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        if self._calls and self._visit.urgent.is_set():
+            raise _UrgentError
+        self._calls += 1
+        return self._loss(outputs, labels)

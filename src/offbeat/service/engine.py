@@ -1,0 +1,337 @@
+"""The coordinator in a world of requests: who waits for work, what is logged, when leases end."""
+
+import asyncio
+import math
+import time
+import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from torch import Tensor
+
+from offbeat.coordinator import Assignment, Coordinator
+from offbeat.coordinator_records import Call, Receipt
+from offbeat.service.journal import Journal
+from offbeat.service.model_files import ModelFiles
+from offbeat.service.records import NOT_LOGGED, arguments_of
+from offbeat.service.refusal import Refusal
+from offbeat.service.update_format import StoredUpdate, UpdateHead
+
+T = TypeVar("T")
+
+
+class Engine:
+    """Makes the coordinator's calls, one after the other, and lets nobody hear of one before it is on disk.
+
+    The coordinator is only touched under a lock: by the event loop, or, where vectors are added up, by the one thread
+    of ``aggregator`` on its behalf. So requests wait for each other no longer than the making of a version takes.
+
+    Args:
+        coordinator: As it was when the server ended, or fresh.
+        journal: Where its calls are logged.
+        models: Where versions are put for clients to download.
+        digests: For each client the number and the SHA-256 of its last update.
+        now: Seconds since the run began, not counting when no server ran.
+        stop_versions: The run is over at this version; infinity for never.
+
+        clock: Seconds that pass evenly.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        journal: Journal,
+        models: ModelFiles,
+        *,
+        digests: dict[int, tuple[int, str]],
+        now: float,
+        stop_versions: float = math.inf,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.coordinator = coordinator
+        self.journal = journal
+        self.models = models
+        self.digests = digests
+        self.lock = asyncio.Lock()
+        self._stop_versions = stop_versions
+        self._clock = clock
+        self._began = clock() - now
+        self._aggregator = ThreadPoolExecutor(1, thread_name_prefix="aggregator")
+        self._waiting: dict[int, asyncio.Future[Assignment | None]] = {}
+        self._files: dict[Path, tuple[int, list[weakref.ref[StoredUpdate]]]] = {}  # last record, and who needs it
+        self._incoming = ("", -1)  # the SHA-256 of the update that is taken in, and the descriptor of its file
+        self._next_tick = self.now + (coordinator.algorithm.period or math.inf)
+
+    @property
+    def now(self) -> float:
+        """Seconds since the run began, not counting when no server ran."""
+        return self._clock() - self._began
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run is over."""
+        return self.coordinator.algorithm.version >= self._stop_versions
+
+    @property
+    def waiting(self) -> int:
+        """How many clients wait for work."""
+        return len(self._waiting)
+
+    def record(self, call: Call) -> None:
+        """Log a call that the coordinator has carried out."""
+        if call.name in NOT_LOGGED:
+            return
+        arguments, vector = arguments_of(call), call.arguments.get("vector")
+        if not isinstance(vector, StoredUpdate):
+            self.journal.record(call.name, arguments)
+            return
+        digest, descriptor = self._incoming
+        place = vector.path.name, vector.offset, vector.size, digest
+        self.note_file(self.journal.record(call.name, arguments, *place, descriptor=descriptor), vector)
+
+    def note_file(self, number: int, update: StoredUpdate) -> None:
+        """Keep a file for as long as a record after the last checkpoint, or somebody who has the update, needs it.
+
+        Args:
+            number: The record that refers to it; 0 if none does yet.
+            update: What is in the file.
+        """
+        last, references = self._files.get(update.path, (0, []))
+        references.append(weakref.ref(update))
+        self._files[update.path] = (max(last, number), references)
+
+    async def check_in(self, client: int, wait_seconds: float) -> Assignment | None:
+        """Return the client's visit: the one that is open, or a new one, if there is one within ``wait_seconds``."""
+        async with self.lock:
+            if self.finished:
+                return None
+            if self.coordinator.is_open(client):
+                assignment = self.coordinator.assignment(client)
+                waits = None
+            else:
+                assignment, waits = None, self._begin_to_wait(client)
+                self.coordinator.present(self.now, client)
+                await self._assign()
+        if waits is not None:
+            assignment = await self._wait(client, waits, wait_seconds)
+        await self.journal.durable()
+        return assignment
+
+    def _begin_to_wait(self, client: int) -> "asyncio.Future[Assignment | None]":
+        before = self._waiting.get(client)
+        if before is not None and not before.done():
+            before.set_result(None)  # its line has broken, or it would not have asked again
+        waits: asyncio.Future[Assignment | None] = asyncio.get_running_loop().create_future()
+        self._waiting[client] = waits
+        return waits
+
+    async def _wait(self, client: int, waits: "asyncio.Future[Assignment | None]", seconds: float) -> Assignment | None:
+        try:
+            await asyncio.wait([waits], timeout=seconds)
+        finally:
+            async with self.lock:
+                if self._waiting.get(client) is waits:
+                    del self._waiting[client]
+                    if not waits.done():
+                        self.coordinator.absent(self.now, client)
+        return waits.result() if waits.done() else None
+
+    async def ask(self, client: int, visit: int) -> Receipt | None:
+        """Return None if the update of a visit is wanted, else what has become of it.
+
+        Raises:
+            Refusal: ``no-such-visit``.
+        """
+        async with self.lock:
+            receipt = self._over(client, visit)
+            if receipt is None:
+                receipt = self.coordinator.offer(self.now, client, visit)
+                await self._assign()
+        await self.journal.durable()
+        return receipt
+
+    async def receive(
+        self, client: int, visit: int, head: UpdateHead, update: StoredUpdate, descriptor: int = -1
+    ) -> Receipt:
+        """Take in an update whose body has been checked.
+
+        Args:
+            client: Whose.
+            visit: The visit's number.
+            head: What the client says of it.
+            update: Where it is.
+            descriptor: Of its file, if that has still to be brought to disk; −1 if it is there.
+
+        Raises:
+            Refusal: It would count but is malformed, or other bytes came before.
+        """
+        async with self.lock:
+            receipt = self._over(client, visit, head.sha256)
+            if receipt is None:
+                self._incoming = (head.sha256, descriptor)
+                receipt = self._receive(client, visit, head, update)
+                await self._assign()
+        await self.journal.durable()
+        return receipt
+
+    def _receive(self, client: int, visit: int, head: UpdateHead, update: StoredUpdate) -> Receipt:
+        assignment, algorithm = self.coordinator.assignment(client), self.coordinator.algorithm
+        assert assignment is not None
+        if head.version != assignment.version:
+            raise Refusal("wrong-version", f"the visit began from version {assignment.version}, not {head.version}")
+        if head.steps > assignment.plan.steps:
+            raise Refusal("wrong-plan", f"the plan has {assignment.plan.steps} steps, not {head.steps}")
+        try:
+            receipt = self.coordinator.receive(
+                self.now,
+                client,
+                visit,
+                update,
+                examples=head.examples,
+                steps=head.steps,
+                normaliser=head.normaliser,
+                base=self.models.read(assignment.version) if algorithm.needs_base else None,
+                since=head.since,
+                step_seconds=head.step_seconds,
+                upload_seconds=head.upload_seconds,
+            )
+        except ValueError as error:
+            if algorithm.payload == "difference" and head.since != assignment.since:
+                self.coordinator.drop(self.now, client, visit)
+                raise Refusal("lost-memory", str(error)) from None
+            raise Refusal("malformed-update", str(error)) from None
+        self.digests[client] = (visit, head.sha256)
+        return receipt
+
+    async def answered(self, client: int, visit: int, sha256: str) -> Receipt:
+        """Return what became of a visit that is over, for one that uploads again.
+
+        Raises:
+            Refusal: ``no-such-visit``, or other bytes came before.
+        """
+        async with self.lock:
+            receipt = self._over(client, visit, sha256)
+            assert receipt is not None
+        await self.journal.durable()
+        return receipt
+
+    def _over(self, client: int, visit: int, sha256: str | None = None) -> Receipt | None:
+        """Return what has become of a visit that is over, None if it is not."""
+        assignment = self.coordinator.assignment(client)
+        if assignment is not None and assignment.visit == visit:
+            if self.finished:
+                return Receipt(False, self.coordinator.algorithm.version - assignment.version, False)
+            return None
+        known = self.digests.get(client)
+        if sha256 is not None and known is not None and known[0] == visit and known[1] != sha256:
+            raise Refusal("other-upload", f"another update was received for visit {visit}: check in for new work")
+        return _known(lambda: self.coordinator.offer(self.now, client, visit))
+
+    async def heartbeat(self, client: int, visit: int) -> tuple[bool, bool]:
+        """Renew a visit's lease; return whether its update is still wanted, and whether it is urgent."""
+        async with self.lock:
+            wanted = self._over(client, visit) is None
+            if wanted:
+                self.coordinator.renew(self.now, client, visit)
+            urgent = client in self.coordinator.algorithm.urgent()
+        await self.journal.durable()
+        return wanted, wanted and urgent
+
+    async def give_up(self, client: int, visit: int) -> None:
+        """Free a visit's slot."""
+        async with self.lock:
+            _known(lambda: self.coordinator.drop(self.now, client, visit))
+            await self._assign()
+        await self.journal.durable()
+
+    async def keep_time(self) -> None:
+        """Let leases lapse and periods pass; never returns."""
+        while True:
+            due = min(self.coordinator.next_lapse(), self._next_tick)
+            # Leases that are given out meanwhile are looked at soon enough.
+            await asyncio.sleep(min(max(due - self.now, 0.001), 0.1))
+            if due <= self.now:
+                async with self.lock:
+                    await self._pass_time()
+
+    async def _pass_time(self) -> None:
+        if self.finished:
+            self._next_tick = math.inf
+            return
+        now, period = self.now, self.coordinator.algorithm.period
+        self.coordinator.lapse(now)
+        if period is not None and self._next_tick <= now:
+            self.coordinator.tick(now)
+            # Those that passed while nobody was there to see them are not made up for.
+            self._next_tick += period * max(1, math.ceil((now - self._next_tick) / period))
+        await self._assign()
+
+    async def _assign(self) -> None:
+        """Give work to those who wait, if there is any."""
+        if self.finished:
+            await self.aggregate(self._publish)
+            self.let_go()
+            return
+        if not self.coordinator.has_work:
+            return
+        # First, since it may fail, and then nothing has happened.
+        await self.aggregate(self._publish)
+        for assignment in self.coordinator.assign(self.now):
+            waits = self._waiting[assignment.client]
+            if not waits.done():
+                waits.set_result(assignment)
+
+    def _publish(self) -> None:
+        algorithm = self.coordinator.algorithm
+        try:
+            self.models.write(algorithm.version, algorithm.model)
+        except OSError as error:
+            raise Refusal("no-space", f"the server cannot write a model ({error.strerror}): try again later") from None
+
+    async def aggregate(self, work: Callable[[], T]) -> T:
+        """Do what takes long with vectors, with the lock held, in the one thread for it."""
+        return await asyncio.get_running_loop().run_in_executor(self._aggregator, work)
+
+    async def result(self) -> Tensor:
+        """Return what the run has learnt so far, ``(d,)``."""
+        async with self.lock:
+            return await self.aggregate(lambda: self.coordinator.algorithm.result)
+
+    def needed_versions(self) -> set[int]:
+        """Return the versions that somebody works from, and the newest."""
+        algorithm, coordinator = self.coordinator.algorithm, self.coordinator
+        return {algorithm.version} | {
+            assignment.version
+            for assignment in coordinator.unfinished()
+            if algorithm.needs_base or coordinator.is_open(assignment.client)
+        }
+
+    def unneeded_files(self, number: int) -> list[Path]:
+        """Forget, and return, the files that only records up to this number refer to."""
+        gone: list[Path] = []
+        for path, (last, references) in list(self._files.items()):
+            alive = [reference for reference in references if reference() is not None]
+            self._files[path] = (last, alive)
+            if last <= number and not alive:
+                gone.append(path)
+                del self._files[path]
+        return gone
+
+    def let_go(self) -> None:
+        """Answer those who wait that there is nothing for them."""
+        for waits in self._waiting.values():
+            if not waits.done():
+                waits.set_result(None)
+
+    def close(self) -> None:
+        """End the aggregator's thread."""
+        self._aggregator.shutdown()
+
+
+def _known(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except ValueError as error:
+        raise Refusal("no-such-visit", f"{error}: check in for new work") from None

@@ -1,0 +1,172 @@
+"""What goes over the line as JSON; ``docs/protocol.md`` says what it means."""
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from offbeat.algorithms.base import LocalPlan
+from offbeat.coordinator_records import Assignment
+from offbeat.coordinator_records import Receipt as Answer
+
+
+class Message(BaseModel):
+    """A JSON object; unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Enrolment(Message):
+    """A client that wants to take part."""
+
+    name: Annotated[str, Field(max_length=100)] = ""
+    token: Annotated[str, Field(max_length=100)] | None = None
+
+
+class Enrolled(Message):
+    """What it is from then on."""
+
+    client: int
+    token: str
+    expires_seconds: float | None
+
+
+class NewToken(Message):
+    """Another token in place of the one that a client has."""
+
+    token: str
+    expires_seconds: float | None
+
+
+class CheckIn(Message):
+    """A client that is there, and idle."""
+
+    wait_seconds: Annotated[float, Field(ge=0, le=60)] = 0.0
+
+
+class Visit(Message):
+    """A piece of work."""
+
+    number: int
+    version: int
+    since: int | None
+    payload: str
+    length: int
+    seed: int
+    plan: dict[str, Any]
+    lease_seconds: float | None
+    urgent: bool
+
+
+class CheckedIn(Message):
+    """Work, or when to come back."""
+
+    visit: Visit | None
+    retry_after_seconds: float | None
+    finished: bool
+
+
+class Receipt(Message):
+    """What became of an update."""
+
+    counted: bool
+    staleness: int
+    new_version: bool
+
+
+class Received(Message):
+    """The answer to an update that is whole."""
+
+    receipt: Receipt
+
+
+class Partly(Message):
+    """The answer to a part of one."""
+
+    offset: int
+
+
+class UploadState(Message):
+    """Whether an update would count, and how much of it is there."""
+
+    wanted: bool
+    offset: int
+    receipt: Receipt | None
+
+
+class Beat(Message):
+    """The answer to a heartbeat."""
+
+    wanted: bool
+    lease_seconds: float | None
+    urgent: bool
+
+
+class NewEnrolmentToken(Message):
+    """What an enrolment token is to be good for; null: any number, for ever."""
+
+    uses: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    expires_seconds: Annotated[float, Field(gt=0, le=1e10)] | None = None
+
+
+class EnrolmentToken(Message):
+    """An enrolment token."""
+
+    token: str
+
+
+class Status(Message):
+    """How far a run is."""
+
+    algorithm: str
+    version: int
+    finished: bool
+    enrolled: int
+    clients: int
+    waiting: int
+    assigned: int
+    counted: int
+    unused: int
+    lost: int
+    mean_staleness: float
+    max_staleness: int
+    run_seconds: float
+
+
+class Problem(Message):
+    """A request that was not carried out."""
+
+    title: str
+    status: int
+    kind: str
+    detail: str
+
+
+def plan_message(plan: LocalPlan) -> dict[str, Any]:
+    """Return a plan as it travels."""
+    values = asdict(plan)
+    if plan.compression:
+        values["compression"] = {"name": plan.compression.name, "parameters": dict(plan.compression.parameters)}
+    return values
+
+
+def visit_message(
+    assignment: Assignment, *, payload: str, length: int, seed: int, lease_seconds: float | None, urgent: bool
+) -> Visit:
+    """Return an assignment as it travels."""
+    return Visit(
+        number=assignment.visit,
+        version=assignment.version,
+        since=assignment.since,
+        payload=payload,
+        length=length,
+        seed=seed,
+        plan=plan_message(assignment.plan),
+        lease_seconds=lease_seconds,
+        urgent=urgent,
+    )
+
+
+def receipt_message(answer: Answer) -> Receipt:
+    """Return a receipt as it travels."""
+    return Receipt(counted=answer.counted, staleness=answer.staleness, new_version=answer.new_version)

@@ -1,0 +1,58 @@
+"""What Prometheus is told."""
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+T = TypeVar("T")
+
+_STALENESS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+
+class Metrics:
+    """The server's counters, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self.updates = self._make(Counter, "offbeat_updates", "Updates that came, by what became of them", ["outcome"])
+        self.staleness = self._make(
+            Histogram, "offbeat_staleness", "Versions made between download and use of an update", buckets=_STALENESS
+        )
+        self.upload_bytes = self._make(Counter, "offbeat_upload_bytes", "Bytes of updates that arrived")
+        self.download_bytes = self._make(Counter, "offbeat_download_bytes", "Bytes of models that were sent")
+        self.refusals = self._make(Counter, "offbeat_refusals", "Requests that were refused, by kind", ["kind"])
+        self.seconds = self._make(Histogram, "offbeat_request_seconds", "Seconds until an answer began", ["route"])
+        self.version = self._make(Gauge, "offbeat_version", "The newest version of the model")
+        self.in_flight = self._make(Gauge, "offbeat_in_flight", "Clients at work that have not lapsed")
+        self.waiting = self._make(Gauge, "offbeat_waiting", "Clients that wait for work")
+        self.enrolled = self._make(Gauge, "offbeat_enrolled", "Clients that have enrolled")
+
+    def text(self) -> bytes:
+        """Return all of them in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+    def _make(self, kind: Callable[..., T], name: str, what: str, *arguments: Any, **more: Any) -> T:
+        return kind(name, what, *arguments, registry=self._registry, **more)
+
+
+class Measured:
+    """An ASGI middleware that measures how long it takes until an answer begins."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        began = time.perf_counter()
+
+        async def measured(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                route = getattr(scope.get("route"), "path", "other")
+                self._metrics.seconds.labels(route).observe(time.perf_counter() - began)
+            await send(message)
+
+        await self._app(scope, receive, measured if scope["type"] == "http" else send)

@@ -1,0 +1,69 @@
+"""What the server answers to a request that it does not carry out."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+KINDS: dict[str, int] = {
+    "malformed-request": 400,
+    "no-token": 401,
+    "unknown-token": 401,
+    "expired-token": 401,
+    "revoked-token": 401,
+    "foreign-token": 403,
+    "no-such-version": 404,
+    "no-such-visit": 404,
+    "no-such-client": 404,
+    "not-found": 404,
+    "method-not-allowed": 405,
+    "wrong-offset": 409,
+    "other-upload": 409,
+    "full": 409,
+    "length-required": 411,
+    "too-large": 413,
+    "wrong-digest": 422,
+    "malformed-update": 422,
+    "wrong-shape": 422,
+    "wrong-type": 422,
+    "not-finite": 422,
+    "norm-too-large": 422,
+    "wrong-version": 422,
+    "wrong-plan": 422,
+    "lost-memory": 422,
+    "too-many-requests": 429,
+    "busy": 503,
+    "no-space": 503,
+    "stopping": 503,
+}
+"""The HTTP status of each kind of refusal, as in ``docs/protocol.md``."""
+
+# Python's phrases for these are older than RFC 9110 until 3.13.
+_TITLES = {413: "Content Too Large", 422: "Unprocessable Content"}
+
+
+class Refusal(Exception):  # noqa: N818 — most are no errors of anybody
+    """A request that is not carried out; nothing has changed.
+
+    Attributes:
+        kind: One of ``KINDS``, for programs.
+        detail: One line for people that says what to do.
+        headers: What the answer has beyond its own headers, for instance ``Retry-After``.
+        status: The HTTP status.
+
+    Raises:
+        KeyError: There is no such kind.
+    """
+
+    def __init__(self, kind: str, detail: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(kind, detail, headers)
+        self.kind = kind
+        self.detail = detail
+        self.headers = dict(headers or {})
+        self.status = KINDS[kind]
+
+    def __str__(self) -> str:
+        return self.detail
+
+    def problem(self) -> dict[str, str | int]:
+        """Return the answer's body, ``application/problem+json``."""
+        title = _TITLES.get(self.status) or HTTPStatus(self.status).phrase
+        return {"title": title, "status": self.status, "kind": self.kind, "detail": self.detail}

@@ -1,0 +1,258 @@
+"""The server's life: it opens its folder, listens, keeps time, makes checkpoints, and stops when it is asked to."""
+
+import asyncio
+import errno
+import json
+import math
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from granian.constants import HTTPModes, Interfaces
+from granian.server.embed import Server as HttpServer
+
+from offbeat.errors import OffbeatError
+from offbeat.service.accounts import Accounts
+from offbeat.service.app import make_app
+from offbeat.service.certificates import Certificates
+from offbeat.service.engine import Engine
+from offbeat.service.model_files import Layout
+from offbeat.service.service import Limits, Service
+from offbeat.service.start_up import MakeCoordinator, checkpoint, open_engine
+from offbeat.service.store import Store, meta
+from offbeat.service.uploads import Uploads
+
+_SHARE_OF_CHECKPOINTS = 0.05  # of the time, at most
+_GRACE_SECONDS = 10.0  # for requests under way when the server is asked to stop
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a server is run.
+
+    Attributes:
+        folder: All that it keeps.
+        host: Address to listen at.
+        port: TCP port; 0 for any that is free.
+        certificates: For TLS; None for plain HTTP.
+        token_seconds: How long clients' tokens are good for; None for ever.
+        checkpoint_seconds: Between two checkpoints.
+        upload_budget: Bytes of large uploads that may be under way.
+        limits: What clients may do at most.
+        stop_versions: The run is over at this version.
+        lease_seconds: How long a slot is kept for a silent client; None for ever.
+        seed: The run's seed.
+        config: The run's configuration, which must be the same when the server is started again.
+        clock: Seconds that pass evenly.
+    """
+
+    folder: Path
+    host: str
+    port: int
+    certificates: Certificates | None
+    token_seconds: float | None = None
+    checkpoint_seconds: float = 30.0
+    upload_budget: int = 2**34
+    limits: Limits = field(default_factory=Limits)
+    stop_versions: float = math.inf
+    lease_seconds: float | None = None
+    seed: int = 0
+    config: dict[str, Any] = field(default_factory=dict)
+    clock: Callable[[], float] = time.monotonic
+
+
+@dataclass(frozen=True)
+class Listening:
+    """What is known once the server listens."""
+
+    url: str
+    enrolment_token: str
+    service: Service
+
+
+async def serve(
+    settings: Settings,
+    make_coordinator: MakeCoordinator,
+    layout: Layout,
+    *,
+    ready: Callable[[Listening], None],
+    stop: asyncio.Event,
+) -> None:
+    """Run a server until it is asked to stop; then requests under way are finished, and a checkpoint is made.
+
+    Args:
+        settings: How.
+        make_coordinator: Makes a fresh coordinator.
+        layout: What the model's vector is made of.
+        ready: Called once it listens.
+        stop: Is set to stop it.
+
+    Raises:
+        OffbeatError: The folder or the port cannot be used, or the disk has failed.
+    """
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+
+    def end(error: BaseException | None = None) -> None:
+        if not ended.done():
+            ended.set_exception(error) if error else ended.set_result(None)
+
+    store = Store(settings.folder)
+    try:
+        run_id = _check_config(store, settings.config)
+        port = _free_port(settings.host, settings.port)
+        engine = await open_engine(
+            store, make_coordinator, layout, stop_versions=settings.stop_versions, clock=settings.clock, failed=end
+        )
+        accounts = Accounts(
+            store.database,
+            engine.journal,
+            clients_limit=engine.coordinator.clients,
+            token_seconds=settings.token_seconds,
+        )
+        uploads = Uploads(store.folder, settings.upload_budget)
+        service = Service(
+            engine,
+            uploads,
+            accounts,
+            run_id=run_id,
+            seed=settings.seed,
+            lease_seconds=settings.lease_seconds,
+            limits=settings.limits,
+        )
+        tokens = {kind: await _kept_token(store, service, kind) for kind in ("admin", "enrolment")}
+        http = _http_server(service, settings, port)
+        tasks = [
+            asyncio.create_task(http.serve()),
+            asyncio.create_task(engine.keep_time()),
+            asyncio.create_task(_make_checkpoints(store, engine, settings.checkpoint_seconds)),
+            asyncio.create_task(_wait(stop)),
+        ]
+        for task in tasks:
+            task.add_done_callback(lambda task: end(None if task.cancelled() else task.exception()))
+        try:
+            await _until_it_listens(settings.host, port, ended)
+            scheme = "https" if settings.certificates else "http"
+            url = f"{scheme}://{settings.host}:{port}"
+            (store.folder / "url").write_text(f"{url}\n", encoding="ascii")
+            ready(Listening(url, tokens["enrolment"], service))
+            await ended
+        finally:
+            await _stop(store, service, http, tasks)
+    except OSError as error:
+        raise OffbeatError(f"the server's disk cannot be used: {error.strerror}: {store.folder}") from error
+    finally:
+        store.close()
+
+
+def _http_server(service: Service, settings: Settings, port: int) -> HttpServer:
+    certificates = settings.certificates
+    return HttpServer(
+        make_app(service),
+        address=settings.host,
+        port=port,
+        interface=Interfaces.ASGINL,
+        http=HTTPModes.auto,
+        websockets=False,
+        backlog=2048,
+        log_enabled=False,
+        ssl_cert=certificates.certificate if certificates else None,
+        ssl_key=certificates.key if certificates else None,
+    )
+
+
+async def _wait(stop: asyncio.Event) -> None:
+    await stop.wait()
+
+
+async def _make_checkpoints(store: Store, engine: Engine, seconds: float) -> None:
+    pause, number = seconds, engine.journal.number
+    while True:
+        await asyncio.sleep(pause)
+        if engine.journal.number == number or engine.journal.problem:
+            continue
+        began, number = engine.now, engine.journal.number
+        with suppress(OSError):  # the disk is full: the last one is still there
+            await checkpoint(store, engine)
+        pause = max(seconds, (engine.now - began) / _SHARE_OF_CHECKPOINTS)
+
+
+async def _stop(store: Store, service: Service, http: HttpServer, tasks: list[asyncio.Task[Any]]) -> None:
+    service.ready = False
+    engine = service.engine
+    engine.let_go()
+    http.stop()
+    await asyncio.wait(tasks[:1], timeout=_GRACE_SECONDS)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    with suppress(OSError):
+        await checkpoint(store, engine)
+    await engine.journal.close()
+    engine.close()
+    service.uploads.close()
+
+
+def _check_config(store: Store, config: dict[str, Any]) -> str:
+    """Return what names the run; it is new if there is none in the store.
+
+    Raises:
+        OffbeatError: There is one with other settings.
+    """
+    found, wanted = store.get_meta("config"), json.dumps(config, sort_keys=True)
+    if found is None:
+        with store.database.begin() as connection:
+            values = {"config": wanted, "run": secrets.token_hex(8)}
+            connection.execute(sa.insert(meta), [{"key": key, "value": value} for key, value in values.items()])
+    elif found != wanted:
+        before = json.loads(found)
+        keys = sorted(key for key in {*before, *config} if before.get(key) != config.get(key))
+        raise OffbeatError(
+            f"{store.folder} holds a run with other settings ({', '.join(keys)}): take another service.folder, or the "
+            "settings that it was begun with"
+        )
+    return store.get_meta("run") or ""
+
+
+async def _kept_token(store: Store, service: Service, kind: Any) -> str:
+    """Return the token in the folder's file of that name, made if it is not there or not good any more."""
+    path = store.folder / f"{kind}-token"
+    with suppress(FileNotFoundError, ValueError):
+        token = path.read_text(encoding="ascii").strip()
+        if service.accounts.knows(token, kind):
+            return token
+    token = service.accounts.make(kind)
+    await service.engine.journal.durable()
+    descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(f"{token}\n")
+    return token
+
+
+def _free_port(host: str, port: int) -> int:
+    """Return the port, or a free one for 0, if it can be listened at."""
+    try:
+        with socket.create_server((host, port)) as probe:
+            return probe.getsockname()[1]
+    except OSError as error:
+        why = "it is in use" if error.errno == errno.EADDRINUSE else error.strerror
+        raise OffbeatError(f"cannot listen at {host}:{port}: {why}: set service.host or service.port") from None
+
+
+async def _until_it_listens(host: str, port: int, ended: "asyncio.Future[None]") -> None:
+    while not ended.done():
+        try:
+            _, writer = await asyncio.open_connection(host, port)
+        except OSError:
+            await asyncio.sleep(0.01)
+            continue
+        writer.close()
+        return
+    await ended

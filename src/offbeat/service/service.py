@@ -1,0 +1,220 @@
+"""A server without its sockets: what the HTTP routes call."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from offbeat.algorithms.base import LocalPlan
+from offbeat.coordinator_records import Assignment, Receipt
+from offbeat.service import messages
+from offbeat.service.accounts import Accounts
+from offbeat.service.engine import Engine
+from offbeat.service.metrics import Metrics
+from offbeat.service.refusal import Refusal
+from offbeat.service.update_format import StoredUpdate, UpdateHead, check_body, largest_body
+from offbeat.service.uploads import SMALL, Uploads, check_digest
+
+RETRY_SECONDS = 5.0
+"""When a client for which there is no work is to come back."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What clients may do at most."""
+
+    max_update_norm: float | None = None
+    requests_a_second: float = 20.0  # of one client, over a while
+    burst: int = 200  # requests of one client at once
+
+
+class Service:
+    """Checks what clients say, and passes it on.
+
+    Args:
+        engine: The coordinator.
+        uploads: Bodies on their way to the disk.
+        accounts: Who may speak.
+        run_id: Names the run, so that no two runs' versions are taken for each other.
+        seed: The run's seed.
+        lease_seconds: How long a slot is kept for a silent client; None for ever.
+        limits: What clients may do at most.
+
+    Attributes:
+        ready: Whether requests are served; not any more while the server stops.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        uploads: Uploads,
+        accounts: Accounts,
+        *,
+        run_id: str,
+        seed: int,
+        lease_seconds: float | None,
+        limits: Limits,
+    ) -> None:
+        self.engine = engine
+        self.uploads = uploads
+        self.accounts = accounts
+        self.metrics = Metrics()
+        self.ready = True
+        self.run_id = run_id
+        self._seed = seed
+        self._lease_seconds = lease_seconds
+        self._limits = limits
+        self._allowance: dict[int, tuple[float, float]] = {}  # by client: requests that are left, and when
+
+    def client(self, token: str | None) -> int:
+        """Return whose token it is.
+
+        Raises:
+            Refusal: Nobody's, or it asks too often.
+        """
+        if not self.ready:
+            raise Refusal("stopping", "the server is being stopped: try again in a while", {"Retry-After": "5"})
+        client = self.accounts.check(token, "client")
+        now = time.monotonic()
+        left, then = self._allowance.get(client, (float(self._limits.burst), now))
+        left = min(left + (now - then) * self._limits.requests_a_second, float(self._limits.burst)) - 1
+        if left < 0:
+            raise Refusal("too-many-requests", "too many requests: wait a while", {"Retry-After": "1"})
+        self._allowance[client] = (left, now)
+        return client
+
+    async def check_in(self, client: int, wait_seconds: float) -> messages.CheckedIn:
+        """Return a client's work, or when it is to come back."""
+        assignment = await self.engine.check_in(client, wait_seconds)
+        if assignment is None:
+            retry = None if self.engine.finished else RETRY_SECONDS
+            return messages.CheckedIn(visit=None, retry_after_seconds=retry, finished=self.engine.finished)
+        algorithm = self.engine.coordinator.algorithm
+        visit = messages.visit_message(
+            assignment,
+            payload=algorithm.payload,
+            length=self.engine.models.length,
+            seed=self._seed,
+            lease_seconds=self._lease_seconds,
+            urgent=client in algorithm.urgent(),
+        )
+        return messages.CheckedIn(visit=visit, retry_after_seconds=None, finished=False)
+
+    async def upload_state(self, client: int, visit: int) -> messages.UploadState:
+        """Return whether an update would count, and how much of it is there."""
+        answer = await self.engine.ask(client, visit)
+        if answer is not None:
+            self._note(answer)
+            return messages.UploadState(wanted=False, offset=0, receipt=messages.receipt_message(answer))
+        return messages.UploadState(wanted=True, offset=self.uploads.offset(client, visit), receipt=None)
+
+    async def upload(
+        self, client: int, visit: int, head: UpdateHead, offset: int, length: int, pieces: AsyncIterator[bytes]
+    ) -> Receipt | int:
+        """Take in an update or a part of one; return its receipt, or how much is there if that is not all.
+
+        Args:
+            client: Whose.
+            visit: The visit's number.
+            head: What the client says of it.
+            offset: Where in the body the part begins.
+            length: How many bytes the part has.
+            pieces: The part, as it comes.
+
+        Raises:
+            Refusal: It is not what it should be; nothing has changed, but the beginning of it may be kept.
+        """
+        plan = self._plan(client, visit)
+        if plan is None:
+            return await self.engine.answered(client, visit, head.sha256)
+        largest = largest_body(self.engine.models.length, plan)
+        if head.bytes > largest:
+            raise Refusal("too-large", f"an update has at most {largest} bytes here, not {head.bytes}")
+        if offset + length > head.bytes:
+            raise Refusal("too-large", f"the update was said to have {head.bytes} bytes, but more would come")
+        if head.bytes <= SMALL and offset == 0 and length == head.bytes:
+            answer = await self._small(client, visit, head, plan, pieces)
+        else:
+            there = await self.uploads.write(client, visit, offset, head.bytes, pieces)
+            if there < head.bytes:
+                return there
+            answer = await self._large(client, visit, head, plan)
+        self.metrics.upload_bytes.inc(head.bytes)
+        self._note(answer)
+        return answer
+
+    async def _small(
+        self, client: int, visit: int, head: UpdateHead, plan: LocalPlan, pieces: AsyncIterator[bytes]
+    ) -> Receipt:
+        body = b"".join([piece async for piece in pieces])
+        if len(body) != head.bytes:
+            raise Refusal("malformed-request", f"{head.bytes} bytes were announced, {len(body)} came")
+        check_digest(body, head.sha256)
+        path, begin, descriptor = self.uploads.append(body)
+        update = StoredUpdate(path, begin, len(body), self.engine.models.length, plan.compression)
+        self.engine.note_file(0, update)
+        check_body(update, self._limits.max_update_norm)
+        return await self.engine.receive(client, visit, head, update, descriptor)
+
+    async def _large(self, client: int, visit: int, head: UpdateHead, plan: LocalPlan) -> Receipt:
+        path = await self.uploads.finish(client, visit, head.sha256)
+
+        def stored() -> StoredUpdate:
+            return StoredUpdate(path, 0, head.bytes, self.engine.models.length, plan.compression)
+
+        try:
+            await asyncio.to_thread(check_body, stored(), self._limits.max_update_norm)
+        except Refusal:
+            path.unlink(missing_ok=True)
+            raise
+        path = await self.uploads.keep(path)
+        try:
+            return await self.engine.receive(client, visit, head, stored())
+        except Refusal as refusal:
+            if refusal.kind != "no-space":  # else it has been taken in, and is only not on disk yet
+                path.unlink(missing_ok=True)
+            raise
+
+    def _plan(self, client: int, visit: int) -> LocalPlan | None:
+        """Return the plan of a visit that is not over."""
+        assignment: Assignment | None = self.engine.coordinator.assignment(client)
+        return assignment.plan if assignment is not None and assignment.visit == visit else None
+
+    def _note(self, answer: Receipt) -> None:
+        self.metrics.updates.labels("counted" if answer.counted else "unused").inc()
+        if answer.counted:
+            self.metrics.staleness.observe(answer.staleness)
+
+    async def heartbeat(self, client: int, visit: int) -> messages.Beat:
+        """Renew a visit's lease."""
+        wanted, urgent = await self.engine.heartbeat(client, visit)
+        return messages.Beat(wanted=wanted, lease_seconds=self._lease_seconds, urgent=urgent)
+
+    def status(self) -> messages.Status:
+        """Return how far the run is."""
+        coordinator = self.engine.coordinator
+        statistics = coordinator.statistics
+        return messages.Status(
+            algorithm=coordinator.algorithm.name,
+            version=coordinator.algorithm.version,
+            finished=self.engine.finished,
+            enrolled=len(self.accounts),
+            clients=coordinator.clients,
+            waiting=self.engine.waiting,
+            assigned=statistics.assigned,
+            counted=statistics.counted,
+            unused=statistics.unused,
+            lost=statistics.lost,
+            mean_staleness=statistics.staleness_sum / max(statistics.counted, 1),
+            max_staleness=statistics.staleness_max,
+            run_seconds=self.engine.now,
+        )
+
+    def metrics_text(self) -> bytes:
+        """Return the metrics in Prometheus' text format."""
+        status = self.status()
+        self.metrics.version.set(status.version)
+        self.metrics.in_flight.set(status.assigned - status.counted - status.unused - status.lost)
+        self.metrics.waiting.set(status.waiting)
+        self.metrics.enrolled.set(status.enrolled)
+        return self.metrics.text()

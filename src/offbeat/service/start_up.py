@@ -1,0 +1,136 @@
+"""From a folder to a server's state: the last checkpoint, and the log's records after it."""
+
+import asyncio
+import math
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from offbeat.algorithms.state import prefixed, under
+from offbeat.checkpoint import read_checkpoint, write_checkpoint
+from offbeat.coordinator import Coordinator
+from offbeat.coordinator_records import Call
+from offbeat.errors import OffbeatError
+from offbeat.service.engine import Engine
+from offbeat.service.journal import Journal
+from offbeat.service.model_files import Layout, ModelFiles
+from offbeat.service.records import call_of
+from offbeat.service.store import Store, sync_folder
+from offbeat.service.update_format import StoredUpdate
+
+MakeCoordinator = Callable[[Callable[[Call], None]], Coordinator]
+"""Returns a fresh coordinator that records its calls."""
+
+
+async def open_engine(
+    store: Store,
+    make_coordinator: MakeCoordinator,
+    layout: Layout,
+    *,
+    stop_versions: float = math.inf,
+    clock: Callable[[], float] = time.monotonic,
+    failed: Callable[[BaseException], None],
+) -> Engine:
+    """Return the engine as it was when the last server ended, however that was; or a fresh one.
+
+    Every version that was ever handed out is made again bit for bit, since the same calls are made in the same order.
+
+    Args:
+        store: The folder.
+        make_coordinator: Makes a fresh coordinator; must do the same each time, but for the initial model.
+        layout: What the model's vector is made of.
+        stop_versions: The run is over at this version.
+        clock: Seconds that pass evenly.
+        failed: Called if the disk fails.
+
+    Raises:
+        OffbeatError: The store is broken.
+    """
+    recorder: list[Callable[[Call], None]] = []
+    coordinator = make_coordinator(lambda call: recorder[0](call) if recorder else None)
+    models = ModelFiles(store.folder / "models", layout)
+    number, now, digests, versions = _load(store, coordinator)
+    # What a kill has left of the others may be broken.
+    models.keep(versions)
+    replayed: list[tuple[int, StoredUpdate]] = []
+    algorithm = coordinator.algorithm
+    for record in store.records(number):
+        if record.number != number + 1:
+            raise OffbeatError(f"{store.folder} is broken: its log has no record {number + 1}; restore a backup")
+        call = call_of(record, coordinator, store.folder / "updates", models)
+        if record.name == "assign":
+            models.write(algorithm.version, algorithm.model)
+        coordinator.replay(call)
+        if record.name == "receive":
+            digests[record.arguments["client"]] = (record.arguments["visit"], record.digest or "")
+            replayed.append((record.number, call.arguments["vector"]))
+        number, now = record.number, max(now, record.arguments["now"])
+    coordinator.forget_presence()
+    journal = Journal(store.database, number, failed)
+    engine = Engine(coordinator, journal, models, digests=digests, now=now, stop_versions=stop_versions, clock=clock)
+    for of_update, update in replayed:
+        engine.note_file(of_update, update)
+    recorder.append(engine.record)
+    known = {update.path.name for _, update in replayed}
+    for path in (store.folder / "updates").iterdir():
+        if path.name not in known:
+            if path.name.startswith("segment"):
+                path.unlink()
+            else:  # nobody was told that it has arrived, but it need not come again
+                path.replace(store.folder / "partial" / path.name)
+    await checkpoint(store, engine)
+    return engine
+
+
+async def checkpoint(store: Store, engine: Engine) -> None:
+    """Write the engine's state, and delete what is not needed any more.
+
+    Raises:
+        OSError: The disk is full.
+    """
+    async with engine.lock:
+        number, now = engine.journal.number, engine.now
+        state = await engine.aggregate(engine.coordinator.state_dict)
+        versions = engine.needed_versions()
+        await engine.aggregate(lambda: engine.models.write(max(versions), engine.coordinator.algorithm.model))
+        digests = [[client, *digest] for client, digest in engine.digests.items()]
+    path = _path(store, number)
+    whole = {**prefixed("coordinator", state), "now": now, "digests": digests, "versions": sorted(versions)}
+    await asyncio.to_thread(lambda: _write(path, whole, [engine.models.path(version) for version in versions]))
+    async with engine.lock:
+        engine.models.keep(engine.needed_versions() | versions)
+        # At once, so that nobody puts anything into them meanwhile.
+        for old in [*engine.unneeded_files(number), *(other for other in path.parent.iterdir() if other != path)]:
+            old.unlink(missing_ok=True)
+
+
+def _write(path: Path, state: dict[str, Any], models: list[Path]) -> None:
+    for model in models:
+        with model.open("rb") as file:
+            os.fsync(file.fileno())
+    sync_folder(models[0].parent)
+    write_checkpoint(path, state)
+    sync_folder(path.parent)
+
+
+def _load(store: Store, coordinator: Coordinator) -> tuple[int, float, dict[int, tuple[int, str]], list[int]]:
+    """Load the last checkpoint; return its number, its time, the updates' digests, and the versions in models/."""
+    numbers = [int(path.stem) for path in (store.folder / "checkpoints").glob("*.safetensors")]
+    if not numbers:
+        if store.last_number():
+            raise OffbeatError(f"{store.folder} is broken: there is no checkpoint; restore a backup")
+        return 0, 0.0, {}, []
+    path = _path(store, max(numbers))
+    try:
+        state = read_checkpoint(path)
+        coordinator.load_state_dict(under("coordinator", state))
+    except (OffbeatError, LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+        raise OffbeatError(f"{path} is broken, or of another version of Offbeat: restore a backup") from error
+    digests = {client: (visit, digest) for client, visit, digest in state["digests"]}
+    return max(numbers), state["now"], digests, state["versions"]
+
+
+def _path(store: Store, number: int) -> Path:
+    return store.folder / "checkpoints" / f"{number}.safetensors"

@@ -1,0 +1,36 @@
+"""Starts servers in no time: all is imported once, and each server is a fork, a process of its own to be killed.
+
+Run as a program: a line of standard input that is a JSON list holds the arguments of ``offbeat serve``, and the answer
+is the new process's number; ``null`` waits until it is gone, and the answer is how it ended. The server's output goes
+to this program's standard error.
+"""
+
+import json
+import os
+import sys
+
+from offbeat import cli
+from offbeat.experiments import serving
+from offbeat.service import server
+
+__all__ = ["server", "serving"]
+
+
+def main() -> None:
+    child = 0
+    for line in sys.stdin:
+        arguments = json.loads(line)
+        if arguments is None:
+            # Not before all its threads are gone, and with them what they hold.
+            print(os.waitpid(child, 0)[1], flush=True)
+            continue
+        child = os.fork()
+        if child == 0:
+            os.dup2(2, 1)
+            sys.argv = ["offbeat", "serve", *arguments]
+            cli.main()
+        print(child, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+import json
+import time
+
+import pytest
+
+from offbeat.errors import OffbeatError
+from offbeat.service.client.connection import Connection
+from offbeat.service.client.enrolment import identify, renew
+from offbeat.service.client.folder import Folder
+from offbeat.service.client.refusal import ServiceError
+from tests.service.conftest import running
+
+
+@pytest.fixture
+def folder(tmp_path):
+    with Folder(tmp_path) as folder:
+        yield folder
+
+
+def test_a_client_enrols_once(server, connection, folder):
+    identity = identify(connection, folder, "obe_1", "ward-3")
+    assert (identity.client, identity.token, identity.renew_at) == (2, "obc_1", None)
+    assert identify(connection, folder, None, None) == identity
+    assert server.paths("POST") == ["/v1/enrol"]
+    assert server.heard[0][2]["Authorization"] == "Bearer obe_1"
+    assert connection.token == "obc_1"
+
+
+def test_a_client_whose_answer_was_lost_is_the_same_client_when_it_asks_again(tmp_path, monkeypatch):
+    with running(tmp_path / "server") as server, Folder(tmp_path / "client") as folder, Connection(server.url) as line:
+        with monkeypatch.context() as patched:
+            patched.setattr(Folder, "keep_identity", lambda *_: pytest.fail("killed"))
+            with pytest.raises(pytest.fail.Exception):
+                identify(line, folder, server.enrolment_token, None)
+        identity = identify(line, folder, server.enrolment_token, None)
+        assert identity.client == 0
+        assert server.admin.http.get("/v1/status").json()["enrolled"] == 1
+        assert not (folder.path / "enrolling.json").exists()
+        line.token = identity.token
+        assert line.ask("POST", "/v1/checkin", {"wait_seconds": 0.0})["visit"]["number"] == 0
+
+
+def test_without_a_token_it_says_what_is_missing(connection, folder):
+    with pytest.raises(OffbeatError, match="give an enrolment token with --token"):
+        identify(connection, folder, None, None)
+
+
+def test_a_token_that_is_refused_is_not_kept(server, connection, folder, fault):
+    server.faults["POST", "/v1/enrol"] = [fault(401, "unknown-token")]
+    with pytest.raises(ServiceError):
+        identify(connection, folder, "obe_1", None)
+    assert folder.identity(connection.url) is None
+
+
+def test_a_token_is_renewed_in_the_middle_of_its_life(server, connection, folder, monkeypatch):
+    server.expires_seconds = 1000.0
+    began = time.time()
+    identity = identify(connection, folder, "obe_1", None)
+    assert began + 500 <= identity.renew_at <= time.time() + 500
+    assert renew(connection, folder, identity) == identity
+    monkeypatch.setattr(time, "time", lambda: began + 600)
+    other = renew(connection, folder, identity)
+    assert (other.client, other.token, other.renew_at) == (2, "obc_2", began + 1100)
+    assert connection.token == "obc_2"
+    assert folder.identity(connection.url) == other
+    assert json.loads((folder.path / "identity.json").read_text())["token"] == "obc_2"

@@ -1,0 +1,112 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from offbeat.algorithms.base import LocalPlan
+from offbeat.errors import OffbeatError
+from offbeat.service.client.local_sgd import LocalSGD
+from offbeat.training.flat_model import FlatModel
+from offbeat.training.loop import LoopTrainer
+from offbeat.training.trainer import Job
+
+PLAN = LocalPlan(steps=5, batch_size=3, lr=(0.5, 0.4, 0.3, 0.2, 0.1), momentum=0.9, clip_norm=2.0)
+INPUTS = torch.from_numpy(np.random.default_rng(1).normal(size=(30, 2, 3)).astype(np.float32))
+LABELS = torch.from_numpy(np.random.default_rng(2).integers(4, size=30))
+SHARDS = np.split(np.random.default_rng(3).permutation(30), [7, 11, 22])
+LENGTH = 6 * 5 + 5 + 5 * 4 + 4
+
+
+def network():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(11)
+        return nn.Sequential(nn.Flatten(), nn.Linear(6, 5), nn.Dropout(0.3), nn.Linear(5, 4))
+
+
+def own_data(client):
+    return INPUTS[SHARDS[client]], LABELS[SHARDS[client]]
+
+
+def simulated(plan, client=2, number=4):
+    """Where the simulator's trainer ends, by parameter name."""
+    model = FlatModel(network())
+    start = model.vector.clone()
+    trainer = LoopTrainer(model, loss=cross_entropy, inputs=INPUTS, labels=LABELS, shards=SHARDS, seed=5)
+    (result,) = trainer.train([Job(client, number, 12, start, plan, "params")])
+    return model.named(result.vector)
+
+
+def start():
+    return {name: tensor.detach().clone() for name, tensor in network().named_parameters()}
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_it_ends_where_the_simulators_client_ends(visit):
+    client = LocalSGD(network(), cross_entropy, own_data(2))
+    for number in (4, 5):
+        fitted = client.fit(start(), visit(PLAN, number, length=LENGTH))
+        assert same(fitted.model, simulated(PLAN, number=number))
+        assert (fitted.examples, fitted.steps) == (11, 5)
+    assert not same(simulated(PLAN, number=4), simulated(PLAN, number=5))
+
+
+def test_arrays_are_as_good_as_tensors(visit):
+    inputs, labels = own_data(2)
+    client = LocalSGD(network(), cross_entropy, (inputs.numpy(), labels.numpy()))
+    assert same(client.fit(start(), visit(PLAN, length=LENGTH)).model, simulated(PLAN))
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_an_urgent_visit_ends_after_the_step_that_it_is_at(visit, steps):
+    here, calls = visit(PLAN, length=LENGTH), 0
+
+    def loss(outputs, labels):
+        nonlocal calls
+        calls += 1
+        if calls == steps:
+            here.urgent.set()
+        return cross_entropy(outputs, labels)
+
+    fitted = LocalSGD(network(), loss, own_data(2)).fit(start(), here)
+    assert fitted.steps == steps
+    assert same(fitted.model, simulated(PLAN.prefix(steps)))
+
+
+def test_a_visit_that_is_urgent_from_the_start_takes_one_step(visit):
+    here = visit(PLAN, length=LENGTH)
+    here.urgent.set()
+    assert LocalSGD(network(), cross_entropy, own_data(2)).fit(start(), here).steps == 1
+
+
+def test_torch_is_left_alone(visit):
+    before = torch.get_rng_state()
+    LocalSGD(network(), cross_entropy, own_data(2)).fit(start(), visit(PLAN, length=LENGTH))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    ("change", "name"), [({"1.bias": torch.zeros(9)}, "1.bias"), ({"extra": torch.zeros(1)}, "ex")]
+)
+def test_another_model_is_named(visit, change, name):
+    with pytest.raises(OffbeatError, match=f"another than this module: {name}"):
+        LocalSGD(network(), cross_entropy, own_data(2)).fit({**start(), **change}, visit(PLAN, length=LENGTH))
+
+
+@pytest.mark.parametrize("labels", [3, 0])
+def test_examples_need_labels(labels):
+    with pytest.raises(OffbeatError, match=f"{labels} labels"):
+        LocalSGD(network(), cross_entropy, (INPUTS[: 4 if labels else 0], LABELS[:labels]))
+
+
+def test_a_loss_that_fails_is_named(visit):
+    def loss(outputs, labels):
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(OffbeatError, match="client 2, visit 4: the model or the loss failed: ZeroDivisionError: mine"):
+        LocalSGD(network(), loss, own_data(2)).fit(start(), visit(replace(PLAN), length=LENGTH))

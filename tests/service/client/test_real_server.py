@@ -1,0 +1,117 @@
+"""Clients and the real server, over real sockets."""
+
+import threading
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from offbeat.algorithms import FedBuff, FedLaAvg
+from offbeat.algorithms.base import Compression, LocalPlan
+from offbeat.errors import OffbeatError
+from offbeat.service.client import LocalSGD, run_client
+from offbeat.service.client.connection import Connection
+from offbeat.training.flat_model import FlatModel
+from tests.service.conftest import running
+
+LAYOUT = [("weight", (2, 2)), ("bias", (2,))]
+PLAN = LocalPlan(steps=4, batch_size=3, lr=0.5)
+TOP_K = LocalPlan(steps=4, batch_size=3, lr=0.5, compression=Compression("top_k", (("share", 0.5),)))
+
+
+def make_client(client):
+    inputs = torch.sin(torch.arange(20.0).view(10, 2) * (client + 1))
+    return LocalSGD(nn.Linear(2, 2), cross_entropy, (inputs, (inputs[:, 0] > 0).long()))
+
+
+def take_part(served, folder, clients, quick, **options):
+    """Run so many clients at a time; return how many updates of each counted."""
+    counted = {}
+
+    def live(client):
+        counted[client] = run_client(
+            served.url,
+            make_client,
+            folder / str(client),
+            enrolment_token=served.enrolment_token,
+            backoff=quick,
+            **options,
+        )
+
+    threads = [threading.Thread(target=live, args=(client,)) for client in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    return counted
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "plan"),
+    [
+        (lambda: FedBuff(buffer_size=2, concurrency=4), PLAN),
+        (lambda: FedBuff(buffer_size=2, concurrency=4), TOP_K),
+        (lambda: FedLaAvg(cohort=2), PLAN),
+        (lambda: FedLaAvg(cohort=2), TOP_K),
+    ],
+)
+def test_a_run_comes_to_its_end(tmp_path, quick, algorithm, plan):
+    model = FlatModel(nn.Linear(2, 2)).vector
+    with running(tmp_path / "server", algorithm, clients=3, plan=plan, model=model, stop_versions=4) as served:
+        counted = take_part(served, tmp_path, 3, quick)
+        status = served.service.status()
+    assert status.finished
+    assert status.version == 4
+    assert sum(counted.values()) == status.counted >= 8
+
+
+def test_a_client_that_comes_again_is_the_same(tmp_path, quick):
+    with running(tmp_path / "server", lambda: FedBuff(buffer_size=1, concurrency=1), clients=1, plan=PLAN) as served:
+        for _ in range(3):
+            assert take_part(served, tmp_path, 1, quick, visits=1) == {0: 1}
+        assert served.service.status().version == 3
+
+
+def test_a_large_update_is_asked_for_and_travels(tmp_path, quick):
+    length = 500_000
+    layout = [("weight", (length,))]
+    with running(
+        tmp_path / "server",
+        lambda: FedBuff(buffer_size=1, concurrency=1, server_lr=1.0),
+        clients=1,
+        plan=PLAN,
+        model=torch.zeros(length),
+        layout=layout,
+    ) as served:
+        ones = torch.ones(length)
+        run_client(
+            served.url,
+            lambda client: lambda model, visit: ({"weight": model["weight"] + ones}, 3),
+            tmp_path / "me",
+            enrolment_token=served.enrolment_token,
+            visits=2,
+            backoff=quick,
+        )
+        assert served.service.engine.coordinator.algorithm.model.unique().tolist() == [2.0]
+
+
+def test_a_memory_that_is_lost_is_said(tmp_path, quick):
+    with running(tmp_path / "server", lambda: FedLaAvg(cohort=1), clients=1, plan=PLAN) as served:
+        take_part(served, tmp_path, 1, quick, visits=1)
+        (tmp_path / "0" / "kept.json").unlink()
+        with pytest.raises(OffbeatError, match="has lost what the client remembers"):
+            run_client(served.url, make_client, tmp_path / "0", visits=1, backoff=quick)
+
+
+def test_a_revoked_client_is_told(tmp_path, quick):
+    with running(tmp_path / "server", clients=1, plan=PLAN) as served:
+        with Connection(served.url, served.enrolment_token, backoff=quick) as connection:
+            token = connection.ask("POST", "/v1/enrol", {})["token"]
+        served.admin.http.delete("/v1/clients/0")
+        with (
+            Connection(served.url, token, backoff=quick) as connection,
+            pytest.raises(OffbeatError, match="revoked-token"),
+        ):
+            connection.ask("POST", "/v1/checkin", {"wait_seconds": 0.0})

@@ -1,0 +1,184 @@
+"""A real server on a real socket, and a small client that says exactly what a test wants it to say."""
+
+import asyncio
+import hashlib
+import io
+import json
+import math
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import torch
+
+from offbeat.algorithms import Algorithm, FedBuff, LocalPlan
+from offbeat.coordinator import Coordinator
+from offbeat.service.server import Listening, Settings, serve
+from offbeat.service.service import Limits
+from offbeat.service.update_format import write_dense
+
+PLAN = LocalPlan(steps=2, batch_size=1, lr=0.5)
+LENGTH = 6
+LAYOUT = [("weight", (2, 2)), ("bias", (2,))]
+
+
+def body_of(vector: torch.Tensor) -> bytes:
+    file = io.BytesIO()
+    write_dense(file, vector)
+    return file.getvalue()
+
+
+class Peer:
+    """One client's requests, without any cleverness."""
+
+    def __init__(self, url: str, token: str | None) -> None:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self.http = httpx.Client(base_url=url, headers=headers, timeout=30.0)
+
+    def check_in(self, wait_seconds: float = 0.0) -> dict[str, Any] | None:
+        answer = self.http.post("/v1/checkin", json={"wait_seconds": wait_seconds})
+        assert answer.status_code == 200, answer.text
+        return answer.json()["visit"]
+
+    def head(self, visit: dict[str, Any], body: bytes, **changes: Any) -> dict[str, Any]:
+        head = {
+            "version": visit["version"],
+            "bytes": len(body),
+            "sha256": hashlib.sha256(body).hexdigest(),
+            "examples": 10,
+            "steps": visit["plan"]["steps"],
+            "normaliser": float(visit["plan"]["steps"]),
+            "since": visit["since"],
+        }
+        return head | changes
+
+    def put(self, visit: dict[str, Any], body: bytes, *, offset: int = 0, head: Any = None, **changes: Any):
+        head = head or self.head(visit, body, **changes)
+        return self.http.put(
+            f"/v1/uploads/{visit['number']}",
+            content=body[offset:],
+            headers={"Upload-Offset": str(offset), "Offbeat-Update": json.dumps(head)},
+        )
+
+    def send(self, visit: dict[str, Any], vector: torch.Tensor, **changes: Any) -> dict[str, Any]:
+        answer = self.put(visit, body_of(vector), **changes)
+        assert answer.status_code == 200, answer.text
+        return answer.json()["receipt"]
+
+
+class Served:
+    """A running server."""
+
+    def __init__(self, listening: Listening, folder: Path) -> None:
+        self.url = listening.url
+        self.folder = folder
+        self.service = listening.service
+        self.enrolment_token = listening.enrolment_token
+        self.admin = Peer(self.url, (folder / "admin-token").read_text().strip())
+        self._peers: list[Peer] = [self.admin]
+
+    def peer(self, token: str | None) -> Peer:
+        self._peers.append(Peer(self.url, token))
+        return self._peers[-1]
+
+    def enrol(self) -> Peer:
+        answer = self.peer(self.enrolment_token).http.post("/v1/enrol", json={})
+        assert answer.status_code == 201, answer.text
+        return self.peer(answer.json()["token"])
+
+    def close(self) -> None:
+        for peer in self._peers:
+            peer.http.close()
+
+
+@contextmanager
+def running(
+    folder: Path,
+    make: Callable[[], Algorithm] = lambda: FedBuff(buffer_size=2, concurrency=4),
+    *,
+    clients: int = 5,
+    plan: LocalPlan = PLAN,
+    model: torch.Tensor | None = None,
+    layout: Any = LAYOUT,
+    lease_seconds: float | None = None,
+    max_staleness: int | None = None,
+    stop_versions: float = math.inf,
+    limits: Limits | None = None,
+    **settings: Any,
+) -> Generator[Served]:
+    """Run a server in a thread of its own."""
+    found: list[Listening] = []
+    failed: list[BaseException] = []
+    listening = threading.Event()
+    stops: list[Callable[[], None]] = []
+    initial = torch.zeros(LENGTH) if model is None else model
+
+    def make_coordinator(record: Any) -> Coordinator:
+        return Coordinator(
+            make(),
+            initial,
+            clients=clients,
+            local=plan,
+            seed=7,
+            lease_seconds=math.inf if lease_seconds is None else lease_seconds,
+            max_staleness=max_staleness,
+            record=record,
+        )
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        stops.append(lambda: loop.call_soon_threadsafe(stop.set))
+        what = Settings(
+            folder,
+            "127.0.0.1",
+            0,
+            None,
+            lease_seconds=lease_seconds,
+            stop_versions=stop_versions,
+            limits=limits or Limits(requests_a_second=1e6, burst=10**6),
+            seed=7,
+            **settings,
+        )
+
+        def ready(what: Listening) -> None:
+            found.append(what)
+            listening.set()
+
+        await serve(what, make_coordinator, layout, ready=ready, stop=stop)
+
+    def run() -> None:
+        try:
+            asyncio.run(main())
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            listening.set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert listening.wait(30)
+    if failed:
+        thread.join()
+        raise failed[0]
+    served = Served(found[0], folder)
+    try:
+        yield served
+    finally:
+        served.close()
+        stops[0]()
+        thread.join(30)
+        assert not thread.is_alive()
+    if failed:
+        raise failed[0]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Generator[Served]:
+    """A server of FedBuff (K = 2) for five clients and a model of six parameters."""
+    with running(tmp_path / "server") as served:
+        yield served

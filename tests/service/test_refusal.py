@@ -1,0 +1,53 @@
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+
+from offbeat.service.refusal import KINDS, Refusal
+
+PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
+
+
+def documented_kinds() -> dict[str, int]:
+    section = PROTOCOL.read_text(encoding="utf-8").split("\n## Errors\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (\d{3}) \| (.*?) \|", section, re.MULTILINE)
+    # Names of headers begin with a capital letter.
+    return {kind: int(status) for status, kinds in rows for kind in re.findall(r"`([a-z-]+)`", kinds)}
+
+
+def test_kinds_are_those_of_the_protocol() -> None:
+    assert documented_kinds() == KINDS
+
+
+def test_the_protocols_table_was_found() -> None:
+    assert len(documented_kinds()) > 25
+
+
+def test_problem_is_the_protocols_example() -> None:
+    detail = "the update must be float32 of shape (7850,), got shape (10,)"
+    problem = Refusal("wrong-shape", detail).problem()
+    assert problem == {"title": "Unprocessable Content", "status": 422, "kind": "wrong-shape", "detail": detail}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_has_a_problem_with_a_title(kind: str) -> None:
+    refusal = Refusal(kind, "do this")
+    assert refusal.status == KINDS[kind]
+    assert refusal.problem()["title"]
+    assert refusal.headers == {}
+    assert str(refusal) == "do this"
+
+
+def test_headers_are_kept() -> None:
+    assert Refusal("busy", "come back", {"Retry-After": "3"}).headers == {"Retry-After": "3"}
+
+
+def test_an_unknown_kind_is_a_programming_error() -> None:
+    with pytest.raises(KeyError, match="no-such-kind"):
+        Refusal("no-such-kind", "")
+
+
+def test_it_comes_back_from_another_process() -> None:
+    refusal = pickle.loads(pickle.dumps(Refusal("busy", "come back", {"Retry-After": "3"})))
+    assert (refusal.kind, refusal.detail, refusal.headers) == ("busy", "come back", {"Retry-After": "3"})
