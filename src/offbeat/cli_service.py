@@ -16,6 +16,7 @@ from offbeat.service.admin import status as ask_status
 from offbeat.service.backup import back_up
 from offbeat.service.certificates import fingerprint
 from offbeat.service.client.run import run_client
+from offbeat.service.logs import write_logs
 from offbeat.service.server import Listening
 
 _SET = click.option(
@@ -26,8 +27,10 @@ _SET = click.option(
 @click.command(epilog="\b\nExample:\n  offbeat serve examples/service/server.toml")
 @click.argument("file", metavar="FILE", type=Path)
 @_SET
-def serve(file: Path, changes: Sequence[str]) -> None:
+@click.option("--log", "logs", is_flag=True, help="Write a line of JSON to standard error for all that happens.")
+def serve(file: Path, changes: Sequence[str], logs: bool) -> None:
     """Run the server of FILE until Ctrl-C; the same command goes on where it was."""
+    write_logs(logging.INFO if logs else logging.WARNING)
     server = load(file, changes)
     folder = Path(server.service.folder)
 

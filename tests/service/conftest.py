@@ -19,6 +19,7 @@ from offbeat.algorithms import Algorithm, FedBuff, LocalPlan
 from offbeat.coordinator import Coordinator
 from offbeat.service.server import Listening, Settings, serve
 from offbeat.service.service import Limits
+from offbeat.service.start_up import checkpoint
 from offbeat.service.update_format import write_dense
 
 PLAN = LocalPlan(steps=2, batch_size=1, lr=0.5)
@@ -73,13 +74,19 @@ class Peer:
 class Served:
     """A running server."""
 
-    def __init__(self, listening: Listening, folder: Path) -> None:
+    def __init__(self, listening: Listening, folder: Path, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
         self.url = listening.url
         self.folder = folder
         self.service = listening.service
         self.enrolment_token = listening.enrolment_token
         self.admin = Peer(self.url, (folder / "admin-token").read_text().strip())
         self._peers: list[Peer] = [self.admin]
+
+    def checkpoint(self) -> None:
+        """Make a checkpoint now."""
+        made = checkpoint(self.folder, self.service.engine)
+        asyncio.run_coroutine_threadsafe(made, self._loop).result(30)
 
     def peer(self, token: str | None) -> Peer:
         self._peers.append(Peer(self.url, token))
@@ -115,6 +122,7 @@ def running(
     failed: list[BaseException] = []
     listening = threading.Event()
     stops: list[Callable[[], None]] = []
+    loops: list[asyncio.AbstractEventLoop] = []
     initial = torch.zeros(LENGTH) if model is None else model
 
     def make_coordinator(record: Any) -> Coordinator:
@@ -132,6 +140,7 @@ def running(
     async def main() -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
+        loops.append(loop)
         stops.append(lambda: loop.call_soon_threadsafe(stop.set))
         what = Settings(
             folder,
@@ -165,7 +174,7 @@ def running(
     if failed:
         thread.join()
         raise failed[0]
-    served = Served(found[0], folder)
+    served = Served(found[0], folder, loops[0])
     try:
         yield served
     finally:

@@ -69,9 +69,7 @@ class Experiment(Section):
     @property
     def metrics(self) -> tuple[str, ...]:
         """The metrics, the built-in ones by name, the user's own by import path; the first is what tables compare."""
-        if self.evaluate.metrics is not None:
-            return self.evaluate.metrics
-        return ("accuracy",) if self.model.loss in ("cross_entropy", "bce") else ()
+        return metrics_of(self.evaluate, self.model)
 
     @property
     def better(self) -> Literal["higher", "lower"]:
@@ -116,6 +114,13 @@ class Experiment(Section):
             return LocalSection.model_validate(table)
         except ValidationError as error:
             raise OffbeatError(one_line(error, table, f"algorithms.{label}.local")) from None
+
+
+def metrics_of(evaluate: EvaluateSection, model: ModelSection) -> tuple[str, ...]:
+    """Return what is measured: what ``[evaluate]`` says, or what suits the loss."""
+    if evaluate.metrics is not None:
+        return evaluate.metrics
+    return ("accuracy",) if model.loss in ("cross_entropy", "bce") else ()
 
 
 def check_patience(population: PopulationSection, server: ServerSection) -> None:

@@ -13,7 +13,14 @@ from offbeat.experiments.algorithm_table import build_algorithm, hyper_parameter
 from offbeat.experiments.config import read_table
 from offbeat.experiments.config_error import one_line
 from offbeat.experiments.section import Count, Positive, Section, UserPath
-from offbeat.experiments.sections import AlgorithmTable, DataSection, LocalSection, ModelSection, ServerSection
+from offbeat.experiments.sections import (
+    AlgorithmTable,
+    DataSection,
+    EvaluateSection,
+    LocalSection,
+    ModelSection,
+    ServerSection,
+)
 
 
 class ServiceSection(Section):
@@ -73,6 +80,8 @@ class ServerFile(Section):
     server: ServerSection = ServerSection()
     stop: StopSection | None = None
     """The server goes on for ever if it is left out."""
+    evaluate: EvaluateSection | None = None
+    """Which versions are measured on the data's test set, in a process of its own; none if it is left out."""
     algorithm: AlgorithmTable
 
     @model_validator(mode="after")
@@ -81,6 +90,16 @@ class ServerFile(Section):
             raise ValueError("algorithm.algorithm is missing: name one, for instance algorithm = 'fedbuff'")
         if self.algorithm.local:
             raise ValueError("algorithm.local: there is one algorithm only, so put it into [local]")
+        return self
+
+    @model_validator(mode="after")
+    def _check_evaluation(self) -> "ServerFile":
+        if self.evaluate is None:
+            return self
+        if self.evaluate.every_versions is None:
+            raise ValueError("evaluate.every_seconds is for simulations: set evaluate.every_versions")
+        if self.data is None:
+            raise ValueError("evaluate needs a test set: name a data set in data.name")
         return self
 
     def build_algorithm(self) -> Algorithm:
@@ -96,7 +115,7 @@ class ServerFile(Section):
 
     def resolved(self) -> dict[str, Any]:
         """Return what must be the same when the server is started again, every default written out."""
-        whole = self.model_dump(exclude_none=True, exclude={"service", "algorithm"}, mode="json")
+        whole = self.model_dump(exclude_none=True, exclude={"service", "algorithm", "evaluate"}, mode="json")
         run = {"clients": self.service.clients, "seed": self.service.seed}
         algorithm = {"algorithm": self.algorithm.algorithm, **hyper_parameters_of(self.build_algorithm())}
         return {**whole, "service": run, "algorithm": algorithm}

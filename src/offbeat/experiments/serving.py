@@ -4,7 +4,8 @@ import asyncio
 import json
 import math
 import signal
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -12,6 +13,7 @@ import torch
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator_records import Call
 from offbeat.errors import OffbeatError
+from offbeat.experiments.config import metrics_of
 from offbeat.experiments.first_visit import check_first_visit
 from offbeat.experiments.own_pattern import guarded
 from offbeat.experiments.server_config import ServerFile
@@ -72,6 +74,8 @@ def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
         stop_versions=math.inf if file.stop is None else file.stop.versions,
         lease_seconds=lease_seconds,
         seed=section.seed,
+        evaluate_every=file.evaluate.every_versions if file.evaluate else None,
+        evaluate_command=_evaluation(file),
         config=json.loads(json.dumps(file.resolved())),
     )
 
@@ -82,6 +86,19 @@ def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
         await serve(settings, make_coordinator, layout, ready=ready, stop=stop)
 
     asyncio.run(until_a_signal())
+
+
+def _evaluation(file: ServerFile) -> Sequence[str]:
+    """Return the command of the program that measures models."""
+    if file.evaluate is None or file.data is None:
+        return ()
+    sections = {
+        "data": file.data.model_dump(mode="json", exclude_none=True),
+        "model": file.model.model_dump(mode="json", exclude_none=True),
+        "metrics": metrics_of(file.evaluate, file.model),
+        "seed": file.service.seed,
+    }
+    return sys.executable, "-m", "offbeat.experiments.server_evaluation", json.dumps(sections)
 
 
 def _certificates(file: ServerFile, folder: Path) -> Certificates | None:

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,19 +129,23 @@ def _built_in(section: ModelSection, dataset: Dataset | None) -> nn.Module:
 
 
 def build_objective(experiment: Experiment) -> Objective:
-    """Return the experiment's loss and metrics; the user's own are imported.
+    """Return the experiment's loss and metrics; raises like ``objective_of``."""
+    return objective_of(experiment.model.loss, experiment.metrics)
+
+
+def objective_of(loss: str, metrics: Sequence[str]) -> Objective:
+    """Return a loss and metrics by their names, or import paths of the user's own.
 
     Raises:
         OffbeatError: An import path leads nowhere.
     """
-    loss = experiment.model.loss
     return Objective(
         loss=_import("model.loss", loss) if is_import_path(loss) else LOSSES[loss],
         metrics={
             metric_name(metric): _import("evaluate.metrics", metric)
             if is_import_path(metric)
             else METRICS[metric].function
-            for metric in experiment.metrics
+            for metric in metrics
         },
     )
 

@@ -1,5 +1,6 @@
 """The HTTP routes; ``docs/protocol.md`` describes them."""
 
+import logging
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Header, Path, Request
@@ -10,6 +11,7 @@ from starlette.requests import ClientDisconnect
 
 from offbeat.service import messages
 from offbeat.service.body_limit import BodyLimit
+from offbeat.service.logs import event
 from offbeat.service.metrics import Measured
 from offbeat.service.refusal import Refusal
 from offbeat.service.service import Service
@@ -155,6 +157,7 @@ def _token(request: Request) -> str | None:
 def _answer_refusals(app: FastAPI, service: Service) -> None:
     def answer(refusal: Refusal) -> Response:
         service.metrics.refusals.labels(refusal.kind).inc()
+        event("refused", logging.WARNING, kind=refusal.kind, detail=refusal.detail)
         return JSONResponse(refusal.problem(), refusal.status, refusal.headers, media_type="application/problem+json")
 
     @app.exception_handler(Refusal)

@@ -13,7 +13,9 @@ from torch import Tensor
 
 from offbeat.coordinator import Assignment, Coordinator
 from offbeat.coordinator_records import Call, Receipt
+from offbeat.service.evaluation import Evaluations
 from offbeat.service.journal import Journal
+from offbeat.service.logs import event
 from offbeat.service.model_files import ModelFiles
 from offbeat.service.records import NOT_LOGGED, arguments_of
 from offbeat.service.refusal import Refusal
@@ -37,6 +39,9 @@ class Engine:
         stop_versions: The run is over at this version; infinity for never.
 
         clock: Seconds that pass evenly.
+
+    Attributes:
+        evaluations: Where versions are measured; None for nowhere.
     """
 
     def __init__(
@@ -55,12 +60,14 @@ class Engine:
         self.models = models
         self.digests = digests
         self.lock = asyncio.Lock()
+        self.evaluations: Evaluations | None = None
         self._stop_versions = stop_versions
         self._clock = clock
         self._began = clock() - now
         self._aggregator = ThreadPoolExecutor(1, thread_name_prefix="aggregator")
         self._waiting: dict[int, asyncio.Future[Assignment | None]] = {}
         self._files: dict[Path, tuple[int, list[weakref.ref[StoredUpdate]]]] = {}  # last record, and who needs it
+        self._evaluated = coordinator.algorithm.version
         self._incoming = ("", -1)  # the SHA-256 of the update that is taken in, and the descriptor of its file
         self._next_tick = self.now + (coordinator.algorithm.period or math.inf)
 
@@ -84,6 +91,7 @@ class Engine:
         if call.name in NOT_LOGGED:
             return
         arguments, vector = arguments_of(call), call.arguments.get("vector")
+        event(call.name, version=self.coordinator.algorithm.version, **arguments)
         if not isinstance(vector, StoredUpdate):
             self.journal.record(call.name, arguments)
             return
@@ -269,7 +277,8 @@ class Engine:
         await self._assign()
 
     async def _assign(self) -> None:
-        """Give work to those who wait, if there is any."""
+        """Give work to those who wait, if there is any; comes after all that can make a version."""
+        await self._evaluate()
         if self.finished:
             await self.aggregate(self._publish)
             self.let_go()
@@ -282,6 +291,13 @@ class Engine:
             waits = self._waiting[assignment.client]
             if not waits.done():
                 waits.set_result(assignment)
+
+    async def _evaluate(self) -> None:
+        version = self.coordinator.algorithm.version
+        if self.evaluations is not None and version > self._evaluated and self.evaluations.wants(version):
+            await self.aggregate(self._publish)
+            self._evaluated = version
+            self.evaluations.add(version)
 
     def _publish(self) -> None:
         algorithm = self.coordinator.algorithm

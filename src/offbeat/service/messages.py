@@ -131,6 +131,7 @@ class Status(Message):
     mean_staleness: float
     max_staleness: int
     run_seconds: float
+    evaluated: dict[str, Any] | None
 
 
 class Problem(Message):

@@ -8,7 +8,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ from offbeat.service.accounts import Accounts
 from offbeat.service.app import make_app
 from offbeat.service.certificates import Certificates
 from offbeat.service.engine import Engine
+from offbeat.service.evaluation import Evaluations
 from offbeat.service.model_files import Layout
 from offbeat.service.service import Limits, Service
 from offbeat.service.start_up import MakeCoordinator, checkpoint, open_engine
@@ -49,6 +50,8 @@ class Settings:
         stop_versions: The run is over at this version.
         lease_seconds: How long a slot is kept for a silent client; None for ever.
         seed: The run's seed.
+        evaluate_every: Each how many versions one is measured; None for none.
+        evaluate_command: The program that measures them.
         config: The run's configuration, which must be the same when the server is started again.
         clock: Seconds that pass evenly.
     """
@@ -64,6 +67,8 @@ class Settings:
     stop_versions: float = math.inf
     lease_seconds: float | None = None
     seed: int = 0
+    evaluate_every: int | None = None
+    evaluate_command: Sequence[str] = ()
     config: dict[str, Any] = field(default_factory=dict)
     clock: Callable[[], float] = time.monotonic
 
@@ -104,6 +109,7 @@ async def serve(
         if not ended.done():
             ended.set_exception(error) if error else ended.set_result(None)
 
+    evaluating: asyncio.Task[None] | None = None
     store = Store(settings.folder)
     try:
         run_id = _check_config(store, settings.config)
@@ -135,6 +141,11 @@ async def serve(
             asyncio.create_task(_make_checkpoints(store, engine, settings.checkpoint_seconds)),
             asyncio.create_task(_wait(stop)),
         ]
+        if settings.evaluate_every is not None:
+            every, command = settings.evaluate_every, settings.evaluate_command
+            engine.evaluations = Evaluations(store.folder, engine.models, every, command)
+            # That it ends is no reason to stop.
+            evaluating = asyncio.create_task(engine.evaluations.run())
         for task in tasks:
             task.add_done_callback(lambda task: end(None if task.cancelled() else task.exception()))
         try:
@@ -146,6 +157,9 @@ async def serve(
             await ended
         finally:
             await _stop(store, service, http, tasks)
+            if evaluating is not None:
+                evaluating.cancel()
+                await asyncio.gather(evaluating, return_exceptions=True)
     except OSError as error:
         raise OffbeatError(f"the server's disk cannot be used: {error.strerror}: {store.folder}") from error
     finally:
@@ -180,7 +194,7 @@ async def _make_checkpoints(store: Store, engine: Engine, seconds: float) -> Non
             continue
         began, number = engine.now, engine.journal.number
         with suppress(OSError):  # the disk is full: the last one is still there
-            await checkpoint(store, engine)
+            await checkpoint(store.folder, engine)
         pause = max(seconds, (engine.now - began) / _SHARE_OF_CHECKPOINTS)
 
 
@@ -194,7 +208,7 @@ async def _stop(store: Store, service: Service, http: HttpServer, tasks: list[as
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     with suppress(OSError):
-        await checkpoint(store, engine)
+        await checkpoint(store.folder, engine)
     await engine.journal.close()
     engine.close()
     service.uploads.close()

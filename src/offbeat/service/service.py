@@ -208,6 +208,7 @@ class Service:
             mean_staleness=statistics.staleness_sum / max(statistics.counted, 1),
             max_staleness=statistics.staleness_max,
             run_seconds=self.engine.now,
+            evaluated=self.engine.evaluations.last if self.engine.evaluations else None,
         )
 
     def metrics_text(self) -> bytes:

@@ -80,12 +80,12 @@ async def open_engine(
                 path.unlink()
             else:  # nobody was told that it has arrived, but it need not come again
                 path.replace(store.folder / "partial" / path.name)
-    await checkpoint(store, engine)
+    await checkpoint(store.folder, engine)
     return engine
 
 
-async def checkpoint(store: Store, engine: Engine) -> None:
-    """Write the engine's state, and delete what is not needed any more.
+async def checkpoint(folder: Path, engine: Engine) -> None:
+    """Write the engine's state into the store's folder, and delete what is not needed any more.
 
     Raises:
         OSError: The disk is full.
@@ -96,7 +96,7 @@ async def checkpoint(store: Store, engine: Engine) -> None:
         versions = engine.needed_versions()
         await engine.aggregate(lambda: engine.models.write(max(versions), engine.coordinator.algorithm.model))
         digests = [[client, *digest] for client, digest in engine.digests.items()]
-    path = _path(store, number)
+    path = _path(folder, number)
     whole = {**prefixed("coordinator", state), "now": now, "digests": digests, "versions": sorted(versions)}
     await asyncio.to_thread(lambda: _write(path, whole, [engine.models.path(version) for version in versions]))
     async with engine.lock:
@@ -122,7 +122,7 @@ def _load(store: Store, coordinator: Coordinator) -> tuple[int, float, dict[int,
         if store.last_number():
             raise OffbeatError(f"{store.folder} is broken: there is no checkpoint; restore a backup")
         return 0, 0.0, {}, []
-    path = _path(store, max(numbers))
+    path = _path(store.folder, max(numbers))
     try:
         state = read_checkpoint(path)
         coordinator.load_state_dict(under("coordinator", state))
@@ -132,5 +132,5 @@ def _load(store: Store, coordinator: Coordinator) -> tuple[int, float, dict[int,
     return max(numbers), state["now"], digests, state["versions"]
 
 
-def _path(store: Store, number: int) -> Path:
-    return store.folder / "checkpoints" / f"{number}.safetensors"
+def _path(folder: Path, number: int) -> Path:
+    return folder / "checkpoints" / f"{number}.safetensors"

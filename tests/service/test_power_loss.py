@@ -1,0 +1,131 @@
+"""What was acknowledged is there after a loss of power; and each fsync is needed for it."""
+
+import asyncio
+import math
+
+import pytest
+import torch
+
+from offbeat.algorithms import FedBuff
+from offbeat.algorithms.staleness import constant
+from offbeat.coordinator import Coordinator
+from offbeat.service.start_up import open_engine
+from offbeat.service.store import Store, open_database
+from tests.service.conftest import PLAN, body_of, running
+from tests.service.power import Power
+
+LENGTH = 300_000  # more than a megabyte: a file of its own
+LAYOUT = [("w", (LENGTH,))]
+SMALL_LENGTH = 6
+SMALL_LAYOUT = [("w", (SMALL_LENGTH,))]
+
+
+def algorithm():
+    return FedBuff(buffer_size=2, concurrency=4, staleness=constant())
+
+
+def recovered(folder, length, layout):
+    """Return how many updates count after a restart from what is there, the model, and which versions can be had."""
+
+    async def restart():
+        store = Store(folder)
+        try:
+            engine = await open_engine(
+                store,
+                lambda record: Coordinator(
+                    algorithm(), torch.zeros(length), clients=5, local=PLAN, seed=7, record=record
+                ),
+                layout,
+                failed=lambda error: None,
+            )
+            coordinator = engine.coordinator
+            needed = engine.needed_versions()
+            models = {version: engine.models.read(version).clone() for version in needed}
+            buffered = coordinator.statistics.counted - 2 * coordinator.algorithm.version
+            result = coordinator.statistics.counted, coordinator.algorithm.model.clone(), models, buffered
+            await engine.journal.close()
+            engine.close()
+            return result
+        finally:
+            store.close()
+
+    return asyncio.run(restart())
+
+
+def holds(folder, acknowledged, length, layout):
+    """Return whether all that was acknowledged is there, in full."""
+    try:
+        counted, model, models, _ = recovered(folder, length, layout)
+    except Exception:  # whatever comes of files that are not what they should be
+        return False
+    version = counted // 2
+    whole = torch.equal(model, torch.full((length,), -float(version)))
+    return (
+        counted >= acknowledged
+        and whole
+        and all(torch.equal(vector, torch.full((length,), -float(number))) for number, vector in models.items())
+    )
+
+
+def survives(tmp_path, length, layout, without=None):
+    """Lose the power after each answer of a run; return whether nothing was lost, and how many fsyncs were left out."""
+    power = Power(tmp_path / "server", without)
+    moments = []
+    with (
+        power.on(),
+        running(
+            tmp_path / "server", algorithm, model=torch.zeros(length), layout=layout, checkpoint_seconds=math.inf
+        ) as server,
+    ):
+
+        def lose(acknowledged):
+            target = tmp_path / f"after{len(moments)}"
+            power.lose(target)
+            moments.append((target, acknowledged))
+
+        assert server.enrol().check_in()["version"] == 0  # it stays at work, and may ask for its model again
+        peers = [server.enrol() for _ in range(3)]
+        counted = 0
+        for turn in range(4):
+            visits = [peer.check_in() for peer in peers]
+            lose(counted)
+            for peer, visit in zip(peers, visits, strict=True):
+                answer = peer.put(visit, body_of(torch.ones(length)))
+                assert answer.json()["receipt"]["counted"]
+                counted += 1
+                lose(counted)
+            if turn % 2:
+                server.checkpoint()
+                lose(counted)
+    return all(holds(folder, acknowledged, length, layout) for folder, acknowledged in moments), power.left_out
+
+
+@pytest.mark.parametrize(("length", "layout"), [(SMALL_LENGTH, SMALL_LAYOUT), (LENGTH, LAYOUT)], ids=["small", "large"])
+def test_whenever_the_power_is_lost_all_that_was_acknowledged_is_there(length, layout, tmp_path):
+    assert survives(tmp_path, length, layout) == (True, 0)
+
+
+@pytest.mark.parametrize(
+    "without",
+    [(what, name) for name in ("updates", "models", "checkpoints") for what in ("file", "folder")],
+    ids=" ".join,
+)
+def test_without_any_one_fsync_something_small_is_lost(without, tmp_path):
+    held, left_out = survives(tmp_path, SMALL_LENGTH, SMALL_LAYOUT, without)
+    assert left_out > 0
+    assert not held
+
+
+@pytest.mark.parametrize("without", [("file", "partial"), ("folder", "updates")], ids=" ".join)
+def test_without_any_one_fsync_something_large_is_lost(without, tmp_path):
+    held, left_out = survives(tmp_path, LENGTH, LAYOUT, without)
+    assert left_out > 0
+    assert not held
+
+
+def test_a_commit_waits_for_the_disk(tmp_path):
+    database = open_database(tmp_path / "offbeat.sqlite")
+    with database.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+    database.dispose()
