@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit kills bench-simulation bench-peers docs reference theory-docs performance-docs figures clean
+.PHONY: help run test lint types unit kills torture bench-simulation bench-peers docs reference theory-docs performance-docs figures clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -33,6 +33,9 @@ unit: .venv/installed
 
 kills: .venv/installed ## kill a run at 20 random moments, resume it, compare (CI kills 3 times)
 	OFFBEAT_KILLS=20 $(BIN)/pytest -v tests/e2e/test_resume.py
+
+torture: .venv/installed ## kill the server 200 times for each of three algorithms while 16 clients come and go (CI kills 10 times)
+	OFFBEAT_SERVER_KILLS=200 $(BIN)/pytest -v tests/e2e/test_service_kills.py
 
 bench-simulation: .venv/installed ## client updates a second, beside a plain loop; ARGS="--quick" takes a few minutes
 	$(BIN)/python benchmarks/simulation.py $(ARGS)

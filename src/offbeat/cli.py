@@ -117,6 +117,7 @@ for _command in (
     cli_service.runs,
     cli_service.export,
     cli_service.backup,
+    cli_service.demo,
 ):
     app.add_command(_command)
 

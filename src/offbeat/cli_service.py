@@ -1,23 +1,24 @@
-"""The commands of the service: ``offbeat serve``, ``join``, ``status``, ``runs``, ``export`` and ``backup``."""
+"""The commands of the service: ``offbeat serve``, ``join``, ``status``, ``runs``, ``export``, ``backup``, ``demo``."""
 
 import logging
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from offbeat.experiments.import_path import load_callable
 from offbeat.experiments.server_config import load
-from offbeat.experiments.serving import run_server
 from offbeat.service.admin import newest_model
 from offbeat.service.admin import runs as list_runs
 from offbeat.service.admin import status as ask_status
 from offbeat.service.backup import back_up
 from offbeat.service.certificates import fingerprint
-from offbeat.service.client.run import run_client
 from offbeat.service.logs import write_logs
-from offbeat.service.server import Listening
+
+if TYPE_CHECKING:
+    from offbeat.service.server import Listening
 
 _SET = click.option(
     "--set", "changes", metavar="KEY=VALUE", multiple=True, help="Change a key of the file. Repeatable."
@@ -30,11 +31,14 @@ _SET = click.option(
 @click.option("--log", "logs", is_flag=True, help="Write a line of JSON to standard error for all that happens.")
 def serve(file: Path, changes: Sequence[str], logs: bool) -> None:
     """Run the server of FILE until Ctrl-C; the same command goes on where it was."""
+    # What a server needs takes a second to import, for which clients need not wait.
+    from offbeat.experiments.serving import run_server
+
     write_logs(logging.INFO if logs else logging.WARNING)
     server = load(file, changes)
     folder = Path(server.service.folder)
 
-    def ready(listening: Listening) -> None:
+    def ready(listening: "Listening") -> None:
         status = listening.service.status()
         click.echo(f"Listening at {listening.url}: {status.algorithm}, version {status.version}")
         options = [f"--token {listening.enrolment_token}"]
@@ -66,6 +70,8 @@ def join(
     url: str, token: str | None, path: str, ca: Path | None, folder: Path, name: str | None, visits: int | None
 ) -> None:
     """Take part in the run of the server at URL until it is over; the same command goes on where it was."""
+    from offbeat.service.client.run import run_client
+
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     counted = run_client(url, load_callable(path), folder, enrolment_token=token, name=name, ca=ca, visits=visits)
@@ -107,3 +113,19 @@ def export(folder: Path, output: Path) -> None:
 def backup(folder: Path, target: Path) -> None:
     """Copy the FOLDER of a server to TARGET, while it runs; a server can go on from the copy."""
     click.echo(f"{target}: up to record {back_up(folder, target)} of the log")
+
+
+@click.command(epilog="\b\nExample:\n  offbeat demo")
+@click.option(
+    "--folder",
+    metavar="FOLDER",
+    type=Path,
+    default=Path("runs/demo"),
+    show_default=True,
+    help="What server and clients keep.",
+)
+def demo(folder: Path) -> None:
+    """Run a server and eight clients on this machine, kill some of them on the way, and say how good the model is."""
+    from offbeat.experiments.demo import run_demo
+
+    run_demo(click.echo, folder)

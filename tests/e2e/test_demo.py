@@ -1,0 +1,92 @@
+"""The demo: real processes, kills on the way, and nothing left behind."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals")
+
+SETTINGS = "data='digits', clients=3, versions=40, steps=40, buffer_size=2, server_kills=1"
+CODE = f"""
+import sys
+from functools import partial
+from pathlib import Path
+from offbeat.experiments.demo import DemoSettings, run_demo
+accuracy = run_demo(partial(print, flush=True), Path(sys.argv[1]), DemoSettings({SETTINGS}))
+print("accuracy", accuracy)
+"""
+
+Start = Callable[[], subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Generator[Start]:
+    """Return a function that starts a demo in the folder ``demo``, in a process group of its own."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin() -> subprocess.Popen[str]:
+        command = [sys.executable, "-W", "error", "-c", CODE, str(tmp_path / "demo")]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        if is_there(process.pid):
+            os.killpg(process.pid, signal.SIGKILL)
+        with process:  # closes its pipe and waits for it
+            pass
+
+
+def is_there(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_it_learns_while_its_processes_are_killed_and_leaves_none(start: Start, tmp_path: Path) -> None:
+    demo = start()
+    output, _ = demo.communicate()
+    assert demo.returncode == 0
+    assert not is_there(demo.pid), "a process was left over"
+
+    lines = output.splitlines()
+    assert float(lines[-1].removeprefix("accuracy ")) > 0.85
+    assert "3 clients have enrolled" in lines
+    assert "Killed: 2 clients, 1 times the server" in output
+    assert sum(line.startswith("Client ") and "was killed" in line for line in lines) == 2
+    killed = next(line for line in lines if line.startswith("The server was killed"))
+    goes_on = lines[lines.index(killed) + 1]
+    assert int(goes_on.removeprefix("It goes on from version ")) >= int(killed.split()[-1])
+
+    with closing(sqlite3.connect(tmp_path / "demo" / "server" / "offbeat.sqlite")) as database:
+        rows = database.execute("SELECT arguments FROM log WHERE name = 'receive'").fetchall()
+    received = [(arguments["client"], arguments["visit"]) for (text,) in rows if (arguments := json.loads(text))]
+    assert len(received) == len(set(received)) == 2 * 40
+    assert {client for client, _ in received} == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("number", "send"), [(signal.SIGTERM, os.kill), (signal.SIGINT, os.killpg)], ids=["SIGTERM", "Ctrl-C"]
+)
+def test_a_signal_ends_all_of_it(start: Start, number: int, send: Callable[[int, int], None]) -> None:
+    demo = start()
+    assert demo.stdout is not None
+    while not demo.stdout.readline().startswith("The server listens"):
+        assert demo.poll() is None
+    send(demo.pid, number)
+    assert demo.wait() == 128 + number
+    end = time.monotonic() + 5  # for the system to note the end of those whose parent has ended
+    while is_there(demo.pid):
+        assert time.monotonic() < end, "a process was left over"
+        time.sleep(0.05)
