@@ -16,6 +16,8 @@ from offbeat.coordinator_records import Assignment, Call, Receipt, Statistics, V
 from offbeat.coordinator_table import VisitTable
 from offbeat.selection import POOLS
 
+_NEW_SHARE_OF_LEASE = 0.05
+
 
 class Coordinator:
     """Hands out work and takes updates in, each exactly once; owns the algorithm and the table of work in flight.
@@ -226,16 +228,19 @@ class Coordinator:
     def renew(self, now: float, client: int, visit: int) -> bool:
         """Let the lease of an open visit begin anew; return whether the visit is open.
 
+        One that has hardly begun is left as it is, so that nobody who calls often makes much work.
+
         Raises:
             ValueError: The client was never given this work.
         """
-        if self._expected(client, visit) is None:
+        assignment = self._expected(client, visit)
+        if assignment is None:
             self._answered(client, visit)  # which knows whether there was such a visit
             return False
         if not self.is_open(client):
             return False
-        if self._lease_seconds < math.inf:
-            lease_until = now + self._lease_seconds
+        lease_until = now + self._lease_seconds
+        if lease_until - assignment.lease_until > _NEW_SHARE_OF_LEASE * self._lease_seconds:
             self._visits.renew(client, lease_until)
             self._expect_lapse(lease_until, client, visit)
             self._note("renew", now=now, client=client, visit=visit)

@@ -76,7 +76,8 @@ class Accounts:
         """
         if not token:
             raise Refusal("no-token", f"send Authorization: Bearer {PREFIXES[kind]}…", _CHALLENGE)
-        account = self._accounts.get(token_hash(token)) if looks_like(token, token[:4]) else None
+        has_form = any(looks_like(token, prefix) for prefix in PREFIXES.values())
+        account = self._accounts.get(token_hash(token)) if has_form else None
         if account is None:
             raise Refusal("unknown-token", "this server does not know the token: enrol again", _CHALLENGE)
         if account.kind != kind:
@@ -88,6 +89,11 @@ class Accounts:
         if account.is_next and account.client is not None:
             self._take_over(account.client)
         return -1 if account.client is None else account.client
+
+    def check_client(self, client: int) -> None:
+        """Raise ``Refusal`` if a client has been revoked since its request came."""
+        if self._token_of.get(client) is None:
+            raise Refusal("revoked-token", "the token was revoked: ask for a new enrolment token", _CHALLENGE)
 
     def knows(self, token: str, kind: Kind) -> bool:
         """Return whether a token is good for this."""
@@ -117,8 +123,9 @@ class Accounts:
                 return self.check(own, "client"), own, self._token_seconds
         self.check(token, "enrolment")
         assert token is not None
+        self._journal.check()
         if len(self._token_of) >= self._limit:
-            raise Refusal("full", f"all {self._limit} clients have enrolled: raise service.clients, or revoke some")
+            raise Refusal("full", f"all {self._limit} clients have enrolled: raise service.clients")
         self._use(token_hash(token))
         client, made = len(self._token_of), own or new_token(PREFIXES["client"])
         hashed, expires = token_hash(made), self._expiry()
@@ -130,6 +137,7 @@ class Accounts:
 
     def rotate(self, client: int) -> tuple[str, float | None]:
         """Return another token for a client; the one that it has ends when this one is first used."""
+        self._journal.check()
         before = self._next_of.pop(client, None)
         if before:
             del self._accounts[before]
@@ -156,6 +164,7 @@ class Accounts:
 
     def make(self, kind: Kind, *, uses: int | None = None, seconds: float | None = None) -> str:
         """Return a new enrolment or admin token that is good for so many uses and seconds."""
+        self._journal.check()
         made = new_token(PREFIXES[kind])
         hashed = token_hash(made)
         expires = None if seconds is None else self._clock() + seconds

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 
 from offbeat.errors import OffbeatError
+from offbeat.service.model_files import numbers_of
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def newest_model(folder: Path) -> Path:
     Raises:
         OffbeatError: There is none.
     """
-    versions = _versions(folder)
+    versions = numbers_of(folder / "models")
     if not versions:
         raise OffbeatError(f"{folder} holds no model: is it the folder of a server that has run?")
     return folder / "models" / f"{max(versions)}.safetensors"
@@ -74,12 +75,8 @@ def _run(folder: Path) -> Run:
     try:
         now = status(folder)
     except OffbeatError:
-        return Run(folder, algorithm, max(_versions(folder), default=0), 0, listens=False)
+        return Run(folder, algorithm, max(numbers_of(folder / "models"), default=0), 0, listens=False)
     return Run(folder, algorithm, now["version"], now["counted"], listens=True)
-
-
-def _versions(folder: Path) -> list[int]:
-    return [int(path.stem) for path in (folder / "models").glob("*.safetensors")]
 
 
 def _kept(folder: Path, name: str) -> str:

@@ -1,7 +1,9 @@
 """The HTTP routes; ``docs/protocol.md`` describes them."""
 
+import asyncio
 import logging
-from typing import Annotated, Any
+from collections.abc import Coroutine
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, FastAPI, Header, Path, Request
 from fastapi.exceptions import RequestValidationError
@@ -17,17 +19,19 @@ from offbeat.service.refusal import Refusal
 from offbeat.service.service import Service
 from offbeat.service.update_format import parse_head
 
+T = TypeVar("T")
+
 _LARGEST_NUMBER = 2**63 - 1
 
 Number = Annotated[int, Path(ge=0, le=_LARGEST_NUMBER)]
 _PROBLEMS: dict[int | str, dict[str, Any]] = {"default": {"model": messages.Problem, "description": "Refused"}}
 
 
-def _client(request: Request) -> int:
+async def _client(request: Request) -> int:
     return request.app.state.service.client(_token(request))
 
 
-def _admin(request: Request) -> int:
+async def _admin(request: Request) -> int:
     return request.app.state.service.accounts.check(_token(request), "admin")
 
 
@@ -37,7 +41,9 @@ Admin = Annotated[int, Depends(_admin)]
 
 def make_app(service: Service) -> FastAPI:
     """Return the application that speaks for a service."""
-    app = FastAPI(title="Offbeat", version="1", docs_url=None, redoc_url=None, responses=_PROBLEMS)
+    app = FastAPI(
+        title="Offbeat", version="1", docs_url=None, redoc_url=None, redirect_slashes=False, responses=_PROBLEMS
+    )
     app.state.service = service
 
     @app.post("/v1/enrol", status_code=201)
@@ -55,9 +61,9 @@ def make_app(service: Service) -> FastAPI:
         return messages.NewToken(token=token, expires_seconds=seconds)
 
     @app.post("/v1/checkin")
-    async def check_in(client: Client, checkin: messages.CheckIn) -> messages.CheckedIn:
+    async def check_in(request: Request, client: Client, checkin: messages.CheckIn) -> messages.CheckedIn:
         """Ask for work."""
-        return await service.check_in(client, checkin.wait_seconds)
+        return await _while_it_is_there(request, service.check_in(client, checkin.wait_seconds))
 
     @app.get("/v1/models/latest", status_code=307, response_class=RedirectResponse)
     async def latest(client: Client) -> str:
@@ -149,6 +155,25 @@ def make_app(service: Service) -> FastAPI:
     return app
 
 
+async def _while_it_is_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Give a work up when the client hangs up, so that it is not taken for one that waits."""
+
+    async def until_it_is_gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            continue
+
+    working, gone = asyncio.create_task(work), asyncio.create_task(until_it_is_gone())
+    try:
+        await asyncio.wait([working, gone], return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
+    finally:
+        gone.cancel()
+        working.cancel()
+        await asyncio.wait([working, gone])
+
+
 def _token(request: Request) -> str | None:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
@@ -168,7 +193,8 @@ def _answer_refusals(app: FastAPI, service: Service) -> None:
     async def malformed(_: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"][:5])[:200]
-        return answer(Refusal("malformed-request", f"{where}: {first['msg'][:200]}"))
+        detail = f"{where}: {first['msg'][:200]}".encode("unicode_escape").decode("ascii")
+        return answer(Refusal("malformed-request", detail))
 
     @app.exception_handler(HTTPException)
     async def other(_: Request, error: HTTPException) -> Response:

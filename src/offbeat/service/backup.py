@@ -7,6 +7,7 @@ from pathlib import Path
 
 from offbeat.checkpoint import read_checkpoint
 from offbeat.errors import OffbeatError
+from offbeat.service.model_files import numbers_of
 
 _MOST_TRIES = 20
 
@@ -39,7 +40,7 @@ def _copy(folder: Path, target: Path) -> int:
     for name in ("checkpoints", "models", "updates", "partial"):
         (target / name).mkdir(parents=True, exist_ok=True, mode=0o700)
     # First the checkpoint, then the log, which then holds all that comes after it, then what the log refers to.
-    number = max((int(path.stem) for path in (folder / "checkpoints").glob("*.safetensors")), default=None)
+    number = max(numbers_of(folder / "checkpoints"), default=None)
     if number is None:
         raise OffbeatError(f"{folder} holds no checkpoint yet: wait until the server has started")
     checkpoint = Path("checkpoints", f"{number}.safetensors")

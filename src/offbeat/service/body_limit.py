@@ -1,11 +1,14 @@
 """Bodies that are JSON are small; whoever sends more is stopped before it is in memory."""
 
+import asyncio
+
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from offbeat.service.refusal import Refusal
 
 _LARGEST_JSON = 2**16
+_PATIENCE_SECONDS = 20.0
 
 
 class BodyLimit:
@@ -21,14 +24,18 @@ class BodyLimit:
             return
         body = bytearray()
         while True:
-            message = await receive()
+            try:
+                async with asyncio.timeout(_PATIENCE_SECONDS):
+                    message = await receive()
+            except TimeoutError:
+                await _answer(Refusal("too-slow", f"no body came for {_PATIENCE_SECONDS:g} s"), scope, receive, send)
+                return
             if message["type"] == "http.disconnect":
                 return
             body += message.get("body", b"")
             if len(body) > _LARGEST_JSON:
                 refusal = Refusal("too-large", f"a body has at most {_LARGEST_JSON} bytes here, but for updates")
-                answer = JSONResponse(refusal.problem(), refusal.status, media_type="application/problem+json")
-                await answer(scope, receive, send)
+                await _answer(refusal, scope, receive, send)
                 return
             if not message.get("more_body", False):
                 break
@@ -38,3 +45,8 @@ class BodyLimit:
             return whole.pop() if whole else await receive()
 
         await self._app(scope, replay, send)
+
+
+async def _answer(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+    answer = JSONResponse(refusal.problem(), refusal.status, media_type="application/problem+json")
+    await answer(scope, receive, send)

@@ -42,6 +42,7 @@ class Engine:
 
     Attributes:
         evaluations: Where versions are measured; None for nowhere.
+        kept_versions: What was needed at the last checkpoint, and may just be downloaded.
     """
 
     def __init__(
@@ -61,6 +62,9 @@ class Engine:
         self.digests = digests
         self.lock = asyncio.Lock()
         self.evaluations: Evaluations | None = None
+        self.kept_versions: set[int] = set()
+        self._must_assign = False
+        self._stopping = False
         self._stop_versions = stop_versions
         self._clock = clock
         self._began = clock() - now
@@ -99,6 +103,10 @@ class Engine:
         place = vector.path.name, vector.offset, vector.size, digest
         self.note_file(self.journal.record(call.name, arguments, *place, descriptor=descriptor), vector)
 
+    def needs(self, path: Path) -> bool:
+        """Return whether a record of the log since the last checkpoint refers to a file."""
+        return path in self._files
+
     def note_file(self, number: int, update: StoredUpdate) -> None:
         """Keep a file for as long as a record after the last checkpoint, or somebody who has the update, needs it.
 
@@ -121,7 +129,11 @@ class Engine:
             else:
                 assignment, waits = None, self._begin_to_wait(client)
                 self.coordinator.present(self.now, client)
-                await self._assign()
+                try:
+                    await self._assign()
+                except BaseException:
+                    self._end_to_wait(client, waits)
+                    raise
         if waits is not None:
             assignment = await self._wait(client, waits, wait_seconds)
         await self.journal.durable()
@@ -140,11 +152,14 @@ class Engine:
             await asyncio.wait([waits], timeout=seconds)
         finally:
             async with self.lock:
-                if self._waiting.get(client) is waits:
-                    del self._waiting[client]
-                    if not waits.done():
-                        self.coordinator.absent(self.now, client)
+                self._end_to_wait(client, waits)
         return waits.result() if waits.done() else None
+
+    def _end_to_wait(self, client: int, waits: "asyncio.Future[Assignment | None]") -> None:
+        if self._waiting.get(client) is waits:
+            del self._waiting[client]
+            if not waits.done() or waits.result() is None:
+                self.coordinator.absent(self.now, client)
 
     async def ask(self, client: int, visit: int) -> Receipt | None:
         """Return None if the update of a visit is wanted, else what has become of it.
@@ -156,7 +171,7 @@ class Engine:
             receipt = self._over(client, visit)
             if receipt is None:
                 receipt = self.coordinator.offer(self.now, client, visit)
-                await self._assign()
+                await self._try_to_assign()
         await self.journal.durable()
         return receipt
 
@@ -175,22 +190,40 @@ class Engine:
         Raises:
             Refusal: It would count but is malformed, or other bytes came before.
         """
+        refusal: Refusal | None = None
         async with self.lock:
             receipt = self._over(client, visit, head.sha256)
             if receipt is None:
                 self._incoming = (head.sha256, descriptor)
-                receipt = self._receive(client, visit, head, update)
-                await self._assign()
+                try:
+                    receipt = self._receive(client, visit, head, update)
+                except Refusal as error:
+                    refusal = error  # perhaps its slot is free now
+                await self._try_to_assign()
         await self.journal.durable()
+        if refusal is not None:
+            raise refusal
+        assert receipt is not None
         return receipt
 
-    def _receive(self, client: int, visit: int, head: UpdateHead, update: StoredUpdate) -> Receipt:
-        assignment, algorithm = self.coordinator.assignment(client), self.coordinator.algorithm
-        assert assignment is not None
+    def check(self, client: int, visit: int, head: UpdateHead) -> None:
+        """Check what a client says of an update, before there is a body.
+
+        Raises:
+            Refusal: ``wrong-version`` or ``wrong-plan``.
+        """
+        assignment = self.coordinator.assignment(client)
+        if assignment is None or assignment.visit != visit:
+            return
         if head.version != assignment.version:
             raise Refusal("wrong-version", f"the visit began from version {assignment.version}, not {head.version}")
         if head.steps > assignment.plan.steps:
             raise Refusal("wrong-plan", f"the plan has {assignment.plan.steps} steps, not {head.steps}")
+
+    def _receive(self, client: int, visit: int, head: UpdateHead, update: StoredUpdate) -> Receipt:
+        assignment, algorithm = self.coordinator.assignment(client), self.coordinator.algorithm
+        assert assignment is not None
+        self.check(client, visit, head)
         try:
             receipt = self.coordinator.receive(
                 self.now,
@@ -250,8 +283,9 @@ class Engine:
     async def give_up(self, client: int, visit: int) -> None:
         """Free a visit's slot."""
         async with self.lock:
-            _known(lambda: self.coordinator.drop(self.now, client, visit))
-            await self._assign()
+            if not self.finished:
+                _known(lambda: self.coordinator.drop(self.now, client, visit))
+            await self._try_to_assign()
         await self.journal.durable()
 
     async def keep_time(self) -> None:
@@ -259,25 +293,32 @@ class Engine:
         while True:
             due = min(self.coordinator.next_lapse(), self._next_tick)
             # Leases that are given out meanwhile are looked at soon enough.
-            await asyncio.sleep(min(max(due - self.now, 0.001), 0.1))
-            if due <= self.now:
+            await asyncio.sleep(0.1 if self.finished else min(max(due - self.now, 0.001), 0.1))
+            if self._must_assign or (due <= self.now and not self.finished):
                 async with self.lock:
-                    await self._pass_time()
+                    self._pass_time()
+                    await self._try_to_assign()
 
-    async def _pass_time(self) -> None:
-        if self.finished:
-            self._next_tick = math.inf
-            return
+    def _pass_time(self) -> None:
         now, period = self.now, self.coordinator.algorithm.period
         self.coordinator.lapse(now)
         if period is not None and self._next_tick <= now:
             self.coordinator.tick(now)
             # Those that passed while nobody was there to see them are not made up for.
             self._next_tick += period * max(1, math.ceil((now - self._next_tick) / period))
-        await self._assign()
+
+    async def _try_to_assign(self) -> None:
+        """Give work to those who wait; if the disk is full, later: what came before is done all the same."""
+        try:
+            await self._assign()
+            self._must_assign = False
+        except Refusal:
+            self._must_assign = True
 
     async def _assign(self) -> None:
         """Give work to those who wait, if there is any; comes after all that can make a version."""
+        if self._stopping:
+            return
         await self._evaluate()
         if self.finished:
             await self.aggregate(self._publish)
@@ -288,8 +329,8 @@ class Engine:
         # First, since it may fail, and then nothing has happened.
         await self.aggregate(self._publish)
         for assignment in self.coordinator.assign(self.now):
-            waits = self._waiting[assignment.client]
-            if not waits.done():
+            waits = self._waiting.get(assignment.client)
+            if waits is not None and not waits.done():  # else it asks again, and gets the same
                 waits.set_result(assignment)
 
     async def _evaluate(self) -> None:
@@ -334,6 +375,11 @@ class Engine:
                 gone.append(path)
                 del self._files[path]
         return gone
+
+    def stop(self) -> None:
+        """Give out no more work."""
+        self._stopping = True
+        self.let_go()
 
     def let_go(self) -> None:
         """Answer those who wait that there is nothing for them."""

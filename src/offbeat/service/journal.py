@@ -1,7 +1,6 @@
 """Group commit: many requests wait for one write to the disk."""
 
 import asyncio
-import errno
 import os
 import threading
 from collections import deque
@@ -17,8 +16,7 @@ from offbeat.service.store import Record, log
 
 _PATIENCE_SECONDS = 1.0  # between two tries to write to a disk that is full
 # What may be mended while the server runs. After any other failure nobody knows what is on the disk.
-_PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-_PASSING_IN_SQLITE = ("FULL", "READONLY", "CANTOPEN", "BUSY")
+_PASSING = ("FULL", "READONLY", "CANTOPEN", "BUSY")
 
 
 @dataclass
@@ -27,7 +25,7 @@ class _Batch:
 
     records: list[dict[str, Any]] = field(default_factory=list)
     statements: list[sa.Executable] = field(default_factory=list)
-    files: set[int] = field(default_factory=set)  # descriptors of files that records of the batch refer to
+    files: dict[tuple[int, int], int] = field(default_factory=dict)  # descriptors of what records refer to, by inode
     last: int = 0  # the number of the last entry
 
 
@@ -76,6 +74,11 @@ class Journal:
         """Enter another change of the database."""
         self._enter(lambda batch: batch.statements.append(statement))
 
+    def check(self) -> None:
+        """Raise ``Refusal`` if the disk cannot be written now."""
+        if self.problem is not None:
+            raise _refusal(self.problem)
+
     async def durable(self) -> None:
         """Wait until all that has been entered so far is on disk.
 
@@ -84,8 +87,7 @@ class Journal:
         """
         if self._durable >= self._entered:
             return
-        if self.problem is not None:
-            raise _refusal(self.problem)
+        self.check()
         future: asyncio.Future[None] = self._loop.create_future()
         self._listeners.append((self._entered, future))
         await future
@@ -102,8 +104,11 @@ class Journal:
             self._entered += 1
             add(self._waiting)
             if descriptor >= 0:
-                # A copy, since the file may be closed before its turn comes.
-                self._waiting.files.add(os.dup(descriptor))
+                found = os.fstat(descriptor)
+                which = found.st_dev, found.st_ino
+                if which not in self._waiting.files:
+                    # A copy, since the file may be closed before its turn comes.
+                    self._waiting.files[which] = os.dup(descriptor)
             self._waiting.last = self._entered
             self._changed.notify()
 
@@ -130,21 +135,19 @@ class Journal:
 
     def _write(self, batch: _Batch) -> str | None:
         """Write a batch, all or nothing; return why it cannot be written, None if it was."""
+        # An error of a sync is told once only, so there is no trying again: what it was about may be lost.
+        for descriptor in batch.files.values():
+            os.fdatasync(descriptor)
+            os.close(descriptor)
+        batch.files.clear()
         try:
-            while batch.files:
-                os.fdatasync(next(iter(batch.files)))
-                os.close(batch.files.pop())
             with self._database.begin() as connection:
                 for statement in batch.statements:
                     connection.execute(statement)
                 if batch.records:
                     connection.execute(sa.insert(log), batch.records)
-        except OSError as error:
-            if error.errno not in _PASSING:
-                raise
-            return error.strerror
         except exc.OperationalError as error:
-            if getattr(error.orig, "sqlite_errorname", "").partition("_")[2] not in _PASSING_IN_SQLITE:
+            if getattr(error.orig, "sqlite_errorname", "").partition("_")[2] not in _PASSING:
                 raise
             return str(error.orig)
         return None

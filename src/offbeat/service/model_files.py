@@ -36,7 +36,7 @@ class ModelFiles:
 
     def versions(self) -> set[int]:
         """Return the versions that are there."""
-        return {int(path.stem) for path in self._folder.glob("*.safetensors")}
+        return set(numbers_of(self._folder))
 
     def write(self, version: int, vector: Tensor) -> None:
         """Write a version ``(d,)`` unless it is there.
@@ -47,9 +47,13 @@ class ModelFiles:
         if self.path(version).exists():
             return
         partial = self._folder / f".{version}.partial"
-        with partial.open("wb") as file:
-            file.write(self._header(version))
-            file.write(vector.detach().contiguous().view(torch.uint8).numpy().data)
+        try:
+            with partial.open("wb") as file:
+                file.write(self._header(version))
+                file.write(vector.detach().contiguous().view(torch.uint8).numpy().data)
+        except OSError:
+            partial.unlink(missing_ok=True)
+            raise
         partial.replace(self.path(version))
 
     def read(self, version: int) -> Tensor:
@@ -75,6 +79,11 @@ class ModelFiles:
         header = json.dumps(tensors)
         header += " " * (-len(header.encode()) % 8)  # so that the entries are aligned for whoever maps the file
         return _PREFIX.pack(len(header.encode())) + header.encode()
+
+
+def numbers_of(folder: Path) -> list[int]:
+    """Return the numbers by which the safetensors files in a folder are called; others are none of ours."""
+    return [int(path.stem) for path in folder.glob("*.safetensors") if path.stem.isdecimal()]
 
 
 def _size(shape: Sequence[int]) -> int:

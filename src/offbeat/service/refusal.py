@@ -15,6 +15,7 @@ KINDS: dict[str, int] = {
     "no-such-client": 404,
     "not-found": 404,
     "method-not-allowed": 405,
+    "too-slow": 408,
     "wrong-offset": 409,
     "other-upload": 409,
     "full": 409,

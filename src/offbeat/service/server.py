@@ -16,7 +16,10 @@ from typing import Any
 
 import sqlalchemy as sa
 from granian.constants import HTTPModes, Interfaces
-from granian.server.embed import Server as HttpServer
+from granian.http import HTTP1Settings
+from granian.log import LogLevels
+from granian.net import SocketHolder  # pyright: ignore[reportPrivateImportUsage]
+from granian.server.embed import Server as EmbeddedServer
 
 from offbeat.errors import OffbeatError
 from offbeat.service.accounts import Accounts
@@ -32,6 +35,17 @@ from offbeat.service.uploads import Uploads
 
 _SHARE_OF_CHECKPOINTS = 0.05  # of the time, at most
 _GRACE_SECONDS = 10.0  # for requests under way when the server is asked to stop
+_BACKLOG = 1024
+_MOST_CONNECTIONS = 4000  # idle ones too
+_IDLE_MILLISECONDS = 75_000  # how long a line is kept over which nothing is asked
+# Granian's messages go the way of all others.
+_LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {},
+    "handlers": {},
+    "loggers": {"_granian": {"handlers": [], "propagate": True}},
+}
 
 
 @dataclass(frozen=True)
@@ -113,7 +127,8 @@ async def serve(
     store = Store(settings.folder)
     try:
         run_id = _check_config(store, settings.config)
-        port = _free_port(settings.host, settings.port)
+        listener = _listen(settings.host, settings.port)
+        port = listener.getsockname()[1]
         engine = await open_engine(
             store, make_coordinator, layout, stop_versions=settings.stop_versions, clock=settings.clock, failed=end
         )
@@ -134,7 +149,7 @@ async def serve(
             limits=settings.limits,
         )
         tokens = {kind: await _kept_token(store, service, kind) for kind in ("admin", "enrolment")}
-        http = _http_server(service, settings, port)
+        http = _HttpServer(service, settings, listener)
         tasks = [
             asyncio.create_task(http.serve()),
             asyncio.create_task(engine.keep_time()),
@@ -149,7 +164,7 @@ async def serve(
         for task in tasks:
             task.add_done_callback(lambda task: end(None if task.cancelled() else task.exception()))
         try:
-            await _until_it_listens(settings.host, port, ended)
+            # From here on lines are accepted; who came before waits.
             scheme = "https" if settings.certificates else "http"
             url = f"{scheme}://{settings.host}:{port}"
             (store.folder / "url").write_text(f"{url}\n", encoding="ascii")
@@ -166,20 +181,29 @@ async def serve(
         store.close()
 
 
-def _http_server(service: Service, settings: Settings, port: int) -> HttpServer:
-    certificates = settings.certificates
-    return HttpServer(
-        make_app(service),
-        address=settings.host,
-        port=port,
-        interface=Interfaces.ASGINL,
-        http=HTTPModes.auto,
-        websockets=False,
-        backlog=2048,
-        log_enabled=False,
-        ssl_cert=certificates.certificate if certificates else None,
-        ssl_key=certificates.key if certificates else None,
-    )
+class _HttpServer(EmbeddedServer):
+    """Granian's server on a socket that listens already; left to itself it would share its port with others."""
+
+    def __init__(self, service: Service, settings: Settings, listener: socket.socket) -> None:
+        certificates = settings.certificates
+        super().__init__(
+            make_app(service),
+            interface=Interfaces.ASGINL,
+            http=HTTPModes.http1,  # uploads over HTTP/2 take five times as long
+            websockets=False,
+            backlog=_BACKLOG,
+            backpressure=_MOST_CONNECTIONS,
+            http1_settings=HTTP1Settings(header_read_timeout=_IDLE_MILLISECONDS),
+            log_level=LogLevels.error,
+            log_dictconfig=_LOGGING,
+            ssl_cert=certificates.certificate if certificates else None,
+            ssl_key=certificates.key if certificates else None,
+        )
+        self._listener = listener
+
+    def _init_shared_socket(self) -> None:
+        self._shd = SocketHolder(self._listener.detach(), False, _BACKLOG)  # pyright: ignore[reportCallIssue]
+        self._sfd = self._shd.get_fd()
 
 
 async def _wait(stop: asyncio.Event) -> None:
@@ -198,10 +222,10 @@ async def _make_checkpoints(store: Store, engine: Engine, seconds: float) -> Non
         pause = max(seconds, (engine.now - began) / _SHARE_OF_CHECKPOINTS)
 
 
-async def _stop(store: Store, service: Service, http: HttpServer, tasks: list[asyncio.Task[Any]]) -> None:
+async def _stop(store: Store, service: Service, http: _HttpServer, tasks: list[asyncio.Task[Any]]) -> None:
     service.ready = False
     engine = service.engine
-    engine.let_go()
+    engine.stop()
     http.stop()
     await asyncio.wait(tasks[:1], timeout=_GRACE_SECONDS)
     for task in tasks:
@@ -250,23 +274,12 @@ async def _kept_token(store: Store, service: Service, kind: Any) -> str:
     return token
 
 
-def _free_port(host: str, port: int) -> int:
-    """Return the port, or a free one for 0, if it can be listened at."""
+def _listen(host: str, port: int) -> socket.socket:
     try:
-        with socket.create_server((host, port)) as probe:
-            return probe.getsockname()[1]
+        listener = socket.create_server((host, port), backlog=_BACKLOG)
     except OSError as error:
         why = "it is in use" if error.errno == errno.EADDRINUSE else error.strerror
         raise OffbeatError(f"cannot listen at {host}:{port}: {why}: set service.host or service.port") from None
-
-
-async def _until_it_listens(host: str, port: int, ended: "asyncio.Future[None]") -> None:
-    while not ended.done():
-        try:
-            _, writer = await asyncio.open_connection(host, port)
-        except OSError:
-            await asyncio.sleep(0.01)
-            continue
-        writer.close()
-        return
-    await ended
+    # Accepted lines inherit it: one whose client has vanished ends.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return listener

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from offbeat.algorithms.base import LocalPlan
 from offbeat.coordinator_records import Assignment, Receipt
@@ -13,7 +14,7 @@ from offbeat.service.engine import Engine
 from offbeat.service.metrics import Metrics
 from offbeat.service.refusal import Refusal
 from offbeat.service.update_format import StoredUpdate, UpdateHead, check_body, largest_body
-from offbeat.service.uploads import SMALL, Uploads, check_digest
+from offbeat.service.uploads import SMALL, Uploads, check_digest, no_space
 
 RETRY_SECONDS = 5.0
 """When a client for which there is no work is to come back."""
@@ -132,13 +133,17 @@ class Service:
             raise Refusal("too-large", f"an update has at most {largest} bytes here, not {head.bytes}")
         if offset + length > head.bytes:
             raise Refusal("too-large", f"the update was said to have {head.bytes} bytes, but more would come")
-        if head.bytes <= SMALL and offset == 0 and length == head.bytes:
-            answer = await self._small(client, visit, head, plan, pieces)
-        else:
-            there = await self.uploads.write(client, visit, offset, head.bytes, pieces)
-            if there < head.bytes:
-                return there
-            answer = await self._large(client, visit, head, plan)
+        self.engine.check(client, visit, head)
+        try:
+            if head.bytes <= SMALL and offset == 0 and length == head.bytes:
+                answer = await self._small(client, visit, head, plan, pieces)
+            else:
+                there = await self.uploads.write(client, visit, offset, head.bytes, pieces)
+                if isinstance(there, int):
+                    return there
+                answer = await self._large(client, visit, head, plan, there)
+        except OSError as error:
+            raise no_space(error) from None
         self.metrics.upload_bytes.inc(head.bytes)
         self._note(answer)
         return answer
@@ -146,34 +151,32 @@ class Service:
     async def _small(
         self, client: int, visit: int, head: UpdateHead, plan: LocalPlan, pieces: AsyncIterator[bytes]
     ) -> Receipt:
-        body = b"".join([piece async for piece in pieces])
-        if len(body) != head.bytes:
-            raise Refusal("malformed-request", f"{head.bytes} bytes were announced, {len(body)} came")
+        body = await self.uploads.read(client, head.bytes, pieces)
         check_digest(body, head.sha256)
+        # From here on to the lock nobody else has a turn, so what is refused can be taken back.
+        self.accounts.check_client(client)
+        self.engine.check(client, visit, head)
         path, begin, descriptor = self.uploads.append(body)
         update = StoredUpdate(path, begin, len(body), self.engine.models.length, plan.compression)
+        try:
+            check_body(update, self._limits.max_update_norm)
+        except Refusal:
+            self.uploads.take_back(begin)
+            raise
         self.engine.note_file(0, update)
-        check_body(update, self._limits.max_update_norm)
         return await self.engine.receive(client, visit, head, update, descriptor)
 
-    async def _large(self, client: int, visit: int, head: UpdateHead, plan: LocalPlan) -> Receipt:
-        path = await self.uploads.finish(client, visit, head.sha256)
-
-        def stored() -> StoredUpdate:
-            return StoredUpdate(path, 0, head.bytes, self.engine.models.length, plan.compression)
-
+    async def _large(self, client: int, visit: int, head: UpdateHead, plan: LocalPlan, path: Path) -> Receipt:
         try:
-            await asyncio.to_thread(check_body, stored(), self._limits.max_update_norm)
-        except Refusal:
-            path.unlink(missing_ok=True)
-            raise
-        path = await self.uploads.keep(path)
-        try:
-            return await self.engine.receive(client, visit, head, stored())
-        except Refusal as refusal:
-            if refusal.kind != "no-space":  # else it has been taken in, and is only not on disk yet
+            await self.uploads.finish(path, head.sha256)
+            update = StoredUpdate(path, 0, head.bytes, self.engine.models.length, plan.compression)
+            await asyncio.to_thread(check_body, update, self._limits.max_update_norm)
+            self.accounts.check_client(client)
+            return await self.engine.receive(client, visit, head, update)
+        finally:
+            # It was refused, or is of no use: no record of the log refers to it.
+            if not self.engine.needs(path):
                 path.unlink(missing_ok=True)
-            raise
 
     def _plan(self, client: int, visit: int) -> LocalPlan | None:
         """Return the plan of a visit that is not over."""

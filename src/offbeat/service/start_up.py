@@ -15,10 +15,11 @@ from offbeat.coordinator_records import Call
 from offbeat.errors import OffbeatError
 from offbeat.service.engine import Engine
 from offbeat.service.journal import Journal
-from offbeat.service.model_files import Layout, ModelFiles
+from offbeat.service.model_files import Layout, ModelFiles, numbers_of
 from offbeat.service.records import call_of
 from offbeat.service.store import Store, sync_folder
 from offbeat.service.update_format import StoredUpdate
+from offbeat.service.uploads import clean_up
 
 MakeCoordinator = Callable[[Callable[[Call], None]], Coordinator]
 """Returns a fresh coordinator that records its calls."""
@@ -73,13 +74,7 @@ async def open_engine(
     for of_update, update in replayed:
         engine.note_file(of_update, update)
     recorder.append(engine.record)
-    known = {update.path.name for _, update in replayed}
-    for path in (store.folder / "updates").iterdir():
-        if path.name not in known:
-            if path.name.startswith("segment"):
-                path.unlink()
-            else:  # nobody was told that it has arrived, but it need not come again
-                path.replace(store.folder / "partial" / path.name)
+    clean_up(store.folder, {update.path.name for _, update in replayed})
     await checkpoint(store.folder, engine)
     return engine
 
@@ -100,9 +95,11 @@ async def checkpoint(folder: Path, engine: Engine) -> None:
     whole = {**prefixed("coordinator", state), "now": now, "digests": digests, "versions": sorted(versions)}
     await asyncio.to_thread(lambda: _write(path, whole, [engine.models.path(version) for version in versions]))
     async with engine.lock:
-        engine.models.keep(engine.needed_versions() | versions)
+        engine.models.keep(engine.needed_versions() | versions | engine.kept_versions)
+        engine.kept_versions = versions
         # At once, so that nobody puts anything into them meanwhile.
-        for old in [*engine.unneeded_files(number), *(other for other in path.parent.iterdir() if other != path)]:
+        older = [_path(folder, other) for other in numbers_of(path.parent) if other != number]
+        for old in [*engine.unneeded_files(number), *older]:
             old.unlink(missing_ok=True)
 
 
@@ -111,13 +108,17 @@ def _write(path: Path, state: dict[str, Any], models: list[Path]) -> None:
         with model.open("rb") as file:
             os.fsync(file.fileno())
     sync_folder(models[0].parent)
-    write_checkpoint(path, state)
+    try:
+        write_checkpoint(path, state)
+    except OSError:
+        path.with_name(f".{path.name}.partial").unlink(missing_ok=True)
+        raise
     sync_folder(path.parent)
 
 
 def _load(store: Store, coordinator: Coordinator) -> tuple[int, float, dict[int, tuple[int, str]], list[int]]:
     """Load the last checkpoint; return its number, its time, the updates' digests, and the versions in models/."""
-    numbers = [int(path.stem) for path in (store.folder / "checkpoints").glob("*.safetensors")]
+    numbers = numbers_of(store.folder / "checkpoints")
     if not numbers:
         if store.last_number():
             raise OffbeatError(f"{store.folder} is broken: there is no checkpoint; restore a backup")
