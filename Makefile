@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit kills torture bench-simulation bench-peers docs reference theory-docs performance-docs figures clean
+.PHONY: help run test lint types unit kills torture bench-simulation bench-peers bench-service docs reference theory-docs performance-docs figures clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -41,6 +41,9 @@ bench-simulation: .venv/installed ## client updates a second, beside a plain loo
 	$(BIN)/python benchmarks/simulation.py $(ARGS)
 	$(BIN)/python benchmarks/event_loop.py $(ARGS)
 	$(BIN)/python benchmarks/model_size.py $(ARGS)
+
+bench-service: .venv/installed ## what the server takes, beside bare sockets; ARGS="--quick" takes a minute or two
+	$(BIN)/python benchmarks/service.py $(ARGS)
 
 bench-peers: ## the same workloads on other simulators, each in an environment of its own (6 GB in build/peers)
 	$(PYTHON) benchmarks/peers/run.py $(ARGS)

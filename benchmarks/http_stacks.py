@@ -164,6 +164,13 @@ def measure(server: Server, bare: Server, repeats: int) -> list[dict[str, Any]]:
     return [*rows, row, polls(server)]
 
 
+def make_certificate(folder: Path) -> None:
+    """Make ``cert.pem`` and ``key.pem`` for localhost."""
+    make = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=localhost"
+    names = ["-addext", "subjectAltName=DNS:localhost", "-keyout", "key.pem", "-out", "cert.pem"]
+    subprocess.run([*make.split(), *names], cwd=folder, check=True, stderr=subprocess.DEVNULL)
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -176,11 +183,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "model").write_bytes(BODY)
         if args.tls:
-            make = (
-                "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=localhost"
-            )
-            names = ["-addext", "subjectAltName=DNS:localhost", "-keyout", "key.pem", "-out", "cert.pem"]
-            subprocess.run([*make.split(), *names], cwd=folder, check=True, stderr=subprocess.DEVNULL)
+            make_certificate(Path(folder))
         for stack in args.stacks:
             servers = []
             try:

@@ -95,7 +95,7 @@ class World:
         elif action == "renew":
             renewed = self.coordinator.renew(self.now, client, visit)
             assert renewed is (self.given[client, visit] == "open")
-            if renewed:
+            if renewed and self.leases[client, visit] < math.inf:
                 self.leases[client, visit] = self.now + 15.0
         elif action == "drop":
             self.coordinator.drop(self.now, client, visit)

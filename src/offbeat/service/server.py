@@ -164,9 +164,9 @@ async def serve(
         for task in tasks:
             task.add_done_callback(lambda task: end(None if task.cancelled() else task.exception()))
         try:
-            # From here on lines are accepted; who came before waits.
             scheme = "https" if settings.certificates else "http"
-            url = f"{scheme}://{settings.host}:{port}"
+            host = "127.0.0.1" if settings.host == "0.0.0.0" else settings.host
+            url = f"{scheme}://{host}:{port}"
             (store.folder / "url").write_text(f"{url}\n", encoding="ascii")
             ready(Listening(url, tokens["enrolment"], service))
             await ended
@@ -228,6 +228,8 @@ async def _stop(store: Store, service: Service, http: _HttpServer, tasks: list[a
     engine.stop()
     http.stop()
     await asyncio.wait(tasks[:1], timeout=_GRACE_SECONDS)
+    # Granian's own threads end a moment later, and complain if Python has ended before.
+    await asyncio.sleep(0.1)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
