@@ -63,6 +63,10 @@ def make_app(service: Service) -> FastAPI:
     @app.post("/v1/checkin")
     async def check_in(request: Request, client: Client, checkin: messages.CheckIn) -> messages.CheckedIn:
         """Ask for work."""
+        # Who need not wait need not be watched.
+        answer = await service.check_in(client, 0.0)
+        if answer.visit is not None or answer.finished or not checkin.wait_seconds:
+            return answer
         return await _while_it_is_there(request, service.check_in(client, checkin.wait_seconds))
 
     @app.get("/v1/models/latest", status_code=307, response_class=RedirectResponse)

@@ -63,6 +63,7 @@ class Engine:
         self.lock = asyncio.Lock()
         self.evaluations: Evaluations | None = None
         self.kept_versions: set[int] = set()
+        self._published = -1
         self._must_assign = False
         self._stopping = False
         self._stop_versions = stop_versions
@@ -134,6 +135,9 @@ class Engine:
                 except BaseException:
                     self._end_to_wait(client, waits)
                     raise
+                if waits.done() or not wait_seconds:
+                    self._end_to_wait(client, waits)
+                    assignment, waits = waits.result() if waits.done() else None, None
         if waits is not None:
             assignment = await self._wait(client, waits, wait_seconds)
         await self.journal.durable()
@@ -321,13 +325,13 @@ class Engine:
             return
         await self._evaluate()
         if self.finished:
-            await self.aggregate(self._publish)
+            await self._publish()
             self.let_go()
             return
         if not self.coordinator.has_work:
             return
         # First, since it may fail, and then nothing has happened.
-        await self.aggregate(self._publish)
+        await self._publish()
         for assignment in self.coordinator.assign(self.now):
             waits = self._waiting.get(assignment.client)
             if waits is not None and not waits.done():  # else it asks again, and gets the same
@@ -336,14 +340,18 @@ class Engine:
     async def _evaluate(self) -> None:
         version = self.coordinator.algorithm.version
         if self.evaluations is not None and version > self._evaluated and self.evaluations.wants(version):
-            await self.aggregate(self._publish)
+            await self._publish()
             self._evaluated = version
             self.evaluations.add(version)
 
-    def _publish(self) -> None:
+    async def _publish(self) -> None:
         algorithm = self.coordinator.algorithm
+        version = algorithm.version
+        if version == self._published:
+            return
         try:
-            self.models.write(algorithm.version, algorithm.model)
+            await self.aggregate(lambda: self.models.write(version, algorithm.model))
+            self._published = version
         except OSError as error:
             raise Refusal("no-space", f"the server cannot write a model ({error.strerror}): try again later") from None
 
