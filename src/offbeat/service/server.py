@@ -28,6 +28,7 @@ from offbeat.service.certificates import Certificates
 from offbeat.service.engine import Engine
 from offbeat.service.evaluation import Evaluations
 from offbeat.service.model_files import Layout
+from offbeat.service.refusal import Refusal
 from offbeat.service.service import Limits, Service
 from offbeat.service.start_up import MakeCoordinator, checkpoint, open_engine
 from offbeat.service.store import Store, meta
@@ -217,7 +218,7 @@ async def _make_checkpoints(store: Store, engine: Engine, seconds: float) -> Non
         if engine.journal.number == number or engine.journal.problem:
             continue
         began, number = engine.now, engine.journal.number
-        with suppress(OSError):  # the disk is full: the last one is still there
+        with suppress(OSError, Refusal):  # the disk is full: the last one is still there
             await checkpoint(store.folder, engine)
         pause = max(seconds, (engine.now - began) / _SHARE_OF_CHECKPOINTS)
 
@@ -233,7 +234,7 @@ async def _stop(store: Store, service: Service, http: _HttpServer, tasks: list[a
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    with suppress(OSError):
+    with suppress(OSError, Refusal):
         await checkpoint(store.folder, engine)
     await engine.journal.close()
     engine.close()

@@ -84,6 +84,7 @@ async def checkpoint(folder: Path, engine: Engine) -> None:
 
     Raises:
         OSError: The disk is full.
+        Refusal: The same.
     """
     async with engine.lock:
         number, now = engine.journal.number, engine.now
@@ -91,6 +92,8 @@ async def checkpoint(folder: Path, engine: Engine) -> None:
         versions = engine.needed_versions()
         await engine.aggregate(lambda: engine.models.write(max(versions), engine.coordinator.algorithm.model))
         digests = [[client, *digest] for client, digest in engine.digests.items()]
+    # So that the log has all that the checkpoint covers: it is the run's history.
+    await engine.journal.durable()
     path = _path(folder, number)
     whole = {**prefixed("coordinator", state), "now": now, "digests": digests, "versions": sorted(versions)}
     await asyncio.to_thread(lambda: _write(path, whole, [engine.models.path(version) for version in versions]))
