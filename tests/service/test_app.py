@@ -1,11 +1,13 @@
 """Each route, over a real socket."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from safetensors.torch import load as load_tensors
 
+from offbeat.algorithms import FedBuff
 from tests.service.conftest import LAYOUT, LENGTH, body_of, running
 
 ONES = torch.ones(LENGTH)
@@ -90,8 +92,6 @@ def test_nothing_to_do_is_a_normal_answer(server):
 
 
 def test_a_client_that_waits_gets_work_when_a_slot_is_free(server):
-    from concurrent.futures import ThreadPoolExecutor
-
     peers = [server.enrol() for _ in range(5)]
     visits = [peer.check_in() for peer in peers[:4]]
     with ThreadPoolExecutor(1) as pool:
@@ -245,3 +245,17 @@ def test_a_run_that_is_over_says_so_and_its_model_stays(tmp_path):
         assert not peers[2].send(visits[2], ONES)["counted"]
         assert server.admin.http.get("/v1/status").json()["version"] == 1
         assert server.service.engine.models.versions() >= {1}
+
+
+def test_segments_may_end_while_updates_wait_for_their_turn(tmp_path, monkeypatch):
+    monkeypatch.setattr("offbeat.service.uploads._SEGMENT", 0)  # each body in one of its own
+    with running(tmp_path / "server", lambda: FedBuff(buffer_size=50, concurrency=40), clients=40) as server:
+        peers = [server.enrol() for _ in range(40)]
+        visits = [peer.check_in() for peer in peers]
+        with ThreadPoolExecutor(40) as pool:
+            answers = list(pool.map(lambda peer, visit: peer.send(visit, ONES), peers, visits))
+        assert all(answer["counted"] for answer in answers)
+        server.checkpoint()
+        assert peers[0].send(peers[0].check_in(), ONES)["counted"]
+    with running(tmp_path / "server", lambda: FedBuff(buffer_size=50, concurrency=40), clients=40) as server:
+        assert server.service.engine.coordinator.statistics.counted == 41

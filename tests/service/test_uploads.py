@@ -77,9 +77,9 @@ def test_there_is_a_budget_for_all_and_a_number_for_each(uploads):
 
 
 def test_what_is_taken_back_leaves_no_trace(uploads):
-    path, begin, _ = uploads.append(b"first")
+    path, begin = uploads.append(b"first")
     assert (path.name, begin) == ("segment-1", 0)
-    _, second, _ = uploads.append(b"second")
+    _, second = uploads.append(b"second")
     assert second % 8 == 0
     uploads.take_back(second)
     assert uploads.append(b"third")[1] == second

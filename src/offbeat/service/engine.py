@@ -73,7 +73,7 @@ class Engine:
         self._waiting: dict[int, asyncio.Future[Assignment | None]] = {}
         self._files: dict[Path, tuple[int, list[weakref.ref[StoredUpdate]]]] = {}  # last record, and who needs it
         self._evaluated = coordinator.algorithm.version
-        self._incoming = ("", -1)  # the SHA-256 of the update that is taken in, and the descriptor of its file
+        self._incoming = ("", False)  # the SHA-256 of the update that is taken in, and whether it is on disk
         self._next_tick = self.now + (coordinator.algorithm.period or math.inf)
 
     @property
@@ -100,9 +100,10 @@ class Engine:
         if not isinstance(vector, StoredUpdate):
             self.journal.record(call.name, arguments)
             return
-        digest, descriptor = self._incoming
+        digest, is_on_disk = self._incoming
         place = vector.path.name, vector.offset, vector.size, digest
-        self.note_file(self.journal.record(call.name, arguments, *place, descriptor=descriptor), vector)
+        file = None if is_on_disk else vector.path
+        self.note_file(self.journal.record(call.name, arguments, *place, file=file), vector)
 
     def needs(self, path: Path) -> bool:
         """Return whether a record of the log since the last checkpoint refers to a file."""
@@ -180,7 +181,7 @@ class Engine:
         return receipt
 
     async def receive(
-        self, client: int, visit: int, head: UpdateHead, update: StoredUpdate, descriptor: int = -1
+        self, client: int, visit: int, head: UpdateHead, update: StoredUpdate, *, is_on_disk: bool
     ) -> Receipt:
         """Take in an update whose body has been checked.
 
@@ -189,7 +190,7 @@ class Engine:
             visit: The visit's number.
             head: What the client says of it.
             update: Where it is.
-            descriptor: Of its file, if that has still to be brought to disk; −1 if it is there.
+            is_on_disk: Whether its file is.
 
         Raises:
             Refusal: It would count but is malformed, or other bytes came before.
@@ -198,7 +199,7 @@ class Engine:
         async with self.lock:
             receipt = self._over(client, visit, head.sha256)
             if receipt is None:
-                self._incoming = (head.sha256, descriptor)
+                self._incoming = (head.sha256, is_on_disk)
                 try:
                     receipt = self._receive(client, visit, head, update)
                 except Refusal as error:

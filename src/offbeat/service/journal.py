@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -25,7 +26,7 @@ class _Batch:
 
     records: list[dict[str, Any]] = field(default_factory=list)
     statements: list[sa.Executable] = field(default_factory=list)
-    files: dict[tuple[int, int], int] = field(default_factory=dict)  # descriptors of what records refer to, by inode
+    files: set[Path] = field(default_factory=set)  # that records of the batch refer to, and are not on disk yet
     last: int = 0  # the number of the last entry
 
 
@@ -56,18 +57,18 @@ class Journal:
         self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
         self._thread.start()
 
-    def record(self, name: str, arguments: dict[str, Any], *place: Any, descriptor: int = -1) -> int:
+    def record(self, name: str, arguments: dict[str, Any], *place: Any, file: Path | None = None) -> int:
         """Enter a call that changed the coordinator, and return its number.
 
         Args:
             name: The call's.
             arguments: Plain values.
             place: Where the update is, if there is one: a file in ``updates/``, an offset, a size, and its SHA-256.
-            descriptor: An open file that has to be on disk before the record is; −1 for none.
+            file: What has to be on disk before the record is.
         """
         self.number += 1
         row = Record(self.number, name, arguments, *place).row()
-        self._enter(lambda batch: batch.records.append(row), descriptor)
+        self._enter(lambda batch: batch.records.append(row), file)
         return self.number
 
     def execute(self, statement: sa.Executable) -> None:
@@ -99,16 +100,12 @@ class Journal:
             self._changed.notify()
         await asyncio.to_thread(self._thread.join)
 
-    def _enter(self, add: Callable[[_Batch], None], descriptor: int = -1) -> None:
+    def _enter(self, add: Callable[[_Batch], None], file: Path | None = None) -> None:
         with self._changed:
             self._entered += 1
             add(self._waiting)
-            if descriptor >= 0:
-                found = os.fstat(descriptor)
-                which = found.st_dev, found.st_ino
-                if which not in self._waiting.files:
-                    # A copy, since the file may be closed before its turn comes.
-                    self._waiting.files[which] = os.dup(descriptor)
+            if file is not None:
+                self._waiting.files.add(file)
             self._waiting.last = self._entered
             self._changed.notify()
 
@@ -136,9 +133,9 @@ class Journal:
     def _write(self, batch: _Batch) -> str | None:
         """Write a batch, all or nothing; return why it cannot be written, None if it was."""
         # An error of a sync is told once only, so there is no trying again: what it was about may be lost.
-        for descriptor in batch.files.values():
-            os.fdatasync(descriptor)
-            os.close(descriptor)
+        for path in batch.files:
+            with path.open("rb") as file:
+                os.fdatasync(file.fileno())
         batch.files.clear()
         try:
             with self._database.begin() as connection:

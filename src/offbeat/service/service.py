@@ -156,7 +156,7 @@ class Service:
         # From here on to the lock nobody else has a turn, so what is refused can be taken back.
         self.accounts.check_client(client)
         self.engine.check(client, visit, head)
-        path, begin, descriptor = self.uploads.append(body)
+        path, begin = self.uploads.append(body)
         update = StoredUpdate(path, begin, len(body), self.engine.models.length, plan.compression)
         try:
             check_body(update, self._limits.max_update_norm)
@@ -164,7 +164,7 @@ class Service:
             self.uploads.take_back(begin)
             raise
         self.engine.note_file(0, update)
-        return await self.engine.receive(client, visit, head, update, descriptor)
+        return await self.engine.receive(client, visit, head, update, is_on_disk=False)
 
     async def _large(self, client: int, visit: int, head: UpdateHead, plan: LocalPlan, path: Path) -> Receipt:
         try:
@@ -172,7 +172,7 @@ class Service:
             update = StoredUpdate(path, 0, head.bytes, self.engine.models.length, plan.compression)
             await asyncio.to_thread(check_body, update, self._limits.max_update_norm)
             self.accounts.check_client(client)
-            return await self.engine.receive(client, visit, head, update)
+            return await self.engine.receive(client, visit, head, update, is_on_disk=True)
         finally:
             # It was refused, or is of no use: no record of the log refers to it.
             if not self.engine.needs(path):

@@ -56,8 +56,8 @@ class Uploads:
         except FileNotFoundError:
             return 0
 
-    def append(self, body: bytes) -> tuple[Path, int, int]:
-        """Put a small body into a segment; return its file, where it begins, and the descriptor of the file.
+    def append(self, body: bytes) -> tuple[Path, int]:
+        """Put a small body into a segment, not yet on disk; return its file, and where it begins.
 
         Raises:
             Refusal: The disk is full.
@@ -75,7 +75,7 @@ class Uploads:
             raise no_space(error) from None
         # So that whoever maps it finds its entries aligned.
         self._segment_size += len(body) + -len(body) % 8
-        return self._segment_path, begin, self._segment
+        return self._segment_path, begin
 
     def take_back(self, begin: int) -> None:
         """Forget the body that was appended last, at ``begin``."""
