@@ -274,7 +274,8 @@ def main() -> None:
     arguments = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_NOFILE, (8192, max(8192, resource.getrlimit(resource.RLIMIT_NOFILE)[1])))
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory(dir=".") as name:
+    Path("build").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir="build") as name:
         folder = Path(name).resolve()
         (folder / "model").write_bytes(http_stacks.BODY)
         http_stacks.make_certificate(folder)
