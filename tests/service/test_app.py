@@ -248,7 +248,7 @@ def test_a_run_that_is_over_says_so_and_its_model_stays(tmp_path):
 
 
 def test_segments_may_end_while_updates_wait_for_their_turn(tmp_path, monkeypatch):
-    monkeypatch.setattr("offbeat.service.uploads._SEGMENT", 0)  # each body in one of its own
+    monkeypatch.setattr("offbeat.service.segments._FULL", 0)  # each body in one of its own
     with running(tmp_path / "server", lambda: FedBuff(buffer_size=50, concurrency=40), clients=40) as server:
         peers = [server.enrol() for _ in range(40)]
         visits = [peer.check_in() for peer in peers]

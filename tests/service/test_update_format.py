@@ -19,7 +19,7 @@ from offbeat.algorithms.base import Compression, LocalPlan
 from offbeat.compression import Encoded, decode, qsgd, random_k, sign, top_k, wire_bytes
 from offbeat.service import update_format
 from offbeat.service.refusal import Refusal
-from offbeat.service.update_format import StoredUpdate, check_body, largest_body, write_dense
+from offbeat.service.update_format import BufferedUpdate, StoredUpdate, check_body, largest_body, write_dense
 
 LENGTH = 5
 VECTOR = torch.tensor([1.5, -2.0, 0.0, 4.0, -0.25])
@@ -109,9 +109,13 @@ def test_other_vectors_are_not_written(vector: Tensor) -> None:
         dense(vector)
 
 
+@pytest.mark.parametrize("mapped", [0, 2**20])
 @pytest.mark.parametrize("offset", [0, 1, 2, 8])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_dense_update_comes_back(store: Store, dtype: torch.dtype, offset: int) -> None:
+def test_a_dense_update_comes_back(
+    store: Store, dtype: torch.dtype, offset: int, mapped: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(update_format, "_MAPPED", mapped)
     stored = store(dense(VECTOR.to(dtype)), offset=offset)
     check_body(stored, None)
     vector = stored.resolve()
@@ -135,7 +139,8 @@ def test_other_writers_metadata_and_padding_are_read(store: Store) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc says what is mapped")
-def test_float32_is_mapped_for_as_long_as_it_is_used(store: Store) -> None:
+def test_float32_is_mapped_for_as_long_as_it_is_used(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(update_format, "_MAPPED", 0)
     stored = store(dense(VECTOR))
     maps = Path("/proc/self/maps")
     assert str(stored.path) not in maps.read_text()
@@ -186,6 +191,14 @@ def test_a_large_body_is_checked_in_little_memory(tmp_path: Path) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 16e6
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_body_in_memory_is_checked_too(dtype: torch.dtype) -> None:
+    body = dense(VECTOR.to(dtype))
+    check_body(BufferedUpdate(body, LENGTH, None), 100.0)
+    with pytest.raises(Refusal, match="norm"):
+        check_body(BufferedUpdate(body, LENGTH, None), 1e-3)
 
 
 # What is wrong.

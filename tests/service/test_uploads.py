@@ -1,10 +1,15 @@
 """Bodies on their way to the disk, without a server around them."""
 
 import asyncio
+import hashlib
+import os
+import threading
 
 import pytest
 
+from offbeat.service import growing_file
 from offbeat.service.refusal import Refusal
+from offbeat.service.segments import Segments
 from offbeat.service.uploads import Uploads, clean_up
 
 
@@ -12,9 +17,18 @@ from offbeat.service.uploads import Uploads, clean_up
 def uploads(tmp_path):
     for name in ("updates", "partial"):
         (tmp_path / name).mkdir()
-    made = Uploads(tmp_path, budget=100, patience_seconds=0.5)
+    return Uploads(tmp_path, budget=100, patience_seconds=0.5)
+
+
+@pytest.fixture
+def segments(uploads, tmp_path):
+    made = Segments(tmp_path / "updates")
     yield made
     made.close()
+
+
+def sha256(body):
+    return hashlib.sha256(body).hexdigest()
 
 
 async def sent(*pieces, silent=False):
@@ -43,8 +57,8 @@ def test_a_body_goes_on_where_it_is_and_moves_when_it_is_whole(uploads, tmp_path
     assert asyncio.run(uploads.write(3, 1, 0, 6, sent(b"ab", b"c"))) == 3
     assert refused(uploads.write(3, 1, 2, 6, sent(b"def"))) == "wrong-offset"
     whole = asyncio.run(uploads.write(3, 1, 3, 6, sent(b"def")))
-    assert whole == tmp_path / "updates" / "3-1-1"
-    assert whole.read_bytes() == b"abcdef"
+    assert whole == (tmp_path / "updates" / "3-1-1", sha256(b"abcdef"))
+    assert whole.path.read_bytes() == b"abcdef"
     assert uploads.offset(3, 1) == 0
     assert refused(uploads.write(3, 1, 0, 2, sent(b"abc"))) == "too-large"
 
@@ -56,9 +70,80 @@ def test_who_begins_again_takes_the_place_of_the_line_before(uploads):
         second = await uploads.write(0, 0, 0, 6, sent(b"cdefgh"))
         with pytest.raises(Refusal) as caught:
             await first
-        return caught.value.kind, second.read_bytes()
+        return caught.value.kind, second.path.read_bytes(), second.sha256
 
-    assert asyncio.run(both()) == ("wrong-offset", b"cdefgh")
+    assert asyncio.run(both()) == ("wrong-offset", b"cdefgh", sha256(b"cdefgh"))
+
+
+def test_an_earlier_servers_body_goes_on(uploads, tmp_path):
+    (tmp_path / "partial" / "3-1").write_bytes(b"abc")
+    assert asyncio.run(uploads.write(3, 1, 3, 6, sent(b"def"))).sha256 == sha256(b"abcdef")
+    # It was whole: nothing more comes.
+    (tmp_path / "partial" / "3-2").write_bytes(b"abc")
+    assert asyncio.run(uploads.write(3, 2, 3, 3, sent())).sha256 == sha256(b"abc")
+
+
+def test_what_a_failed_write_left_is_counted(uploads, tmp_path, monkeypatch):
+    def half(descriptor, pieces, offset):
+        write(descriptor, [pieces[0][:2]], offset)
+        raise OSError(28, "No space left on device")
+
+    write = os.pwritev
+    monkeypatch.setattr(os, "pwritev", half)
+    assert refused(uploads.write(3, 1, 0, 6, sent(b"abcd"))) == "no-space"
+    monkeypatch.undo()
+    assert uploads.offset(3, 1) == 2
+    whole = asyncio.run(uploads.write(3, 1, 2, 6, sent(b"cdef")))
+    assert (whole.path.read_bytes(), whole.sha256) == (b"abcdef", sha256(b"abcdef"))
+
+
+def test_a_write_that_ends_early_goes_on(uploads, monkeypatch):
+    write = os.pwritev
+    monkeypatch.setattr(os, "pwritev", lambda descriptor, pieces, offset: write(descriptor, [pieces[0][:1]], offset))
+    whole = asyncio.run(uploads.write(3, 1, 0, 6, sent(b"ab", b"cdef")))
+    assert (whole.path.read_bytes(), whole.sha256) == (b"abcdef", sha256(b"abcdef"))
+
+
+def test_the_smallest_pieces_are_no_trouble(uploads):
+    uploads._budget = 5000  # more pieces than a system writes at once
+    whole = asyncio.run(uploads.write(3, 1, 0, 5000, sent(*[b"x"] * 5000)))
+    assert whole.sha256 == sha256(b"x" * 5000)
+
+
+def test_a_file_is_not_closed_under_a_thread_that_writes_it(uploads, monkeypatch):
+    begun, may_end, events = threading.Event(), threading.Event(), []
+
+    def slowly(self, pieces):
+        begun.set()
+        may_end.wait(10)
+        write(self, pieces)
+        events.append("written")
+
+    def closed(self):
+        events.append("closed")
+        close(self)
+
+    write, close = growing_file.GrowingFile.write, growing_file.GrowingFile.close
+    monkeypatch.setattr(growing_file.GrowingFile, "write", slowly)
+    monkeypatch.setattr(growing_file.GrowingFile, "close", closed)
+    monkeypatch.setattr("offbeat.service.uploads._BATCH", 1)
+
+    async def begin_again_while_it_is_written():
+        before = asyncio.create_task(uploads.write(3, 1, 0, 6, sent(b"ab", b"cd", silent=True)))
+        await asyncio.to_thread(begun.wait, 10)
+        again = asyncio.create_task(uploads.write(3, 1, 0, 6, sent(b"abcdef")))
+        await asyncio.sleep(0.05)
+        assert not events
+        may_end.set()
+        with pytest.raises(Refusal):
+            await before
+        return await again
+
+    assert asyncio.run(begin_again_while_it_is_written()).sha256 == sha256(b"abcdef")
+    first = events.index("closed")
+    assert events[:first] == ["written"] * first
+    assert events[first:] == ["closed", "written", "closed"]
+    assert first > 0
 
 
 def test_there_is_a_budget_for_all_and_a_number_for_each(uploads):
@@ -76,18 +161,17 @@ def test_there_is_a_budget_for_all_and_a_number_for_each(uploads):
     assert refused(uploads.read(5, 2, sent(b"abc"))) == "malformed-request"
 
 
-def test_what_is_taken_back_leaves_no_trace(uploads):
-    path, begin = uploads.append(b"first")
+def test_small_bodies_share_a_file_and_are_aligned(segments):
+    path, begin = segments.append(b"first")
     assert (path.name, begin) == ("segment-1", 0)
-    _, second = uploads.append(b"second")
-    assert second % 8 == 0
-    uploads.take_back(second)
-    assert uploads.append(b"third")[1] == second
+    same, second = segments.append(b"second")
+    assert (same, second) == (path, 8)
+    assert path.read_bytes() == b"first\0\0\0second"
 
 
-def test_after_a_restart_a_body_that_was_whole_need_not_come_again(tmp_path, uploads):
+def test_after_a_restart_a_body_that_was_whole_need_not_come_again(tmp_path, uploads, segments):
     asyncio.run(uploads.write(3, 1, 0, 3, sent(b"abc")))
-    known = uploads.append(b"known")[0].name
+    known = segments.append(b"known")[0].name
     (tmp_path / "updates" / "notes").touch()
     clean_up(tmp_path, {known})
     assert sorted(path.name for path in (tmp_path / "updates").iterdir()) == ["notes", known]

@@ -17,7 +17,7 @@ from offbeat.service.logs import event
 from offbeat.service.metrics import Measured
 from offbeat.service.refusal import Refusal
 from offbeat.service.service import Service
-from offbeat.service.update_format import parse_head
+from offbeat.service.update_head import parse_head
 
 T = TypeVar("T")
 

@@ -19,7 +19,8 @@ from offbeat.service.logs import event
 from offbeat.service.model_files import ModelFiles
 from offbeat.service.records import NOT_LOGGED, arguments_of
 from offbeat.service.refusal import Refusal
-from offbeat.service.update_format import StoredUpdate, UpdateHead
+from offbeat.service.update_format import StoredUpdate
+from offbeat.service.update_head import UpdateHead
 
 T = TypeVar("T")
 

@@ -1,7 +1,6 @@
 """Group commit: many requests wait for one write to the disk."""
 
 import asyncio
-import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -12,8 +11,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from offbeat.service.refusal import Refusal
-from offbeat.service.store import Record, log
+from offbeat.service.refusal import no_space
+from offbeat.service.store import Record, log, sync_file
 
 _PATIENCE_SECONDS = 1.0  # between two tries to write to a disk that is full
 # What may be mended while the server runs. After any other failure nobody knows what is on the disk.
@@ -78,7 +77,7 @@ class Journal:
     def check(self) -> None:
         """Raise ``Refusal`` if the disk cannot be written now."""
         if self.problem is not None:
-            raise _refusal(self.problem)
+            raise no_space(self.problem)
 
     async def durable(self) -> None:
         """Wait until all that has been entered so far is on disk.
@@ -134,8 +133,7 @@ class Journal:
         """Write a batch, all or nothing; return why it cannot be written, None if it was."""
         # An error of a sync is told once only, so there is no trying again: what it was about may be lost.
         for path in batch.files:
-            with path.open("rb") as file:
-                os.fdatasync(file.fileno())
+            sync_file(path)
         batch.files.clear()
         try:
             with self._database.begin() as connection:
@@ -168,10 +166,4 @@ class Journal:
         while self._listeners:
             _, future = self._listeners.popleft()
             if not future.done():
-                future.set_exception(_refusal(problem))
-
-
-def _refusal(problem: str) -> Refusal:
-    return Refusal(
-        "no-space", f"the server's disk cannot be written ({problem}): try again later", {"Retry-After": "5"}
-    )
+                future.set_exception(no_space(problem))

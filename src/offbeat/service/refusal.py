@@ -68,3 +68,9 @@ class Refusal(Exception):  # noqa: N818 — most are no errors of anybody
         """Return the answer's body, ``application/problem+json``."""
         title = _TITLES.get(self.status) or HTTPStatus(self.status).phrase
         return {"title": title, "status": self.status, "kind": self.kind, "detail": self.detail}
+
+
+def no_space(problem: OSError | str) -> Refusal:
+    """Return what is said if the disk cannot be written."""
+    why = problem if isinstance(problem, str) else problem.strerror or "no space left"
+    return Refusal("no-space", f"the server's disk cannot be written ({why}): try again later", {"Retry-After": "5"})

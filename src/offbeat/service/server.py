@@ -29,6 +29,7 @@ from offbeat.service.engine import Engine
 from offbeat.service.evaluation import Evaluations
 from offbeat.service.model_files import Layout
 from offbeat.service.refusal import Refusal
+from offbeat.service.segments import Segments
 from offbeat.service.service import Limits, Service
 from offbeat.service.start_up import MakeCoordinator, checkpoint, open_engine
 from offbeat.service.store import Store, meta
@@ -139,10 +140,10 @@ async def serve(
             clients_limit=engine.coordinator.clients,
             token_seconds=settings.token_seconds,
         )
-        uploads = Uploads(store.folder, settings.upload_budget)
         service = Service(
             engine,
-            uploads,
+            Uploads(store.folder, settings.upload_budget),
+            Segments(store.folder / "updates"),
             accounts,
             run_id=run_id,
             seed=settings.seed,
@@ -238,7 +239,7 @@ async def _stop(store: Store, service: Service, http: _HttpServer, tasks: list[a
         await checkpoint(store.folder, engine)
     await engine.journal.close()
     engine.close()
-    service.uploads.close()
+    service.segments.close()
 
 
 def _check_config(store: Store, config: dict[str, Any]) -> str:

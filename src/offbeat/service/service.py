@@ -1,10 +1,10 @@
 """A server without its sockets: what the HTTP routes call."""
 
 import asyncio
+import hashlib
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from offbeat.algorithms.base import LocalPlan
 from offbeat.coordinator_records import Assignment, Receipt
@@ -12,9 +12,12 @@ from offbeat.service import messages
 from offbeat.service.accounts import Accounts
 from offbeat.service.engine import Engine
 from offbeat.service.metrics import Metrics
-from offbeat.service.refusal import Refusal
-from offbeat.service.update_format import StoredUpdate, UpdateHead, check_body, largest_body
-from offbeat.service.uploads import SMALL, Uploads, check_digest, no_space
+from offbeat.service.refusal import Refusal, no_space
+from offbeat.service.segments import Segments
+from offbeat.service.store import sync_file, sync_folder
+from offbeat.service.update_format import BufferedUpdate, StoredUpdate, check_body, largest_body
+from offbeat.service.update_head import UpdateHead
+from offbeat.service.uploads import SMALL, Uploads, Whole
 
 RETRY_SECONDS = 5.0
 """When a client for which there is no work is to come back."""
@@ -34,7 +37,8 @@ class Service:
 
     Args:
         engine: The coordinator.
-        uploads: Bodies on their way to the disk.
+        uploads: Bodies on their way here.
+        segments: Where small ones go.
         accounts: Who may speak.
         run_id: Names the run, so that no two runs' versions are taken for each other.
         seed: The run's seed.
@@ -49,6 +53,7 @@ class Service:
         self,
         engine: Engine,
         uploads: Uploads,
+        segments: Segments,
         accounts: Accounts,
         *,
         run_id: str,
@@ -58,6 +63,7 @@ class Service:
     ) -> None:
         self.engine = engine
         self.uploads = uploads
+        self.segments = segments
         self.accounts = accounts
         self.metrics = Metrics()
         self.ready = True
@@ -152,31 +158,33 @@ class Service:
         self, client: int, visit: int, head: UpdateHead, plan: LocalPlan, pieces: AsyncIterator[bytes]
     ) -> Receipt:
         body = await self.uploads.read(client, head.bytes, pieces)
-        check_digest(body, head.sha256)
-        # From here on to the lock nobody else has a turn, so what is refused can be taken back.
+        _check_digest(hashlib.sha256(body).hexdigest(), head)
+        length = self.engine.models.length
+        check_body(BufferedUpdate(body, length, plan.compression), self._limits.max_update_norm)
         self.accounts.check_client(client)
-        self.engine.check(client, visit, head)
-        path, begin = self.uploads.append(body)
-        update = StoredUpdate(path, begin, len(body), self.engine.models.length, plan.compression)
-        try:
-            check_body(update, self._limits.max_update_norm)
-        except Refusal:
-            self.uploads.take_back(begin)
-            raise
+        path, begin = self.segments.append(body)
+        update = StoredUpdate(path, begin, len(body), length, plan.compression)
         self.engine.note_file(0, update)
         return await self.engine.receive(client, visit, head, update, is_on_disk=False)
 
-    async def _large(self, client: int, visit: int, head: UpdateHead, plan: LocalPlan, path: Path) -> Receipt:
+    async def _large(self, client: int, visit: int, head: UpdateHead, plan: LocalPlan, whole: Whole) -> Receipt:
+        path = whole.path
         try:
-            await self.uploads.finish(path, head.sha256)
+            _check_digest(whole.sha256, head)
             update = StoredUpdate(path, 0, head.bytes, self.engine.models.length, plan.compression)
-            await asyncio.to_thread(check_body, update, self._limits.max_update_norm)
+            await asyncio.to_thread(self._bring_in, update)
             self.accounts.check_client(client)
             return await self.engine.receive(client, visit, head, update, is_on_disk=True)
         finally:
             # It was refused, or is of no use: no record of the log refers to it.
             if not self.engine.needs(path):
                 path.unlink(missing_ok=True)
+
+    def _bring_in(self, update: StoredUpdate) -> None:
+        """Check a large update, and bring it to disk; the disk goes on with it meanwhile."""
+        check_body(update, self._limits.max_update_norm)
+        sync_file(update.path)
+        sync_folder(update.path.parent)
 
     def _plan(self, client: int, visit: int) -> LocalPlan | None:
         """Return the plan of a visit that is not over."""
@@ -222,3 +230,8 @@ class Service:
         self.metrics.waiting.set(status.waiting)
         self.metrics.enrolled.set(status.enrolled)
         return self.metrics.text()
+
+
+def _check_digest(sha256: str, head: UpdateHead) -> None:
+    if sha256 != head.sha256:
+        raise Refusal("wrong-digest", "the body has another SHA-256 than was announced: upload it again from the start")

@@ -161,6 +161,12 @@ def _prepare(connection: Any, _: Any) -> None:
         cursor.execute("PRAGMA busy_timeout = 10000")
 
 
+def sync_file(path: Path) -> None:
+    """Wait until a file's bytes are on disk."""
+    with path.open("rb") as file:
+        os.fdatasync(file.fileno())
+
+
 def sync_folder(folder: Path) -> None:
     """Wait until the names in a folder are on disk."""
     descriptor = os.open(folder, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""An update on the wire: the ``Offbeat-Update`` header, and the body as it lies in a file; nothing in it is trusted."""
+"""The body of an update, as it comes over the line and as it lies in a file; nothing in it is trusted."""
 
 import json
 import math
@@ -6,74 +6,26 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
+import numpy.typing as npt
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from offbeat.algorithms.base import Compression, LocalPlan
-from offbeat.algorithms.checks import LARGEST_COUNT
 from offbeat.compression import COMPRESSORS, Compressor, Encoded, decode, wire_bytes
 from offbeat.service.refusal import Refusal
+from offbeat.service.strict_json import read_object, shortened
 
-_LARGEST_HEAD = 4096  # characters of the Offbeat-Update header
 _LARGEST_HEADER = 4096  # bytes of a safetensors file's JSON
-_LARGEST_NUMBER = 2**63 - 1  # that a database holds
 _CHUNK = 2**20  # entries that are looked at together
+_MAPPED = 2**18  # bytes from which on it pays to map a file in place of reading it
 _PREFIX = struct.Struct("<Q")  # a safetensors file begins with the size of its JSON
 _COMPRESSED = struct.Struct("<4s8xI")  # a compressed body begins with magic and format, compressor, d
 _TYPES = {"F32": torch.float32, "BF16": torch.bfloat16}
 _NAMES = {dtype: name for name, dtype in _TYPES.items()}
 _ON_DISK = {torch.float32: "<f4", torch.bfloat16: "<i2"}  # numpy has no bfloat16
-
-_Number = Annotated[int, Field(ge=0, le=_LARGEST_NUMBER, description="a whole number of at least 0")]
-_Seconds = Annotated[
-    Annotated[float, Field(ge=0)] | None, Field(description="a finite number of at least 0, null, or left out")
-]
-
-
-class UpdateHead(BaseModel):
-    """What the ``Offbeat-Update`` header says of an update; see ``docs/protocol.md``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-    version: _Number
-    bytes: Annotated[int, Field(ge=1, le=_LARGEST_NUMBER, description="a whole number of at least 1")]
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="64 hexadecimal digits in lower case")]
-    examples: Annotated[int, Field(ge=1, le=LARGEST_COUNT, description=f"a whole number in 1 … {LARGEST_COUNT}")]
-    steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT, description=f"a whole number in 0 … {LARGEST_COUNT}")]
-    normaliser: Annotated[
-        float, Field(ge=0, le=torch.finfo(torch.float32).max, description="a number of at least 0, finite in 32 bits")
-    ]
-    since: Annotated[_Number | None, Field(description="a whole number of at least 0, or null")]
-    step_seconds: _Seconds = None
-    upload_seconds: _Seconds = None
-
-
-def parse_head(text: str | None) -> UpdateHead:
-    """Return what the header says.
-
-    Raises:
-        Refusal: ``malformed-request``: it is missing, longer than 4096 characters, or not what the protocol says.
-    """
-    if text is None:
-        raise _bad_head("is missing: send one line of JSON that describes the update")
-    if len(text) > _LARGEST_HEAD:
-        raise _bad_head(f"must have at most {_LARGEST_HEAD} characters, got {len(text)}")
-    try:
-        values = _json_object(text)
-    except ValueError as error:
-        raise _bad_head(f"must be one JSON object: {error}") from None
-    for key in values:
-        if key not in UpdateHead.model_fields:
-            raise _bad_head(f"has an unknown key {_short(key)}: allowed are {', '.join(UpdateHead.model_fields)}")
-    try:
-        return UpdateHead.model_validate(values)
-    except ValidationError as error:
-        key = str(error.errors(include_input=False)[0]["loc"][0])
-        raise _bad_head(f"is wrong: {key} must be {UpdateHead.model_fields[key].description}") from None
 
 
 def largest_body(length: int, plan: LocalPlan) -> int:
@@ -103,9 +55,33 @@ def write_dense(file: BinaryIO, vector: Tensor) -> None:
     file.write(vector.detach().contiguous().view(torch.uint8).numpy().data)
 
 
+@dataclass(frozen=True, slots=True)
+class BufferedUpdate:
+    """An update whose body is in memory.
+
+    Attributes:
+        data: The body.
+        length: The d that the vector must have.
+        plan_compression: What the plan says of compression.
+    """
+
+    data: bytes | bytearray
+    length: int
+    plan_compression: Compression | None
+
+    @property
+    def size(self) -> int:
+        """The body's bytes."""
+        return len(self.data)
+
+    def read(self, start: int, size: int) -> bytearray:
+        """Return some of the body's bytes."""
+        return bytearray(self.data[start : start + size])
+
+
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class StoredUpdate:
-    """The vector of an update whose body lies in a file; a ``Promise``.
+    """An update whose body lies in a file; a ``Promise``.
 
     Attributes:
         path: The file; it keeps these bytes for as long as a vector from it is in use.
@@ -121,8 +97,17 @@ class StoredUpdate:
     length: int
     plan_compression: Compression | None
 
+    def read(self, start: int, size: int) -> bytearray:
+        """Return some of the body's bytes."""
+        data = bytearray(size)
+        with self.path.open("rb") as file:
+            file.seek(self.offset + start)
+            if file.readinto(data) != size:
+                raise OSError(f"{self.path} ends before byte {self.offset + start + size}")
+        return data
+
     def resolve(self) -> Tensor:
-        """Return the vector, float32 ``(d,)``; what was sent as float32 is mapped from the file and not copied.
+        """Return the vector, float32 ``(d,)``; a large one that was sent as float32 is mapped and not copied.
 
         Raises:
             Refusal: The body's form is wrong; the values are not looked at.
@@ -130,17 +115,17 @@ class StoredUpdate:
         """
         if self.plan_compression is not None:
             return _decompressed(self, _compressor(self.plan_compression))
-        dtype, start = _dense_layout(self)
-        # Copy on write is never a copy here; but torch warns of what cannot be written.
-        mapped = np.memmap(self.path, _ON_DISK[dtype], "c", self.offset + start, (self.length,))
-        return torch.from_numpy(np.require(mapped, requirements=["ALIGNED", "ENSUREARRAY"])).view(dtype).float()
+        return _vector(*_dense(self))
 
 
-def check_body(stored: StoredUpdate, max_norm: float | None) -> None:
+Body = BufferedUpdate | StoredUpdate
+
+
+def check_body(body: Body, max_norm: float | None) -> None:
     """Check all that can be wrong with an update's body, in little memory unless it is compressed.
 
     Args:
-        stored: Where the body is.
+        body: The body.
         max_norm: Largest Euclidean norm that is accepted; None for any finite one.
 
     Raises:
@@ -149,7 +134,7 @@ def check_body(stored: StoredUpdate, max_norm: float | None) -> None:
         OSError: The file is not there, or too short.
     """
     squares = 0.0
-    for part in _parts(stored):
+    for part in _parts(body):
         square = torch.dot(part, part).item()
         if not math.isfinite(square):
             if not part.isfinite().all():
@@ -161,30 +146,37 @@ def check_body(stored: StoredUpdate, max_norm: float | None) -> None:
         raise Refusal("norm-too-large", detail)
 
 
-def _parts(stored: StoredUpdate) -> Iterator[Tensor]:
+def _parts(body: Body) -> Iterator[Tensor]:
     """Yield the vector in float32, piece by piece."""
-    if stored.plan_compression is not None:
-        yield from _decompressed(stored, _compressor(stored.plan_compression)).split(_CHUNK)
+    if body.plan_compression is not None:
+        yield from _decompressed(body, _compressor(body.plan_compression)).split(_CHUNK)
         return
-    dtype, start = _dense_layout(stored)
-    for first in range(0, stored.length, _CHUNK):
-        count = min(_CHUNK, stored.length - first)
-        piece = _read(stored, start + first * dtype.itemsize, count * dtype.itemsize)
-        yield torch.frombuffer(piece, dtype=dtype).float()
+    entries, dtype = _dense(body)
+    size = _CHUNK * dtype.itemsize
+    for begin in range(0, len(entries), size):
+        yield _vector(entries[begin : begin + size], dtype)
 
 
-def _read(stored: StoredUpdate, start: int, size: int) -> bytearray:
-    data = bytearray(size)
-    with stored.path.open("rb") as file:
-        file.seek(stored.offset + start)
-        if file.readinto(data) != size:
-            raise OSError(f"{stored.path} ends before byte {stored.offset + start + size}")
-    return data
+def _dense(body: Body) -> "tuple[npt.NDArray[np.uint8], torch.dtype]":
+    """Return the bytes of the entries, mapped if they are many and in a file, and their type."""
+    if isinstance(body, StoredUpdate) and body.size < _MAPPED:
+        body = BufferedUpdate(body.read(0, body.size), body.length, None)
+    dtype, start = _dense_layout(body)
+    if isinstance(body, BufferedUpdate):
+        return np.frombuffer(bytearray(body.data), np.uint8, offset=start), dtype
+    # Copy on write is never a copy here; but torch warns of what cannot be written.
+    return np.memmap(body.path, np.uint8, "c", body.offset + start, (body.length * dtype.itemsize,)), dtype
 
 
-def _dense_layout(stored: StoredUpdate) -> tuple[torch.dtype, int]:
+def _vector(entries: "npt.NDArray[np.uint8]", dtype: torch.dtype) -> Tensor:
+    """Return bytes as float32, not copied if they are that and lie where it must."""
+    values = np.require(entries.view(_ON_DISK[dtype]), requirements=["ALIGNED", "ENSUREARRAY"])
+    return torch.from_numpy(values).view(dtype).float()
+
+
+def _dense_layout(body: Body) -> tuple[torch.dtype, int]:
     """Return the entries' type and where in the body they begin."""
-    begin = _read(stored, 0, min(stored.size, _PREFIX.size + _LARGEST_HEADER))
+    begin = body.read(0, min(body.size, _PREFIX.size + _LARGEST_HEADER))
     if begin.startswith(b"OBC"):
         raise Refusal("wrong-plan", "the plan does not compress: send a safetensors file")
     if len(begin) < _PREFIX.size:
@@ -196,13 +188,13 @@ def _dense_layout(stored: StoredUpdate) -> tuple[torch.dtype, int]:
     info = _tensor_info(begin[_PREFIX.size : start])
     kind, shape, offsets = info["dtype"], info["shape"], info["data_offsets"]
     if kind not in _TYPES:
-        raise Refusal("wrong-type", f"the update must be float32 or bfloat16 (F32 or BF16), got {_short(kind)}")
-    if shape != [stored.length]:
+        raise Refusal("wrong-type", f"the update must be float32 or bfloat16 (F32 or BF16), got {shortened(kind)}")
+    if shape != [body.length]:
         got = str(tuple(shape))[:80]
-        raise Refusal("wrong-shape", f"the update must be float32 of shape ({stored.length},), got shape {got}")
+        raise Refusal("wrong-shape", f"the update must be float32 of shape ({body.length},), got shape {got}")
     dtype = _TYPES[kind]
-    size = stored.length * dtype.itemsize
-    if offsets != [0, size] or stored.size != start + size:
+    size = body.length * dtype.itemsize
+    if offsets != [0, size] or body.size != start + size:
         raise _malformed(f"data_offsets must be [0, {size}], and that many bytes must follow the header")
     return dtype, start
 
@@ -210,7 +202,7 @@ def _dense_layout(stored: StoredUpdate) -> tuple[torch.dtype, int]:
 def _tensor_info(header: bytearray) -> dict[str, Any]:
     """Return what a safetensors header says of its one tensor, whose parts have the right types."""
     try:
-        tensors = _json_object(header.decode()) if header.startswith(b"{") else {}
+        tensors = read_object(header.decode()) if header.startswith(b"{") else {}
     except ValueError as error:
         raise _malformed(f"its header must be a JSON object: {error}") from None
     metadata = tensors.pop("__metadata__", {})
@@ -229,9 +221,9 @@ def _tensor_info(header: bytearray) -> dict[str, Any]:
     return info
 
 
-def _decompressed(stored: StoredUpdate, compressor: Compressor) -> Tensor:
-    header = Encoded(compressor, stored.length, b"").to_bytes()
-    begin = _read(stored, 0, min(stored.size, len(header)))
+def _decompressed(body: Body, compressor: Compressor) -> Tensor:
+    header = Encoded(compressor, body.length, b"").to_bytes()
+    begin = body.read(0, min(body.size, len(header)))
     if not begin.startswith(header[:4]):
         if begin.startswith(b"{", _PREFIX.size):
             raise Refusal("wrong-plan", f"the plan compresses by {compressor.name}: send what that makes of the vector")
@@ -239,16 +231,16 @@ def _decompressed(stored: StoredUpdate, compressor: Compressor) -> Tensor:
     if len(begin) < _COMPRESSED.size:
         raise _malformed(f"it has only {len(begin)} bytes")
     length = _COMPRESSED.unpack_from(begin)[1]
-    if length != stored.length:
-        raise Refusal("wrong-shape", f"the update must be of shape ({stored.length},), got shape ({length},)")
+    if length != body.length:
+        raise Refusal("wrong-shape", f"the update must be of shape ({body.length},), got shape ({length},)")
     if not header.startswith(begin):
         raise Refusal("wrong-plan", f"the plan compresses by {compressor}: the update must be made by that")
-    size = wire_bytes(compressor, stored.length)
-    if stored.size != size:
-        raise _malformed(f"it must have {size} bytes, got {stored.size}")
-    payload = bytes(_read(stored, len(header), size - len(header)))
+    size = wire_bytes(compressor, body.length)
+    if body.size != size:
+        raise _malformed(f"it must have {size} bytes, got {body.size}")
+    payload = bytes(body.read(len(header), size - len(header)))
     try:
-        return decode(Encoded(compressor, stored.length, payload))
+        return decode(Encoded(compressor, body.length, payload))
     except ValueError as error:
         raise _malformed(str(error)) from None
 
@@ -257,34 +249,8 @@ def _compressor(compression: Compression) -> Compressor:
     return COMPRESSORS[compression.name](**dict(compression.parameters))
 
 
-def _json_object(text: str) -> dict[str, Any]:
-    """Read one JSON object; a ``ValueError`` for anything else, repeated keys and deep nesting included."""
-    try:
-        values = json.loads(text, object_pairs_hook=_unique)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    if not isinstance(values, dict):
-        raise ValueError("no object")
-    return values
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        raise ValueError("a key is there twice")
-    return values
-
-
 def _are_numbers(values: Any) -> bool:
     return isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)
-
-
-def _short(text: str) -> str:
-    return ascii(text)[:40]
-
-
-def _bad_head(problem: str) -> Refusal:
-    return Refusal("malformed-request", f"the Offbeat-Update header {problem}")
 
 
 def _malformed(problem: str) -> Refusal:

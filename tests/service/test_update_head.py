@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from offbeat.service.refusal import Refusal
-from offbeat.service.update_format import UpdateHead, parse_head
+from offbeat.service.update_head import UpdateHead, parse_head
 
 HEAD: dict[str, Any] = {
     "version": 12,

@@ -1,0 +1,62 @@
+"""Segments: files that hold many small bodies, which reach the disk together."""
+
+import os
+from pathlib import Path
+
+from offbeat.service.refusal import no_space
+from offbeat.service.store import sync_folder
+
+_FULL = 2**26  # bytes from which on there is a new one
+
+
+class Segments:
+    """Appends bodies to a segment; who needs one on disk has to sync its file.
+
+    Args:
+        folder: Where they are; nobody else's files there are called ``segment-…``.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._descriptor = -1
+        self._path = Path()
+        self._size = 0
+        self._made = 0
+
+    def append(self, body: bytes) -> tuple[Path, int]:
+        """Put a body into a segment, not yet on disk; return its file, and where it begins.
+
+        Raises:
+            Refusal: The disk is full.
+        """
+        try:
+            # It is not there any more if a checkpoint has covered all that was in it.
+            if self._descriptor < 0 or self._size > _FULL or not self._path.exists():
+                self._begin()
+            begin = self._size
+            # After an error the next one is written over what is left of this one.
+            written = os.pwrite(self._descriptor, body, begin)
+            if written < len(body):
+                raise OSError(None, "no space left")
+        except OSError as error:
+            raise no_space(error) from None
+        # So that whoever maps it finds its entries aligned.
+        self._size += len(body) + -len(body) % 8
+        return self._path, begin
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _begin(self) -> None:
+        self.close()
+        while True:
+            self._made += 1
+            self._path = self._folder / f"segment-{self._made}"
+            if not self._path.exists():  # an earlier server's
+                break
+        self._descriptor = os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+        self._size = 0
+        sync_folder(self._folder)
