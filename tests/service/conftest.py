@@ -57,10 +57,20 @@ class Peer:
         }
         return head | changes
 
-    def put(self, visit: dict[str, Any], body: bytes, *, offset: int = 0, head: Any = None, **changes: Any):
+    def put(
+        self,
+        visit: dict[str, Any],
+        body: bytes,
+        *,
+        offset: int = 0,
+        head: Any = None,
+        params: Any = None,
+        **changes: Any,
+    ):
         head = head or self.head(visit, body, **changes)
         return self.http.put(
             f"/v1/uploads/{visit['number']}",
+            params=params,
             content=body[offset:],
             headers={"Upload-Offset": str(offset), "Offbeat-Update": json.dumps(head)},
         )

@@ -67,6 +67,36 @@ def test_the_same_visit_is_returned_until_it_is_over(server):
     assert peer.check_in()["number"] == 1
 
 
+def test_an_update_and_a_check_in_go_together(tmp_path):
+    with running(tmp_path / "server", lambda: FedBuff(buffer_size=2, concurrency=1), stop_versions=1) as server:
+        one, two = server.enrol(), server.enrol()
+        together = {"checkin": "true"}
+        answer = one.put(one.check_in(), body_of(ONES), params=together).json()
+        assert answer["receipt"] == {"counted": True, "staleness": 0, "new_version": False}
+        assert answer["next"] == one.http.post("/v1/checkin", json={}).json()
+        assert answer["next"]["visit"]["number"] == 1
+        # Who waits has the first right to the slot.
+        with ThreadPoolExecutor(1) as pool:
+            waits = pool.submit(two.check_in, 20.0)
+            while not server.service.engine.waiting:
+                pass
+            assert one.http.post("/v1/visits/1/give-up").status_code == 204
+            late = one.put(answer["next"]["visit"], body_of(ONES), params=together).json()
+            visit = waits.result(10)
+        assert late["receipt"]["new_version"]
+        assert late["next"] == {"visit": None, "retry_after_seconds": None, "finished": True}
+        assert not two.send(visit, ONES)["counted"]
+
+
+def test_a_part_or_a_repeated_update_says_nothing_of_the_next_visit(server):
+    peer = server.enrol()
+    visit, body = peer.check_in(), body_of(ONES)
+    first = peer.put(visit, body, params={"checkin": "false"}).json()
+    assert first["next"] is None
+    assert peer.put(visit, body, params={"checkin": "true"}).json() == first
+    assert kind_of(peer.put(visit, body, params={"checkin": "?"}), 400) == "malformed-request"
+
+
 def test_who_gave_up_gets_other_work_and_its_update_counts_all_the_same(server):
     peer = server.enrol()
     visit = peer.check_in()

@@ -97,15 +97,18 @@ def make_app(service: Service) -> FastAPI:
         content_length: Annotated[int | None, Header(ge=0, le=_LARGEST_NUMBER)] = None,
         upload_offset: Annotated[int, Header(ge=0, le=_LARGEST_NUMBER)] = 0,
         offbeat_update: Annotated[str | None, Header()] = None,
+        checkin: bool = False,
     ) -> messages.Received:
         """Send an update, or a part of one."""
         if content_length is None:
             raise Refusal("length-required", "send Content-Length")
         head = parse_head(offbeat_update)
-        answer = await service.upload(client, number, head, upload_offset, content_length, request.stream())
-        if isinstance(answer, int):
-            return JSONResponse({"offset": answer}, 202)  # pyright: ignore[reportReturnType]
-        return messages.Received(receipt=messages.receipt_message(answer))
+        answer = await service.upload(
+            client, number, head, upload_offset, content_length, request.stream(), check_in=checkin
+        )
+        if isinstance(answer, messages.Partly):
+            return JSONResponse(answer.model_dump(), 202)  # pyright: ignore[reportReturnType]
+        return answer
 
     @app.post("/v1/visits/{number}/heartbeat")
     async def heartbeat(client: Client, number: Number) -> messages.Beat:

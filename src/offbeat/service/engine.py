@@ -6,6 +6,7 @@ import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -123,27 +124,30 @@ class Engine:
 
     async def check_in(self, client: int, wait_seconds: float) -> Assignment | None:
         """Return the client's visit: the one that is open, or a new one, if there is one within ``wait_seconds``."""
+        waits = None
         async with self.lock:
-            if self.finished:
-                return None
-            if self.coordinator.is_open(client):
-                assignment = self.coordinator.assignment(client)
-                waits = None
-            else:
-                assignment, waits = None, self._begin_to_wait(client)
+            assignment = await self._work_now(client)
+            if assignment is None and wait_seconds and not self.finished:
+                waits = self._begin_to_wait(client)
                 self.coordinator.present(self.now, client)
-                try:
-                    await self._assign()
-                except BaseException:
-                    self._end_to_wait(client, waits)
-                    raise
-                if waits.done() or not wait_seconds:
-                    self._end_to_wait(client, waits)
-                    assignment, waits = waits.result() if waits.done() else None, None
         if waits is not None:
             assignment = await self._wait(client, waits, wait_seconds)
         await self.journal.durable()
         return assignment
+
+    async def _work_now(self, client: int) -> Assignment | None:
+        """Return the client's visit: the one that is open, or a new one if there is one now."""
+        if self.finished:
+            return None
+        if self.coordinator.is_open(client):
+            return self.coordinator.assignment(client)
+        waits = self._begin_to_wait(client)
+        try:
+            self.coordinator.present(self.now, client)
+            await self._assign()
+        finally:
+            self._end_to_wait(client, waits)
+        return waits.result() if waits.done() else None
 
     def _begin_to_wait(self, client: int) -> "asyncio.Future[Assignment | None]":
         before = self._waiting.get(client)
@@ -182,9 +186,9 @@ class Engine:
         return receipt
 
     async def receive(
-        self, client: int, visit: int, head: UpdateHead, update: StoredUpdate, *, is_on_disk: bool
-    ) -> Receipt:
-        """Take in an update whose body has been checked.
+        self, client: int, visit: int, head: UpdateHead, update: StoredUpdate, *, is_on_disk: bool, check_in: bool
+    ) -> tuple[Receipt, Assignment | None]:
+        """Take in an update whose body has been checked; return its receipt, and the client's next visit.
 
         Args:
             client: Whose.
@@ -192,11 +196,13 @@ class Engine:
             head: What the client says of it.
             update: Where it is.
             is_on_disk: Whether its file is.
+            check_in: Whether the client wants its next visit, if there is one now.
 
         Raises:
             Refusal: It would count but is malformed, or other bytes came before.
         """
         refusal: Refusal | None = None
+        assignment: Assignment | None = None
         async with self.lock:
             receipt = self._over(client, visit, head.sha256)
             if receipt is None:
@@ -206,11 +212,14 @@ class Engine:
                 except Refusal as error:
                     refusal = error  # perhaps its slot is free now
                 await self._try_to_assign()
+            if check_in and refusal is None:
+                with suppress(Refusal):  # it asks again, and hears that the disk is full
+                    assignment = await self._work_now(client)
         await self.journal.durable()
         if refusal is not None:
             raise refusal
         assert receipt is not None
-        return receipt
+        return receipt, assignment
 
     def check(self, client: int, visit: int, head: UpdateHead) -> None:
         """Check what a client says of an update, before there is a body.

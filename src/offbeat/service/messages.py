@@ -75,9 +75,10 @@ class Receipt(Message):
 
 
 class Received(Message):
-    """The answer to an update that is whole."""
+    """The answer to an update that is whole; ``next`` is as for a check-in, if that was asked for."""
 
     receipt: Receipt
+    next: CheckedIn | None
 
 
 class Partly(Message):

@@ -92,7 +92,9 @@ class Service:
 
     async def check_in(self, client: int, wait_seconds: float) -> messages.CheckedIn:
         """Return a client's work, or when it is to come back."""
-        assignment = await self.engine.check_in(client, wait_seconds)
+        return self._checked_in(client, await self.engine.check_in(client, wait_seconds))
+
+    def _checked_in(self, client: int, assignment: Assignment | None) -> messages.CheckedIn:
         if assignment is None:
             retry = None if self.engine.finished else RETRY_SECONDS
             return messages.CheckedIn(visit=None, retry_after_seconds=retry, finished=self.engine.finished)
@@ -116,8 +118,16 @@ class Service:
         return messages.UploadState(wanted=True, offset=self.uploads.offset(client, visit), receipt=None)
 
     async def upload(
-        self, client: int, visit: int, head: UpdateHead, offset: int, length: int, pieces: AsyncIterator[bytes]
-    ) -> Receipt | int:
+        self,
+        client: int,
+        visit: int,
+        head: UpdateHead,
+        offset: int,
+        length: int,
+        pieces: AsyncIterator[bytes],
+        *,
+        check_in: bool,
+    ) -> messages.Received | messages.Partly:
         """Take in an update or a part of one; return its receipt, or how much is there if that is not all.
 
         Args:
@@ -127,13 +137,15 @@ class Service:
             offset: Where in the body the part begins.
             length: How many bytes the part has.
             pieces: The part, as it comes.
+            check_in: Whether the client wants to hear of its next visit along with the receipt.
 
         Raises:
             Refusal: It is not what it should be; nothing has changed, but the beginning of it may be kept.
         """
         plan = self._plan(client, visit)
         if plan is None:
-            return await self.engine.answered(client, visit, head.sha256)
+            answer = await self.engine.answered(client, visit, head.sha256)
+            return messages.Received(receipt=messages.receipt_message(answer), next=None)
         largest = largest_body(self.engine.models.length, plan)
         if head.bytes > largest:
             raise Refusal("too-large", f"an update has at most {largest} bytes here, not {head.bytes}")
@@ -142,21 +154,29 @@ class Service:
         self.engine.check(client, visit, head)
         try:
             if head.bytes <= SMALL and offset == 0 and length == head.bytes:
-                answer = await self._small(client, visit, head, plan, pieces)
+                answer, following = await self._small(client, visit, head, plan, pieces, check_in)
             else:
                 there = await self.uploads.write(client, visit, offset, head.bytes, pieces)
                 if isinstance(there, int):
-                    return there
-                answer = await self._large(client, visit, head, plan, there)
+                    return messages.Partly(offset=there)
+                answer, following = await self._large(client, visit, head, plan, there, check_in)
         except OSError as error:
             raise no_space(error) from None
         self.metrics.upload_bytes.inc(head.bytes)
         self._note(answer)
-        return answer
+        return messages.Received(
+            receipt=messages.receipt_message(answer), next=self._checked_in(client, following) if check_in else None
+        )
 
     async def _small(
-        self, client: int, visit: int, head: UpdateHead, plan: LocalPlan, pieces: AsyncIterator[bytes]
-    ) -> Receipt:
+        self,
+        client: int,
+        visit: int,
+        head: UpdateHead,
+        plan: LocalPlan,
+        pieces: AsyncIterator[bytes],
+        check_in: bool,
+    ) -> tuple[Receipt, Assignment | None]:
         body = await self.uploads.read(client, head.bytes, pieces)
         _check_digest(hashlib.sha256(body).hexdigest(), head)
         length = self.engine.models.length
@@ -165,16 +185,18 @@ class Service:
         path, begin = self.segments.append(body)
         update = StoredUpdate(path, begin, len(body), length, plan.compression)
         self.engine.note_file(0, update)
-        return await self.engine.receive(client, visit, head, update, is_on_disk=False)
+        return await self.engine.receive(client, visit, head, update, is_on_disk=False, check_in=check_in)
 
-    async def _large(self, client: int, visit: int, head: UpdateHead, plan: LocalPlan, whole: Whole) -> Receipt:
+    async def _large(
+        self, client: int, visit: int, head: UpdateHead, plan: LocalPlan, whole: Whole, check_in: bool
+    ) -> tuple[Receipt, Assignment | None]:
         path = whole.path
         try:
             _check_digest(whole.sha256, head)
             update = StoredUpdate(path, 0, head.bytes, self.engine.models.length, plan.compression)
             await asyncio.to_thread(self._bring_in, update)
             self.accounts.check_client(client)
-            return await self.engine.receive(client, visit, head, update, is_on_disk=True)
+            return await self.engine.receive(client, visit, head, update, is_on_disk=True, check_in=check_in)
         finally:
             # It was refused, or is of no use: no record of the log refers to it.
             if not self.engine.needs(path):

@@ -55,6 +55,8 @@ class Server:
         self.beat: dict[str, Any] = {"wanted": True, "lease_seconds": None, "urgent": False}
         self.expires_seconds: float | None = None
         self.heard: list[tuple[str, str, dict[str, str]]] = []
+        self.queries: list[str] = []
+        self.gives_next = True  # where it was asked to
         self.sent_bytes: list[int] = []  # of bodies that came in pieces
         self.faults: dict[tuple[str, str], list[Fault]] = defaultdict(list)
         self.lock = threading.Lock()
@@ -132,12 +134,14 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self, method: str) -> None:
         server = self.state
         with server.lock:
+            self.path, _, query = self.path.partition("?")
             server.heard.append((method, self.path, dict(self.headers)))
+            server.queries.append(query)
             faults = server.faults[method, self.path]
             fault = faults.pop(0) if faults else Fault()
             size = int(self.headers.get("Content-Length", 0))
             if method == "PUT":
-                self._put(int(self.path.rsplit("/", 1)[1]), size, fault)
+                self._put(int(self.path.rsplit("/", 1)[1]), size, fault, check_in=query == "checkin=true")
                 return
             sent = json.loads(self.rfile.read(size) or b"{}")
             if fault.status:
@@ -159,10 +163,7 @@ class _Handler(BaseHTTPRequestHandler):
             answer = {"token": f"obc_{len(server.heard)}", "expires_seconds": server.expires_seconds}
             return {"client": 2, **answer} if path == "/v1/enrol" else answer
         if path == "/v1/checkin":
-            if server.open is None and server.visits:
-                server.open = server.visits.pop(0)
-            visit, over = server.open, server.open is None
-            return {"visit": visit, "retry_after_seconds": None, "finished": over}
+            return self._checked_in()
         number = int(path.split("/")[3])
         if path.endswith("/give-up"):
             server.open = None
@@ -174,6 +175,12 @@ class _Handler(BaseHTTPRequestHandler):
         if server.open is None or server.open["number"] != number:
             return None
         return {"wanted": True, "offset": len(server.bodies[number]), "receipt": None}
+
+    def _checked_in(self) -> dict[str, Any]:
+        server = self.state
+        if server.open is None and server.visits:
+            server.open = server.visits.pop(0)
+        return {"visit": server.open, "retry_after_seconds": None, "finished": server.open is None}
 
     def _model(self, version: int, fault: Fault) -> None:
         server = self.state
@@ -195,7 +202,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body[first : first + fault.body_bytes])
             self._hang_up()
 
-    def _put(self, number: int, size: int, fault: Fault) -> None:
+    def _put(self, number: int, size: int, fault: Fault, *, check_in: bool) -> None:
         server = self.state
         offset, head = int(self.headers["Upload-Offset"]), json.loads(self.headers["Offbeat-Update"])
         body = self.rfile.read(size if fault.body_bytes is None else fault.body_bytes)
@@ -228,7 +235,8 @@ class _Handler(BaseHTTPRequestHandler):
         if fault.before_answer:
             self._hang_up()
         else:
-            self._answer({"receipt": server.receipts[number]})
+            following = self._checked_in() if check_in and server.gives_next else None
+            self._answer({"receipt": server.receipts[number], "next": following})
 
     def _answer(self, value: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> None:
         body = json.dumps(value).encode()

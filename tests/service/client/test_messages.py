@@ -77,9 +77,9 @@ def test_other_answers_are_refused(whole):
 
 
 def test_an_upload_is_under_way_or_has_a_receipt():
-    state = read_upload_state({"wanted": True, "offset": 30, "receipt": None})
+    state = read_upload_state({"wanted": True, "offset": 30, "receipt": None}, 2)
     assert (state.wanted, state.offset, state.counted) == (True, 30, None)
-    assert read_upload_state({"offset": 40}).offset == 40
-    assert read_upload_state({"receipt": {"counted": False}}).counted is False
+    assert read_upload_state({"offset": 40}, 2).offset == 40
+    assert read_upload_state({"receipt": {"counted": False}}, 2).counted is False
     with pytest.raises(OffbeatError, match="not understood"):
-        read_upload_state({"receipt": {}})
+        read_upload_state({"receipt": {}}, 2)

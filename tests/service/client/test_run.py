@@ -59,6 +59,25 @@ def test_a_life(server, run, model):
     assert server.announced[0]["upload_seconds"] is None
 
 
+@pytest.mark.parametrize("gives_next", [True, False])
+def test_it_checks_in_where_the_receipt_did_not_say_what_is_next(server, run, model, gives_next):
+    server.gives_next = gives_next
+    server.serve(12, model)
+    for number in range(3):
+        server.offer(number, 12)
+    assert run() == 3
+    assert server.paths("POST").count("/v1/checkin") == (1 if gives_next else 4)
+
+
+def test_who_stops_takes_no_visit_along(server, run, model):
+    server.serve(12, model)
+    for number in range(3):
+        server.offer(number, 12)
+    assert run(visits=2) == 2
+    assert server.open is None
+    assert len(server.visits) == 1
+
+
 def test_the_delta_is_the_start_minus_the_end(server, run):
     model = {"weight": torch.full((2, 2), 4.0), "bias": torch.full((2,), -4.0)}
     server.serve(12, model)

@@ -34,11 +34,13 @@ class UploadState:
         wanted: Whether the update would count.
         offset: How many bytes of its body have arrived.
         counted: Whether it counted; None while it has no receipt.
+        following: The client's next visit, or that the run is over; None if nothing was said of that.
     """
 
     wanted: bool
     offset: int
     counted: bool | None
+    following: CheckIn | None = None
 
 
 @contextmanager
@@ -64,8 +66,8 @@ def read_check_in(answer: Mapping[str, Any], client: int) -> CheckIn:
         return CheckIn(visit, float(answer["retry_after_seconds"] or 0.0), bool(answer["finished"]))
 
 
-def read_upload_state(answer: Mapping[str, Any]) -> UploadState:
-    """Return how far an upload is, from either form of answer.
+def read_upload_state(answer: Mapping[str, Any], client: int) -> UploadState:
+    """Return how far an upload of this client is, from either form of answer.
 
     Raises:
         OffbeatError: It is not understood.
@@ -73,7 +75,8 @@ def read_upload_state(answer: Mapping[str, Any]) -> UploadState:
     with understanding("answer about an upload"):
         receipt = answer.get("receipt")
         counted = None if receipt is None else bool(receipt["counted"])
-        return UploadState(bool(answer.get("wanted", True)), int(answer.get("offset", 0)), counted)
+        following = None if answer.get("next") is None else read_check_in(answer["next"], client)
+        return UploadState(bool(answer.get("wanted", True)), int(answer.get("offset", 0)), counted, following)
 
 
 def _read_visit(data: Mapping[str, Any], client: int) -> Visit:

@@ -14,7 +14,7 @@ from offbeat.service.client.download import download
 from offbeat.service.client.enrolment import identify, renew
 from offbeat.service.client.folder import Folder
 from offbeat.service.client.heartbeat import Heartbeat
-from offbeat.service.client.messages import read_check_in
+from offbeat.service.client.messages import CheckIn, read_check_in
 from offbeat.service.client.outbox import Outbox, Pending
 from offbeat.service.client.refusal import ServiceError
 from offbeat.service.client.retry import Backoff, jitter
@@ -68,7 +68,7 @@ def run_client(
             counted = done = 0
             while (visits is None or done < visits) and not participant.finished:
                 identity = renew(connection, home, identity)
-                receipt = participant.take_turn()
+                receipt = participant.take_turn(is_last=done + 1 == visits)
                 if receipt is not None:
                     done += 1
                     counted += receipt
@@ -106,22 +106,33 @@ class _Participant:
         self._client = client
         self._fit = fit
         self._outbox = Outbox(folder)
+        self._next: Visit | None = None  # came with the last receipt
 
-    def take_turn(self) -> bool | None:
-        """Check in, do the visit, deliver its update; return whether it counted, None if nothing was delivered."""
+    def take_turn(self, *, is_last: bool) -> bool | None:
+        """Check in, do the visit, deliver its update; return whether it counted, None if nothing was delivered.
+
+        Args:
+            is_last: Whether there will be no turn after the next update.
+        """
         # An update from before a kill comes first: its receipt decides about the memory that the next one needs.
         if pending := self._outbox.pending():
-            return self._deliver(pending, ask_first=True)
-        answer = self._connection.ask("POST", "/v1/checkin", {"wait_seconds": _WAIT_SECONDS}, _WAIT_SECONDS)
-        check_in = read_check_in(answer, self._client)
+            return self._deliver(pending, ask_first=True, is_last=is_last)
+        check_in = self._check_in()
         self.finished = check_in.finished
         if check_in.visit is not None and not self.finished:
             pending = self._work(check_in.visit)
-            return None if pending is None else self._deliver(pending, ask_first=False)
+            return None if pending is None else self._deliver(pending, ask_first=False, is_last=is_last)
         if not self.finished:
             # Clients that were sent away together should not come back together.
             time.sleep(check_in.retry_after_seconds + jitter(check_in.retry_after_seconds / 2))
         return None
+
+    def _check_in(self) -> CheckIn:
+        if self._next is not None:
+            visit, self._next = self._next, None
+            return CheckIn(visit, 0.0, finished=False)
+        answer = self._connection.ask("POST", "/v1/checkin", {"wait_seconds": _WAIT_SECONDS}, _WAIT_SECONDS)
+        return read_check_in(answer, self._client)
 
     def _work(self, visit: Visit) -> Pending | None:
         """Train and make the update; None if nobody wants it any more."""
@@ -147,12 +158,14 @@ class _Participant:
         self._give_up(visit.number)
         return None
 
-    def _deliver(self, pending: Pending, *, ask_first: bool) -> bool | None:
+    def _deliver(self, pending: Pending, *, ask_first: bool, is_last: bool) -> bool | None:
         """Upload an update; return whether it counted, None if the server will not have it."""
         try:
             with Heartbeat(self._connection, pending.visit, pending.lease_seconds):
                 body = self._outbox.body(pending.visit)
-                receipt = upload(self._connection, pending, body, ask_first=ask_first)
+                receipt = upload(
+                    self._connection, pending, body, self._client, ask_first=ask_first, check_in=not is_last
+                )
         except ServiceError as error:
             if error.status in _REFUSED or error.kind in ("no-such-visit", "other-upload"):
                 if error.kind != "no-such-visit":
@@ -168,6 +181,8 @@ class _Participant:
                 return None
             raise
         self._outbox.acknowledge(pending, receipt.counted, receipt.upload_seconds)
+        if receipt.following is not None:
+            self._next, self.finished = receipt.following.visit, receipt.following.finished
         _log.info("visit %d: %s", pending.visit, "counted" if receipt.counted else "too late to count")
         return receipt.counted
 

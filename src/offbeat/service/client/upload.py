@@ -8,7 +8,7 @@ from pathlib import Path
 
 from offbeat.compression import uncompressed_bytes
 from offbeat.service.client.connection import Connection, answer
-from offbeat.service.client.messages import UploadState, read_upload_state
+from offbeat.service.client.messages import CheckIn, UploadState, read_upload_state
 from offbeat.service.client.outbox import Pending
 from offbeat.service.client.refusal import ServiceError, UnreachableError
 from offbeat.service.client.retry import Attempts
@@ -31,20 +31,26 @@ class Receipt:
         counted: Whether it counted.
         upload_seconds: Measured seconds of its upload, as if it had been uncompressed; None if it was not sent in one
             piece.
+        following: What a check-in would have got; None if the server did not say so.
     """
 
     counted: bool
     upload_seconds: float | None = None
+    following: CheckIn | None = None
 
 
-def upload(connection: Connection, pending: Pending, body: Path, *, ask_first: bool) -> Receipt:
+def upload(
+    connection: Connection, pending: Pending, body: Path, client: int, *, ask_first: bool, check_in: bool
+) -> Receipt:
     """Send an update until the server has given its receipt.
 
     Args:
         connection: To the server.
         pending: The update.
         body: The file with its body.
+        client: Whose it is.
         ask_first: Whether part of it may have been sent before; large ones are asked for in any case.
+        check_in: Whether the client wants to hear of its next visit.
 
     Raises:
         UnreachableError: No attempt got any further.
@@ -56,7 +62,7 @@ def upload(connection: Connection, pending: Pending, body: Path, *, ask_first: b
     while True:
         try:
             if ask:
-                state = _ask(connection, pending.visit)
+                state = _ask(connection, pending.visit, client)
                 if state.counted is not None:
                     return Receipt(state.counted)
                 if state.offset > offset:
@@ -64,10 +70,11 @@ def upload(connection: Connection, pending: Pending, body: Path, *, ask_first: b
                 offset = min(state.offset, size)
             ask = True
             began = time.perf_counter()
-            state = _put(connection, pending, body, offset)
+            state = _put(connection, pending, body, offset, client, check_in)
             if state.counted is not None:
                 seconds = time.perf_counter() - began
-                return Receipt(state.counted, None if offset else seconds * uncompressed_bytes(pending.length) / size)
+                whole_seconds = None if offset else seconds * uncompressed_bytes(pending.length) / size
+                return Receipt(state.counted, whole_seconds, state.following)
             attempts.failed(UnreachableError(f"the server has not answered the upload of visit {pending.visit}"))
         except UnreachableError as error:
             attempts.failed(error)
@@ -78,11 +85,11 @@ def upload(connection: Connection, pending: Pending, body: Path, *, ask_first: b
             attempts.failed(error, error.retry_after or 0.0)
 
 
-def _ask(connection: Connection, visit: int) -> UploadState:
-    return read_upload_state(answer(connection.send("GET", f"/v1/uploads/{visit}")))
+def _ask(connection: Connection, visit: int, client: int) -> UploadState:
+    return read_upload_state(answer(connection.send("GET", f"/v1/uploads/{visit}")), client)
 
 
-def _put(connection: Connection, pending: Pending, body: Path, offset: int) -> UploadState:
+def _put(connection: Connection, pending: Pending, body: Path, offset: int, client: int, check_in: bool) -> UploadState:
     headers = {
         "Content-Type": "application/octet-stream",
         "Content-Length": str(pending.announcement["bytes"] - offset),
@@ -90,10 +97,9 @@ def _put(connection: Connection, pending: Pending, body: Path, offset: int) -> U
         "Offbeat-Update": json.dumps(pending.announcement),
     }
     content = _blocks(body, offset)
-    response = connection.send(
-        "PUT", f"/v1/uploads/{pending.visit}", content=content, headers=headers, read_seconds=_READ_SECONDS
-    )
-    return read_upload_state(answer(response))
+    path = f"/v1/uploads/{pending.visit}{'?checkin=true' if check_in else ''}"
+    response = connection.send("PUT", path, content=content, headers=headers, read_seconds=_READ_SECONDS)
+    return read_upload_state(answer(response), client)
 
 
 def _blocks(path: Path, offset: int) -> Iterator[bytes]:
