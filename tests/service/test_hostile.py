@@ -573,7 +573,7 @@ def test_a_check_in_that_cannot_be_answered_leaves_nobody_waiting(tmp_path, monk
         full.set()
         answer = peers[1].http.post("/v1/checkin", json={})
         assert kind_of(answer, 503) == "no-space"
-        assert server.service.engine.waiting == 0
+        assert len(server.service.engine.waiting) == 0
         full.clear()
         assert peers[2].check_in()["version"] == 1
         assert server.service.engine.coordinator.statistics.assigned == 2

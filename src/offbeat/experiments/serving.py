@@ -1,11 +1,13 @@
 """From a server's file to a running server."""
 
 import asyncio
+import gc
 import json
 import math
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
@@ -21,6 +23,8 @@ from offbeat.experiments.world import build_dataset, build_model
 from offbeat.service.certificates import Certificates, make_certificates
 from offbeat.service.server import Listening, Settings, serve
 from offbeat.service.service import Limits
+
+_DISK_THREADS = 32  # most of them wait for the disk
 
 
 def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
@@ -80,12 +84,22 @@ def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
     )
 
     async def until_a_signal() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(_DISK_THREADS))
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+            loop.add_signal_handler(number, stop.set)
         await serve(settings, make_coordinator, layout, ready=ready, stop=stop)
 
+    _calm_the_garbage_collector()
     asyncio.run(until_a_signal())
+
+
+def _calm_the_garbage_collector() -> None:
+    """Let it look at less: what is loaded now stays, and a request makes hundreds of objects, but hardly a cycle."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 100)
 
 
 def _evaluation(file: ServerFile) -> Sequence[str]:

@@ -3,11 +3,9 @@
 import asyncio
 import math
 import time
-import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, TypeVar
 
 from torch import Tensor
@@ -20,8 +18,10 @@ from offbeat.service.logs import event
 from offbeat.service.model_files import ModelFiles
 from offbeat.service.records import NOT_LOGGED, arguments_of
 from offbeat.service.refusal import Refusal
+from offbeat.service.update_files import UpdateFiles
 from offbeat.service.update_format import StoredUpdate
 from offbeat.service.update_head import UpdateHead
+from offbeat.service.waiting_clients import Answer, WaitingClients
 
 T = TypeVar("T")
 
@@ -39,11 +39,12 @@ class Engine:
         digests: For each client the number and the SHA-256 of its last update.
         now: Seconds since the run began, not counting when no server ran.
         stop_versions: The run is over at this version; infinity for never.
-
         clock: Seconds that pass evenly.
 
     Attributes:
         evaluations: Where versions are measured; None for nowhere.
+        files: Those that updates lie in.
+        waiting: Who waits for work.
         kept_versions: What was needed at the last checkpoint, and may just be downloaded.
     """
 
@@ -65,6 +66,8 @@ class Engine:
         self.lock = asyncio.Lock()
         self.evaluations: Evaluations | None = None
         self.kept_versions: set[int] = set()
+        self.files = UpdateFiles()
+        self.waiting = WaitingClients()
         self._published = -1
         self._must_assign = False
         self._stopping = False
@@ -72,8 +75,6 @@ class Engine:
         self._clock = clock
         self._began = clock() - now
         self._aggregator = ThreadPoolExecutor(1, thread_name_prefix="aggregator")
-        self._waiting: dict[int, asyncio.Future[Assignment | None]] = {}
-        self._files: dict[Path, tuple[int, list[weakref.ref[StoredUpdate]]]] = {}  # last record, and who needs it
         self._evaluated = coordinator.algorithm.version
         self._incoming = ("", False)  # the SHA-256 of the update that is taken in, and whether it is on disk
         self._next_tick = self.now + (coordinator.algorithm.period or math.inf)
@@ -88,11 +89,6 @@ class Engine:
         """Whether the run is over."""
         return self.coordinator.algorithm.version >= self._stop_versions
 
-    @property
-    def waiting(self) -> int:
-        """How many clients wait for work."""
-        return len(self._waiting)
-
     def record(self, call: Call) -> None:
         """Log a call that the coordinator has carried out."""
         if call.name in NOT_LOGGED:
@@ -105,33 +101,17 @@ class Engine:
         digest, is_on_disk = self._incoming
         place = vector.path.name, vector.offset, vector.size, digest
         file = None if is_on_disk else vector.path
-        self.note_file(self.journal.record(call.name, arguments, *place, file=file), vector)
-
-    def needs(self, path: Path) -> bool:
-        """Return whether a record of the log since the last checkpoint refers to a file."""
-        return path in self._files
-
-    def note_file(self, number: int, update: StoredUpdate) -> None:
-        """Keep a file for as long as a record after the last checkpoint, or somebody who has the update, needs it.
-
-        Args:
-            number: The record that refers to it; 0 if none does yet.
-            update: What is in the file.
-        """
-        last, references = self._files.get(update.path, (0, []))
-        references.append(weakref.ref(update))
-        self._files[update.path] = (max(last, number), references)
+        self.files.note(self.journal.record(call.name, arguments, *place, file=file), vector)
 
     async def check_in(self, client: int, wait_seconds: float) -> Assignment | None:
         """Return the client's visit: the one that is open, or a new one, if there is one within ``wait_seconds``."""
-        waits = None
+        answer = None
         async with self.lock:
             assignment = await self._work_now(client)
             if assignment is None and wait_seconds and not self.finished:
-                waits = self._begin_to_wait(client)
-                self.coordinator.present(self.now, client)
-        if waits is not None:
-            assignment = await self._wait(client, waits, wait_seconds)
+                answer = self._begin_to_wait(client)
+        if answer is not None:
+            assignment = await self._wait(client, answer, wait_seconds)
         await self.journal.durable()
         return assignment
 
@@ -141,35 +121,29 @@ class Engine:
             return None
         if self.coordinator.is_open(client):
             return self.coordinator.assignment(client)
-        waits = self._begin_to_wait(client)
+        answer = self._begin_to_wait(client)
         try:
-            self.coordinator.present(self.now, client)
             await self._assign()
         finally:
-            self._end_to_wait(client, waits)
-        return waits.result() if waits.done() else None
+            self._end_to_wait(client, answer)
+        return answer.result() if answer.done() else None
 
-    def _begin_to_wait(self, client: int) -> "asyncio.Future[Assignment | None]":
-        before = self._waiting.get(client)
-        if before is not None and not before.done():
-            before.set_result(None)  # its line has broken, or it would not have asked again
-        waits: asyncio.Future[Assignment | None] = asyncio.get_running_loop().create_future()
-        self._waiting[client] = waits
-        return waits
-
-    async def _wait(self, client: int, waits: "asyncio.Future[Assignment | None]", seconds: float) -> Assignment | None:
+    async def _wait(self, client: int, answer: Answer, seconds: float) -> Assignment | None:
         try:
-            await asyncio.wait([waits], timeout=seconds)
+            await asyncio.wait([answer], timeout=seconds)
         finally:
             async with self.lock:
-                self._end_to_wait(client, waits)
-        return waits.result() if waits.done() else None
+                self._end_to_wait(client, answer)
+        return answer.result() if answer.done() else None
 
-    def _end_to_wait(self, client: int, waits: "asyncio.Future[Assignment | None]") -> None:
-        if self._waiting.get(client) is waits:
-            del self._waiting[client]
-            if not waits.done() or waits.result() is None:
-                self.coordinator.absent(self.now, client)
+    def _begin_to_wait(self, client: int) -> Answer:
+        answer = self.waiting.begin(client)
+        self.coordinator.present(self.now, client)
+        return answer
+
+    def _end_to_wait(self, client: int, answer: Answer) -> None:
+        if self.waiting.end(client, answer):
+            self.coordinator.absent(self.now, client)
 
     async def ask(self, client: int, visit: int) -> Receipt | None:
         """Return None if the update of a visit is wanted, else what has become of it.
@@ -337,16 +311,14 @@ class Engine:
         await self._evaluate()
         if self.finished:
             await self._publish()
-            self.let_go()
+            self.waiting.let_go()
             return
         if not self.coordinator.has_work:
             return
         # First, since it may fail, and then nothing has happened.
         await self._publish()
         for assignment in self.coordinator.assign(self.now):
-            waits = self._waiting.get(assignment.client)
-            if waits is not None and not waits.done():  # else it asks again, and gets the same
-                waits.set_result(assignment)
+            self.waiting.tell(assignment)
 
     async def _evaluate(self) -> None:
         version = self.coordinator.algorithm.version
@@ -384,27 +356,10 @@ class Engine:
             if algorithm.needs_base or coordinator.is_open(assignment.client)
         }
 
-    def unneeded_files(self, number: int) -> list[Path]:
-        """Forget, and return, the files that only records up to this number refer to."""
-        gone: list[Path] = []
-        for path, (last, references) in list(self._files.items()):
-            alive = [reference for reference in references if reference() is not None]
-            self._files[path] = (last, alive)
-            if last <= number and not alive:
-                gone.append(path)
-                del self._files[path]
-        return gone
-
     def stop(self) -> None:
         """Give out no more work."""
         self._stopping = True
-        self.let_go()
-
-    def let_go(self) -> None:
-        """Answer those who wait that there is nothing for them."""
-        for waits in self._waiting.values():
-            if not waits.done():
-                waits.set_result(None)
+        self.waiting.let_go()
 
     def close(self) -> None:
         """End the aggregator's thread."""

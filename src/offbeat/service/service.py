@@ -184,7 +184,7 @@ class Service:
         self.accounts.check_client(client)
         path, begin = self.segments.append(body)
         update = StoredUpdate(path, begin, len(body), length, plan.compression)
-        self.engine.note_file(0, update)
+        self.engine.files.note(0, update)
         return await self.engine.receive(client, visit, head, update, is_on_disk=False, check_in=check_in)
 
     async def _large(
@@ -199,7 +199,7 @@ class Service:
             return await self.engine.receive(client, visit, head, update, is_on_disk=True, check_in=check_in)
         finally:
             # It was refused, or is of no use: no record of the log refers to it.
-            if not self.engine.needs(path):
+            if path not in self.engine.files:
                 path.unlink(missing_ok=True)
 
     def _bring_in(self, update: StoredUpdate) -> None:
@@ -233,7 +233,7 @@ class Service:
             finished=self.engine.finished,
             enrolled=len(self.accounts),
             clients=coordinator.clients,
-            waiting=self.engine.waiting,
+            waiting=len(self.engine.waiting),
             assigned=statistics.assigned,
             counted=statistics.counted,
             unused=statistics.unused,

@@ -72,7 +72,7 @@ async def open_engine(
     journal = Journal(store.database, number, failed)
     engine = Engine(coordinator, journal, models, digests=digests, now=now, stop_versions=stop_versions, clock=clock)
     for of_update, update in replayed:
-        engine.note_file(of_update, update)
+        engine.files.note(of_update, update)
     recorder.append(engine.record)
     clean_up(store.folder, {update.path.name for _, update in replayed})
     await checkpoint(store.folder, engine)
@@ -102,7 +102,7 @@ async def checkpoint(folder: Path, engine: Engine) -> None:
         engine.kept_versions = versions
         # At once, so that nobody puts anything into them meanwhile.
         older = [_path(folder, other) for other in numbers_of(path.parent) if other != number]
-        for old in [*engine.unneeded_files(number), *older]:
+        for old in [*engine.files.forget(number), *older]:
             old.unlink(missing_ok=True)
 
 
