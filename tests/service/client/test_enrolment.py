@@ -8,6 +8,7 @@ from offbeat.service.client.connection import Connection
 from offbeat.service.client.enrolment import identify, renew
 from offbeat.service.client.folder import Folder
 from offbeat.service.client.refusal import ServiceError
+from offbeat.service.client.retry import Backoff
 from tests.service.conftest import running
 
 
@@ -43,6 +44,19 @@ def test_a_client_whose_answer_was_lost_is_the_same_client_when_it_asks_again(tm
 def test_without_a_token_it_says_what_is_missing(connection, folder):
     with pytest.raises(OffbeatError, match="give an enrolment token with --token"):
         identify(connection, folder, None, None)
+
+
+def test_a_server_that_was_never_reached_is_given_up_soon(server, folder, fault):
+    for_ever = Backoff(first_seconds=0.001, largest_seconds=0.002)
+    server.faults["POST", "/v1/enrol"] = [fault(503, "busy")] * 50
+    with Connection(server.url, backoff=for_ever) as line:
+        with pytest.raises(ServiceError):
+            identify(line, folder, "obe_1", None)
+        assert len(server.heard) == 6
+        server.faults["POST", "/v1/enrol"] = []
+        identify(line, folder, "obe_1", None)
+        server.faults["POST", "/v1/checkin"] = [fault(503, "busy")] * 50
+        assert line.ask("POST", "/v1/checkin", {})["finished"]
 
 
 def test_a_token_that_is_refused_is_not_kept(server, connection, folder, fault):

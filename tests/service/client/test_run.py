@@ -224,8 +224,8 @@ def test_a_client_without_work_comes_back_later(server, run, model, monkeypatch)
     answers = [{"visit": None, "retry_after_seconds": 5.0, "finished": False}] * 50
     real = Connection.ask
 
-    def ask(self, method, path, *arguments):
-        return answers.pop() if path == "/v1/checkin" and answers else real(self, method, path, *arguments)
+    def ask(self, method, path, *arguments, **more):
+        return answers.pop() if path == "/v1/checkin" and answers else real(self, method, path, *arguments, **more)
 
     monkeypatch.setattr(Connection, "ask", ask)
     run()

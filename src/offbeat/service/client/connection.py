@@ -52,7 +52,12 @@ class Connection:
         self._http.close()
 
     def ask(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, wait_seconds: float = 0.0
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        wait_seconds: float = 0.0,
+        backoff: Backoff | None = None,
     ) -> dict[str, Any]:
         """Return the server's JSON; tries again where that may help.
 
@@ -61,13 +66,14 @@ class Connection:
             path: Such as ``/v1/checkin``.
             body: What is sent, as JSON.
             wait_seconds: How long the server may take on purpose.
+            backoff: When to try again, if not as ever.
 
         Raises:
             UnreachableError: No attempt got an answer.
             ServiceError: The server refused.
             OffbeatError: The answer is no JSON object.
         """
-        attempts = Attempts(self.backoff)
+        attempts = Attempts(backoff or self.backoff)
         while True:
             try:
                 return answer(self.send(method, path, json=body, read_seconds=self._read_seconds + wait_seconds))

@@ -3,12 +3,16 @@
 import logging
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from offbeat.errors import OffbeatError
 from offbeat.service.client.connection import Connection
 from offbeat.service.client.folder import Folder, Identity
 from offbeat.service.client.messages import understanding
+from offbeat.service.client.retry import Backoff
+
+_FIRST_ATTEMPTS = 6
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +27,7 @@ def identify(connection: Connection, folder: Folder, enrolment_token: str | None
         name: For people.
 
     Raises:
-        OffbeatError: There is no token, or the server refuses it.
+        OffbeatError: There is no token, the server refuses it, or it cannot be reached for the first time.
     """
     identity = folder.identity(connection.url)
     if identity is None:
@@ -31,7 +35,7 @@ def identify(connection: Connection, folder: Folder, enrolment_token: str | None
             raise OffbeatError(f"no client has enrolled in {folder.path}: give an enrolment token with --token")
         connection.token = enrolment_token
         wanted = {"token": folder.own_token(), **({} if name is None else {"name": name})}
-        answer = connection.ask("POST", "/v1/enrol", wanted)
+        answer = connection.ask("POST", "/v1/enrol", wanted, backoff=_first_contact(connection.backoff))
         with understanding("answer to an enrolment"):
             client = int(answer["client"])
         identity = _keep(connection, folder, client, answer)
@@ -52,6 +56,12 @@ def renew(connection: Connection, folder: Folder, identity: Identity) -> Identit
     # The old one ends when the new one is first used, which is on disk by now.
     connection.token = identity.token
     return identity
+
+
+def _first_contact(backoff: Backoff) -> Backoff:
+    """Return when to try again as long as the URL may be wrong: only for a while, so that somebody sees it."""
+    most = _FIRST_ATTEMPTS if backoff.attempts is None else min(backoff.attempts, _FIRST_ATTEMPTS)
+    return replace(backoff, attempts=most)
 
 
 def _keep(connection: Connection, folder: Folder, client: int, answer: Mapping[str, Any]) -> Identity:

@@ -15,12 +15,13 @@ class Backoff:
     Attributes:
         first_seconds: The longest wait after the first attempt; it doubles from one to the next.
         largest_seconds: The longest wait of all.
-        attempts: How many are made in a row without any progress.
+        attempts: How many are made in a row without any progress; None for as many as it takes, since who comes and
+            goes cannot know how long the server stays away.
     """
 
     first_seconds: float = 1.0
-    largest_seconds: float = 60.0
-    attempts: int = 12
+    largest_seconds: float = 30.0
+    attempts: int | None = None
 
 
 class Attempts:
@@ -38,9 +39,10 @@ class Attempts:
             at_least_seconds: What the server asks for.
         """
         self._failed += 1
-        if self._failed >= self._backoff.attempts:
+        if self._backoff.attempts is not None and self._failed >= self._backoff.attempts:
             raise error
-        longest = min(self._backoff.largest_seconds, self._backoff.first_seconds * 2 ** (self._failed - 1))
+        doublings = min(self._failed - 1, 60)
+        longest = min(self._backoff.largest_seconds, self._backoff.first_seconds * 2**doublings)
         seconds = at_least_seconds + jitter(longest)
         _log.warning("%s; trying again in %.1f seconds", error, seconds)
         time.sleep(seconds)

@@ -52,7 +52,8 @@ def run_client(
         name: The client's name, for people.
         ca: A file with the certificates to trust; None for those of the system.
         visits: After how many acknowledged updates to stop; None for the end of the run.
-        backoff: When to try again if the server cannot be reached.
+        backoff: When to try again if the server cannot be reached; by default, once the client has enrolled, for ever,
+            at least each 30 s.
 
     Returns:
         How many updates of this call counted.
