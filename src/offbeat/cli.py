@@ -18,6 +18,7 @@ from rich.text import Text
 
 from offbeat import cli_service
 from offbeat.algorithms import ALGORITHMS
+from offbeat.cli_reproduce import reproduce
 from offbeat.cli_theory import theory
 from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.experiments import config, export
@@ -110,6 +111,7 @@ def app() -> None:
 
 
 app.add_command(theory)
+app.add_command(reproduce)
 for _command in (
     cli_service.serve,
     cli_service.join,

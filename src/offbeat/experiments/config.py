@@ -26,6 +26,9 @@ from offbeat.experiments.sections import (
 from offbeat.training.choice import TrainerName
 from offbeat.training.objectives import METRICS
 
+REPRODUCTION_TABLES = ("reproduction", "scales", "claims")
+"""What the files of ``offbeat reproduce`` have beyond an experiment; it is none of an experiment's concern."""
+
 FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w. +-]*$")]
 
 
@@ -154,6 +157,8 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     """
     table = read_table(path, overrides)
     table.setdefault("name", path.stem)
+    for key in REPRODUCTION_TABLES:
+        table.pop(key, None)
     try:
         experiment = Experiment.model_validate(table, context={"folder": path.parent})
         for label in experiment.algorithms:

@@ -54,6 +54,20 @@ def over_bytes(runs: Sequence[Run], target: float | None) -> Figure:
 
 
 @matplotlib.rc_context(STYLE)
+def over_versions(runs: Sequence[Run], target: float | None) -> Figure:
+    """Draw the main measure on the test set over the model's versions."""
+    return _curves(
+        runs, lambda run: run.history["version"].astype(np.float64), "version of the model", "versions", target
+    )
+
+
+@matplotlib.rc_context(STYLE)
+def over_updates(runs: Sequence[Run], target: float | None) -> Figure:
+    """Draw the main measure on the test set over the visits that ended."""
+    return _curves(runs, _visits, "visits of clients", "visits", target)
+
+
+@matplotlib.rc_context(STYLE)
 def staleness(runs: Sequence[Run]) -> Figure:
     """Draw how stale the counted updates of each algorithm were, all its seeds together.
 
@@ -214,6 +228,10 @@ def _apart(values: Sequence[float], gap: float) -> list[float]:
             last = blocks.pop()
             blocks[-1] += last
     return [place + index * gap for index, place in enumerate(fmean(block) for block in blocks for _ in block)]
+
+
+def _visits(run: Run) -> NDArray[np.float64]:
+    return sum((run.history[outcome].astype(np.float64) for outcome in ("counted", "unused", "lost")), np.zeros(1))
 
 
 def _traffic(run: Run) -> NDArray[np.float64]:

@@ -1,0 +1,112 @@
+"""``offbeat reproduce``: the papers' figures, run again, claim by claim."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from offbeat.errors import OffbeatError
+from offbeat.experiments.export import write_file
+from offbeat.experiments.progress import Progress
+from offbeat.experiments.runner import run_all
+from offbeat.experiments.sections import metric_name
+from offbeat.reproduction.catalogue import Outcome, all_in, find, outcome, place
+from offbeat.reproduction.file import SCALES, Reproduction
+from offbeat.reproduction.page import quantity_line, section_of, write_figure, write_pages
+
+# What is piped into a file is not folded to 80 columns.
+console = Console() if sys.stdout.isatty() else Console(width=160)
+
+_RESULTS = Path("runs") / "reproduce"
+
+
+@click.command(
+    epilog="\b\nExamples:\n  offbeat reproduce --list\n  offbeat reproduce fedlaavg/fig4e --scale quick --jobs 2"
+)
+@click.argument("names", metavar="[FIGURE]...", nargs=-1)
+@click.option("--list", "only_list", is_flag=True, help="List the figures, what they claim and what came of it here.")
+@click.option("--all", "everything", is_flag=True, help="All figures that have this scale.")
+@click.option("--scale", type=click.Choice(SCALES), default="quick", show_default=True, help="How large.")
+@click.option("--jobs", metavar="N", type=click.IntRange(min=1), default=os.cpu_count() or 1, help="Runs at once.")
+@click.option("--pages", metavar="FOLDER", type=Path, help="Also write pages on all that has been run here.")
+@click.option(
+    "--experiments", metavar="FOLDER", type=Path, default=Path("experiments"), help="Where the figures' files are."
+)
+def reproduce(
+    names: Sequence[str],
+    only_list: bool,
+    everything: bool,
+    scale: str,
+    jobs: int,
+    pages: Path | None,
+    experiments: Path,
+) -> None:
+    """Run figures of the papers again, such as fedlaavg/fig4e, and say which of their claims hold.
+
+    What was interrupted goes on where it was; what is finished is not run again.
+    """
+    if only_list:
+        _list(all_in(experiments))
+        return
+    if everything is bool(names):
+        raise OffbeatError("name a figure, such as fedlaavg/fig4e, or give --all; offbeat reproduce --list lists them")
+    wanted = [one for one in all_in(experiments) if scale in one.scales] if everything else [
+        find(name, experiments) for name in names
+    ]  # fmt: skip
+    for reproduction in wanted:
+        _reproduce(reproduction, scale, jobs)
+    if pages is not None:
+        run = [outcome(one, its, _RESULTS) for one in all_in(experiments) for its in one.scales]
+        click.echo(f"Pages: {write_pages([one for one in run if one is not None], pages)}")
+
+
+def _reproduce(reproduction: Reproduction, scale: str, jobs: int) -> None:
+    experiment = reproduction.experiment(scale)
+    click.echo(f"\n{reproduction.name}, {scale}: {reproduction.section.figure}. {reproduction.section.question}")
+    metric = metric_name(experiment.metrics[0]) if experiment.metrics else None
+    folder = place(reproduction, scale, _RESULTS)
+    run_all(
+        experiment,
+        list(experiment.algorithms),
+        folder,
+        Progress(console, experiment.stop, metric),
+        resume=True,
+        jobs=jobs,
+    )
+    made = outcome(reproduction, scale, _RESULTS)
+    assert made is not None
+    _print(made)
+    figure = write_figure(made, folder / "figure.png")
+    page = write_file(folder / "page.md", section_of(made, figure.name).encode())
+    click.echo(f"Figure: {figure}\nPage: {page}")
+
+
+def _print(made: Outcome) -> None:
+    table = Table("Claim", "In the paper", "Ours", "", "Verdict", box=box.SIMPLE)
+    for verdict in made.verdicts:
+        ours, other = quantity_line(verdict, made.runs)
+        seeds = f"{verdict.word} ({verdict.held} of {verdict.seeds} seeds)"
+        table.add_row(verdict.claim.name, verdict.claim.paper, ours, other, seeds)
+    console.print(table)
+
+
+def _list(reproductions: Sequence[Reproduction]) -> None:
+    table = Table("Name", "Paper", "Figure", "Data", "Claim", "About", "Here", box=box.SIMPLE)
+    for one in reproductions:
+        data = one.experiment(next(iter(one.scales))).data.name
+        about = "\n".join(f"{scale}: {_minutes(it.minutes)}" for scale, it in one.scales.items())
+        known = {scale: made for scale in one.scales if (made := outcome(one, scale, _RESULTS)) is not None}
+        for number, claim in enumerate(one.claims):
+            first = (one.name, one.section.paper, one.section.figure, data) if not number else ("", "", "", "")
+            here = "\n".join(f"{scale}: {made.verdicts[number].word}" for scale, made in known.items())
+            table.add_row(*first, claim.name, about if not number else "", here or "not run")
+    console.print(table)
+
+
+def _minutes(minutes: float) -> str:
+    return f"{minutes:g} min" if minutes < 100 else f"{minutes / 60:.0f} h"

@@ -1,0 +1,79 @@
+"""``offbeat reproduce``, from a figure's file to its page."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+PNG = b"\x89PNG"
+
+
+@pytest.fixture
+def reproduced(experiments, offbeat):
+    return offbeat("reproduce", "paper/fig1", "--jobs", "1")
+
+
+def runs():
+    return Path("runs/reproduce/paper/fig1-quick")
+
+
+def test_each_claim_has_its_verdict(reproduced):
+    code, out, err = reproduced
+    assert (code, err) == (0, "")
+    rows = {name: re.search(rf"{name}.*", out).group() for name in ("FedAvg learns", "FedAvg is perfect", "FedAsync")}
+    assert "holds (2 of 2 seeds)" in rows["FedAvg learns"]
+    assert "does not hold (0 of 2 seeds)" in rows["FedAvg is perfect"]
+    assert (runs() / "figure.png").read_bytes().startswith(PNG)
+    page = (runs() / "page.md").read_text(encoding="utf-8")
+    assert "`offbeat reproduce paper/fig1 --scale quick`" in page
+    assert "| FedAvg is perfect | it is | mean accuracy of the last 10.0 s of fedavg: " in page
+    assert "- Everything." in page
+    assert "- at this scale `stop.virtual_seconds=20.0`" in page
+
+
+def test_what_is_finished_is_drawn_again_and_not_run(reproduced, offbeat):
+    (runs() / "figure.png").unlink()
+    before = {path: path.stat().st_mtime_ns for path in runs().glob("*/model.safetensors")}
+    code, out, _ = offbeat("reproduce", "paper/fig1", "--jobs", "1")
+    assert code == 0
+    assert "4 of 4 runs are finished" in out
+    assert {path: path.stat().st_mtime_ns for path in runs().glob("*/model.safetensors")} == before
+    assert (runs() / "figure.png").exists()
+
+
+def test_the_list_says_what_came_of_it_here(experiments, offbeat):
+    _, before, _ = offbeat("reproduce", "--list")
+    assert "not run" in before
+    assert re.search(r"paper/fig1 .*A paper .*Figure 1 .*digits .*quick: 0\.1 min", before)
+    assert "full: 3 h" in before
+    offbeat("reproduce", "--all", "--jobs", "1")
+    _, after, _ = offbeat("reproduce", "--list")
+    assert "quick: holds" in after
+    assert "quick: does not hold" in after
+    # Of other settings than the file's nothing is known.
+    path = experiments / "paper" / "fig1.toml"
+    path.write_text(path.read_text(encoding="utf-8").replace("lr = 0.1", "lr = 0.2"), encoding="utf-8")
+    _, changed, _ = offbeat("reproduce", "--list")
+    assert "holds" not in changed
+
+
+def test_pages(experiments, offbeat):
+    code, out, _ = offbeat("reproduce", "--all", "--jobs", "1", "--pages", "docs")
+    assert (code, out.splitlines()[-1]) == (0, f"Pages: {Path('docs/index.md')}")
+    index = Path("docs/index.md").read_text(encoding="utf-8")
+    assert "## [A paper](paper.md)" in index
+    assert "| Figure 1 | FedAvg is perfect | quick | **does not hold** (0 of 2 seeds) |" in index
+    assert "![Figure 1](images/paper-fig1-quick.png)" in Path("docs/paper.md").read_text(encoding="utf-8")
+    assert Path("docs/images/paper-fig1-quick.png").read_bytes().startswith(PNG)
+
+
+@pytest.mark.parametrize("arguments", [(), ("paper/fig1", "--all")])
+def test_it_asks_what_is_meant(experiments, offbeat, arguments):
+    code, _, err = offbeat("reproduce", *arguments)
+    assert code == 2
+    assert "name a figure, such as fedlaavg/fig4e, or give --all" in err
+
+
+def test_a_scale_that_a_figure_has_not_is_one_line(experiments, offbeat):
+    code, _, err = offbeat("reproduce", "paper/fig1", "--scale", "medium")
+    assert (code, err) == (2, "offbeat: paper/fig1 has no scale medium: it has quick, full\n")

@@ -1,0 +1,104 @@
+import math
+
+import pytest
+
+from offbeat.reproduction.file import Claim
+from offbeat.reproduction.quantities import quantity
+from offbeat.reproduction.verdict import verdicts
+from tests.experiments.test_summary import a_run
+
+LOSS = {"metrics": [], "target": 0.5}
+
+
+def loss_run(label, *values, seed=0):
+    return a_run(label, seed, values, evaluate=LOSS)
+
+
+def claim(**changes):
+    values = {"name": "c", "quantity": "final", "of": "a", "relation": "at most", "than": "b", "paper": "p", **changes}
+    return Claim(**values)
+
+
+def word(made, *pairs):
+    """Return the verdict over seeds, each with the values of a and of b."""
+    runs = [
+        run for seed, (a, b) in enumerate(pairs) for run in (loss_run("a", *a, seed=seed), loss_run("b", *b, seed=seed))
+    ]
+    (verdict,) = verdicts([made], runs)
+    return verdict.word
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("final", 0.4),
+        ("best", 0.2),
+        ("seconds_to_target", 200.0),
+        ("versions_to_target", 2.0),
+        ("bytes_to_target", 4.0),
+    ],
+)
+def test_quantities(name, value):
+    assert quantity(name, loss_run("a", 0.9, 0.6, 0.2, 0.3, 0.4)) == value
+
+
+def test_quantities_of_the_end():
+    run = loss_run("a", 0.9, 0.6, 0.2, 0.3, 0.4)  # at 0, 100, … 400 seconds
+    assert quantity("tail", run, 200.0) == pytest.approx(0.3)
+    assert quantity("swing", run, 200.0) == pytest.approx(0.2)
+    assert quantity("swing", run, 300.0) == pytest.approx(0.4)
+
+
+def test_updates_are_all_visits_whatever_became_of_them():
+    run = a_run("a", 0, (0.9, 0.4), totals={"counted": 5, "unused": 2, "lost": 1}, evaluate=LOSS)
+    assert quantity("updates_to_target", run) == 8.0
+
+
+def test_a_target_that_is_never_reached_takes_for_ever():
+    assert quantity("seconds_to_target", loss_run("a", 0.9, 0.8)) == math.inf
+
+
+def test_seeds_agree_or_differ():
+    better, worse = ((0.4,), (0.5,)), ((0.6,), (0.5,))
+    assert word(claim(), better, better) == "holds"
+    assert word(claim(), worse, worse) == "does not hold"
+    assert word(claim(), better, worse) == "differs"
+
+
+@pytest.mark.parametrize(
+    ("changes", "a", "b", "expected"),
+    [
+        ({"tolerance": 0.1}, 0.6, 0.5, True),
+        ({"tolerance": 0.05}, 0.6, 0.5, False),
+        ({"factor": 2.0}, 0.9, 0.5, True),
+        ({"factor": 0.5}, 0.3, 0.5, False),
+        ({"relation": "at least"}, 0.6, 0.5, True),
+        ({"relation": "at least", "factor": 2.0}, 0.6, 0.5, False),
+        ({"relation": "at least", "factor": 2.0, "tolerance": 0.5}, 0.6, 0.5, True),
+        ({"relation": "close to", "tolerance": 0.05}, 0.52, 0.5, True),
+        ({"relation": "close to", "tolerance": 0.05}, 0.44, 0.5, False),
+        ({"than": None, "value": 0.3, "factor": 2.0}, 0.6, 0.0, True),
+        ({"than": None, "value": 0.2, "factor": 2.0}, 0.6, 0.0, False),
+    ],
+)
+def test_relations(changes, a, b, expected):
+    assert (word(claim(**changes), ((a,), (b,))) == "holds") is expected
+
+
+def test_who_diverged_or_never_arrived_proves_nothing():
+    assert word(claim(), ((math.nan,), (0.5,))) == "does not hold"
+    assert word(claim(relation="at least"), ((0.5,), (math.nan,))) == "does not hold"
+    time = claim(quantity="seconds_to_target")
+    assert word(time, ((0.9, 0.4), (0.9, 0.9))) == "holds"
+    assert word(time, ((0.9, 0.9), (0.9, 0.4))) == "does not hold"
+    assert word(time, ((0.9, 0.9), (0.9, 0.9))) == "does not hold"
+    slower = claim(quantity="seconds_to_target", relation="at least")
+    assert word(slower, ((0.9, 0.9), (0.9, 0.4))) == "holds"
+    assert word(slower, ((0.9, 0.9), (0.9, 0.9))) == "does not hold"
+
+
+def test_our_numbers_are_means_over_the_seeds():
+    runs = [loss_run("a", 0.4), loss_run("a", 0.6, seed=1), loss_run("b", 1.0), loss_run("b", 2.0, seed=1)]
+    (verdict,) = verdicts([claim(factor=0.5)], runs)
+    assert (verdict.held, verdict.seeds, verdict.word) == (2, 2, "holds")
+    assert (verdict.ours.mean, verdict.other.mean) == (0.5, 0.75)
