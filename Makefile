@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit kills torture bench-simulation bench-peers bench-service docs reference theory-docs performance-docs figures clean
+.PHONY: help run test lint types unit kills torture bench-simulation bench-peers bench-service docs reference theory-docs performance-docs service-docs figures clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,15 +34,15 @@ unit: .venv/installed
 kills: .venv/installed ## kill a run at 20 random moments, resume it, compare (CI kills 3 times)
 	OFFBEAT_KILLS=20 $(BIN)/pytest -v tests/e2e/test_resume.py
 
-torture: .venv/installed ## kill the server 200 times for each of three algorithms while 16 clients come and go (CI kills 10 times)
-	OFFBEAT_SERVER_KILLS=200 $(BIN)/pytest -v tests/e2e/test_service_kills.py
+torture: .venv/installed ## kill server and clients, 200 times each of six runs, on good lines and bad ones (CI kills 10 times; takes half an hour)
+	OFFBEAT_SERVER_KILLS=200 $(BIN)/pytest -v tests/e2e/test_service_kills.py tests/e2e/test_service_bad_lines.py
 
 bench-simulation: .venv/installed ## client updates a second, beside a plain loop; ARGS="--quick" takes a few minutes
 	$(BIN)/python benchmarks/simulation.py $(ARGS)
 	$(BIN)/python benchmarks/event_loop.py $(ARGS)
 	$(BIN)/python benchmarks/model_size.py $(ARGS)
 
-bench-service: .venv/installed ## what the server takes, beside bare sockets; ARGS="--quick" takes a minute or two
+bench-service: .venv/installed ## what the server takes, beside bare sockets (20 minutes); ARGS="--quick", or ARGS="--peer" for Flower's too
 	$(BIN)/python benchmarks/service.py $(ARGS)
 
 bench-peers: ## the same workloads on other simulators, each in an environment of its own (6 GB in build/peers)
@@ -61,6 +61,11 @@ performance-docs: .venv/installed ## measure all speeds again, write the tables 
 	mkdir -p build
 	$(MAKE) --no-print-directory bench-simulation bench-peers | tee build/performance.txt
 	$(BIN)/python docs/make_performance.py build/performance.txt
+
+service-docs: .venv/installed ## measure the server again, beside Flower's; write its tables of docs/performance.md (an hour)
+	mkdir -p build
+	$(MAKE) --no-print-directory bench-service ARGS=--peer | tee build/service.txt
+	$(BIN)/python docs/make_performance.py build/service.txt
 
 figures: .venv/installed ## run experiments/algorithms/, draw the figures of docs/algorithms/ again
 	set -e; for file in experiments/algorithms/*.toml; do \

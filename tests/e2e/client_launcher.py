@@ -1,0 +1,101 @@
+"""Starts clients in no time: all is imported once, and each client is a fork, a process of its own to be killed.
+
+Run as a program: a line of standard input is an object of JSON. ``{"start": …, "output": …}`` holds the arguments of
+``live`` and a file for what it says, and the answer is the new process's number; ``{"ended": number}`` is answered by a
+list of how it ended, or by ``null`` if it has not. At the end of the input all that still run are killed.
+"""
+
+import json
+import logging
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from offbeat.service.client import Visit, run_client
+from offbeat.service.client.refusal import UnreachableError
+from offbeat.service.client.retry import Backoff
+
+TRAINING = "training"
+"""A file that is in a client's folder while it trains."""
+
+
+def trained(start: dict[str, Tensor], client: int, visit: int) -> dict[str, Tensor]:
+    """Return what a client makes of a model: always the same, and another with each model, client and visit."""
+    generator = torch.Generator().manual_seed(1_000_003 * client + visit)
+    return {name: 0.9 * tensor + torch.randn(tensor.shape, generator=generator) for name, tensor in start.items()}
+
+
+def live(url: str, token: str, folder: str, gate: str) -> None:
+    """Take part until the run is over.
+
+    Args:
+        url: The server's.
+        token: For the enrolment.
+        folder: The client's.
+        gate: A file with a version; who begins from that or a later one trains until there is another number.
+    """
+    note = Path(folder) / TRAINING
+
+    def fit(model: dict[str, Tensor], visit: Visit) -> tuple[dict[str, Tensor], int]:
+        note.touch()
+        end = time.monotonic() + random.uniform(0.0, 0.1)
+        while time.monotonic() < end or visit.version >= int(Path(gate).read_text()):
+            time.sleep(0.01)
+        note.unlink()
+        return trained(model, visit.client, visit.number), 1 + visit.client
+
+    backoff = Backoff(first_seconds=0.02, largest_seconds=0.3)
+    while True:
+        # Who has not enrolled yet gives up after a few attempts.
+        with suppress(UnreachableError):
+            run_client(url, lambda _: fit, Path(folder), enrolment_token=token, backoff=backoff)
+            return
+
+
+def _start(arguments: dict[str, str], output: str) -> int:
+    process = os.fork()
+    if process:
+        return process
+    code = 1
+    try:
+        file = os.open(output, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+        os.dup2(file, 1)
+        os.dup2(file, 2)
+        logging.basicConfig(format="%(message)s", level=logging.INFO)
+        logging.getLogger("httpx").setLevel(logging.WARNING)
+        live(**arguments)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    running: set[int] = set()
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if "start" in asked:
+            answer = _start(asked["start"], asked["output"])
+            running.add(answer)
+        else:
+            process, status = os.waitpid(asked["ended"], os.WNOHANG)
+            running.discard(process)
+            answer = [status] if process else None
+        print(json.dumps(answer), flush=True)
+    for process in running:
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Clients in processes of their own, to be killed and started again."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from safetensors.torch import load_file
+from torch import Tensor
+
+from offbeat.service.client.durable import read_json
+from tests.e2e.client_launcher import TRAINING
+from tests.e2e.server_process import until
+
+
+class ClientLauncher:
+    """Starts client processes; at the end of the context none is left."""
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("client_launcher.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._process.communicate()
+
+    def tell(self, **what: Any) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(what) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+
+class ClientProcess:
+    """A client that is killed and comes back with the same folder.
+
+    Args:
+        launcher: Starts its processes.
+        folder: The client's; what it says is put beside it.
+        arguments: What else it has to know.
+    """
+
+    def __init__(self, launcher: ClientLauncher, folder: Path, **arguments: str) -> None:
+        self._launcher = launcher
+        self._folder = folder
+        self._output = folder.with_suffix(".log")
+        self._arguments = {"folder": str(folder), **arguments}
+        self.start()
+
+    def start(self) -> None:
+        (self._folder / TRAINING).unlink(missing_ok=True)
+        self._process = self._launcher.tell(start=self._arguments, output=str(self._output))
+
+    def strike(self) -> None:
+        """Kill it."""
+        os.kill(self._process, signal.SIGKILL)
+
+    def start_again(self) -> None:
+        """Start it once it is dead."""
+        assert self.wait() == signal.SIGKILL, self.said
+        self.start()
+
+    def wait(self) -> int:
+        """Wait for its end, and return how it ended."""
+        return until(lambda: self._launcher.tell(ended=self._process))[0]
+
+    @property
+    def said(self) -> str:
+        return self._output.read_text()
+
+    @property
+    def is_training(self) -> bool:
+        return (self._folder / TRAINING).exists()
+
+    @property
+    def number(self) -> int | None:
+        """Its number at the server, if it knows it."""
+        identity = read_json(self._folder / "identity.json")
+        return None if identity is None else identity["client"]
+
+    def receipts(self) -> dict[int, bool]:
+        """Return which visits it has noted the receipts of, and whether they counted."""
+        found = re.findall(r"^visit (\d+): (counted|too late to count)$", self.said, re.MULTILINE)
+        return {int(visit): what == "counted" for visit, what in found}
+
+    def last(self) -> int | None:
+        """Return the version that its last counted update was made from, as far as it knows."""
+        return (read_json(self._folder / "kept.json") or {}).get("since")
+
+    def memory(self) -> Tensor | None:
+        """Return what it remembers of that."""
+        name = (read_json(self._folder / "kept.json") or {}).get("memory")
+        return None if name is None else load_file(self._folder / name)["memory"]

@@ -1,0 +1,170 @@
+"""A server in a process of its own, to be killed and started again."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+
+T = TypeVar("T")
+
+MODEL = """
+from torch import nn
+def make(inputs):
+    return nn.Linear(inputs, 1, bias=False)
+"""
+_SERVER = """
+[service]
+folder = "server"
+clients = {clients}
+port = {port}
+tls = false
+checkpoint_seconds = 0.2
+requests_a_second = 1e6
+
+[model]
+name = "own_model.py:make"
+arguments = {{ inputs = {length} }}
+
+[local]
+steps = 1
+batch_size = 1
+lr = 0.1
+
+[algorithm]
+{algorithm}
+
+[server]
+lease_seconds = 1.5
+"""
+
+
+class ServerLauncher:
+    """Starts servers, one at a time; at the end of the context none is left.
+
+    Args:
+        retry_seconds: When clients for which there is no work are to come back; None for the usual time.
+    """
+
+    def __init__(self, retry_seconds: float | None = None) -> None:
+        self._options = [] if retry_seconds is None else [str(retry_seconds)]
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("server_launcher.py")), *self._options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._process.communicate()
+
+    def tell(self, arguments: list[str] | None) -> int:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(arguments) + "\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+
+class Server:
+    """A server with a file and a folder, which is started and killed; it runs within the context at most.
+
+    Args:
+        launcher: Starts its processes.
+        folder: Where the file is put, and the server's folder.
+        algorithm: The lines of ``[algorithm]``.
+        length: The number of parameters d.
+        clients: N.
+        versions: After which the run is over; None for never.
+    """
+
+    def __init__(
+        self,
+        launcher: ServerLauncher,
+        folder: Path,
+        algorithm: str,
+        length: int,
+        clients: int,
+        versions: int | None = None,
+    ) -> None:
+        (folder / "own_model.py").write_text(MODEL)
+        self.file = folder / "server.toml"
+        self.folder = folder / "server"
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        text = _SERVER.format(port=self.port, algorithm=algorithm, length=length, clients=clients)
+        self.file.write_text(text if versions is None else f"{text}\n[stop]\nversions = {versions}\n")
+        self._launcher = launcher
+        self._process: int | None = None
+        self._http = httpx.Client(base_url=self.url, timeout=30.0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._http.close()
+        if self._process is not None:
+            self.kill()
+
+    def start(self) -> None:
+        self._process = self._launcher.tell([str(self.file)])
+
+    def strike(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal."""
+        assert self._process is not None
+        os.kill(self._process, number)
+
+    def wait(self) -> int:
+        """Wait for the server's end, and return how it ended."""
+        self._process = None
+        return self._launcher.tell(None)
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> int:
+        """Send a signal, and return how the server ended."""
+        self.strike(number)
+        return self.wait()
+
+    def token(self, kind: str) -> str:
+        """Return the token that the server has put into its folder, once it is there."""
+        path = self.folder / f"{kind}-token"
+        until(lambda: path.exists() and path.read_text().endswith("\n"))
+        return path.read_text().strip()
+
+    def version(self) -> int:
+        """Return the newest version of the model, once there is a server to say so."""
+
+        def ask() -> dict[str, Any] | None:
+            headers = {"Authorization": f"Bearer {self.token('admin')}"}
+            with suppress(httpx.TransportError):
+                answer = self._http.get("/v1/status", headers=headers)
+                assert answer.status_code == 200, answer.text
+                return answer.json()
+            return None
+
+        return until(ask)["version"]
+
+
+def until(condition: Callable[[], T | None], seconds: float = 120.0) -> T:
+    """Return what a condition says once it says something."""
+    end = time.monotonic() + seconds
+    while not (said := condition()):
+        assert time.monotonic() < end, "that takes too long"
+        time.sleep(0.02)
+    return said
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]

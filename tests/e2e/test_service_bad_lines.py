@@ -1,0 +1,116 @@
+"""Clients that are killed, on bad lines, at a server that is killed: what counted counts once, and nothing is lost.
+
+``OFFBEAT_SERVER_KILLS`` says how often somebody is killed; ``make torture`` does 200.
+"""
+
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from tests.e2e.client_launcher import trained
+from tests.e2e.client_processes import ClientLauncher, ClientProcess
+from tests.e2e.flaky_proxy import FlakyProxy
+from tests.e2e.killing import VICTIMS, World
+from tests.e2e.server_process import Server, ServerLauncher
+from tests.e2e.trouble import TROUBLES
+from tests.e2e.undisturbed import Undisturbed
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals")
+
+KILLS = int(os.environ.get("OFFBEAT_SERVER_KILLS", "10"))
+CLIENTS = 5
+SMALL_LENGTH, LARGE_LENGTH = 20, 300_000  # updates below and above 1 MiB go different ways
+FEDAVG = "algorithm = 'fedavg'\ncohort = 3"
+FEDBUFF = "algorithm = 'fedbuff'\nbuffer_size = 3\nconcurrency = 5"
+FEDLAAVG = "algorithm = 'fedlaavg'\ncohort = 3"
+
+
+@pytest.fixture(scope="module")
+def launchers() -> Generator[tuple[ServerLauncher, ClientLauncher]]:
+    with ServerLauncher(retry_seconds=0.2) as servers, ClientLauncher() as clients:
+        yield servers, clients
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "length", "versions_a_kill"),
+    # Where updates of an earlier version count, those who passed the gate before may make another one.
+    [(FEDBUFF, SMALL_LENGTH, 2), (FEDAVG, LARGE_LENGTH, 1), (FEDLAAVG, LARGE_LENGTH, 1)],
+    ids=["fedbuff", "fedavg with large models", "fedlaavg with large models"],
+)
+def test_whoever_dies_and_whatever_the_line_does_each_update_counts_once(
+    algorithm: str,
+    length: int,
+    versions_a_kill: int,
+    launchers: tuple[ServerLauncher, ClientLauncher],
+    tmp_path: Path,
+    say: Callable[[str], None],
+) -> None:
+    began = time.monotonic()
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"random numbers from seed {seed}")  # shown if the test fails
+    numbers = random.Random(seed)
+    victims = max(1, KILLS // len(VICTIMS)) * VICTIMS
+    numbers.shuffle(victims)
+    # Without who is away for long there is another version.
+    versions = versions_a_kill * sum(1 + ("for long" in victim) for victim in victims) + 4
+    server = Server(launchers[0], tmp_path, algorithm, length, CLIENTS, versions)
+    with server, FlakyProxy(server.port, numbers.randrange(2**32)) as proxy:
+        world = World(server, proxy, launchers[1], tmp_path, CLIENTS, numbers)
+        try:
+            for victim in victims:
+                world.kill(victim)
+            world.let_hearts_beat()
+            world.end(versions)
+        finally:
+            for client in world.clients:
+                print(client.said)
+
+    assert proxy.witness.problems == []
+    assert world.killed == Counter(victims)
+    undisturbed = Undisturbed(server.file, server.folder, learnt, encoded)
+    undisturbed.check(proxy.witness.told)
+    for client in world.clients:
+        check_client(client, undisturbed)
+    check_troubles(proxy, is_large=length == LARGE_LENGTH)
+    told = proxy.witness.told.values()
+    say(
+        f"{len(victims)} kills, {len(told)} updates acknowledged, {sum(receipt.counted for receipt in told)} counted, "
+        f"{sum(proxy.done.values())} requests, {time.monotonic() - began:.0f} s"
+    )
+
+
+def learnt(client: int, visit: int, start: Tensor) -> Tensor:
+    return start - trained({"weight": start.view(1, -1)}, client, visit)["weight"].view(-1)
+
+
+def encoded(vector: Tensor) -> bytes:
+    return save({"update": vector})
+
+
+def check_client(client: ClientProcess, undisturbed: Undisturbed) -> None:
+    """Check that what a client has noted is what the log says."""
+    number = client.number
+    assert number is not None
+    for visit, counted in client.receipts().items():
+        receipt = undisturbed.receipts.get((number, visit))
+        assert counted is (receipt is not None and receipt.counted)
+    assert client.last() == undisturbed.last.get(number)
+    memory, expected = client.memory(), undisturbed.memories.get(number)
+    assert (memory is None) is (expected is None)
+    if memory is not None and expected is not None:
+        assert torch.equal(memory, expected)
+
+
+def check_troubles(proxy: FlakyProxy, *, is_large: bool) -> None:
+    """Check that what can go wrong on a line did."""
+    assert "other" not in {kind for kind, _ in proxy.done}, "there are requests that the proxy does not know"
+    kinds = ["check-in", "upload", "heartbeat", "download", *(["rest"] if is_large else [])]
+    assert [(kind, trouble) for kind in kinds for trouble in TROUBLES if not proxy.done[kind, trouble]] == []

@@ -1,0 +1,133 @@
+"""A coordinator that nobody disturbs, fed with a server's log: what the server must have come to."""
+
+import hashlib
+import json
+import math
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from offbeat.coordinator import Coordinator
+from offbeat.coordinator_records import Call, Receipt
+from offbeat.experiments.server_config import load
+from offbeat.experiments.world import build_model
+from offbeat.service.model_files import ModelFiles
+
+Told = dict[tuple[int, int], Receipt]
+"""Receipts by client and visit."""
+MakeDelta = Callable[[int, int, Tensor], Tensor]
+"""Maps a client, a visit and the model that it began from to what the client must have learnt, start − end."""
+
+
+@dataclass
+class Undisturbed:
+    """What comes of a log.
+
+    Args:
+        file: The server's file.
+        folder: The server's folder.
+        make_delta: What clients learn.
+        encode: How an update travels.
+
+    Attributes:
+        coordinator: At the end of the log.
+        receipts: All that clients may have been told.
+        last: For each client the version that its last counted update was made from.
+        memories: For each client what it learnt then; kept if its next update is a difference to that.
+    """
+
+    file: Path
+    folder: Path
+    make_delta: MakeDelta
+    encode: Callable[[Tensor], bytes]
+    receipts: Told = field(default_factory=Told)
+    last: dict[int, int] = field(default_factory=dict[int, int])
+    memories: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
+
+    def __post_init__(self) -> None:
+        config = load(self.file)
+        lease_seconds = config.server.lease_seconds
+        self.coordinator = Coordinator(
+            config.build_algorithm(),
+            build_model(config.model, None, config.service.seed).vector.clone(),
+            clients=config.service.clients,
+            local=config.plan(),
+            seed=config.service.seed,
+            lease_seconds=math.inf if lease_seconds is None else lease_seconds,
+            max_staleness=config.server.max_staleness,
+        )
+        self._versions = None if config.stop is None else config.stop.versions
+        self._starts: dict[int, Tensor] = {}  # by version
+        with closing(sqlite3.connect(self.folder / "offbeat.sqlite")) as database:
+            rows = database.execute("SELECT number, name, arguments, digest FROM log ORDER BY number").fetchall()
+        assert [number for number, *_ in rows] == list(range(1, len(rows) + 1))
+        for _, name, text, digest in rows:
+            self._make_again(name, json.loads(text), digest)
+
+    def check(self, told: Told) -> None:
+        """Check that the log and the newest model are what clients and a coordinator know of."""
+        for which, receipt in told.items():
+            expected = self.receipts.get(which)
+            if expected is None and self._came_after_the_end(*which):
+                assert not receipt.counted
+                continue
+            assert expected is not None, f"client, visit {which}: {receipt} was acknowledged and lost"
+            # Of an older visit that did not count, nobody knows any more how stale it was.
+            assert receipt == expected or not (receipt.counted or expected.counted), f"{which}: {receipt}, {expected}"
+        algorithm = self.coordinator.algorithm
+        assert algorithm.version > 0
+        assert self.coordinator.statistics.counted == sum(receipt.counted for receipt in self.receipts.values())
+        models = ModelFiles(self.folder / "models", [("weight", (1, algorithm.model.numel()))])
+        assert models.versions() >= {algorithm.version}
+        saved = load_file(models.path(algorithm.version))["weight"].view(-1)
+        assert torch.equal(saved, algorithm.model), "the model is not that of the log"
+
+    def _came_after_the_end(self, client: int, visit: int) -> bool:
+        """Return whether a visit was not over when the run was."""
+        assignment = self.coordinator.assignment(client)
+        is_over = self._versions is not None and self.coordinator.algorithm.version >= self._versions
+        return is_over and assignment is not None and assignment.visit == visit
+
+    def _make_again(self, name: str, arguments: dict[str, Any], digest: str | None) -> None:
+        if name == "receive":
+            self._receive(arguments, digest)
+        elif name == "offer":
+            receipt = self.coordinator.offer(**arguments)
+            assert receipt is not None
+            self._note(arguments, receipt)
+        else:
+            if name == "assign":
+                used = {assignment.version for assignment in self.coordinator.unfinished()}
+                self._starts = {version: start for version, start in self._starts.items() if version in used}
+                self._starts[self.coordinator.algorithm.version] = self.coordinator.algorithm.model
+            self.coordinator.replay(Call(name, arguments))
+
+    def _receive(self, arguments: dict[str, Any], digest: str | None) -> None:
+        client, visit = arguments["client"], arguments["visit"]
+        assignment = self.coordinator.assignment(client)
+        assert assignment is not None, "an update was applied twice"
+        assert assignment.visit == visit
+        is_difference = self.coordinator.algorithm.payload == "difference"
+        vector = delta = self.make_delta(client, visit, self._starts[assignment.version])
+        if is_difference and arguments["since"] is not None:
+            assert arguments["since"] == self.last[client]
+            vector = delta - self.memories[client]
+        assert hashlib.sha256(self.encode(vector)).hexdigest() == digest, "that is not what the client has learnt"
+        receipt = self.coordinator.receive(vector=vector, base=None, **arguments)
+        self._note(arguments, receipt)
+        if receipt.counted:
+            self.last[client] = assignment.version
+            if is_difference:
+                self.memories[client] = delta
+
+    def _note(self, arguments: dict[str, Any], receipt: Receipt) -> None:
+        which = arguments["client"], arguments["visit"]
+        assert which not in self.receipts, "an update was applied twice"
+        self.receipts[which] = receipt
