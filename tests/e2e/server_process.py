@@ -22,9 +22,9 @@ from torch import nn
 def make(inputs):
     return nn.Linear(inputs, 1, bias=False)
 """
-_SERVER = """
+SERVER = """
 [service]
-folder = "server"
+folder = "{folder}"
 clients = {clients}
 port = {port}
 tls = false
@@ -44,7 +44,7 @@ lr = 0.1
 {algorithm}
 
 [server]
-lease_seconds = 1.5
+{server}
 """
 
 
@@ -104,7 +104,14 @@ class Server:
         self.folder = folder / "server"
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        text = _SERVER.format(port=self.port, algorithm=algorithm, length=length, clients=clients)
+        text = SERVER.format(
+            folder="server",
+            port=self.port,
+            algorithm=algorithm,
+            length=length,
+            clients=clients,
+            server="lease_seconds = 1.5",
+        )
         self.file.write_text(text if versions is None else f"{text}\n[stop]\nversions = {versions}\n")
         self._launcher = launcher
         self._process: int | None = None

@@ -16,7 +16,7 @@ import httpx
 import pytest
 import torch
 
-from tests.e2e.test_service_kills import MODEL, free_port
+from tests.e2e.server_process import MODEL, SERVER, free_port
 from tests.service.conftest import Peer, body_of
 from tests.service.test_app import kind_of
 from tests.service.test_hostile import check_log
@@ -24,30 +24,6 @@ from tests.service.test_hostile import check_log
 LENGTH = 2000
 LAUNCHER = Path(__file__).parents[1] / "e2e" / "server_launcher.py"
 IN_A_NAMESPACE = 'mount -t tmpfs -o size=2m tmpfs disk || exit 77; exec "$@"'
-SERVER = """
-[service]
-folder = "disk/server"
-clients = {clients}
-port = {port}
-tls = false
-checkpoint_seconds = 0.2
-requests_a_second = 1e6
-
-[model]
-name = "own_model.py:make"
-arguments = {{ inputs = {length} }}
-
-[local]
-steps = 1
-batch_size = 1
-lr = 0.1
-
-[algorithm]
-{algorithm}
-
-[server]
-{server}
-"""
 
 
 class Machine:
@@ -97,7 +73,9 @@ class Host:
         self._machine = machine
         self._file = machine.folder / "server.toml"
         self._file.write_text(
-            SERVER.format(port=port, algorithm=algorithm, server=server, length=LENGTH, clients=clients)
+            SERVER.format(
+                folder="disk/server", port=port, algorithm=algorithm, server=server, length=LENGTH, clients=clients
+            )
         )
         self._process = 0
         self._peers: list[Peer] = []
