@@ -20,11 +20,9 @@ import torch
 from torch import Tensor
 
 from offbeat.coordinator_records import Receipt
-from tests.e2e.server_process import MODEL, Server, ServerLauncher, free_port, until
+from tests.e2e.server_process import Server, ServerLauncher, until
 from tests.e2e.undisturbed import Undisturbed
 from tests.service.conftest import body_of
-
-__all__ = ["MODEL", "free_port"]  # for other tests of servers
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals")
 
