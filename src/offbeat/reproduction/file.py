@@ -85,7 +85,7 @@ class Claim(Section):
         return self
 
 
-class _Extra(Section):
+class ReproductionTables(Section):
     """What a figure's file has beyond an experiment."""
 
     reproduction: ReproductionSection
@@ -131,7 +131,7 @@ def load(path: Path) -> Reproduction:
     table = config.read_table(path)
     extra: dict[str, Any] = {key: table[key] for key in config.REPRODUCTION_TABLES if key in table}
     try:
-        found = _Extra.model_validate(extra)
+        found = ReproductionTables.model_validate(extra)
     except ValidationError as error:
         raise OffbeatError(f"{path}: {one_line(error, extra)}") from None
     name = f"{path.parent.name}/{path.stem}"
