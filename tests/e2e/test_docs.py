@@ -12,6 +12,7 @@ import tomli_w
 
 from offbeat.compression import qsgd
 from offbeat.experiments import config
+from offbeat.reproduction.file import ReproductionTables
 from offbeat.training.sending import upload_bytes
 
 ROOT = Path(__file__).parents[2]
@@ -84,6 +85,9 @@ def test_toml_is_valid(page, tmp_path):
         }
         path.write_text(block if is_whole else tomli_w.dumps({**quickstart, **merged}), encoding="utf-8")
         experiment = config.load(path)
+        extra = {key: table.pop(key) for key in config.REPRODUCTION_TABLES if key in table}
+        if extra:
+            ReproductionTables.model_validate(extra)
         assert set(table) <= set(experiment.model_dump())
 
 
