@@ -1,297 +1,236 @@
 """What the server takes: durable uploads, downloads, idle clients, beside bare sockets that do the same to the disk.
 
-``make bench-service``, or ``python benchmarks/service.py [--quick] [--case NAME]``. It prints a line of JSON a row and
-then a table; a figure is the median of five repetitions, and a ratio is to the bare server (``http_servers.py bare``: a
-thread a connection, no HTTP, ``fdatasync``), measured in between. Each server is a process of its own; the clients are
-threads of this one, whose processor seconds are in the rows too, since they are taken from the same processors.
+``make bench-service``, or ``python benchmarks/service.py [--quick] [--plain] [--case NAME] [--peer]``. It prints a line
+of JSON a row and then a table. A figure is the median of five repetitions, and so is a ratio: to the bare server
+(``http_servers.py bare``: a thread a connection, no HTTP, ``fdatasync``), measured in turn with ours. Rows with TLS
+have a bare server with TLS, and ``of_plain`` is what TLS leaves of the rate without.
 
-``large``: updates of 40 MB into FedBuff (K = 10). ``small``: updates of 31 kB over 64 connections, two requests each
-(check-in, upload). ``download``: 32 clients at once. ``idle``: 1,000 clients that wait. ``huge``: one update of 2 GB.
+Each server is a process of its own. The clients are threads of this one on the same processors; ``client_cores`` says
+how many of those they keep busy, and ``server_cores`` the same of the server. ``server_rss_mib`` and ``server_own_mib``
+are the most memory that the server has had since it listened, the second without mapped files, which the kernel takes
+back whenever it needs to. ``start_rss_mib`` is the most until it listened, ``own_at_start_mib`` what it had of its own
+then.
+
+``large``: updates of 40 MB into FedBuff (K = 10). ``small``: updates of 31 kB. Each is one request, which gets the next
+work too. ``download``: a model of 40 MB. ``idle``: clients that wait. ``huge``: one update of 2 GB. ``memory``: eight
+clients of models of several sizes. ``flower``: Flower's SuperLink on the work of ``large``, in turn with ours; see
+``peers/superlink.py``.
 """
 
 import argparse
+import atexit
 import hashlib
-import http.client
 import json
-import os
 import resource
-import ssl
+import socket
 import statistics
-import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import http_stacks
-import torch
-
-from offbeat.service.update_format import write_dense
+from peers import superlink
+from service_load import Client, Load, Offbeat, body_of, together
 
 LARGE, SMALL, HUGE = 10_000_000, 7_850, 500_000_000  # parameters
-SERVER = """
-[service]
-folder = "{folder}"
-clients = 1000
-port = 0
-tls = {tls}
-requests_a_second = 1e9
-checkpoint_seconds = 30.0
-
-[model]
-name = "own_model.py:make"
-arguments = {{ length = {length} }}
-
-[local]
-steps = 1
-batch_size = 1
-lr = 0.1
-
-[algorithm]
-algorithm = "fedbuff"
-buffer_size = 10
-concurrency = {concurrency}
-"""
-MODEL = """
-from torch import nn
-def make(length):
-    return nn.Linear(length, 1, bias=False)
-"""
+UPDATES = 64  # large ones in a repetition
 Row = dict[str, Any]
 
+LOADS = [("large", 8), ("large", 32), ("small", 64), ("small", 1000), ("download", 32)]
+SIZES = [10_000, 1_000_000, 10_000_000, 40_000_000]
+CASES = ("large", "small", "download", "idle", "huge", "memory", "flower")
 
-class Offbeat:
-    """``offbeat serve``, a process of its own."""
 
-    def __init__(self, folder: Path, length: int, concurrency: int, tls: bool) -> None:
-        folder.mkdir()
-        (folder / "own_model.py").write_text(MODEL)
-        keep = folder / "server"
-        text = SERVER.format(folder=keep, length=length, concurrency=concurrency, tls=str(tls).lower())
-        (folder / "server.toml").write_text(text)
-        command = [sys.executable, "-m", "offbeat", "serve", str(folder / "server.toml")]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        self._host, port = line.partition("://")[2].partition(": ")[0].split(":")
-        self._port = int(port)
-        self._context = ssl.create_default_context(cafile=keep / "tls" / "ca.pem") if tls else None
-        self._enrolment = (keep / "enrolment-token").read_text().strip()
+class Setting:
+    """A server with its clients, and a bare one beside it."""
 
-    def connect(self) -> http.client.HTTPConnection:
-        """Return a new line."""
-        if self._context is None:
-            return http.client.HTTPConnection(self._host, self._port, blocksize=1 << 20)
-        return http.client.HTTPSConnection(self._host, self._port, context=self._context, blocksize=1 << 20)
+    def __init__(self, case: str, connections: int, tls: bool, folder: Path) -> None:
+        length = SMALL if case == "small" else LARGE
+        self.tls = tls
+        self.server = Offbeat(folder, length, connections, tls)
+        self._bare = bare_server(tls, folder)
+        self._connections = connections
+        clients = [self.server.enrol() for _ in range(connections)]
+        body = body_of(length)
+        self._bytes = len(body)
+        path = {"download": "/model", "small": "/small", "large": "/upload"}[case]
+        self._exchange = http_stacks.exchange(True, path)
+        self._works: list[Callable[[], object]]
+        if case == "download":
+            self.server.enrol().ask("POST", "/v1/checkin", {})  # the model is there when somebody has work
+            self._works = [client.download for client in clients]
+        else:
+            digest = hashlib.sha256(body).hexdigest()
+            self._works = [partial(client.update, body, digest) for client in clients]
+        self._times = max(1, (3200 if case == "small" else UPDATES) // connections)
+        together(self.server, self._works, 1)
+        self.loads: list[Load] = []
+        self.bare_rates: list[float] = []
 
-    def enrol(self) -> "Client":
-        """Return a new client."""
-        client = Client(self.connect(), self._enrolment)
-        client.token = client.ask("POST", "/v1/enrol", {})["token"]
-        return client
+    def measure(self, bare_first: bool) -> None:
+        """Measure once both."""
+        for bare in (bare_first, not bare_first):
+            if bare:
+                rate = http_stacks.crowd(self._bare, self._connections, self._times, self._exchange)[0]
+                self.bare_rates.append(rate)
+            else:
+                self.loads.append(self.load())
 
-    def memory_mib(self) -> tuple[float, float]:
-        """Return the most memory that the server has had, and what of it is its own and not of mapped files."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        peak, own = (int(status.split(key)[1].split()[0]) / 1024 for key in ("VmHWM:", "RssAnon:"))
-        return peak, own
+    def load(self) -> Load:
+        """Measure ours once."""
+        return together(self.server, self._works, self._times)
 
-    def cpu_seconds(self) -> float:
-        """Return the processor time that the server has used."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    def row(self) -> Row:
+        """Return what was measured."""
+        rates = [load.per_second for load in self.loads]
+        ratios = [rate / bare for rate, bare in zip(rates, self.bare_rates, strict=True)]
+        return {
+            "gb_per_second": round(statistics.median(rates) * self._bytes / 1e9, 3),
+            "updates_per_second": round(statistics.median(rates), 1),
+            "ratio_to_bare": round(statistics.median(ratios), 2),
+            "spread": [round(min(ratios), 2), round(max(ratios), 2)],
+            "model_mib": mib(self._bytes),
+            **self.server.memory(),
+            "server_cores": round(statistics.median(load.server_cores for load in self.loads), 2),
+            "client_cores": round(statistics.median(load.client_cores for load in self.loads), 2),
+        }
 
     def stop(self) -> None:
-        """Stop it."""
-        self.process.terminate()
-        self.process.communicate()
+        """End both servers."""
+        self._bare.kill()
+        self.server.stop()
 
 
-class Client:
-    """One client over one line."""
-
-    def __init__(self, line: http.client.HTTPConnection, token: str) -> None:
-        self.line = line
-        self.token = token
-        self._scratch = memoryview(bytearray(1 << 20))
-
-    def ask(self, method: str, path: str, value: Any = None, body: Any = b"", **headers: str) -> Any:
-        """Make a request, and return what the answer says."""
-        headers = {"Authorization": f"Bearer {self.token}", **headers}
-        if value is not None:
-            body, headers["Content-Type"] = json.dumps(value).encode(), "application/json"
-        self.line.request(method, path, body, headers)
-        answer = self.line.getresponse()
-        data = answer.read()
-        if answer.status >= 300:
-            raise ConnectionError(f"{method} {path}: {answer.status} {data[:200]!r}")
-        return json.loads(data)
-
-    def update(self, body: memoryview, digest: str) -> None:
-        """Get work, and hand in an update at once."""
-        visit = self.ask("POST", "/v1/checkin", {"wait_seconds": 60})["visit"]
-        head = {"version": visit["version"], "bytes": len(body), "sha256": digest, "examples": 1, "steps": 1}
-        head |= {"normaliser": 1.0, "since": visit["since"]}
-        self.ask("PUT", f"/v1/uploads/{visit['number']}", body=body, **{"Offbeat-Update": json.dumps(head)})
-
-    def download(self) -> None:
-        """Get the first version of the model."""
-        self.line.request("GET", "/v1/models/0", headers={"Authorization": f"Bearer {self.token}"})
-        answer = self.line.getresponse()
-        while answer.readinto(self._scratch):
-            continue
+def bare_server(tls: bool, folder: Path) -> http_stacks.Server:
+    """Start a bare server."""
+    server = http_stacks.Server("bare", str(folder), str(folder) if tls else None)
+    atexit.register(server.kill)
+    return server
 
 
-def body_of(length: int) -> memoryview:
-    """Return an update's body."""
-    with tempfile.TemporaryFile() as file:
-        write_dense(file, torch.full((length,), 1e-3))
-        file.seek(0)
-        return memoryview(file.read())
+def loads(case: str, connections: int, repetitions: int, with_tls: Sequence[bool], folder: Path) -> Iterator[Row]:
+    """Yield the rows without and with TLS."""
+    settings = [Setting(case, connections, tls, folder) for tls in with_tls]
+    for repetition in range(repetitions):
+        for setting in settings:
+            setting.measure(bare_first=not repetition % 2)
+    for setting in settings:
+        row = {"case": case, "connections": connections, "tls": setting.tls, **setting.row()}
+        if setting.tls:
+            pairs = zip(setting.loads, settings[0].loads, strict=True)
+            row["of_plain"] = round(statistics.median(ours.per_second / plain.per_second for ours, plain in pairs), 2)
+        setting.stop()
+        yield row
 
 
-def together(works: Sequence[Callable[[], object]], times: int) -> float:
-    """Do each of these in a thread of its own, so many times together; return how many a second were done."""
-    tickets = iter(range(times * len(works)))
-
-    def one(work: Callable[[], object]) -> None:
-        for _ in tickets:
-            work()
-
-    threads = [threading.Thread(target=one, args=(work,)) for work in works]
-    began = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return times * len(works) / (time.perf_counter() - began)
-
-
-def measure(case: str, connections: int, tls: bool, repetitions: int, folder: Path) -> Row:
-    """Return one row."""
-    length = SMALL if case == "small" else LARGE
-    body, digest = memoryview(b""), ""
-    if case != "idle":
-        body = body_of(length)
-        digest = hashlib.sha256(body).hexdigest()
-    server = Offbeat(folder / f"{case}-{connections}-{tls}", length, connections, tls)
-    bare = http_stacks.Server("bare", str(folder), str(folder) if tls else None)
-    clients = [server.enrol() for _ in range(connections)]
-    path = "/model" if case == "download" else "/small" if case == "small" else "/upload"
-    works: list[Callable[[], object]]
-    if case == "download":
-        server.enrol().ask("POST", "/v1/checkin", {})
-        works = [client.download for client in clients]
-    else:
-        works = [partial(client.update, body, digest) for client in clients]
-    times = 50 if case == "small" else max(1, 32 // connections)
-    together(works, 1)
-    rates: list[float] = []
-    ratios: list[float] = []
-    cpu = time.process_time()
-    for _ in range(repetitions):
-        beside = http_stacks.crowd(bare, connections, times, http_stacks.exchange(True, path))[0]
-        rates.append(together(works, times))
-        ratios.append(rates[-1] / beside)
-    cpu = time.process_time() - cpu
-    peak, own = server.memory_mib()
-    bare.kill()
-    server.stop()
-    rate = statistics.median(rates)
-    return {
-        "case": case,
-        "connections": connections,
-        "tls": tls,
-        "gb_per_second": round(rate * len(body) / 1e9, 3),
-        "updates_per_second": round(rate, 1),
-        "spread": [round(min(rates), 1), round(max(rates), 1)],
-        "ratio_to_bare": round(statistics.median(ratios), 2),
-        "server_rss_mib": round(peak),
-        "server_own_mib": round(own),
-        "client_cpu_seconds": round(cpu, 1),
-    }
-
-
-def idle(connections: int, folder: Path) -> Row:
+def idle(connections: int, tls: bool, folder: Path) -> Row:
     """Return the row of clients that wait for work."""
-    server = Offbeat(folder / "idle", SMALL, 1, tls=False)
+    server = Offbeat(folder, SMALL, 1, tls)
     server.enrol().ask("POST", "/v1/checkin", {})  # takes the only slot
     clients = [server.enrol() for _ in range(connections - 1)]
     for client in clients:
-        headers = {"Authorization": f"Bearer {client.token}", "Content-Type": "application/json"}
-        client.line.request("POST", "/v1/checkin", b'{"wait_seconds": 30}', headers)
+        client.send("POST", "/v1/checkin", {"wait_seconds": 30})
     time.sleep(2)
     cpu = server.cpu_seconds()
     time.sleep(10)
     share = (server.cpu_seconds() - cpu) / 10
-    peak, own = server.memory_mib()
+    row = {"case": "idle", "connections": connections, "tls": tls, "core_percent": round(100 * share, 1)}
+    row |= {"model_mib": mib(4 * SMALL), **server.memory()}
     server.stop()
-    row = {"case": "idle", "connections": connections, "tls": False, "core_percent": round(100 * share, 1)}
-    return {**row, "server_rss_mib": round(peak), "server_own_mib": round(own)}
+    return row
 
 
-def huge(folder: Path) -> Row:
+def huge(tls: bool, folder: Path) -> Row:
     """Return the row of one update of 2 GB."""
-    server = Offbeat(folder / "huge", HUGE, 1, tls=False)
-    client = server.enrol()
-    before = server.memory_mib()
+    server = Offbeat(folder, HUGE, 1, tls)
     body = body_of(HUGE)
     digest = hashlib.sha256(body).hexdigest()
-    began = time.perf_counter()
-    client.update(body, digest)
-    seconds = time.perf_counter() - began
-    after = server.memory_mib()
+    client = server.enrol()
+    load = together(server, [lambda: client.update(body, digest)], 1)
+
+    def exchange(line: socket.socket, scratch: memoryview) -> None:
+        line.sendall(len(body).to_bytes(8, "little"))
+        line.sendall(body)
+        http_stacks.skip(line, 4, scratch)
+
+    bare = bare_server(tls, folder)
+    bare_rate = http_stacks.crowd(bare, 1, 2, exchange)[0]
+    bare.kill()
+    row = {"case": "huge", "connections": 1, "tls": tls}
+    row |= {"gb_per_second": round(load.per_second * len(body) / 1e9, 3)}
+    row |= {"updates_per_second": round(load.per_second, 3), "ratio_to_bare": round(load.per_second / bare_rate, 2)}
+    row |= {"model_mib": mib(len(body)), **server.memory()}
+    row |= {"server_cores": round(load.server_cores, 2), "client_cores": round(load.client_cores, 2)}
     server.stop()
-    row = {"case": "huge", "connections": 1, "tls": False, "gb_per_second": round(len(body) / seconds / 1e9, 3)}
-    return {
-        **row,
-        "updates_per_second": round(1 / seconds, 3),
-        "own_mib_before": round(before[1]),
-        "own_mib_after": round(after[1]),
-    }
+    return row
 
 
-CASES: list[tuple[str, int, bool]] = [
-    ("large", 8, False),
-    ("large", 32, False),
-    ("large", 8, True),
-    ("small", 64, False),
-    ("small", 64, True),
-    ("download", 32, False),
-    ("download", 32, True),
-]
+def memory(length: int, folder: Path) -> Row:
+    """Return the row of some updates of a model."""
+    body = body_of(length)
+    digest = hashlib.sha256(body).hexdigest()
+    server = Offbeat(folder, length, 8, tls=False)
+    clients: list[Client] = [server.enrol() for _ in range(8)]
+    together(server, [partial(client.update, body, digest) for client in clients], 8)
+    row = {"case": "memory", "connections": 8, "tls": False, "model_mib": mib(len(body))}
+    row |= server.memory()
+    server.stop()
+    return row
+
+
+def mib(size: int) -> float:
+    """Return a size in bytes in MiB."""
+    return round(size / 2**20, 2)
+
+
+def rows_of(arguments: argparse.Namespace, folder: Path) -> Iterator[Row]:
+    """Yield the rows of a case, or of all."""
+    case, repetitions = arguments.case, 1 if arguments.quick else 5
+    with_tls = (False,) if arguments.plain else (False, True)
+    for name, connections in LOADS:
+        if case in (None, name):
+            yield from loads(name, connections, repetitions, with_tls, folder)
+    for tls in with_tls:
+        if case in (None, "idle"):
+            yield idle(1000, tls, folder)
+    for tls in with_tls:
+        if case == "huge" or (case is None and not arguments.quick):
+            try:
+                yield huge(tls, folder)
+            except ChildProcessError as error:  # there may be too little memory for it
+                print(f"huge: left out: {error}", file=sys.stderr)
+    for length in SIZES:
+        if case in (None, "memory"):
+            yield memory(length, folder)
+    if case == "flower" or arguments.peer:
+        yield from superlink.rows(repetitions, lambda connections: Setting("large", connections, False, folder))
 
 
 def main() -> None:
     """Print the rows and the table."""
     parser = argparse.ArgumentParser(description="What the server takes.")
     parser.add_argument("--quick", action="store_true", help="once instead of five times, and no 2 GB")
-    parser.add_argument("--case", help="large, small, download, idle or huge")
+    parser.add_argument("--plain", action="store_true", help="without TLS")
+    parser.add_argument("--case", choices=CASES, help="only this one")
+    parser.add_argument("--peer", action="store_true", help="Flower's SuperLink too: 300 MB in build/peers")
     arguments = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_NOFILE, (8192, max(8192, resource.getrlimit(resource.RLIMIT_NOFILE)[1])))
-    rows: list[Row] = []
+    found: list[Row] = []
     Path("build").mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir="build") as name:
+    with tempfile.TemporaryDirectory(dir="build", ignore_cleanup_errors=True) as name:
         folder = Path(name).resolve()
         (folder / "model").write_bytes(http_stacks.BODY)
         http_stacks.make_certificate(folder)
-        for case, connections, tls in CASES:
-            if arguments.case in (None, case):
-                rows.append(measure(case, connections, tls, 1 if arguments.quick else 5, folder))
-                print(json.dumps(rows[-1]), flush=True)
-        if arguments.case in (None, "idle"):
-            rows.append(idle(1000, folder))
-            print(json.dumps(rows[-1]), flush=True)
-        if arguments.case == "huge" or (arguments.case is None and not arguments.quick):
-            rows.append(huge(folder))
-            print(json.dumps(rows[-1]), flush=True)
-    keys = list(dict.fromkeys(key for row in rows for key in row))
+        for row in rows_of(arguments, folder):
+            found.append(row)
+            print(json.dumps(row), flush=True)
+    keys = list(dict.fromkeys(key for row in found for key in row))
     print(f"\n| {' | '.join(keys)} |\n|{' --- |' * len(keys)}")
-    for row in rows:
+    for row in found:
         print(f"| {' | '.join(str(row.get(key, '')) for key in keys)} |")
 
 

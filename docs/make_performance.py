@@ -1,7 +1,7 @@
 """Writes the tables of ``docs/performance.md`` from what the benchmarks printed.
 
-``make performance-docs``, or ``python docs/make_performance.py FILE`` with the output of ``make bench-simulation`` and
-``make bench-peers``.
+``make performance-docs``, or ``python docs/make_performance.py FILE …`` with the output of ``make bench-simulation``,
+``make bench-peers`` or ``make bench-service``. Tables for which there is nothing in it stay as they are.
 """
 
 import json
@@ -9,11 +9,14 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from make_performance_service import BLOCKS as SERVICE_BLOCKS
+from make_performance_service import span as _range
+from make_performance_service import table as _table
 
 PAGE = Path(__file__).with_name("performance.md")
 
@@ -37,7 +40,7 @@ def machine() -> str:
 
 def trainers(rows: Sequence[Row], workload: str) -> str:
     """Return the table of what was measured on a workload, Offbeat's own and what bounds it."""
-    own = [row for row in rows if row["workload"] == workload and not _is_peer(row)]
+    own = [row for row in rows if row.get("workload") == workload and not _is_peer(row)]
     return _table(
         "| algorithm | durations | | updates/s | × loop | lowest … highest | MiB |",
         ([row["algorithm"], row["durations"], row["trainer"], *_speed(row)] for row in own),
@@ -61,7 +64,7 @@ def against_peers(rows: Sequence[Row]) -> str:
     lines: list[list[str]] = []
     for workload, trainer in (("W1", "offbeat-vmap"), ("W2", "offbeat-processes")):
         for algorithm in ("fedavg", "fedbuff", "fedasync"):
-            of_it = [row for row in rows if (row["workload"], row.get("algorithm")) == (workload, algorithm)]
+            of_it = [row for row in rows if (row.get("workload"), row.get("algorithm")) == (workload, algorithm)]
             others = [row for row in of_it if _is_peer(row)]
             own = [row for row in of_it if row["trainer"] == trainer and row["durations"] == "uniform"]
             if own and others:
@@ -104,13 +107,15 @@ def sizes(rows: Sequence[Row]) -> str:
 
 
 BLOCKS: dict[str, Callable[[Sequence[Row]], str]] = {
-    "machine": lambda _: machine(),
+    "machine": lambda rows: machine() if any("workload" in row for row in rows) else "",
     "W1": lambda rows: trainers(rows, "W1"),
     "W2": lambda rows: trainers(rows, "W2"),
     "peers": peers,
     "against peers": against_peers,
     "events": events,
     "sizes": sizes,
+    "service machine": lambda rows: machine() if any("case" in row for row in rows) else "",
+    **SERVICE_BLOCKS,
 }
 
 
@@ -119,33 +124,21 @@ def page(text: str, rows: Sequence[Row]) -> str:
     for name, make in BLOCKS.items():
         block = make(rows)
         if block:
-            begin, end = f"<!-- {name}: written by make performance-docs -->\n", "<!-- to here -->"
-            before, _, after = text.partition(begin)
-            text = f"{before}{begin}\n{block}\n\n{end}{after.partition(end)[2]}"
+            place = re.compile(rf"(<!-- {name}: written by make [a-z-]+ -->\n).*?(<!-- to here -->)", re.DOTALL)
+            text = place.sub(lambda found, block=block: f"{found[1]}\n{block}\n\n{found[2]}", text)
     return text
 
 
 def _is_peer(row: Row) -> bool:
-    return row["workload"] in ("W1", "W2") and " " in row["trainer"]
+    return row.get("workload") in ("W1", "W2") and " " in row["trainer"]
 
 
 def _speed(row: Row) -> list[str]:
     return [f"{row['updates_per_second']:,}", str(row["ratio_to_loop"]), _range(row["spread"]), _whole(row)]
 
 
-def _range(spread: Sequence[float]) -> str:
-    low, high = spread
-    return f"{low:,} … {high:,}"
-
-
 def _whole(row: Row) -> str:
     return f"{row['peak_rss_mib']:,}"
-
-
-def _table(head: str, lines: Iterable[Sequence[str]]) -> str:
-    body = [f"| {' | '.join(cells)} |" for cells in lines]
-    columns = head.count("|") - 1
-    return "\n".join([head, "|" + " --- |" * columns, *body]) if body else ""
 
 
 def main() -> None:

@@ -1,0 +1,243 @@
+"""What ``service.py`` measures with: a server in a process of its own that is watched, and clients on plain sockets.
+
+A client does as little as can be asked of one, since it works on the server's processors: no HTTP library, bodies and
+digests made before, one receive buffer.
+"""
+
+import atexit
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from offbeat.service.update_format import write_dense
+
+SERVER = """
+[service]
+folder = "{folder}"
+clients = 1000
+port = 0
+tls = {tls}
+requests_a_second = 1e9
+
+[model]
+name = "own_model.py:make"
+arguments = {{ length = {length} }}
+
+[local]
+steps = 1
+batch_size = 1
+lr = 0.1
+
+[algorithm]
+algorithm = "fedbuff"
+buffer_size = 10
+concurrency = {concurrency}
+"""
+MODEL = """
+from torch import nn
+def make(length):
+    return nn.Linear(length, 1, bias=False)
+"""
+LOOK_SECONDS = 0.02
+SMALL = 2**16  # bodies up to so many bytes go out with their head
+
+
+class Offbeat:
+    """``offbeat serve``, and the most memory that it has had.
+
+    Args:
+        folder: Where its own is made.
+        length: The model's parameters.
+        concurrency: How many clients have work at a time.
+        tls: Whether with TLS, by a certificate of its own making.
+
+    Raises:
+        ChildProcessError: It does not start.
+    """
+
+    def __init__(self, folder: Path, length: int, concurrency: int, tls: bool) -> None:
+        self._folder = folder = Path(tempfile.mkdtemp(dir=folder))
+        (folder / "own_model.py").write_text(MODEL)
+        keep = folder / "server"
+        text = SERVER.format(folder=keep, length=length, concurrency=concurrency, tls=str(tls).lower())
+        (folder / "server.toml").write_text(text)
+        command = [sys.executable, "-m", "offbeat", "serve", str(folder / "server.toml")]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        atexit.register(self._process.kill)
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if "://" not in line:
+            ended = self._process.wait()
+            raise ChildProcessError(f"the server of a model of {length:,} parameters did not start: status {ended}")
+        host, _, port = line.partition("://")[2].partition(": ")[0].partition(":")
+        self._address = (host, int(port))
+        self._context = ssl.create_default_context(cafile=keep / "tls" / "ca.pem") if tls else None
+        self._enrolment = (keep / "enrolment-token").read_text().strip()
+        self._at_start = {"start_rss_mib": self._mib("VmHWM:"), "own_at_start_mib": self._mib("RssAnon:")}
+        Path(f"/proc/{self._process.pid}/clear_refs").write_text("5")  # VmHWM begins anew
+        self._most_own_mib = self._at_start["own_at_start_mib"]
+        self._stop = threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def enrol(self) -> "Client":
+        """Return a new client on a new line."""
+        line = socket.create_connection(self._address)
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._context is not None:
+            line = self._context.wrap_socket(line, server_hostname=self._address[0])
+        client = Client(line, self._enrolment)
+        client.token = client.ask("POST", "/v1/enrol", {})["token"]
+        return client
+
+    def memory(self) -> dict[str, int]:
+        """Return the most memory that it has had, all of it and without mapped files; and the same of its start."""
+        most = {"server_rss_mib": self._mib("VmHWM:"), "server_own_mib": self._most_own_mib}
+        return {name: round(value) for name, value in {**most, **self._at_start}.items()}
+
+    def cpu_seconds(self) -> float:
+        """Return the processor time that it has used."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def stop(self) -> None:
+        """Stop it, and delete what it has kept."""
+        self._stop.set()
+        self._process.terminate()
+        self._process.communicate()
+        shutil.rmtree(self._folder)
+
+    def _watch(self) -> None:
+        while not self._stop.wait(LOOK_SECONDS):
+            with suppress(OSError, IndexError):  # it has just ended
+                self._most_own_mib = max(self._most_own_mib, self._mib("RssAnon:"))
+
+    def _mib(self, key: str) -> float:
+        return int(Path(f"/proc/{self._process.pid}/status").read_text().split(key)[1].split()[0]) / 1024
+
+
+class Client:
+    """One client over one line."""
+
+    def __init__(self, line: socket.socket, token: str) -> None:
+        self.line = line
+        self.token = token
+        self._buffer = bytearray(2**20)
+        self._visit: Any = None
+
+    def send(self, method: str, path: str, value: Any = None, body: memoryview | bytes = b"", **headers: str) -> None:
+        """Send a request."""
+        if value is not None:
+            body, headers["Content-Type"] = json.dumps(value).encode(), "application/json"
+        headers |= {"Host": "offbeat", "Authorization": f"Bearer {self.token}", "Content-Length": str(len(body))}
+        lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {text}" for name, text in headers.items()), "\r\n"]
+        head = "\r\n".join(lines).encode()
+        if len(body) <= SMALL:
+            self.line.sendall(head + body)
+        else:
+            self.line.sendall(head)
+            self.line.sendall(body)
+
+    def receive(self) -> bytes:
+        """Read an answer to its last byte; return its body, or the last part of one that is large.
+
+        Raises:
+            ConnectionError: It is not what was hoped for.
+        """
+        buffer, there = self._buffer, 0
+        while (end := buffer.find(b"\r\n\r\n", 0, there)) < 0:
+            there += self._read(there)
+        head = bytes(buffer[:end]).lower()
+        there -= end + 4
+        buffer[:there] = buffer[end + 4 : end + 4 + there]
+        left = int(head.split(b"content-length:")[1].split()[0]) - there
+        while left:
+            there = 0 if there == len(buffer) else there
+            got = self._read(there)
+            there, left = there + got, left - got
+        if not head.split()[1].startswith(b"2"):
+            raise ConnectionError(f"{head.splitlines()[0]!r}: {bytes(buffer[: min(there, 200)])!r}")
+        return bytes(buffer[:there])
+
+    def _read(self, there: int) -> int:
+        got = self.line.recv_into(memoryview(self._buffer)[there:])
+        if not got:
+            raise ConnectionError("the server has hung up")
+        return got
+
+    def ask(self, method: str, path: str, value: Any = None, body: memoryview | bytes = b"", **headers: str) -> Any:
+        """Make a request, and return what the answer says."""
+        self.send(method, path, value, body, **headers)
+        return json.loads(self.receive())
+
+    def update(self, body: memoryview, digest: str) -> None:
+        """Hand in an update at once, and get the next work by the same request; or by one more if there is none yet."""
+        visit, self._visit = self._visit, None
+        if visit is None:
+            visit = self.ask("POST", "/v1/checkin", {"wait_seconds": 60})["visit"]
+        head = {"version": visit["version"], "bytes": len(body), "sha256": digest, "examples": 1, "steps": 1}
+        head |= {"normaliser": 1.0, "since": visit["since"]}
+        path = f"/v1/uploads/{visit['number']}?checkin=true"
+        answer = self.ask("PUT", path, body=body, **{"Offbeat-Update": json.dumps(head)})
+        self._visit = answer["next"] and answer["next"]["visit"]
+
+    def download(self) -> None:
+        """Get the first version of the model."""
+        self.send("GET", "/v1/models/0")
+        self.receive()
+
+
+@dataclass(frozen=True)
+class Load:
+    """What came of a load.
+
+    Attributes:
+        per_second: Requests, or updates.
+        client_cores: Processor seconds a second of this process.
+        server_cores: The same of the server.
+    """
+
+    per_second: float
+    client_cores: float
+    server_cores: float
+
+
+def together(server: Offbeat, works: Sequence[Callable[[], object]], times: int) -> Load:
+    """Do each of these in a thread of its own, so many times all in all as if each were done so often."""
+    tickets = iter(range(times * len(works)))
+
+    def one(work: Callable[[], object]) -> None:
+        for _ in tickets:
+            work()
+
+    with ThreadPoolExecutor(len(works)) as pool:
+        own, its, began = time.process_time(), server.cpu_seconds(), time.perf_counter()
+        for done in [pool.submit(one, work) for work in works]:
+            done.result()
+        seconds = time.perf_counter() - began
+        own, its = time.process_time() - own, server.cpu_seconds() - its
+    return Load(times * len(works) / seconds, own / seconds, its / seconds)
+
+
+def body_of(length: int) -> memoryview:
+    """Return an update's body."""
+    with tempfile.TemporaryFile() as file:
+        write_dense(file, torch.full((length,), 1e-3))
+        body = memoryview(bytearray(file.tell()))
+        file.seek(0)
+        file.readinto(body)  # pyright: ignore[reportAttributeAccessIssue]
+        return body
