@@ -4,7 +4,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 import torch
@@ -62,23 +62,22 @@ def test_replaces_the_last_one_and_leaves_nothing_else(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
-@pytest.mark.parametrize("moment", ["write_bytes", "fsync", "replace"])
+@pytest.mark.parametrize("moment", ["write", "fsync", "replace"])
 def test_if_it_cannot_be_written_the_last_one_stays(
     moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_checkpoint(tmp_path / "x", {"now": 1})
 
-    def half(path: Path, content: bytes) -> None:
-        with path.open("wb") as file:
-            file.write(content[: len(content) // 2])
+    def half(file: BinaryIO, *_: Any) -> None:
+        file.write(b"half of it")
         raise OSError("no space")
 
     def fail(*_: Any) -> None:
         raise OSError("no space")
 
     with monkeypatch.context() as patch:
-        if moment == "write_bytes":
-            patch.setattr(Path, "write_bytes", half)
+        if moment == "write":
+            patch.setattr(checkpoint, "write_tensors", half)
         elif moment == "fsync":
             patch.setattr(checkpoint.os, "fsync", fail)
         else:

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
 from offbeat.errors import OffbeatError
+from offbeat.tensor_file import write_tensors
 
 # Raise it when a state changes its form: a checkpoint of another form is refused.
 FORMAT = "3"
@@ -24,11 +24,12 @@ def write_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
     Raises:
         OSError: The disk is full, or the folder cannot be written.
     """
-    tensors = {key: value.contiguous() for key, value in state.items() if isinstance(value, Tensor)}
+    tensors = {key: value for key, value in state.items() if isinstance(value, Tensor)}
     plain = json.dumps({key: value for key, value in state.items() if key not in tensors}).encode()
     tensors[_PLAIN] = torch.frombuffer(bytearray(plain), dtype=torch.uint8)
     partial = path.with_name(f".{path.name}.partial")
-    partial.write_bytes(save(tensors, {"format": FORMAT}))
+    with partial.open("wb") as file:
+        write_tensors(file, tensors, {"format": FORMAT})
     replace_durably(partial, path)
 
 

@@ -44,6 +44,9 @@ class Coordinator:
         data_weights: Each client's share of the objective, ``(N,)``; None for uniform.
         record: Called with every call that changed something, after it did; what it gets can be replayed.
 
+    Attributes:
+        record: The same, from now on.
+
     Raises:
         ValueError: Something does not fit, for instance a cohort that is larger than N.
     """
@@ -73,7 +76,7 @@ class Coordinator:
         self._local = local
         self._lease_seconds = lease_seconds
         self._max_staleness = max_staleness
-        self._record = record
+        self.record = record
         self._present = bytearray(clients)
         self._pool = POOLS[algorithm.selection](clients, seed)  # who is present and may be assigned in this round
         self._round = algorithm.round
@@ -101,8 +104,8 @@ class Coordinator:
         self._present[client] = True
         if self._round is None or (client not in self._had_turn and client not in self._resting):
             self._pool.add(client)
-        if self._record:
-            self._record(Call("present", {"now": now, "client": client}))
+        if self.record:
+            self.record(Call("present", {"now": now, "client": client}))
 
     def absent(self, now: float, client: int) -> None:
         """Note that the client is not to be had for new work; nothing happens if that is known.
@@ -131,7 +134,7 @@ class Coordinator:
                 assignments.append(self._assign(now, client))
         while clients is None and self.has_work:
             assignments.append(self._assign(now, self._pool.pick()))
-        if assignments and self._record:
+        if assignments and self.record:
             self._note("assign", now=now, clients=[assignment.client for assignment in assignments])
         return assignments
 
@@ -220,7 +223,7 @@ class Coordinator:
         version = assignment.version
         update = Update(client, version, vector, examples, steps, normaliser, base, since, step_seconds, upload_seconds)
         receipt = self._count(update) if self._counts_now(assignment) else self._refuse(assignment)
-        if self._record:
+        if self.record:
             arguments = {name: getattr(update, name) for name in update.__slots__ if name not in ("client", "version")}
             self._note("receive", now=now, client=client, visit=visit, **arguments)
         return receipt
@@ -445,5 +448,5 @@ class Coordinator:
             self._pool.add(client)
 
     def _note(self, name: str, **arguments: Any) -> None:
-        if self._record:
-            self._record(Call(name, arguments))
+        if self.record:
+            self.record(Call(name, arguments))

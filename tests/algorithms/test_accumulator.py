@@ -30,6 +30,16 @@ def test_vectors_are_left_alone_and_not_kept(vector):
     assert running.total().tolist() == [2, 4]
 
 
+def test_the_mean_is_the_sum_divided_once_and_takes_no_memory_of_its_own(deferred, vector):
+    running = RunningSum(2)
+    running.add(vector(1, 2), 2.0)
+    running.add(deferred(vector(1, 0)), 1.0)
+    total = running.total()
+    assert running.mean(2).tolist() == [1.5, 2.0]
+    assert running.mean(2).tolist() == [1.5, 2.0]
+    assert running.mean(2) is total
+
+
 @pytest.mark.parametrize("promised_first", [False, True])
 @pytest.mark.parametrize("wrong", [torch.zeros(3), torch.zeros(1, 2), torch.zeros(2, dtype=torch.float64)])
 def test_a_wrong_shape_changes_nothing(wrong, promised_first, deferred, vector):

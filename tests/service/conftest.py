@@ -135,8 +135,8 @@ def running(
     loops: list[asyncio.AbstractEventLoop] = []
     initial = torch.zeros(LENGTH) if model is None else model
 
-    def make_coordinator(record: Any) -> Coordinator:
-        return Coordinator(
+    async def main() -> None:
+        coordinator = Coordinator(
             make(),
             initial,
             clients=clients,
@@ -144,10 +144,7 @@ def running(
             seed=7,
             lease_seconds=math.inf if lease_seconds is None else lease_seconds,
             max_staleness=max_staleness,
-            record=record,
         )
-
-    async def main() -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         loops.append(loop)
@@ -168,7 +165,7 @@ def running(
             found.append(what)
             listening.set()
 
-        await serve(what, make_coordinator, layout, ready=ready, stop=stop)
+        await serve(what, coordinator, layout, ready=ready, stop=stop)
 
     def run() -> None:
         try:

@@ -32,9 +32,7 @@ def recovered(folder, length, layout):
         try:
             engine = await open_engine(
                 store,
-                lambda record: Coordinator(
-                    algorithm(), torch.zeros(length), clients=5, local=PLAN, seed=7, record=record
-                ),
+                Coordinator(algorithm(), torch.zeros(length), clients=5, local=PLAN, seed=7),
                 layout,
                 failed=lambda error: None,
             )

@@ -12,20 +12,21 @@ class RunningSum:
     """Σ weight · vector in one float32 vector ``(d,)``, however many are added.
 
     A promise is kept until the sum is read, and so is all that comes after it: the order of the additions, and
-    with it every bit of the sum, is that of the calls.
+    with it every bit of the sum, is that of the calls. There is no vector before the first is added.
     """
 
     def __init__(self, length: int) -> None:
         self._length = length
-        self._sum = torch.zeros(length)
+        self._sum: Tensor | None = None
         self._waiting: list[tuple[Vector, float]] = []
+        self._divided = False
 
     def add(self, vector: Vector, weight: float) -> None:
         """Add weight · vector; a ``ValueError`` for a tensor of the wrong shape changes nothing."""
         if isinstance(vector, Tensor):
             vector = resolve(vector, self._length)
             if not self._waiting:
-                self._sum.add_(vector, alpha=weight)
+                self._vector().add_(vector, alpha=weight)
                 return
         self._waiting.append((vector, weight))
 
@@ -33,13 +34,30 @@ class RunningSum:
         """Return the sum ``(d,)``, not a copy."""
         while self._waiting:
             vector, weight = self._waiting[0]
-            self._sum.add_(resolve(vector, self._length), alpha=weight)
+            self._vector().add_(resolve(vector, self._length), alpha=weight)
             del self._waiting[0]
+        return self._vector()
+
+    def mean(self, weight: float) -> Tensor:
+        """Return the sum divided by ``weight``, in the sum's own memory: nothing can be added any more.
+
+        Asked again, it divides no second time: a step that failed may be tried again.
+        """
+        total = self.total()
+        if not self._divided:
+            total.div_(weight)
+            self._divided = True
+        return total
+
+    def _vector(self) -> Tensor:
+        if self._sum is None:
+            self._sum = torch.zeros(self._length)
         return self._sum
 
     def state_dict(self) -> dict[str, Any]:
         """Return the sum; promises are resolved for it."""
-        return {"sum": self.total().clone()}
+        nothing = self._sum is None and not self._waiting
+        return {"sum": torch.zeros(self._length) if nothing else self.total().clone()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved sum."""

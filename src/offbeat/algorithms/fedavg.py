@@ -115,7 +115,7 @@ class FedAvg(Algorithm):
     def _end_round(self) -> bool:
         total, weight = self._sum, self._weight
         if weight > 0:
-            self._model.step(lambda model: self._step(model, total.total() / weight))
+            self._model.step(lambda model: self._step(model, total.mean(weight)))
             self._version += 1
         self._open(self._round.next())
         return weight > 0

@@ -96,7 +96,7 @@ class FedBuff(Algorithm):
         if self._buffered < self.buffer_size:
             return False
         full = self._buffer
-        self._model.step(lambda model: self._step(model, full.total() / self.buffer_size))
+        self._model.step(lambda model: self._step(model, full.mean(self.buffer_size)))
         self._version += 1
         self._buffer = RunningSum(self._model.length)
         self._buffered = 0

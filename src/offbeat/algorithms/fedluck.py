@@ -155,7 +155,7 @@ class FedLuck(Algorithm):
         if not moved:
             return False
         # The mean of all C(Δ_i) / a_i times the mean a_i.
-        self._model.step(lambda model: self._step(model, total.total() / (moved * (moved / sum_a))))
+        self._model.step(lambda model: self._step(model, total.mean(moved * (moved / sum_a))))
         self._version += 1
         return True
 

@@ -114,7 +114,7 @@ class FedNova(Algorithm):
         directions, examples = self._directions, self._examples
         if examples > 0:
             mean_a = self._examples_times_a / examples
-            self._model.step(lambda model: self._step(model, directions.total() / (examples / mean_a)))
+            self._model.step(lambda model: self._step(model, directions.mean(examples / mean_a)))
             self._version += 1
         self._open(self._round.next())
         return examples > 0

@@ -13,7 +13,6 @@ from pathlib import Path
 import torch
 
 from offbeat.coordinator import Coordinator
-from offbeat.coordinator_records import Call
 from offbeat.errors import OffbeatError
 from offbeat.experiments.config import metrics_of
 from offbeat.experiments.first_visit import check_first_visit
@@ -21,6 +20,7 @@ from offbeat.experiments.own_pattern import guarded
 from offbeat.experiments.server_config import ServerFile
 from offbeat.experiments.world import build_dataset, build_model
 from offbeat.service.certificates import Certificates, make_certificates
+from offbeat.service.model_files import Layout
 from offbeat.service.server import Listening, Settings, serve
 from offbeat.service.service import Limits
 
@@ -39,33 +39,7 @@ def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
     """
     torch.set_num_threads(1)  # one thread always adds in one order
     section = file.service
-    dataset = None if file.data is None else build_dataset(file.data)
-    model = build_model(file.model, dataset, section.seed)
-    layout = [(name, tuple(tensor.shape)) for name, tensor in model.named(model.vector).items()]
-    algorithm, plan = file.build_algorithm(), file.plan()
-    if algorithm.pooled:
-        raise OffbeatError(f"algorithm: {algorithm.name} needs all data in one place: it is for simulations only")
-    if hasattr(algorithm, "pattern"):
-        algorithm.pattern = guarded(algorithm.pattern)  # pyright: ignore[reportAttributeAccessIssue]
-    lease_seconds = file.server.lease_seconds
-
-    def make_coordinator(record: Callable[[Call], None]) -> Coordinator:
-        return Coordinator(
-            algorithm,
-            model.vector,
-            clients=section.clients,
-            local=plan,
-            seed=section.seed,
-            lease_seconds=math.inf if lease_seconds is None else lease_seconds,
-            max_staleness=file.server.max_staleness,
-            record=record,
-        )
-
-    try:
-        check_first_visit(algorithm, model.vector, torch.ones(section.clients, dtype=torch.float64), plan)
-        make_coordinator(lambda _: None)
-    except ValueError as error:
-        raise OffbeatError(f"algorithm: {error}") from None
+    coordinator, layout = _fresh(file)
     folder = Path(section.folder)
     settings = Settings(
         folder=folder,
@@ -76,7 +50,7 @@ def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
         checkpoint_seconds=section.checkpoint_seconds,
         limits=Limits(max_update_norm=section.max_update_norm, requests_a_second=section.requests_a_second),
         stop_versions=math.inf if file.stop is None else file.stop.versions,
-        lease_seconds=lease_seconds,
+        lease_seconds=file.server.lease_seconds,
         seed=section.seed,
         evaluate_every=file.evaluate.every_versions if file.evaluate else None,
         evaluate_command=_evaluation(file),
@@ -89,11 +63,38 @@ def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        await serve(settings, make_coordinator, layout, ready=ready, stop=stop)
+        await serve(settings, coordinator, layout, ready=ready, stop=stop)
 
     _calm_the_garbage_collector()
     with asyncio.Runner(loop_factory=_event_loop()) as runner:
         runner.run(until_a_signal())
+
+
+def _fresh(file: ServerFile) -> tuple[Coordinator, Layout]:
+    """Return the run as it is at first, and what the model's vector is made of; the model itself is not kept."""
+    section = file.service
+    dataset = None if file.data is None else build_dataset(file.data)
+    model = build_model(file.model, dataset, section.seed)
+    algorithm, plan = file.build_algorithm(), file.plan()
+    if algorithm.pooled:
+        raise OffbeatError(f"algorithm: {algorithm.name} needs all data in one place: it is for simulations only")
+    if hasattr(algorithm, "pattern"):
+        algorithm.pattern = guarded(algorithm.pattern)  # pyright: ignore[reportAttributeAccessIssue]
+    lease_seconds = file.server.lease_seconds
+    try:
+        check_first_visit(algorithm, model.vector, torch.ones(section.clients, dtype=torch.float64), plan)
+        coordinator = Coordinator(
+            algorithm,
+            model.vector,
+            clients=section.clients,
+            local=plan,
+            seed=section.seed,
+            lease_seconds=math.inf if lease_seconds is None else lease_seconds,
+            max_staleness=file.server.max_staleness,
+        )
+    except ValueError as error:
+        raise OffbeatError(f"algorithm: {error}") from None
+    return coordinator, [(name, tuple(tensor.shape)) for name, tensor in model.named(model.vector).items()]
 
 
 def _event_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:

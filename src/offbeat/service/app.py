@@ -89,7 +89,7 @@ def make_app(service: Service) -> FastAPI:
         """Ask whether an update would count, and how much of it is there."""
         return await service.upload_state(client, number)
 
-    @app.put("/v1/uploads/{number}", responses={202: {"model": messages.Partly}})
+    @app.put("/v1/uploads/{number}", response_model=messages.Received, responses={202: {"model": messages.Partly}})
     async def upload(
         request: Request,
         client: Client,
@@ -98,7 +98,7 @@ def make_app(service: Service) -> FastAPI:
         upload_offset: Annotated[int, Header(ge=0, le=_LARGEST_NUMBER)] = 0,
         offbeat_update: Annotated[str | None, Header()] = None,
         checkin: bool = False,
-    ) -> messages.Received:
+    ) -> Response:
         """Send an update, or a part of one."""
         if content_length is None:
             raise Refusal("length-required", "send Content-Length")
@@ -106,9 +106,9 @@ def make_app(service: Service) -> FastAPI:
         answer = await service.upload(
             client, number, head, upload_offset, content_length, request.stream(), check_in=checkin
         )
-        if isinstance(answer, messages.Partly):
-            return JSONResponse(answer.model_dump(), 202)  # pyright: ignore[reportReturnType]
-        return answer
+        # Most requests end here, and FastAPI would check again what is a message already.
+        status = 202 if isinstance(answer, messages.Partly) else 200
+        return Response(answer.model_dump_json(), status, media_type="application/json")
 
     @app.post("/v1/visits/{number}/heartbeat")
     async def heartbeat(client: Client, number: Number) -> messages.Beat:

@@ -1,7 +1,6 @@
 """Versions of the model as files that clients download."""
 
 import json
-import struct
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_PREFIX = struct.Struct("<Q")
+from offbeat.tensor_file import write_tensors
 
 Layout = Sequence[tuple[str, Sequence[int]]]
 """The model's trainable parameters by name, each with its shape, in the order in which they make up the vector."""
@@ -29,6 +28,7 @@ class ModelFiles:
         self.length = sum(_size(shape) for _, shape in layout)
         self._folder = folder
         self._layout = layout
+        self._layout_text = json.dumps([[name, list(shape)] for name, shape in layout])
 
     def path(self, version: int) -> Path:
         """Return where a version is, or would be."""
@@ -49,8 +49,7 @@ class ModelFiles:
         partial = self._folder / f".{version}.partial"
         try:
             with partial.open("wb") as file:
-                file.write(self._header(version))
-                file.write(vector.detach().contiguous().view(torch.uint8).numpy().data)
+                write_tensors(file, self._by_name(vector), {"version": str(version), "layout": self._layout_text})
         except OSError:
             partial.unlink(missing_ok=True)
             raise
@@ -62,23 +61,14 @@ class ModelFiles:
         start = path.stat().st_size - 4 * self.length
         return torch.from_numpy(np.require(np.memmap(path, "<f4", "c", start, (self.length,)), requirements=["E"]))
 
+    def _by_name(self, vector: Tensor) -> dict[str, Tensor]:
+        parts = vector.split([_size(shape) for _, shape in self._layout])
+        return {name: part.reshape(tuple(shape)) for part, (name, shape) in zip(parts, self._layout, strict=True)}
+
     def keep(self, versions: Collection[int]) -> None:
         """Delete all versions but these."""
         for version in self.versions() - set(versions):
             self.path(version).unlink()
-
-    def _header(self, version: int) -> bytes:
-        tensors: dict[str, object] = {
-            "__metadata__": {"version": str(version), "layout": json.dumps([[n, list(s)] for n, s in self._layout])}
-        }
-        begin = 0
-        for name, shape in self._layout:
-            end = begin + 4 * _size(shape)
-            tensors[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [begin, end]}
-            begin = end
-        header = json.dumps(tensors)
-        header += " " * (-len(header.encode()) % 8)  # so that the entries are aligned for whoever maps the file
-        return _PREFIX.pack(len(header.encode())) + header.encode()
 
 
 def numbers_of(folder: Path) -> list[int]:

@@ -21,6 +21,7 @@ from granian.log import LogLevels
 from granian.net import SocketHolder  # pyright: ignore[reportPrivateImportUsage]
 from granian.server.embed import Server as EmbeddedServer
 
+from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
 from offbeat.service.accounts import Accounts
 from offbeat.service.app import make_app
@@ -31,7 +32,7 @@ from offbeat.service.model_files import Layout
 from offbeat.service.refusal import Refusal
 from offbeat.service.segments import Segments
 from offbeat.service.service import Limits, Service
-from offbeat.service.start_up import MakeCoordinator, checkpoint, open_engine
+from offbeat.service.start_up import checkpoint, open_engine
 from offbeat.service.store import Store, meta
 from offbeat.service.uploads import Uploads
 
@@ -100,7 +101,7 @@ class Listening:
 
 async def serve(
     settings: Settings,
-    make_coordinator: MakeCoordinator,
+    coordinator: Coordinator,
     layout: Layout,
     *,
     ready: Callable[[Listening], None],
@@ -110,7 +111,7 @@ async def serve(
 
     Args:
         settings: How.
-        make_coordinator: Makes a fresh coordinator.
+        coordinator: A fresh one.
         layout: What the model's vector is made of.
         ready: Called once it listens.
         stop: Is set to stop it.
@@ -132,7 +133,7 @@ async def serve(
         listener = _listen(settings.host, settings.port)
         port = listener.getsockname()[1]
         engine = await open_engine(
-            store, make_coordinator, layout, stop_versions=settings.stop_versions, clock=settings.clock, failed=end
+            store, coordinator, layout, stop_versions=settings.stop_versions, clock=settings.clock, failed=end
         )
         accounts = Accounts(
             store.database,

@@ -11,7 +11,6 @@ from typing import Any
 from offbeat.algorithms.state import prefixed, under
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator import Coordinator
-from offbeat.coordinator_records import Call
 from offbeat.errors import OffbeatError
 from offbeat.service.engine import Engine
 from offbeat.service.journal import Journal
@@ -21,13 +20,10 @@ from offbeat.service.store import Store, sync_folder
 from offbeat.service.update_format import StoredUpdate
 from offbeat.service.uploads import clean_up
 
-MakeCoordinator = Callable[[Callable[[Call], None]], Coordinator]
-"""Returns a fresh coordinator that records its calls."""
-
 
 async def open_engine(
     store: Store,
-    make_coordinator: MakeCoordinator,
+    coordinator: Coordinator,
     layout: Layout,
     *,
     stop_versions: float = math.inf,
@@ -40,7 +36,7 @@ async def open_engine(
 
     Args:
         store: The folder.
-        make_coordinator: Makes a fresh coordinator; must do the same each time, but for the initial model.
+        coordinator: A fresh one, which must be as it was when the run began, but for the initial model.
         layout: What the model's vector is made of.
         stop_versions: The run is over at this version.
         clock: Seconds that pass evenly.
@@ -49,8 +45,6 @@ async def open_engine(
     Raises:
         OffbeatError: The store is broken.
     """
-    recorder: list[Callable[[Call], None]] = []
-    coordinator = make_coordinator(lambda call: recorder[0](call) if recorder else None)
     models = ModelFiles(store.folder / "models", layout)
     number, now, digests, versions = _load(store, coordinator)
     # What a kill has left of the others may be broken.
@@ -73,7 +67,7 @@ async def open_engine(
     engine = Engine(coordinator, journal, models, digests=digests, now=now, stop_versions=stop_versions, clock=clock)
     for of_update, update in replayed:
         engine.files.note(of_update, update)
-    recorder.append(engine.record)
+    coordinator.record = engine.record
     clean_up(store.folder, {update.path.name for _, update in replayed})
     await checkpoint(store.folder, engine)
     return engine

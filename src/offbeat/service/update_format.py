@@ -1,6 +1,5 @@
 """The body of an update, as it comes over the line and as it lies in a file; nothing in it is trusted."""
 
-import json
 import math
 import struct
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from offbeat.algorithms.base import Compression, LocalPlan
 from offbeat.compression import COMPRESSORS, Compressor, Encoded, decode, wire_bytes
 from offbeat.service.refusal import Refusal
 from offbeat.service.strict_json import read_object, shortened
+from offbeat.tensor_file import write_tensors
 
 _LARGEST_HEADER = 4096  # bytes of a safetensors file's JSON
 _CHUNK = 2**20  # entries that are looked at together
@@ -24,7 +24,6 @@ _MAPPED = 2**18  # bytes from which on it pays to map a file in place of reading
 _PREFIX = struct.Struct("<Q")  # a safetensors file begins with the size of its JSON
 _COMPRESSED = struct.Struct("<4s8xI")  # a compressed body begins with magic and format, compressor, d
 _TYPES = {"F32": torch.float32, "BF16": torch.bfloat16}
-_NAMES = {dtype: name for name, dtype in _TYPES.items()}
 _ON_DISK = {torch.float32: "<f4", torch.bfloat16: "<i2"}  # numpy has no bfloat16
 
 
@@ -45,14 +44,10 @@ def write_dense(file: BinaryIO, vector: Tensor) -> None:
     Raises:
         ValueError: The vector is none of that.
     """
-    if vector.dtype not in _NAMES or vector.dim() != 1 or not len(vector):
+    if vector.dtype not in _TYPES.values() or vector.dim() != 1 or not len(vector):
         shape = tuple(vector.shape)
         raise ValueError(f"the vector must be float32 or bfloat16 of shape (d,), got {vector.dtype} of shape {shape}")
-    size = len(vector) * vector.itemsize
-    header = json.dumps({"update": {"dtype": _NAMES[vector.dtype], "shape": [len(vector)], "data_offsets": [0, size]}})
-    header += " " * (-len(header) % 8)  # so that the entries are aligned for whoever maps the file
-    file.write(_PREFIX.pack(len(header)) + header.encode())
-    file.write(vector.detach().contiguous().view(torch.uint8).numpy().data)
+    write_tensors(file, {"update": vector})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,46 @@
+"""Tensors to a safetensors file as they lie in memory: no copy is made, however large they are."""
+
+import json
+import struct
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+
+import torch
+from torch import Tensor
+
+_PREFIX = struct.Struct("<Q")  # the file begins with the size of its JSON
+_NAMES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+
+
+def write_tensors(file: BinaryIO, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """Write a whole safetensors file; whoever maps it finds its entries aligned.
+
+    Args:
+        file: Open for writing, buffered.
+        tensors: On the CPU, by name. Those that are not contiguous are copied, one at a time.
+        metadata: What else the header says.
+
+    Raises:
+        KeyError: There is no name for a tensor's type here.
+        OSError: The disk is full.
+    """
+    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    end = 0
+    # The widest first, so that each begins at a multiple of its entries' size.
+    ordered = sorted(tensors.items(), key=lambda item: -item[1].itemsize)
+    for name, tensor in ordered:
+        begin, end = end, end + tensor.nbytes
+        header[name] = {"dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(_PREFIX.pack(len(text)) + text)
+    for _, tensor in ordered:
+        file.write(tensor.detach().contiguous().view(-1).view(torch.uint8).numpy().data)
