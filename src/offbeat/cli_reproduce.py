@@ -13,11 +13,11 @@ from rich.table import Table
 from offbeat.errors import OffbeatError
 from offbeat.experiments.export import write_file
 from offbeat.experiments.progress import Progress
-from offbeat.experiments.runner import run_all
 from offbeat.experiments.sections import metric_name
-from offbeat.reproduction.catalogue import Outcome, all_in, find, outcome, place
-from offbeat.reproduction.file import SCALES, Reproduction
-from offbeat.reproduction.page import quantity_line, section_of, write_figure, write_pages
+from offbeat.reproduction.catalogue import AnyFigure, all_in, carry_out, find, outcome, place
+from offbeat.reproduction.file import Reproduction
+from offbeat.reproduction.page import section_of, write_pages
+from offbeat.reproduction.sections import SCALES
 
 # What is piped into a file is not folded to 80 columns.
 console = Console() if sys.stdout.isatty() else Console(width=160)
@@ -55,57 +55,49 @@ def reproduce(
         return
     if everything is bool(names):
         raise OffbeatError("name a figure, such as fedlaavg/fig4e, or give --all; offbeat reproduce --list lists them")
-    wanted = [one for one in all_in(experiments) if scale in one.scales] if everything else [
-        find(name, experiments) for name in names
-    ]  # fmt: skip
-    for reproduction in wanted:
-        _reproduce(reproduction, scale, jobs)
+    if everything:
+        wanted = [one for one in all_in(experiments) if scale in one.scales]
+    else:
+        wanted = [one for name in names for one in find(name, experiments)]
+    for figure in wanted:
+        _reproduce(figure, scale, jobs)
     if pages is not None:
         run = [outcome(one, its, _RESULTS) for one in all_in(experiments) for its in one.scales]
         click.echo(f"Pages: {write_pages([one for one in run if one is not None], pages)}")
 
 
-def _reproduce(reproduction: Reproduction, scale: str, jobs: int) -> None:
-    experiment = reproduction.experiment(scale)
-    click.echo(f"\n{reproduction.name}, {scale}: {reproduction.section.figure}. {reproduction.section.question}")
-    metric = metric_name(experiment.metrics[0]) if experiment.metrics else None
-    folder = place(reproduction, scale, _RESULTS)
-    run_all(
-        experiment,
-        list(experiment.algorithms),
-        folder,
-        Progress(console, experiment.stop, metric),
-        resume=True,
-        jobs=jobs,
-    )
-    made = outcome(reproduction, scale, _RESULTS)
-    assert made is not None
-    _print(made)
-    figure = write_figure(made, folder / "figure.png")
-    page = write_file(folder / "page.md", section_of(made, figure.name).encode())
-    click.echo(f"Figure: {figure}\nPage: {page}")
-
-
-def _print(made: Outcome) -> None:
+def _reproduce(figure: AnyFigure, scale: str, jobs: int) -> None:
+    click.echo(f"\n{figure.name}, {scale}: {figure.section.figure}. {figure.section.question}")
+    made = carry_out(figure, scale, _RESULTS, jobs=jobs, progress=lambda figure: _progress(figure, scale))
     table = Table("Claim", "In the paper", "Ours", "", "Verdict", box=box.SIMPLE)
-    for verdict in made.verdicts:
-        ours, other = quantity_line(verdict, made.runs)
-        seeds = f"{verdict.word} ({verdict.held} of {verdict.seeds} seeds)"
-        table.add_row(verdict.claim.name, verdict.claim.paper, ours, other, seeds)
+    for one in made.findings:
+        table.add_row(one.claim, one.paper, one.ours, one.other, one.verdict)
     console.print(table)
+    folder = place(figure, scale, _RESULTS)
+    drawn = made.draw(folder, "figure")
+    page = write_file(folder / "page.md", section_of(made, [path.name for path in drawn]).encode())
+    click.echo("\n".join([*(f"Figure: {path}" for path in drawn), f"Page: {page}"]))
 
 
-def _list(reproductions: Sequence[Reproduction]) -> None:
+def _progress(figure: Reproduction, scale: str) -> Progress:
+    experiment = figure.experiment(scale)
+    return Progress(console, experiment.stop, metric_name(experiment.metrics[0]) if experiment.metrics else None)
+
+
+def _list(figures: Sequence[AnyFigure]) -> None:
     table = Table("Name", "Paper", "Figure", "Data", "Claim", "About", "Here", box=box.SIMPLE)
-    for one in reproductions:
-        data = one.experiment(next(iter(one.scales))).data.name
+    for one in figures:
         about = "\n".join(f"{scale}: {_minutes(it.minutes)}" for scale, it in one.scales.items())
         known = {scale: made for scale in one.scales if (made := outcome(one, scale, _RESULTS)) is not None}
         for number, claim in enumerate(one.claims):
-            first = (one.name, one.section.paper, one.section.figure, data) if not number else ("", "", "", "")
-            here = "\n".join(f"{scale}: {made.verdicts[number].word}" for scale, made in known.items())
+            first = (one.name, one.section.paper, one.section.figure, _data(one)) if not number else ("", "", "", "")
+            here = "\n".join(f"{scale}: {made.findings[number].word}" for scale, made in known.items())
             table.add_row(*first, claim.name, about if not number else "", here or "not run")
     console.print(table)
+
+
+def _data(figure: AnyFigure) -> str:
+    return figure.experiment(next(iter(figure.scales))).data.name if isinstance(figure, Reproduction) else "none"
 
 
 def _minutes(minutes: float) -> str:

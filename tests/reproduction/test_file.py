@@ -35,6 +35,7 @@ def test_it_is_an_experiment_like_any_other(experiments):
         ("stop.virtual_seconds=20.0", "stop.virtual=20.0", "virtual"),
         ("[scales.quick]", "[scales.tiny]", "scales"),
         ("minutes = 0.1", "minutes = 0", "minutes"),
+        ('quantity = "final"', 'quantity = "final"\nmeasure = "lost"', "measure: did you mean 'loss'"),
     ],
 )
 def test_what_is_wrong_is_one_line(experiments, before, after, message):
@@ -48,10 +49,63 @@ def test_what_is_wrong_is_one_line(experiments, before, after, message):
 
 
 def test_a_name_that_is_wrong_is_told_the_nearest(experiments):
-    assert find("paper/fig1", experiments).name == "paper/fig1"
+    assert [one.name for one in find("paper/fig1", experiments)] == ["paper/fig1"]
+    assert [one.name for one in find("paper", experiments)] == ["paper/fig1"]
     for name in ("paper/fig2", "fig1", "../experiments/paper/fig1"):
         with pytest.raises(OffbeatError, match=r"paper/fig1"):
             find(name, experiments)
+
+
+PANELS = """
+[panels.a]
+figure = "Figure 1 (a)"
+question = "With few."
+set = ["population.clients=5", "stop.virtual_seconds=30.0"]
+
+[panels.b]
+figure = "Figure 1 (b)"
+question = "With many."
+
+[[claims]]
+name = "It is said of one"
+quantity = "best"
+of = "fedasync"
+relation = "at least"
+value = 0.1
+panels = ["b"]
+paper = "so it is"
+"""
+
+
+def test_a_file_may_hold_several_panels(experiments):
+    path = experiments / "paper" / "fig1.toml"
+    path.write_text(FIGURE + PANELS, encoding="utf-8")
+    few, many = load(path)
+    assert (few.name, few.section.figure) == ("paper/fig1a", "Figure 1 (a)")
+    assert few.section.question == "Digits, by softmax. With few."
+    assert (len(few.claims), len(many.claims)) == (3, 4)
+    assert [one.experiment("full").population.clients for one in (few, many)] == [5, 10]
+    # A scale comes after the panel.
+    assert [few.experiment(scale).stop.virtual_seconds for scale in ("quick", "full")] == [20.0, 30.0]
+    assert [one.name for one in find("paper/fig1b", experiments)] == ["paper/fig1b"]
+    assert [one.name for one in find("paper/fig1", experiments)] == ["paper/fig1a", "paper/fig1b"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ('panels = ["b"]', 'panels = ["c"]', "'It is said of one': panels: Allowed: a, b"),
+        ("population.clients=5", "population.clients=0", "clients"),
+        ("[panels.b]", '[panels."b/c"]', "panels"),
+    ],
+)
+def test_what_is_wrong_with_a_panel_is_one_line(experiments, before, after, message):
+    assert before in PANELS
+    path = experiments / "paper" / "fig1.toml"
+    path.write_text(FIGURE + PANELS.replace(before, after), encoding="utf-8")
+    with pytest.raises(OffbeatError, match=message) as caught:
+        load(path)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_folder_without_figures_is_one_line(experiments, tmp_path):

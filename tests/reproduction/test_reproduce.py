@@ -41,6 +41,22 @@ def test_what_is_finished_is_drawn_again_and_not_run(reproduced, offbeat):
     assert (runs() / "figure.png").exists()
 
 
+def test_a_measure_that_a_claim_is_about_has_a_figure_of_its_own(experiments, offbeat):
+    path = experiments / "paper" / "fig1.toml"
+    text = path.read_text(encoding="utf-8").replace('quantity = "final"', 'quantity = "final"\nmeasure = "loss"', 1)
+    path.write_text(text.replace('over = "updates"', 'over = "updates"\ncrop = true'), encoding="utf-8")
+    code, out, _ = offbeat("reproduce", "paper/fig1", "--jobs", "1")
+    assert code == 0
+    assert [line for line in out.splitlines() if line.startswith("Figure")] == [
+        f"Figure: {runs() / 'figure.png'}",
+        f"Figure: {runs() / 'figure-loss.png'}",
+    ]
+    assert (runs() / "figure-loss.png").read_bytes() != (runs() / "figure.png").read_bytes()
+    page = (runs() / "page.md").read_text(encoding="utf-8")
+    assert "![Figure 1](figure-loss.png)" in page
+    assert "loss at the end of fedavg: " in page
+
+
 def test_the_list_says_what_came_of_it_here(experiments, offbeat):
     _, before, _ = offbeat("reproduce", "--list")
     assert "not run" in before

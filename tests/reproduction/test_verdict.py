@@ -2,8 +2,8 @@ import math
 
 import pytest
 
-from offbeat.reproduction.file import Claim
 from offbeat.reproduction.quantities import quantity
+from offbeat.reproduction.sections import Claim
 from offbeat.reproduction.verdict import verdicts
 from tests.experiments.test_summary import a_run
 
@@ -39,23 +39,23 @@ def word(made, *pairs):
     ],
 )
 def test_quantities(name, value):
-    assert quantity(name, loss_run("a", 0.9, 0.6, 0.2, 0.3, 0.4)) == value
+    assert quantity(claim(quantity=name), loss_run("a", 0.9, 0.6, 0.2, 0.3, 0.4)) == value
 
 
 def test_quantities_of_the_end():
     run = loss_run("a", 0.9, 0.6, 0.2, 0.3, 0.4)  # at 0, 100, … 400 seconds
-    assert quantity("tail", run, 200.0) == pytest.approx(0.3)
-    assert quantity("swing", run, 200.0) == pytest.approx(0.2)
-    assert quantity("swing", run, 300.0) == pytest.approx(0.4)
+    assert quantity(claim(quantity="tail", last_seconds=200.0), run) == pytest.approx(0.3)
+    assert quantity(claim(quantity="swing", last_seconds=200.0), run) == pytest.approx(0.2)
+    assert quantity(claim(quantity="swing", last_seconds=300.0), run) == pytest.approx(0.4)
 
 
 def test_updates_are_all_visits_whatever_became_of_them():
     run = a_run("a", 0, (0.9, 0.4), totals={"counted": 5, "unused": 2, "lost": 1}, evaluate=LOSS)
-    assert quantity("updates_to_target", run) == 8.0
+    assert quantity(claim(quantity="updates_to_target"), run) == 8.0
 
 
 def test_a_target_that_is_never_reached_takes_for_ever():
-    assert quantity("seconds_to_target", loss_run("a", 0.9, 0.8)) == math.inf
+    assert quantity(claim(quantity="seconds_to_target"), loss_run("a", 0.9, 0.8)) == math.inf
 
 
 def test_seeds_agree_or_differ():
@@ -97,8 +97,35 @@ def test_who_diverged_or_never_arrived_proves_nothing():
     assert word(slower, ((0.9, 0.9), (0.9, 0.9))) == "does not hold"
 
 
-def test_our_numbers_are_means_over_the_seeds():
+def test_there_is_a_number_a_seed():
     runs = [loss_run("a", 0.4), loss_run("a", 0.6, seed=1), loss_run("b", 1.0), loss_run("b", 2.0, seed=1)]
     (verdict,) = verdicts([claim(factor=0.5)], runs)
     assert (verdict.held, verdict.seeds, verdict.word) == (2, 2, "holds")
-    assert (verdict.ours.mean, verdict.other.mean) == (0.5, 0.75)
+    assert (verdict.ours, verdict.other) == ([0.4, 0.6], [0.5, 1.0])
+
+
+def test_after_so_many_updates_it_is_the_mean_of_the_last_tenth_of_them():
+    run = a_run("a", 0, [0.9] * 9 + [0.5, 0.3, 0.1], evaluate=LOSS)  # counted: 0, 1, … 11
+    assert quantity(claim(quantity="after_updates", updates=10), run) == pytest.approx(0.4)
+    assert math.isnan(quantity(claim(quantity="after_updates", updates=20), run))
+    # Between two evaluations there is none.
+    assert math.isnan(quantity(claim(quantity="after_updates", updates=10), a_run("a", 0, (0.5,) * 3, evaluate=LOSS)))
+
+
+def test_a_claim_may_be_about_another_measure():
+    run = a_run("a", 0, (0.1, 0.8), evaluate={"metrics": ["accuracy"]})
+    assert quantity(claim(), run) == 0.8
+    assert quantity(claim(measure="loss"), run) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"quantity": "after_updates"}, "updates belongs"),
+        ({"updates": 5}, "updates belongs"),
+        ({"quantity": "seconds_to_target", "measure": "loss"}, "leave measure out"),
+    ],
+)
+def test_what_does_not_belong_together_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        claim(**changes)

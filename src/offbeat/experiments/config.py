@@ -26,7 +26,7 @@ from offbeat.experiments.sections import (
 from offbeat.training.choice import TrainerName
 from offbeat.training.objectives import METRICS
 
-REPRODUCTION_TABLES = ("reproduction", "scales", "claims")
+REPRODUCTION_TABLES = ("reproduction", "panels", "scales", "claims")
 """What the files of ``offbeat reproduce`` have beyond an experiment; it is none of an experiment's concern."""
 
 FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w. +-]*$")]

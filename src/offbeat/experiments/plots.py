@@ -1,4 +1,4 @@
-"""The figures of a comparison: the main measure over time and over bytes, and staleness.
+"""The figures of a comparison: a measure over time and over bytes, and staleness.
 
 Figures are made without pyplot, which would keep them for ever and depend on who drew before.
 """
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from offbeat.experiments import units
 from offbeat.experiments.estimate import half_width
-from offbeat.experiments.measure import main_measure
+from offbeat.experiments.measure import Measure, main_measure
 from offbeat.experiments.plot_style import GREY, STYLE, WIDTH, colours, tidy, title
 from offbeat.experiments.run_directory import Run
 from offbeat.experiments.run_settings import by_label
@@ -40,31 +40,33 @@ Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 @matplotlib.rc_context(STYLE)
-def over_time(runs: Sequence[Run], target: float | None) -> Figure:
-    """Draw the main measure on the test set over virtual time, one colour an algorithm."""
+def over_time(runs: Sequence[Run], target: float | None, measure: Measure | None = None) -> Figure:
+    """Draw a measure on the test set, if none is given the main one, over virtual time, one colour an algorithm."""
     unit, name = units.time_unit(max(run.history["seconds"].max() for run in runs))
-    return _curves(runs, lambda run: run.history["seconds"] / unit, f"virtual time ({name})", "virtual time", target)
+    seconds = f"virtual time ({name})"
+    return _curves(runs, lambda run: run.history["seconds"] / unit, seconds, "virtual time", target, measure)
 
 
 @matplotlib.rc_context(STYLE)
-def over_bytes(runs: Sequence[Run], target: float | None) -> Figure:
-    """Draw the main measure on the test set over what all clients received and sent."""
+def over_bytes(runs: Sequence[Run], target: float | None, measure: Measure | None = None) -> Figure:
+    """Draw a measure on the test set, if none is given the main one, over what all clients received and sent."""
     unit, name = units.size_unit(max(_traffic(run).max() for run in runs))
-    return _curves(runs, lambda run: _traffic(run) / unit, f"sent to and by all clients ({name})", "bytes", target)
+    sent = f"sent to and by all clients ({name})"
+    return _curves(runs, lambda run: _traffic(run) / unit, sent, "bytes", target, measure)
 
 
 @matplotlib.rc_context(STYLE)
-def over_versions(runs: Sequence[Run], target: float | None) -> Figure:
-    """Draw the main measure on the test set over the model's versions."""
+def over_versions(runs: Sequence[Run], target: float | None, measure: Measure | None = None) -> Figure:
+    """Draw a measure on the test set, if none is given the main one, over the model's versions."""
     return _curves(
-        runs, lambda run: run.history["version"].astype(np.float64), "version of the model", "versions", target
+        runs, lambda run: run.history["version"].astype(np.float64), "version of the model", "versions", target, measure
     )
 
 
 @matplotlib.rc_context(STYLE)
-def over_updates(runs: Sequence[Run], target: float | None) -> Figure:
-    """Draw the main measure on the test set over the visits that ended."""
-    return _curves(runs, _visits, "visits of clients", "visits", target)
+def over_updates(runs: Sequence[Run], target: float | None, measure: Measure | None = None) -> Figure:
+    """Draw a measure on the test set, if none is given the main one, over the visits that ended."""
+    return _curves(runs, _visits, "visits of clients", "visits", target, measure)
 
 
 @matplotlib.rc_context(STYLE)
@@ -115,9 +117,10 @@ def _curves(
     x_label: str,
     over: str,
     target: float | None,
+    measure: Measure | None,
 ) -> Figure:
     groups = by_label(runs)
-    measure = main_measure(runs)
+    measure = measure or main_measure(runs)
     scale = 100.0 if measure.is_share else 1.0
     figure = Figure(figsize=(WIDTH, 4.1), layout="constrained")
     axes = figure.subplots()

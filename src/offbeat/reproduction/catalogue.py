@@ -1,80 +1,88 @@
-"""Which figures there are, and what has been run of them."""
+"""Which figures there are, and what came of them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 from offbeat.errors import OffbeatError, did_you_mean
-from offbeat.experiments import config, run_directory
-from offbeat.experiments.run_directory import Run
+from offbeat.experiments import config
+from offbeat.experiments.progress import Progress
+from offbeat.experiments.runner import run_all
+from offbeat.reproduction.comparison import outcome_of
 from offbeat.reproduction.file import Reproduction, load
-from offbeat.reproduction.verdict import Verdict, verdicts
+from offbeat.reproduction.outcome import Outcome
+from offbeat.reproduction.theorem import Theorem, load_theorem, measure, theorem_outcome
+
+AnyFigure = Reproduction | Theorem
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """A figure that was run.
-
-    Attributes:
-        reproduction: Its file.
-        scale: How large.
-        runs: What was run, all finished.
-        verdicts: One a claim.
-    """
-
-    reproduction: Reproduction
-    scale: str
-    runs: Sequence[Run]
-    verdicts: Sequence[Verdict]
-
-    @property
-    def minutes(self) -> float:
-        """How long it took, on one core."""
-        return sum(run.real_seconds for run in self.runs) / 60
-
-
-def all_in(folder: Path) -> list[Reproduction]:
+def all_in(folder: Path) -> list[AnyFigure]:
     """Return the figures whose files are in a folder of ``experiments/``, in the order of their names.
 
     Raises:
         OffbeatError: There is none, or one is broken.
     """
-    found = [load(path) for path in sorted(folder.glob("*/*.toml")) if "claims" in config.read_table(path)]
+    found: list[AnyFigure] = []
+    for path in sorted(folder.glob("*/*.toml")):
+        table = config.read_table(path)
+        if "theory" in table:
+            found.append(load_theorem(path, table))
+        elif "claims" in table:
+            found += load(path)
     if not found:
         raise OffbeatError(f"{folder} holds no figure: take the folder experiments/ of Offbeat's repository")
     return found
 
 
-def find(name: str, folder: Path) -> Reproduction:
-    """Return a figure by its name, such as ``fedlaavg/fig4e``.
+def find(name: str, folder: Path) -> list[AnyFigure]:
+    """Return a figure by its name, such as ``fedlaavg/fig4e``, or all of a file or folder by theirs.
 
     Raises:
-        OffbeatError: There is none of that name, or its file is broken.
+        OffbeatError: There is none of that name, or a file is broken.
     """
-    path = folder / f"{name}.toml"
-    if name.count("/") == 1 and path.exists():
-        return load(path)
-    raise OffbeatError(f"{name}: {did_you_mean(name, [one.name for one in all_in(folder)])}")
+    figures = all_in(folder)
+    by_name = [one for one in figures if one.name == name]
+    of_file = [one for one in figures if name in (f"{one.path.parent.name}/{one.path.stem}", one.path.parent.name)]
+    if not (by_name or of_file):
+        raise OffbeatError(f"{name}: {did_you_mean(name, [one.name for one in figures])}")
+    return by_name or of_file
 
 
-def place(reproduction: Reproduction, scale: str, results: Path) -> Path:
+def place(figure: AnyFigure, scale: str, results: Path) -> Path:
     """Return the folder of what is run at a scale."""
-    return results / f"{reproduction.name}-{scale}"
+    return results / f"{figure.name}-{scale}"
 
 
-def outcome(reproduction: Reproduction, scale: str, results: Path) -> Outcome | None:
-    """Return what has been run at a scale; None unless all of it has, with the settings that the file has now."""
-    experiment, folder = reproduction.experiment(scale), place(reproduction, scale, results)
-    runs: list[Run] = []
-    for label in experiment.algorithms:
-        for seed in experiment.seeds:
-            path = folder / f"{label}-seed{seed}"
-            if not path.exists():
-                return None
-            runs.append(run_directory.read(path))
-            resolved = experiment.resolved(label, seed, runs[-1].config["data"]["name"])
-            if experiment.trainer == "auto":  # it was chosen when the run began
-                resolved["trainer"] = runs[-1].config["trainer"]
-            if not run_directory.is_of(path, resolved):
-                return None
-    return Outcome(reproduction, scale, runs, verdicts(reproduction.claims, runs))
+def outcome(figure: AnyFigure, scale: str, results: Path) -> Outcome | None:
+    """Return what came of a figure; None unless all of it was run with the settings that the file has now."""
+    folder = place(figure, scale, results)
+    if isinstance(figure, Theorem):
+        return theorem_outcome(figure, scale, folder)
+    return outcome_of(figure, scale, folder)
+
+
+def carry_out(
+    figure: AnyFigure, scale: str, results: Path, *, jobs: int, progress: Callable[[Reproduction], Progress]
+) -> Outcome:
+    """Run what has not been run yet of a figure, and return what came of it.
+
+    Args:
+        figure: The figure.
+        scale: How large.
+        results: Where results go.
+        jobs: How many runs at once.
+        progress: Makes what is told how far it is.
+
+    Raises:
+        OffbeatError: Something that the user can mend.
+    """
+    if scale not in figure.scales:
+        raise OffbeatError(f"{figure.name} has no scale {scale}: it has {', '.join(figure.scales)}")
+    folder = place(figure, scale, results)
+    if isinstance(figure, Reproduction):
+        experiment = figure.experiment(scale)
+        run_all(experiment, list(experiment.algorithms), folder, progress(figure), resume=True, jobs=jobs)
+    elif outcome(figure, scale, results) is None:
+        measure(figure, folder)
+    made = outcome(figure, scale, results)
+    assert made is not None
+    return made

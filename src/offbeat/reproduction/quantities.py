@@ -1,14 +1,15 @@
 """What claims are about: one number a run."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from offbeat.experiments.measure import main_measure, target_for
+from offbeat.experiments.measure import Measure, main_measure, measures_of, target_for
 from offbeat.experiments.run_directory import Run
-from offbeat.reproduction.file import Quantity
+from offbeat.reproduction.sections import Claim
 
+_SHARE = 0.9  # of the updates: the mean over some evaluations is less a matter of chance than one of them
 # What it takes to reach a target, as a column of the history or a sum of some.
 _COSTS = {
     "seconds_to_target": ("seconds",),
@@ -18,15 +19,12 @@ _COSTS = {
 }
 
 
-def quantity(name: Quantity, run: Run, last_seconds: float | None = None) -> float:
-    """Return a quantity of a run; not finite if the run diverged, infinite if a target was never reached.
+def quantity(claim: Claim, run: Run) -> float:
+    """Return a claim's quantity of a run; not finite if the run diverged, infinite if a target was never reached.
 
-    Args:
-        name: Which one; ``Claim`` says what they are.
-        run: The run.
-        last_seconds: For ``tail`` and ``swing``, virtual seconds at the end.
+    Of more updates than a run has, the mean is not a number.
     """
-    measure = main_measure([run])
+    name, measure = claim.quantity, measure_of(claim, [run])
     values = run.history[measure.name].astype(np.float64)
     if name == "final":
         return float(values[-1])
@@ -37,11 +35,19 @@ def quantity(name: Quantity, run: Run, last_seconds: float | None = None) -> flo
         assert target is not None
         reached = np.flatnonzero(measure.reached(values, target))
         return float(sum(run.history[column][reached[0]] for column in _COSTS[name])) if len(reached) else math.inf
-    last = _last(run, values, last_seconds)
+    if name == "after_updates":
+        assert claim.updates is not None
+        counted = run.history["counted"]
+        then = values[(counted >= _SHARE * claim.updates) & (counted <= claim.updates)]
+        return float(then.mean()) if counted[-1] >= _SHARE * claim.updates and len(then) else math.nan
+    assert claim.last_seconds is not None
+    seconds = run.history["seconds"]
+    last = values[seconds >= seconds[-1] - claim.last_seconds]
     return float(last.mean() if name == "tail" else last.max() - last.min())
 
 
-def _last(run: Run, values: NDArray[np.float64], last_seconds: float | None) -> NDArray[np.float64]:
-    assert last_seconds is not None
-    seconds = run.history["seconds"]
-    return values[seconds >= seconds[-1] - last_seconds]
+def measure_of(claim: Claim, runs: Sequence[Run]) -> Measure:
+    """Return what a claim is about: the measure that it names, or the runs' main one."""
+    main = main_measure(runs)
+    by_name = {measure.name: measure for measure in measures_of(runs[0])}
+    return main if claim.measure is None else by_name[claim.measure]

@@ -3,15 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from offbeat.experiments.estimate import Estimate, estimate
 from offbeat.experiments.run_directory import Run
 from offbeat.experiments.run_settings import by_label
-from offbeat.reproduction.file import Claim
+from offbeat.reproduction.outcome import Word
 from offbeat.reproduction.quantities import quantity
-
-Word = Literal["holds", "does not hold", "differs"]
+from offbeat.reproduction.sections import Claim
 
 
 @dataclass(frozen=True)
@@ -23,7 +20,7 @@ class Verdict:
         word: ``holds`` in all seeds, ``does not hold`` in none, or ``differs`` between them.
         held: In how many seeds it holds.
         seeds: Of how many.
-        ours: Its quantity, of the claim's algorithm.
+        ours: Its quantity, of the claim's algorithm, for each seed.
         other: The same of the other one, or the number, times the factor.
     """
 
@@ -31,8 +28,8 @@ class Verdict:
     word: Word
     held: int
     seeds: int
-    ours: Estimate
-    other: Estimate
+    ours: Sequence[float]
+    other: Sequence[float]
 
 
 def verdicts(claims: Sequence[Claim], runs: Sequence[Run]) -> list[Verdict]:
@@ -42,15 +39,15 @@ def verdicts(claims: Sequence[Claim], runs: Sequence[Run]) -> list[Verdict]:
 
 
 def _verdict(claim: Claim, of: Sequence[Run], than: Sequence[Run] | None) -> Verdict:
-    ours = [quantity(claim.quantity, run, claim.last_seconds) for run in of]
+    ours = [quantity(claim, run) for run in of]
     if than is None:
         assert claim.value is not None
         others = [claim.value * claim.factor] * len(of)
     else:
-        others = [claim.factor * quantity(claim.quantity, run, claim.last_seconds) for run in than]
+        others = [claim.factor * quantity(claim, run) for run in than]
     held = sum(_holds(claim, m, r) for m, r in zip(ours, others, strict=True))
     word: Word = "holds" if held == len(of) else "does not hold" if not held else "differs"
-    return Verdict(claim, word, held, len(of), estimate(ours), estimate(others))
+    return Verdict(claim, word, held, len(of), ours, others)
 
 
 def _holds(claim: Claim, ours: float, other: float) -> bool:

@@ -110,7 +110,8 @@ class StoredUpdate:
         """
         if self.plan_compression is not None:
             return _decompressed(self, _compressor(self.plan_compression))
-        return _vector(*_dense(self))
+        dtype, start = _dense_layout(self)
+        return _vector(_entries(self, start, self.length * dtype.itemsize), dtype)
 
 
 Body = BufferedUpdate | StoredUpdate
@@ -146,21 +147,19 @@ def _parts(body: Body) -> Iterator[Tensor]:
     if body.plan_compression is not None:
         yield from _decompressed(body, _compressor(body.plan_compression)).split(_CHUNK)
         return
-    entries, dtype = _dense(body)
-    size = _CHUNK * dtype.itemsize
-    for begin in range(0, len(entries), size):
-        yield _vector(entries[begin : begin + size], dtype)
-
-
-def _dense(body: Body) -> "tuple[npt.NDArray[np.uint8], torch.dtype]":
-    """Return the bytes of the entries, mapped if they are many and in a file, and their type."""
-    if isinstance(body, StoredUpdate) and body.size < _MAPPED:
-        body = BufferedUpdate(body.read(0, body.size), body.length, None)
     dtype, start = _dense_layout(body)
-    if isinstance(body, BufferedUpdate):
-        return np.frombuffer(bytearray(body.data), np.uint8, offset=start), dtype
+    end = start + body.length * dtype.itemsize
+    size = _CHUNK * dtype.itemsize
+    for begin in range(start, end, size):
+        yield _vector(_entries(body, begin, min(size, end - begin)), dtype)
+
+
+def _entries(body: Body, start: int, size: int) -> "npt.NDArray[np.uint8]":
+    """Return some of the body's bytes, mapped if they are many and in a file: what is mapped counts as memory, too."""
+    if isinstance(body, BufferedUpdate) or size < _MAPPED:
+        return np.frombuffer(body.read(start, size), np.uint8)
     # Copy on write is never a copy here; but torch warns of what cannot be written.
-    return np.memmap(body.path, np.uint8, "c", body.offset + start, (body.length * dtype.itemsize,)), dtype
+    return np.memmap(body.path, np.uint8, "c", body.offset + start, (size,))
 
 
 def _vector(entries: "npt.NDArray[np.uint8]", dtype: torch.dtype) -> Tensor:

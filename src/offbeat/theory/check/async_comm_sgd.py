@@ -36,7 +36,7 @@ def check_async_comm_sgd(seeds: int, rng: np.random.Generator) -> list[Row]:
         line
         for name, talks in patterns(rng, rounds=1000, clients=6).items()
         for line in (
-            *_convex_rows(convex, rng, seeds, name, talks),
+            *convex_rows(convex, rng, seeds, name, talks),
             _row(convex, rng, seeds, name, talks),
             _row(logistic, rng, seeds, name, talks),
         )
@@ -50,11 +50,16 @@ def patterns(rng: np.random.Generator, *, rounds: int, clients: int) -> dict[str
     every, at_once = 2, 2
     turn = (after // every - 1) * at_once % clients
     return {
-        "full(4)": np.broadcast_to(after % 4 == 0, (rounds, clients)),
+        "full(4)": full(4, rounds=rounds, clients=clients),
         "round_robin(2, 2)": (after % every == 0) & ((client - turn) % clients < at_once),
         "random(1/4)": rng.random((rounds, clients)) < 0.25,
         "imbalanced": after % (client + 1) == 0,
     }
+
+
+def full(every: int, *, rounds: int, clients: int) -> Talks:
+    """Return the pattern in which all communicate after every so many rounds, ``(rounds, clients)``."""
+    return np.broadcast_to(np.arange(1, rounds + 1)[:, None] % every == 0, (rounds, clients))
 
 
 def largest_gap(talks: Talks) -> int:
@@ -108,7 +113,8 @@ def run_async_comm_sgd(
     return Run(models, virtuals, apart, second_moment)
 
 
-def _convex_rows(problem: Quadratics, rng: np.random.Generator, seeds: int, name: str, talks: Talks) -> list[Row]:
+def convex_rows(problem: Quadratics, rng: np.random.Generator, seeds: int, name: str, talks: Talks) -> tuple[Row, Row]:
+    """Measure Proposition 2.1 and Theorem 2.2 under a pattern, called ``name``, with the theorem's step sizes."""
     rounds, gap = len(talks), largest_gap(talks)
     smoothness, convexity = problem.smoothness, problem.strong_convexity
     step_size, weight = (
@@ -133,10 +139,10 @@ def _convex_rows(problem: Quadratics, rng: np.random.Generator, seeds: int, name
         gradient_bound=gradient_bound,
         variance=problem.variance,
     )
-    return [
+    return (
         row("AsyncCommSGD, Proposition 2.1", f"{setting}, worst t = {t}", run.apart[t, who], float(allowed[t])),
         row("AsyncCommSGD, Theorem 2.2", setting, problem.errors(average), bound.value, should_hold=bound.holds),
-    ]
+    )
 
 
 def _row(problem: Problem, rng: np.random.Generator, seeds: int, name: str, talks: Talks) -> Row:

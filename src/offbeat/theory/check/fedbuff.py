@@ -23,15 +23,17 @@ def check_fedbuff(seeds: int, rng: np.random.Generator) -> list[Row]:
     logistic = logistic_regression("logistic regression, N = 4, d = 3", 4)
     pair = Quadratics("two quadratics, centres ±1", np.ones(1), np.array([[1.0], [-1.0]]), np.zeros(1))
     return [
-        _row(wide, rng, seeds, steps=1, buffer_size=2, max_staleness=1),
-        _row(local, rng, seeds, steps=4, buffer_size=3, max_staleness=2),
-        _row(logistic, rng, seeds, steps=2, buffer_size=2, max_staleness=1),
-        _row(pair, rng, seeds, steps=1, buffer_size=1, max_staleness=0, server_steps=10_000),
-        _row(pair, rng, seeds, steps=1, buffer_size=1, max_staleness=0, server_steps=10_000, arrivals=(0.9, 0.1)),
+        fedbuff_row(wide, rng, seeds, steps=1, buffer_size=2, max_staleness=1),
+        fedbuff_row(local, rng, seeds, steps=4, buffer_size=3, max_staleness=2),
+        fedbuff_row(logistic, rng, seeds, steps=2, buffer_size=2, max_staleness=1),
+        fedbuff_row(pair, rng, seeds, steps=1, buffer_size=1, max_staleness=0, server_steps=10_000),
+        fedbuff_row(
+            pair, rng, seeds, steps=1, buffer_size=1, max_staleness=0, server_steps=10_000, arrivals=(0.9, 0.1)
+        ),
     ]
 
 
-def _row(
+def fedbuff_row(
     problem: Problem,
     rng: np.random.Generator,
     seeds: int,
@@ -42,6 +44,18 @@ def _row(
     server_steps: int | None = None,
     arrivals: tuple[float, ...] | None = None,
 ) -> Row:
+    """Measure Theorem 1 of FedBuff, every update as stale as it may be.
+
+    Args:
+        problem: What to minimise.
+        rng: For arrivals and the gradients' noise.
+        seeds: Independent runs.
+        steps: Q.
+        buffer_size: K.
+        max_staleness: τ.
+        server_steps: T; the fewest that the theorem allows if it is left out.
+        arrivals: Each client's share of the arrivals; uniform if it is left out.
+    """
     smallest = fedbuff_smallest_server_steps(steps=steps, smoothness=problem.smoothness, max_staleness=max_staleness)
     rounds = server_steps or int(np.ceil(smallest))
     bound = fedbuff_bound(

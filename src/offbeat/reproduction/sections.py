@@ -1,0 +1,110 @@
+"""What a figure's file has beyond an experiment: every key, its range and its default."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from offbeat.experiments.section import Count, Positive, Section
+
+SCALES = ("quick", "medium", "full")
+
+Line = Annotated[str, Field(min_length=1)]
+Quantity = Literal[
+    "final",
+    "best",
+    "tail",
+    "swing",
+    "after_updates",
+    "seconds_to_target",
+    "updates_to_target",
+    "versions_to_target",
+    "bytes_to_target",
+]
+
+
+class ReproductionSection(Section):
+    """``[reproduction]``: which figure it is."""
+
+    paper: Line
+    """The paper, as people cite it."""
+    figure: Line
+    """The figure or table."""
+    question: Line
+    """What it is about, in one line."""
+    over: Literal["seconds", "versions", "updates", "bytes"] = "seconds"
+    """What our figure's horizontal axis is."""
+    crop: bool = False
+    """Whether our figure ends where the first of its curves does."""
+    differs: Annotated[tuple[Line, ...], Field(strict=False)] = ()
+    """In what this differs from the paper's experiment, at any scale."""
+
+
+class Panel(Section):
+    """``[panels.NAME]``: one of several figures in a file; the figure is called by the file's name and its own."""
+
+    figure: Line
+    """The panel, in place of reproduction.figure."""
+    question: Line
+    """What is its own, after reproduction.question."""
+    set: Annotated[tuple[Line, ...], Field(strict=False)] = ()
+    """What is other than in the file, as for ``--set``."""
+
+
+class Scale(Section):
+    """``[scales.NAME]``: how large it is run."""
+
+    minutes: Positive
+    """About how long it takes on two cores, data at hand."""
+    set: Annotated[tuple[Line, ...], Field(strict=False)] = ()
+    """What is other than in the file, as for ``--set``."""
+    device: Literal["cpu", "gpu"] = "cpu"
+    """What it is meant for."""
+
+
+class Claim(Section):
+    """``[[claims]]``: one thing that the paper says, as an inequality.
+
+    With m the quantity and r = factor · (the same quantity of ``than``, or ``value``): ``at most`` is m ≤ r +
+    tolerance, ``at least`` m ≥ r − tolerance, ``close to`` |m − r| ≤ tolerance.
+    """
+
+    name: Line
+    """What is claimed, in one line."""
+    quantity: Quantity
+    """final: the measure at the end. tail: its mean over last_seconds. best. swing: its highest value minus its lowest
+    over last_seconds. after_updates: its mean between 0.9 and 1.0 times as many counted updates. …_to_target: what it
+    took to reach evaluate.target; infinite if that was never reached."""
+    measure: str | None = None
+    """Which one: loss, or a metric's name; the main one if it is left out."""
+    of: str
+    """The algorithm's label."""
+    relation: Literal["at most", "at least", "close to"]
+    """See above."""
+    than: str | None = None
+    """Another label. Exactly one of this and value is needed."""
+    value: float | None = None
+    """A number."""
+    factor: Positive = 1.0
+    """Multiplies the other side."""
+    tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """Is allowed beyond it."""
+    last_seconds: Positive | None = None
+    """Virtual seconds at the end, of tail and swing."""
+    updates: Count | None = None
+    """Counted updates, of after_updates."""
+    panels: Annotated[tuple[str, ...] | None, Field(strict=False)] = None
+    """Those that it is claimed of; all if it is left out."""
+    paper: Line
+    """The paper's number or words."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "Claim":
+        if (self.than is None) is (self.value is None):
+            raise ValueError("set exactly one of than and value")
+        if (self.last_seconds is None) is (self.quantity in ("tail", "swing")):
+            raise ValueError("last_seconds belongs to tail and swing, and only to them")
+        if (self.updates is None) is (self.quantity == "after_updates"):
+            raise ValueError("updates belongs to after_updates, and only to it")
+        if self.measure is not None and self.quantity.endswith("_to_target"):
+            raise ValueError("evaluate.target is one of the main measure: leave measure out")
+        return self

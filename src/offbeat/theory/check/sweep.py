@@ -1,0 +1,87 @@
+"""A bound, and what is measured beside it, as one of the numbers in it grows and the others stay."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from offbeat.theory.check.async_comm_sgd import convex_rows, full
+from offbeat.theory.check.fedbuff import fedbuff_row
+from offbeat.theory.check.problems import quadratics
+from offbeat.theory.check.row import Row
+
+
+@dataclass(frozen=True)
+class Point:
+    """A bound at one value of the number.
+
+    Attributes:
+        value: The value.
+        row: What was measured, and the bound.
+    """
+
+    value: float
+    row: Row
+
+
+def sweep(name: str, values: Sequence[int], seeds: int) -> list[Point]:
+    """Measure a bound at several values.
+
+    Args:
+        name: One of ``SWEEPS``.
+        values: The values, ≥ 1, or ≥ 0 for a staleness.
+        seeds: Independent runs at each.
+    """
+    number = list(SWEEPS).index(name)
+    return [Point(value, SWEEPS[name](value, seeds, np.random.default_rng([number, seeds]))) for value in values]
+
+
+def slope(points: Sequence[Point]) -> float:
+    """Return p where what was measured goes as value^p, by least squares of the logarithms; values above 0."""
+    values, measured = [point.value for point in points], [point.row.measured for point in points]
+    return float(np.polyfit(np.log(values), np.log(measured), 1)[0])
+
+
+def _fedbuff(
+    seeds: int,
+    rng: np.random.Generator,
+    *,
+    server_steps: int = 32_400,  # the fewest for Q = 8 and τ = 2
+    steps: int = 2,
+    buffer_size: int = 2,
+    max_staleness: int = 1,
+    batch_size: int = 1,
+) -> Row:
+    problem = quadratics("quadratics, N = 8, d = 3", 8, [0.05, 0.25, 0.5], variance=2 / batch_size)
+    return fedbuff_row(
+        problem,
+        rng,
+        seeds,
+        steps=steps,
+        buffer_size=buffer_size,
+        max_staleness=max_staleness,
+        server_steps=server_steps,
+    )
+
+
+def _async_comm(seeds: int, rng: np.random.Generator, *, rounds: int = 4000, clients: int = 8, gap: int = 4) -> Row:
+    problem = quadratics(f"quadratics, N = {clients}, d = 2", clients, [0.8, 1.0], variance=1.0)
+    return convex_rows(problem, rng, seeds, f"full({gap})", full(gap, rounds=rounds, clients=clients))[1]
+
+
+SWEEPS: dict[str, Callable[[int, int, np.random.Generator], Row]] = {
+    "fedbuff_server_steps": lambda value, seeds, rng: _fedbuff(seeds, rng, server_steps=value),
+    "fedbuff_staleness": lambda value, seeds, rng: _fedbuff(seeds, rng, max_staleness=value),
+    "fedbuff_buffer_size": lambda value, seeds, rng: _fedbuff(seeds, rng, buffer_size=value),
+    "fedbuff_steps": lambda value, seeds, rng: _fedbuff(seeds, rng, steps=value),
+    "fedbuff_batch_size": lambda value, seeds, rng: _fedbuff(seeds, rng, batch_size=value),
+    "async_comm_sgd_rounds": lambda value, seeds, rng: _async_comm(seeds, rng, rounds=value),
+    "async_comm_sgd_clients": lambda value, seeds, rng: _async_comm(seeds, rng, clients=value),
+    "async_comm_sgd_gap": lambda value, seeds, rng: _async_comm(seeds, rng, gap=value),
+    "async_comm_sgd_rounds_and_gap": lambda value, seeds, rng: _async_comm(
+        seeds, rng, rounds=value, gap=max(1, math.isqrt(value // 8))
+    ),
+}
+"""What grows, by name: T, τ, K, Q and b of FedBuff's Theorem 1; T, N, Δ, and T with Δ = √(T/N), of AsyncCommSGD's
+Theorem 2.2 for strongly convex losses. Seeds and a generator come after the value."""
