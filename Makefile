@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit kills torture bench-simulation bench-peers bench-service docs reference theory-docs performance-docs service-docs figures clean
+.PHONY: help run test lint types unit kills torture bench-simulation bench-peers bench-service docs reference theory-docs performance-docs service-docs figures results clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -66,6 +66,9 @@ service-docs: .venv/installed ## measure the server again, beside Flower's; writ
 	mkdir -p build
 	$(MAKE) --no-print-directory bench-service ARGS=--peer | tee build/service.txt
 	$(BIN)/python docs/make_performance.py build/service.txt
+
+results: .venv/installed ## run the papers' figures at the quick scale, write docs/results/; what has been run is only drawn again
+	$(BIN)/offbeat reproduce --all --scale quick --pages docs/results
 
 figures: .venv/installed ## run experiments/algorithms/, draw the figures of docs/algorithms/ again
 	set -e; for file in experiments/algorithms/*.toml; do \

@@ -55,10 +55,11 @@ def reproduce(
         return
     if everything is bool(names):
         raise OffbeatError("name a figure, such as fedlaavg/fig4e, or give --all; offbeat reproduce --list lists them")
-    if everything:
-        wanted = [one for one in all_in(experiments) if scale in one.scales]
-    else:
-        wanted = [one for name in names for one in find(name, experiments)]
+    figures = all_in(experiments) if everything else [one for name in names for one in find(name, experiments)]
+    wanted = [one for one in figures if scale in one.scales]
+    if not wanted:
+        scales = ", ".join(known for known in SCALES if any(known in one.scales for one in figures))
+        raise OffbeatError(f"no figure of {' '.join(names) or experiments} has a scale {scale}: there is {scales}")
     for figure in wanted:
         _reproduce(figure, scale, jobs)
     if pages is not None:

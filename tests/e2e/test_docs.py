@@ -13,6 +13,7 @@ import tomli_w
 from offbeat.compression import qsgd
 from offbeat.experiments import config
 from offbeat.reproduction.file import ReproductionTables
+from offbeat.reproduction.theorem import TheoremTables
 from offbeat.training.sending import upload_bytes
 
 ROOT = Path(__file__).parents[2]
@@ -21,6 +22,8 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *s
 FILES = [*PAGES, *sorted((ROOT / "examples").rglob("*.ipynb")), *sorted((ROOT / "experiments").rglob("*.toml"))]
 # Not the slash in a relative path, a web address or a closing tag, nor the server's own paths.
 ABSOLUTE_PATH = re.compile(r"(?:^|(?<=[\s\"'`(\[=,:|])|(?<=file://))/(?!v\d/)\w[\w.-]*/", re.MULTILINE)
+ANY_FIGURE = {"paper": "p", "figure": "f", "question": "q"}
+ANY_CLAIM = {"name": "n", "quantity": "best", "of": "a", "relation": "at least", "value": 0.5, "paper": "p"}
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
@@ -76,6 +79,9 @@ def test_toml_is_valid(page, tmp_path):
         (tmp_path / name).write_text(code, encoding="utf-8")
     for block in blocks(page, "toml"):
         table = tomllib.loads(block)
+        if "theory" in table:
+            TheoremTables.model_validate({"reproduction": ANY_FIGURE, "scales": {"quick": {"minutes": 1}}} | table)
+            continue
         is_whole = {"data", "model", "local", "population", "stop", "evaluate", "algorithms"} <= set(table)
         path = tmp_path / "experiment.toml"
         # A table that names what it is stands for itself.
@@ -87,7 +93,8 @@ def test_toml_is_valid(page, tmp_path):
         experiment = config.load(path)
         extra = {key: table.pop(key) for key in config.REPRODUCTION_TABLES if key in table}
         if extra:
-            ReproductionTables.model_validate(extra)
+            whole = {"reproduction": ANY_FIGURE, "scales": {"quick": {"minutes": 1}}, "claims": [ANY_CLAIM]}
+            ReproductionTables.model_validate(whole | extra)
         assert set(table) <= set(experiment.model_dump())
 
 

@@ -73,6 +73,26 @@ def test_the_list_says_what_came_of_it_here(experiments, offbeat):
     assert "holds" not in changed
 
 
+def test_who_diverged_has_no_number_and_what_is_claimed_of_it_does_not_hold(experiments, offbeat):
+    path = experiments / "paper" / "fig1.toml"
+    text = path.read_text(encoding="utf-8").replace("[algorithms.fedavg]", "[algorithms.fedavg]\nlocal = { lr = 3e38 }")
+    path.write_text(text, encoding="utf-8")
+    code, out, err = offbeat("reproduce", "paper/fig1", "--jobs", "2")
+    assert (code, err) == (0, "")
+    row = re.search("FedAvg learns.*", out).group()
+    assert "unknown" in row
+    assert "does not hold (0 of 2 seeds)" in row
+    assert (runs() / "figure.png").exists()
+
+
+def test_a_file_that_was_changed_is_run_again(reproduced, experiments, offbeat):
+    path = experiments / "paper" / "fig1.toml"
+    path.write_text(path.read_text(encoding="utf-8").replace("concurrency = 4", "concurrency = 3"), encoding="utf-8")
+    code, out, err = offbeat("reproduce", "paper/fig1", "--jobs", "1")
+    assert (code, err) == (0, "")
+    assert "2 of 4 runs are finished" in out
+
+
 def test_pages(experiments, offbeat):
     code, out, _ = offbeat("reproduce", "--all", "--jobs", "1", "--pages", "docs")
     assert (code, out.splitlines()[-1]) == (0, f"Pages: {Path('docs/index.md')}")
@@ -92,4 +112,4 @@ def test_it_asks_what_is_meant(experiments, offbeat, arguments):
 
 def test_a_scale_that_a_figure_has_not_is_one_line(experiments, offbeat):
     code, _, err = offbeat("reproduce", "paper/fig1", "--scale", "medium")
-    assert (code, err) == (2, "offbeat: paper/fig1 has no scale medium: it has quick, full\n")
+    assert (code, err) == (2, "offbeat: no figure of paper/fig1 has a scale medium: there is quick, full\n")

@@ -63,3 +63,4 @@ class RunningSum:
         """Go on from a saved sum."""
         self._sum = state["sum"].clone()
         self._waiting = []
+        self._divided = False

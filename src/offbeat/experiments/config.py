@@ -1,7 +1,7 @@
 """An experiment's TOML file, read, overridden and checked."""
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,7 +26,7 @@ from offbeat.experiments.sections import (
 from offbeat.training.choice import TrainerName
 from offbeat.training.objectives import METRICS
 
-REPRODUCTION_TABLES = ("reproduction", "panels", "scales", "claims")
+REPRODUCTION_TABLES = ("reproduction", "panels", "scales", "tuning", "claims")
 """What the files of ``offbeat reproduce`` have beyond an experiment; it is none of an experiment's concern."""
 
 FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w. +-]*$")]
@@ -155,10 +155,12 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     Raises:
         OffbeatError: The file is missing, is no TOML, or holds a wrong key or value; one line names it.
     """
-    table = read_table(path, overrides)
-    table.setdefault("name", path.stem)
-    for key in REPRODUCTION_TABLES:
-        table.pop(key, None)
+    return experiment_of(read_table(path, overrides), path)
+
+
+def experiment_of(table: Mapping[str, Any], path: Path) -> Experiment:
+    """Return the experiment of a table that was read from ``path``; errors as for ``load``."""
+    table = {"name": path.stem} | {key: value for key, value in table.items() if key not in REPRODUCTION_TABLES}
     try:
         experiment = Experiment.model_validate(table, context={"folder": path.parent})
         for label in experiment.algorithms:

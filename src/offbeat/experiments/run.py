@@ -1,11 +1,14 @@
 """One run: a simulation, carried out and written down."""
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from offbeat.errors import OffbeatError
 from offbeat.experiments.config import Experiment
@@ -17,6 +20,7 @@ from offbeat.experiments.world import build_model, build_objective, build_simula
 from offbeat.population.dataset import Dataset
 from offbeat.simulation.records import Evaluation
 from offbeat.simulation.simulator import Simulation
+from offbeat.simulation.work import DivergedError
 
 # Checkpoints of a large model take long; they get at most this share of the time.
 _SHARE_OF_CHECKPOINTS = 0.05
@@ -34,6 +38,7 @@ class RunTask:
     checkpoint_seconds: float  # real seconds between two checkpoints
     data: str  # the fingerprint that the data must have; empty for any
     workers: int = 1  # how many processes it may train in
+    keep_diverged: bool = False  # a run that goes to NaN is an end like others, not an error
 
     def config(self, dataset: Dataset) -> dict[str, Any]:
         """Return the run's resolved configuration."""
@@ -50,6 +55,9 @@ def carry_out(
         dataset: What is learnt.
         tell: Is told each evaluation.
         check: Called often; an ``InterruptedRunError`` that it raises ends the run, which can then be resumed.
+
+    Raises:
+        DivergedError: Training went to NaN or infinity, and ``keep_diverged`` is not set.
     """
     began = time.monotonic()
     if task.data and task.data != dataset.fingerprint:
@@ -78,12 +86,18 @@ def carry_out(
             return writer.real_seconds + time.monotonic() - began
 
         due = time.monotonic() + task.checkpoint_seconds
+        diverged = False
         while not simulation.finished:
-            evaluation = simulation.step()
+            try:
+                evaluation = simulation.step()
+            except DivergedError as error:
+                if not task.keep_diverged:
+                    raise DivergedError(f"{task.label}, seed {task.seed}: {error}") from None
+                evaluation, diverged = simulation.diverged(metrics), True
             writer.add(evaluation, simulation.ended)
             if evaluation is not None:
                 tell(evaluation)
-            if simulation.finished:
+            if simulation.finished or diverged:
                 break
             try:
                 check()
@@ -98,7 +112,8 @@ def carry_out(
         # Who is asked to stop now finishes, but a worker that nobody waits for must not.
         with suppress(InterruptedRunError):
             check()
-        writer.finish(model.named(simulation.model), real_seconds())
+        vector = torch.full_like(model.vector, math.nan) if diverged else simulation.model
+        writer.finish(model.named(vector), real_seconds())
 
 
 def _load(simulation: Simulation, state: dict[str, Any], task: RunTask) -> None:

@@ -32,6 +32,7 @@ def run_all(
     resume: bool = False,
     jobs: int = 1,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    keep_diverged: bool = False,
 ) -> list[Run]:
     """Run each of ``labels`` with each seed, and return what ``folder`` then holds of them.
 
@@ -44,6 +45,7 @@ def run_all(
         resume: Leave finished runs as they are, and go on with unfinished ones.
         jobs: How many processes run at once; 1 is this one.
         checkpoint_seconds: Real seconds between two checkpoints of a run.
+        keep_diverged: A run that goes to NaN ends there, with NaN, in place of an error.
 
     Raises:
         OffbeatError: Something that the user can mend; runs that were finished before it stay.
@@ -61,7 +63,17 @@ def run_all(
         workers = 1 if experiment.trainer == "loop" else max(1, available_processors() // jobs)
         experiment = _checked(experiment, labels, dataset)
         tasks = [
-            RunTask(experiment, label, seed, folder / f"{label}-seed{seed}", resume, checkpoint_seconds, data, workers)
+            RunTask(
+                experiment,
+                label,
+                seed,
+                folder / f"{label}-seed{seed}",
+                resume,
+                checkpoint_seconds,
+                data,
+                workers,
+                keep_diverged,
+            )
             for label in labels
             for seed in experiment.seeds
         ]

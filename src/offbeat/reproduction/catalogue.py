@@ -1,16 +1,20 @@
 """Which figures there are, and what came of them."""
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.experiments import config
+from offbeat.experiments.config import Experiment
 from offbeat.experiments.progress import Progress
 from offbeat.experiments.runner import run_all
 from offbeat.reproduction.comparison import outcome_of
 from offbeat.reproduction.file import Reproduction, load
+from offbeat.reproduction.finished import forget_others
 from offbeat.reproduction.outcome import Outcome
 from offbeat.reproduction.theorem import Theorem, load_theorem, measure, theorem_outcome
+from offbeat.reproduction.tuning import TRIES, chosen
 
 AnyFigure = Reproduction | Theorem
 
@@ -28,6 +32,10 @@ def all_in(folder: Path) -> list[AnyFigure]:
             found.append(load_theorem(path, table))
         elif "claims" in table:
             found += load(path)
+    names = Counter(one.name for one in found)
+    for one in found:
+        if names[one.name] > 1:
+            raise OffbeatError(f"{one.path}: another figure is called {one.name}, too: rename a panel or a file")
     if not found:
         raise OffbeatError(f"{folder} holds no figure: take the folder experiments/ of Offbeat's repository")
     return found
@@ -67,7 +75,7 @@ def carry_out(
 
     Args:
         figure: The figure.
-        scale: How large.
+        scale: How large; one of its scales.
         results: Where results go.
         jobs: How many runs at once.
         progress: Makes what is told how far it is.
@@ -75,14 +83,20 @@ def carry_out(
     Raises:
         OffbeatError: Something that the user can mend.
     """
-    if scale not in figure.scales:
-        raise OffbeatError(f"{figure.name} has no scale {scale}: it has {', '.join(figure.scales)}")
     folder = place(figure, scale, results)
     if isinstance(figure, Reproduction):
-        experiment = figure.experiment(scale)
-        run_all(experiment, list(experiment.algorithms), folder, progress(figure), resume=True, jobs=jobs)
+        tell = progress(figure)
+        if figure.tuning is not None:
+            _run(figure.tries(scale), folder / TRIES, tell, jobs)
+        _run(figure.experiment(scale, chosen(figure, scale, folder)), folder, tell, jobs)
     elif outcome(figure, scale, results) is None:
         measure(figure, folder)
     made = outcome(figure, scale, results)
     assert made is not None
     return made
+
+
+def _run(experiment: Experiment, folder: Path, progress: Progress, jobs: int) -> None:
+    """Run what is not there yet; what is there with other settings than the file has now goes."""
+    forget_others(experiment, folder)
+    run_all(experiment, list(experiment.algorithms), folder, progress, resume=True, jobs=jobs, keep_diverged=True)

@@ -1,23 +1,24 @@
 """What came of a figure that is a comparison of runs."""
 
 import io
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from offbeat.experiments import plots, run_directory, units
-from offbeat.experiments.estimate import estimate
+from offbeat.experiments import plots, units
 from offbeat.experiments.export import write_file
 from offbeat.experiments.measure import Measure, main_measure, target_for
 from offbeat.experiments.run_directory import Run
 from offbeat.experiments.run_settings import world_of
 from offbeat.reproduction.file import Reproduction
+from offbeat.reproduction.finished import finished_runs
 from offbeat.reproduction.outcome import Finding, Outcome
 from offbeat.reproduction.quantities import measure_of
+from offbeat.reproduction.table import Write, in_words, side_by_side
+from offbeat.reproduction.tuning import chosen
 from offbeat.reproduction.verdict import Verdict, verdicts
 
 _DRAW: dict[str, Callable[[Sequence[Run], float | None, Measure], Figure]] = {
@@ -44,7 +45,7 @@ _WORDS = {
     "versions_to_target": "versions to {target}",
     "bytes_to_target": "bytes to {target}",
 }
-_COSTS: dict[str, Callable[[float, float | None], str]] = {
+_COSTS: dict[str, Write] = {
     "seconds_to_target": units.duration,
     "updates_to_target": units.count,
     "versions_to_target": units.count,
@@ -60,19 +61,12 @@ def outcome_of(reproduction: Reproduction, scale: str, folder: Path) -> Outcome 
         scale: How large.
         folder: Where its runs are.
     """
-    experiment = reproduction.experiment(scale)
-    runs: list[Run] = []
-    for label in experiment.algorithms:
-        for seed in experiment.seeds:
-            path = folder / f"{label}-seed{seed}"
-            if not path.exists():
-                return None
-            runs.append(run_directory.read(path))
-            resolved = experiment.resolved(label, seed, runs[-1].config["data"]["name"])
-            if experiment.trainer == "auto":  # it was chosen when the run began
-                resolved["trainer"] = runs[-1].config["trainer"]
-            if not run_directory.is_of(path, resolved):
-                return None
+    changes = chosen(reproduction, scale, folder)
+    if changes is None:
+        return None
+    runs = finished_runs(reproduction.experiment(scale, changes), folder)
+    if runs is None:
+        return None
     return Outcome(
         reproduction.name,
         reproduction.path,
@@ -83,7 +77,28 @@ def outcome_of(reproduction: Reproduction, scale: str, folder: Path) -> Outcome 
         sum(run.real_seconds for run in runs) / 60,
         [_finding(verdict, runs) for verdict in verdicts(reproduction.claims, runs)],
         lambda into, name: _draw(reproduction, runs, into, name),
+        (lambda: side_by_side(runs)) if reproduction.section.table else None,
+        _tuned(reproduction, changes),
     )
+
+
+def _tuned(reproduction: Reproduction, best: Mapping[str, Mapping[str, object]]) -> list[str]:
+    """Say what was tried for each algorithm, and what of it was best."""
+    tuning = reproduction.tuning
+    if tuning is None:
+        return []
+    lines = [f"tried with seed {tuning.seed}: {_grid(tuning.all)}"] if best.keys() - tuning.own else []
+    lines += [f"for {label} instead: {_grid(grid)}" for label, grid in tuning.own.items()]
+    found = "; ".join(f"{label}: {_point(point)}" for label, point in best.items())
+    return [*lines, f"best on average over the run: {found}"]
+
+
+def _grid(grid: Mapping[str, Sequence[object]]) -> str:
+    return ", ".join(f"`{key}` {' / '.join(map(str, values))}" for key, values in grid.items())
+
+
+def _point(point: Mapping[str, object]) -> str:
+    return ", ".join(f"`{key}` {value}" for key, value in point.items())
 
 
 def _draw(reproduction: Reproduction, runs: Sequence[Run], folder: Path, name: str) -> list[Path]:
@@ -125,17 +140,15 @@ def _finding(verdict: Verdict, runs: Sequence[Run]) -> Finding:
     )
 
     def write(values: Sequence[float]) -> str:
-        known = [value for value in values if math.isfinite(value)]
-        if not known:
-            return "never" if claim.quantity in _COSTS else "unknown"
-        mean = estimate(known)
-        text = _COSTS.get(claim.quantity, measure.write)(mean.mean, mean.half_width)
-        return text if len(known) == len(values) else f"{text} ({len(known)} of {len(values)} seeds)"
+        if claim.quantity in _COSTS:
+            return in_words(values, _COSTS[claim.quantity], "never")
+        return in_words(values, measure.write, "unknown")
 
     ours = f"{words} of {claim.of}: {write(verdict.ours)}"
+    its = [value / claim.factor for value in verdict.other]
     factor = "" if claim.factor == 1 else f"{claim.factor:g} × "
     tolerance = f" {'±' if claim.relation == 'close to' else 'give or take'} {claim.tolerance:g}"
-    other = f"{claim.relation} {factor}{f'that of {claim.than}: ' if claim.than else ''}{write(verdict.other)}"
+    other = f"{claim.relation} {factor}{f'that of {claim.than}, ' if claim.than else ''}{write(its)}"
     return Finding(
         claim.name,
         claim.paper,

@@ -1,6 +1,6 @@
 """A figure's file: an experiment, its panels, what its paper claims of it, and at which scales it can be run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,7 +14,7 @@ from offbeat.experiments.config_error import one_line
 from offbeat.experiments.measure import LOSS
 from offbeat.experiments.section import Section
 from offbeat.experiments.sections import metric_name
-from offbeat.reproduction.sections import Claim, Panel, ReproductionSection, Scale
+from offbeat.reproduction.sections import Claim, Panel, ReproductionSection, Scale, Tuning, try_label
 
 
 class ReproductionTables(Section):
@@ -23,6 +23,7 @@ class ReproductionTables(Section):
     reproduction: ReproductionSection
     panels: dict[Annotated[str, Field(pattern=r"^[\w-]+$")], Panel] = Field(default_factory=dict)
     scales: Annotated[dict[Literal["quick", "medium", "full"], Scale], Field(min_length=1)]
+    tuning: Tuning | None = None
     claims: Annotated[tuple[Claim, ...], Field(strict=False, min_length=1)]
 
 
@@ -37,6 +38,7 @@ class Reproduction:
         changes: The panel's.
         scales: How large it can be run, by name.
         claims: What the paper claims of it.
+        tuning: What is tried before; None for nothing.
     """
 
     name: str
@@ -45,16 +47,35 @@ class Reproduction:
     changes: Sequence[str]
     scales: dict[str, Scale]
     claims: Sequence[Claim]
+    tuning: Tuning | None = None
 
-    def experiment(self, scale: str) -> Experiment:
+    def experiment(self, scale: str, chosen: Mapping[str, Mapping[str, Any]] | None = None) -> Experiment:
         """Return what is run at a scale.
+
+        Args:
+            scale: Its name.
+            chosen: What tuning has changed, for each label by key.
 
         Raises:
             OffbeatError: There is no such scale, or what it sets is wrong.
         """
         if scale not in self.scales:
             raise OffbeatError(f"{self.name} has no scale {scale}: it has {', '.join(self.scales)}")
-        return config.load(self.path, (*self.changes, *self.scales[scale].set))
+        table = config.read_table(self.path, (*self.changes, *self.scales[scale].set))
+        for label, point in (chosen or {}).items():
+            table["algorithms"][label] = _with(table["algorithms"][label], point)
+        return config.experiment_of(table, self.path)
+
+    def tries(self, scale: str) -> Experiment:
+        """Return what tuning runs at a scale: each algorithm with each of its points, on tuning's own seed."""
+        assert self.tuning is not None
+        table = config.read_table(self.path, (*self.changes, *self.scales[scale].set))
+        algorithms = {
+            try_label(label, number): {"algorithm": label, **_with(its, point)}
+            for label, its in table["algorithms"].items()
+            for number, point in enumerate(self.tuning.points(label))
+        }
+        return config.experiment_of({**table, "algorithms": algorithms, "seeds": [self.tuning.seed]}, self.path)
 
 
 def load(path: Path) -> list[Reproduction]:
@@ -76,8 +97,17 @@ def load(path: Path) -> list[Reproduction]:
     names = list(found.panels) or [None]
     made = [_reproduction(found, panel, path) for panel in names]
     for one in made:
+        if not one.claims:
+            raise OffbeatError(f"{path}: nothing is claimed of {one.name}")
+    for one in made:
         for scale in one.scales:
             experiment = one.experiment(scale)
+            is_classified = experiment.metrics[:1] == ("accuracy",) and experiment.model.loss == "cross_entropy"
+            if one.section.table and not (is_classified and experiment.evaluate.target is not None):
+                raise OffbeatError(f"{path}: reproduction.table needs classes, the metric accuracy and evaluate.target")
+            if one.tuning is not None:
+                _check_tuning(one.tuning, experiment, path)
+                one.tries(scale)
             for claim in one.claims:
                 _check_claim(claim, experiment, path)
     return made
@@ -87,11 +117,31 @@ def _reproduction(tables: ReproductionTables, name: str | None, path: Path) -> R
     scales: dict[str, Scale] = {**tables.scales}
     whole = f"{path.parent.name}/{path.stem}"
     if name is None:
-        return Reproduction(whole, path, tables.reproduction, (), scales, tables.claims)
+        return Reproduction(whole, path, tables.reproduction, (), scales, tables.claims, tables.tuning)
     panel, section = tables.panels[name], tables.reproduction
     section = section.model_copy(update={"figure": panel.figure, "question": f"{section.question} {panel.question}"})
     claims = [claim for claim in tables.claims if claim.panels is None or name in claim.panels]
-    return Reproduction(f"{whole}{name}", path, section, panel.set, scales, claims)
+    return Reproduction(f"{whole}{name}", path, section, panel.set, scales, claims, tables.tuning)
+
+
+def _with(table: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an algorithm's table with other values; a key may be one of ``local``, such as ``local.lr``."""
+    changed = dict(table)
+    for key, value in point.items():
+        section, dot, name = key.partition(".")
+        changed[section] = {**changed.get(section, {}), name: value} if dot else value
+    return changed
+
+
+def _check_tuning(tuning: Tuning, experiment: Experiment, path: Path) -> None:
+    for label in tuning.own:
+        if label not in experiment.algorithms:
+            raise OffbeatError(f"{path}: tuning.own: {did_you_mean(label, experiment.algorithms)}")
+    if tuning.seed in experiment.seeds:
+        raise OffbeatError(f"{path}: tuning.seed = {tuning.seed} is one of the seeds: take another")
+    numbers = {label: len(tuning.points(label)) for label in experiment.algorithms}
+    if len(set(numbers.values())) > 1:
+        raise OffbeatError(f"{path}: tuning: each algorithm must be tried as often, got {numbers}")
 
 
 def _check_claim(claim: Claim, experiment: Experiment, path: Path) -> None:

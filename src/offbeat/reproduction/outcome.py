@@ -53,6 +53,8 @@ class Outcome:
         findings: One a claim.
         draw: Writes our version of the figure as PNG files into a folder, their names beginning with what is given;
             returns their paths.
+        table: Makes a Markdown table of all algorithms; None for none.
+        tuned: What was tried before, in lines.
     """
 
     name: str
@@ -64,6 +66,8 @@ class Outcome:
     minutes: float
     findings: Sequence[Finding]
     draw: Callable[[Path, str], list[Path]]
+    table: Callable[[], str] | None = None
+    tuned: Sequence[str] = ()
 
     @property
     def command(self) -> str:

@@ -42,6 +42,7 @@ def section_of(outcome: Outcome, figures: Sequence[str]) -> str:
         f"## {section.figure}, {outcome.scale} scale\n",
         f"{section.question}\n",
         *(f"![{section.figure}]({figure})\n" for figure in figures),
+        *((outcome.table(), "") if outcome.table else ()),
         "| claim | in the paper | ours | | verdict |",
         "| --- | --- | --- | --- | --- |",
         *(f"| {one.claim} | {one.paper} | {one.ours} | {one.other} | {_in_words(one)} |" for one in outcome.findings),
@@ -49,6 +50,8 @@ def section_of(outcome: Outcome, figures: Sequence[str]) -> str:
         f"{outcome.world}.\n",
         f"`{outcome.command}` · `{outcome.path.as_posix()}` · {units.duration(60 * outcome.minutes)} of one core\n",
     ]
+    if outcome.tuned:
+        lines += ["Tuned:\n", *(f"- {line}" for line in outcome.tuned), ""]
     if section.differs or settings.set:
         lines += ["Other than in the paper:\n", *(f"- {line}" for line in section.differs)]
         lines += [f"- at this scale `{change}`" for change in settings.set]

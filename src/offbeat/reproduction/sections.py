@@ -1,6 +1,7 @@
 """What a figure's file has beyond an experiment: every key, its range and its default."""
 
-from typing import Annotated, Literal
+from itertools import product
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -35,6 +36,8 @@ class ReproductionSection(Section):
     """What our figure's horizontal axis is."""
     crop: bool = False
     """Whether our figure ends where the first of its curves does."""
+    table: bool = False
+    """Whether all algorithms are listed, too: time and bytes to evaluate.target, accuracy, that of the worst client."""
     differs: Annotated[tuple[Line, ...], Field(strict=False)] = ()
     """In what this differs from the paper's experiment, at any scale."""
 
@@ -61,6 +64,31 @@ class Scale(Section):
     """What it is meant for."""
 
 
+class Tuning(Section):
+    """``[tuning]``: what is tried for each algorithm before it is run with all seeds.
+
+    The best point is the one whose main measure is best on average over a run, so both how fast it is and how far it
+    gets count.
+    """
+
+    seed: Annotated[int, Field(ge=0)]
+    """The seed that it is tried with, none of the others."""
+    all: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default_factory=dict)
+    """The values that each key of ``[algorithms.LABEL]`` takes, of all algorithms, such as ``local.lr``."""
+    own: dict[str, dict[str, Annotated[list[Any], Field(min_length=1)]]] = Field(default_factory=dict)
+    """The same of one algorithm, in place of all."""
+
+    def points(self, label: str) -> list[dict[str, Any]]:
+        """Return what is tried for an algorithm: each combination of the values, by key."""
+        grid = self.own.get(label, self.all)
+        return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+
+
+def try_label(label: str, number: int) -> str:
+    """Return what a try of an algorithm is called."""
+    return f"{label} {number}"
+
+
 class Claim(Section):
     """``[[claims]]``: one thing that the paper says, as an inequality.
 
@@ -82,7 +110,7 @@ class Claim(Section):
     """See above."""
     than: str | None = None
     """Another label. Exactly one of this and value is needed."""
-    value: float | None = None
+    value: Annotated[float, Field(allow_inf_nan=False)] | None = None
     """A number."""
     factor: Positive = 1.0
     """Multiplies the other side."""

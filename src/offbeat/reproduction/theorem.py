@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import matplotlib
 from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
 from pydantic import Field, ValidationError, field_validator
 
 from offbeat.errors import OffbeatError, did_you_mean
@@ -57,7 +58,7 @@ class TheoremClaim(Section):
     """The sweep."""
     relation: Literal["at most", "at least"]
     """How it is compared with value."""
-    value: float
+    value: Annotated[float, Field(allow_inf_nan=False)]
     """A number."""
     paper: Line
     """The paper's number or words."""
@@ -127,14 +128,14 @@ def theorem_outcome(theorem: Theorem, scale: str, folder: Path) -> Outcome | Non
     """Return what came of a theorem; None unless it was measured with the settings that the file has now."""
     try:
         result = json.loads((folder / _RESULT).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        if result["theory"] != theorem.theory.model_dump(mode="json"):
+            return None
+        sweeps = {
+            name: [Point(point["value"], Row(**point["row"])) for point in points]
+            for name, points in result["points"].items()
+        }
+    except (OSError, ValueError, LookupError, TypeError):  # it is not there, or broken
         return None
-    if result["theory"] != theorem.theory.model_dump(mode="json"):
-        return None
-    sweeps = {
-        name: [Point(point["value"], Row(**point["row"])) for point in points]
-        for name, points in result["points"].items()
-    }
     return Outcome(
         theorem.name,
         theorem.path,
@@ -169,7 +170,7 @@ def _draw(sweeps: dict[str, list[Point]], path: Path) -> Path:
     """Draw what was measured, with its 95 % interval, and the bound, one panel a sweep."""
     columns = 3
     rows = -(-len(sweeps) // columns)
-    figure = Figure(figsize=(WIDTH, 2.4 * rows), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 0.3 + 2.2 * rows), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     measured_colour, bound_colour = colours(("measured", "bound"))
     for axes, (name, points) in zip(panels, sweeps.items(), strict=False):
@@ -185,12 +186,15 @@ def _draw(sweeps: dict[str, list[Point]], path: Path) -> Path:
         )
         axes.plot(values, [point.row.bound for point in points], "s--", color=bound_colour, markersize=3.5)
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         if 0 not in values:
             axes.set_xscale("log")
-        axes.set_title(name.replace("_", " "), loc="left", color=GREY)
+        axes.set_xticks(values, [f"{value:g}" for value in values])
+        axes.minorticks_off()
+        axes.set_title(name.removeprefix("fedbuff_").removeprefix("async_comm_sgd_"), loc="left", color=GREY)
     for axes in panels[len(sweeps) :]:
         axes.set_axis_off()
-    panels[0].set_ylabel("measured (bold), bound (dashed)")
+    panels[0].set_ylabel("measured, bound (dashed)")
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=_DOTS_PER_INCH, metadata={"Software": None})
     return write_file(path, buffer.getvalue())

@@ -158,8 +158,11 @@ def _entries(body: Body, start: int, size: int) -> "npt.NDArray[np.uint8]":
     """Return some of the body's bytes, mapped if they are many and in a file: what is mapped counts as memory, too."""
     if isinstance(body, BufferedUpdate) or size < _MAPPED:
         return np.frombuffer(body.read(start, size), np.uint8)
-    # Copy on write is never a copy here; but torch warns of what cannot be written.
-    return np.memmap(body.path, np.uint8, "c", body.offset + start, (size,))
+    try:
+        # Copy on write is never a copy here; but torch warns of what cannot be written.
+        return np.memmap(body.path, np.uint8, "c", body.offset + start, (size,))
+    except ValueError:  # it ends before
+        raise OSError(f"{body.path} ends before byte {body.offset + start + size}") from None
 
 
 def _vector(entries: "npt.NDArray[np.uint8]", dtype: torch.dtype) -> Tensor:

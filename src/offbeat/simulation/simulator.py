@@ -3,7 +3,7 @@
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -161,6 +161,10 @@ class Simulation:
             return self._evaluation(self._now)
         self._handlers[kind](self._now, subject)
         return None
+
+    def diverged(self, metrics: Iterable[str]) -> Evaluation:
+        """Return the end of a run that has raised ``DivergedError``: loss and metrics, which are named, are NaN."""
+        return self._record(self._now, math.nan, dict.fromkeys(metrics, math.nan))
 
     def close(self) -> None:
         """End the trainer's processes, if it has any."""
@@ -454,17 +458,10 @@ class Simulation:
                 "change server.lease_seconds, server.max_staleness or population.availability"
             )
 
-    def _evaluation(self, now: float) -> Evaluation:
-        version = self._algorithm.version
-        if self._last is not None and self._last.version == version:
-            loss, metrics = self._last.loss, self._last.metrics
-        else:
-            loss, metrics = self._evaluate(self._algorithm.result)
-        if not math.isfinite(loss):
-            raise DivergedError(f"the model of version {version} has the test loss {loss}: lower server_lr or local.lr")
-        self._last = Evaluation(
+    def _record(self, now: float, loss: float, metrics: dict[str, float]) -> Evaluation:
+        return Evaluation(
             now,
-            version,
+            self._algorithm.version,
             self._outcomes["counted"],
             self._outcomes["unused"],
             self._outcomes["lost"],
@@ -473,5 +470,15 @@ class Simulation:
             loss,
             metrics,
         )
+
+    def _evaluation(self, now: float) -> Evaluation:
+        version = self._algorithm.version
+        if self._last is not None and self._last.version == version:
+            loss, metrics = self._last.loss, self._last.metrics
+        else:
+            loss, metrics = self._evaluate(self._algorithm.result)
+        if not math.isfinite(loss):
+            raise DivergedError(f"the model of version {version} has the test loss {loss}: lower server_lr or local.lr")
+        self._last = self._record(now, loss, metrics)
         self._evaluate_at_version = (version // self._evaluate_every_versions + 1) * self._evaluate_every_versions
         return self._last

@@ -8,7 +8,7 @@ import numpy as np
 
 from offbeat.theory.check.async_comm_sgd import convex_rows, full
 from offbeat.theory.check.fedbuff import fedbuff_row
-from offbeat.theory.check.problems import quadratics
+from offbeat.theory.check.problems import Quadratics, quadratics
 from offbeat.theory.check.row import Row
 
 
@@ -66,7 +66,10 @@ def _fedbuff(
 
 
 def _async_comm(seeds: int, rng: np.random.Generator, *, rounds: int = 4000, clients: int = 8, gap: int = 4) -> Row:
-    problem = quadratics(f"quadratics, N = {clients}, d = 2", clients, [0.8, 1.0], variance=1.0)
+    # The same two minima, each of half of the clients, so that N alone is another.
+    centres = np.tile([[1.0, -1.0], [-1.0, 1.0]], (clients // 2, 1))
+    name, start = f"quadratics, N = {clients}, d = 2", np.ones(2)
+    problem = Quadratics(name, np.array([0.8, 1.0]), centres, start, variance=1.0)
     return convex_rows(problem, rng, seeds, f"full({gap})", full(gap, rounds=rounds, clients=clients))[1]
 
 

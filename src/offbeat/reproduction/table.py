@@ -1,0 +1,59 @@
+"""All algorithms of a figure side by side, as a Markdown table."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from offbeat.experiments import units
+from offbeat.experiments.estimate import estimate
+from offbeat.experiments.measure import main_measure, target_for
+from offbeat.experiments.run_directory import Run
+from offbeat.experiments.run_settings import by_label
+from offbeat.reproduction.worst_client import worst_client_accuracy
+
+Write = Callable[[float, float | None], str]
+
+
+def in_words(values: Sequence[float], write: Write, otherwise: str) -> str:
+    """Return the mean of the values that are finite with its 95 % interval, and how many those are if not all.
+
+    Args:
+        values: One a seed.
+        write: Writes a mean and half the width of its interval, None for one value.
+        otherwise: What is written if none is finite.
+    """
+    known = [value for value in values if math.isfinite(value)]
+    if not known:
+        return otherwise
+    mean = estimate(known)
+    text = write(mean.mean, mean.half_width)
+    return text if len(known) == len(values) else f"{text} ({len(known)} of {len(values)} seeds)"
+
+
+def side_by_side(runs: Sequence[Run]) -> str:
+    """Return the table: time and bytes to the target, the main measure at the end, and that of the worst client."""
+    measure, target = main_measure(runs), target_for(runs)
+    assert target is not None
+    lines = [
+        f"| | time to {measure.at(target)} | sent until then | {measure.title} at the end | of the worst client |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for label, its in by_label(runs).items():
+        reached = [np.flatnonzero(measure.reached(run.history[measure.name], target)) for run in its]
+        seconds, sent = (
+            [_at(run, columns, numbers) for run, numbers in zip(its, reached, strict=True)]
+            for columns in (("seconds",), ("bytes_down", "bytes_up"))
+        )
+        cells = [
+            in_words(seconds, units.duration, "never"),
+            in_words(sent, units.size, "never"),
+            in_words([float(run.history[measure.name][-1]) for run in its], measure.write, "diverged"),
+            in_words([worst_client_accuracy(run) for run in its], units.percent, "diverged"),
+        ]
+        lines.append(f"| {label} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _at(run: Run, columns: Sequence[str], numbers: "np.typing.NDArray[np.int64]") -> float:
+    return float(sum(run.history[column][numbers[0]] for column in columns)) if len(numbers) else math.inf

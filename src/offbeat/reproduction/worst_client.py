@@ -1,0 +1,59 @@
+"""How good the last model is for the client that it is worst for."""
+
+from functools import lru_cache, partial
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from offbeat.experiments import config
+from offbeat.experiments.population import build_population
+from offbeat.experiments.run_directory import Run
+from offbeat.experiments.sections import DataSection
+from offbeat.experiments.world import build_dataset, build_model, objective_of
+from offbeat.population.dataset import Dataset
+from offbeat.training.evaluation import Evaluator
+
+
+def worst_client_accuracy(run: Run) -> float:
+    """Return the accuracy of a run's last model for the worst client, on test examples with labels like its own.
+
+    A client's accuracy is Σ_c p_c a_c, p_c being the share of its training examples with label c and a_c the
+    accuracy on the test examples with it. So clients with different labels differ, others do not.
+
+    Args:
+        run: A finished run, of a data set with classes.
+
+    Raises:
+        OffbeatError: The data cannot be had any more.
+    """
+    experiment = config.experiment_of(run.config, run.path / "config.toml")
+    dataset = _dataset(experiment.data.model_dump_json())
+    assert dataset.classes is not None
+    model = build_model(experiment.model, dataset, run.seed)
+    names = [str(number) for number in range(dataset.classes)]
+    evaluate = Evaluator(
+        model,
+        loss=objective_of(experiment.model.loss, ()).loss,
+        metrics={name: partial(_accuracy_of, number) for number, name in enumerate(names)},
+        inputs=torch.from_numpy(dataset.test_inputs),
+        labels=torch.from_numpy(dataset.test_labels),
+        seed=run.seed,
+    )
+    tensors = load_file(run.path / "model.safetensors")
+    _, metrics = evaluate(torch.cat([tensors[name].view(-1) for name in model.named(model.vector)]))
+    accuracies = np.array([metrics[name] for name in names])
+    shards = build_population(experiment.population, dataset, run.seed).shards
+    labels = [np.bincount(dataset.train_labels[shard], minlength=dataset.classes) for shard in shards if len(shard)]
+    return float(min(counts @ accuracies / counts.sum() for counts in labels))
+
+
+@lru_cache(maxsize=1)
+def _dataset(section: str) -> Dataset:
+    return build_dataset(DataSection.model_validate_json(section))
+
+
+def _accuracy_of(label: int, outputs: Tensor, labels: Tensor) -> float:
+    its = labels == label
+    return (outputs[its].argmax(1) == label).double().mean().item() if its.any() else 0.0
