@@ -203,7 +203,7 @@ def list_data() -> None:
     """List the built-in data sets and where they are on this machine."""
     table = Table("Name", "What it holds", "Train", "Test", "Where", box=box.SIMPLE)
     for entry in list_datasets():
-        train, test = f"{entry.train_examples:,}", f"{entry.test_examples:,}"
+        train, test = ("" if n is None else f"{n:,}" for n in (entry.train_examples, entry.test_examples))
         table.add_row(entry.name, entry.description, train, test, Text(entry.where, overflow="fold"))
     console.print(table)
 

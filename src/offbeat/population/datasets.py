@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from offbeat.errors import OffbeatError, did_you_mean
-from offbeat.population import cifar10, digits, fashion_mnist, mnist, sst2
+from offbeat.population import cifar10, digits, fashion_mnist, mnist, sentiment140, sst2
 from offbeat.population.dataset import Dataset
 from offbeat.population.sources import Source, own_folder
 
@@ -15,15 +15,17 @@ DATASETS: dict[str, Callable[[], Dataset]] = {
     "fashion-mnist": fashion_mnist.load,
     "cifar10": cifar10.load,
     "sst2": sst2.load,
+    "sentiment140": sentiment140.load,
 }
 
 # What each holds, how many examples to train on and to test, and where its files are, if it has any.
-_ABOUT: dict[str, tuple[str, int, int, Source | None]] = {
+_ABOUT: dict[str, tuple[str, int | None, int | None, Source | None]] = {
     "digits": ("handwritten digits, 8 × 8 grey pixels, 10 classes", 1_433, 364, None),
     "mnist": ("handwritten digits, 28 × 28 grey pixels, 10 classes", 60_000, 10_000, mnist.SOURCE),
     "fashion-mnist": ("pictures of clothes, 28 × 28 grey pixels, 10 classes", 60_000, 10_000, fashion_mnist.SOURCE),
     "cifar10": ("pictures of things and animals, 32 × 32 colour pixels, 10 classes", 50_000, 10_000, cifar10.SOURCE),
     "sst2": ("sentences from film reviews, negative or positive", 6_920, 1_821, sst2.SOURCE),
+    "sentiment140": ("tweets by user, negative or positive", None, None, sentiment140.SOURCE),
 }
 
 
@@ -34,15 +36,15 @@ class Entry:
     Attributes:
         name: Its name in a configuration.
         description: What it holds, in a few words.
-        train_examples: How many examples there are to train on.
-        test_examples: How many there are to test.
+        train_examples: How many examples there are to train on; None where that is known only once it is read.
+        test_examples: How many there are to test; None likewise.
         where: Its file, or the folder with its files; "not here"; or why they are not taken.
     """
 
     name: str
     description: str
-    train_examples: int
-    test_examples: int
+    train_examples: int | None
+    test_examples: int | None
     where: str
 
 
