@@ -147,7 +147,7 @@ def _finding(verdict: Verdict, runs: Sequence[Run]) -> Finding:
     ours = f"{words} of {claim.of}: {write(verdict.ours)}"
     its = [value / claim.factor for value in verdict.other]
     factor = "" if claim.factor == 1 else f"{claim.factor:g} × "
-    tolerance = f" {'±' if claim.relation == 'close to' else 'give or take'} {claim.tolerance:g}"
+    tolerance = f", {'within' if claim.relation == 'close to' else 'give or take'} {claim.tolerance:g}"
     other = f"{claim.relation} {factor}{f'that of {claim.than}, ' if claim.than else ''}{write(its)}"
     return Finding(
         claim.name,
