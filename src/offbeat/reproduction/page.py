@@ -1,5 +1,6 @@
 """The pages of results: our figures, our numbers, the papers', and the verdicts."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -65,14 +66,13 @@ def _in_words(finding: Finding) -> str:
 
 def _index(papers: dict[str, list[Outcome]]) -> str:
     found = [finding for its in papers.values() for one in its for finding in one.findings]
-    numbers = ", ".join(
-        f"{sum(finding.word == word for finding in found)} {word}" for word in ("holds", "does not hold", "differs")
-    )
+    words = Counter(finding.word for finding in found)
     lines = [
         "# The papers, reproduced\n",
         "What the papers claim, run again. *Holds*: in every seed; *does not hold*: in none; *differs*: in some.",
-        "Each page has the figures, the numbers with their 95 % intervals over the seeds, and the commands.\n",
-        f"{len(found)} claims: {numbers}.\n",
+        "Bounds are judged by the mean over the runs. Each page has the figures, the numbers with their 95 % intervals",
+        "over the seeds, and the commands.\n",
+        f"Of {len(found)} claims {words['holds']} hold, {words['does not hold']} do not, {words['differs']} differ.\n",
     ]
     for paper, outcomes in papers.items():
         lines += [f"## [{outcomes[0].section.paper}]({paper}.md)\n", "| | claim | scale | verdict |"]
