@@ -124,7 +124,7 @@ def aims(rows: Sequence[Row]) -> str:
     aim = "40 MB models to 32 clients: 0.8 of the bare server"
     add(aim, down, lambda row: row["ratio_to_bare"], lambda row: row["ratio_to_bare"] >= 0.8)
     many = [row for row in _of(rows, "large", "small", "download", "idle") if "server_rss_mib" in row]
-    aim = "memory of its own, without mapped files, of at most 450 MB and three models: MiB above that"
+    aim = "memory of 450 MB and three models, mapped files not counted: MiB above that"
     add(aim, many, lambda row: -max(0, _above(row)), lambda row: _above(row) <= 0)
     aim = "2 GB in flat memory: MiB more than before, mapped files not counted"
     add(aim, _of(rows, "huge"), lambda row: -_growth(row), lambda row: _growth(row) < 100)

@@ -286,7 +286,7 @@ class TestMistakes:
         mlp = ("--set", "model={ name = 'mlp', hidden = [4] }")
         code, out, err = run_process("run", "tiny.toml", *mlp, "--set", "algorithms.fedbuff.local.lr=1e30")
         assert code == 2
-        assert err.startswith("offbeat: training diverged: client ")
+        assert err.startswith("offbeat: fedbuff, seed 1: training diverged: client ")
         assert "from version " in err
         assert err.count("\n") == 1
         assert "fedavg, seed 1: " in out

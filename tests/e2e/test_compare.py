@@ -43,7 +43,7 @@ def test_a_real_run_learns_and_its_calls_make_the_same_model_again(label, experi
     settings = experiment()
     simulation = simulate(settings, label)
     calls = []
-    simulation.coordinator._record = calls.append
+    simulation.coordinator.record = calls.append
     accuracies = [evaluation.metrics["accuracy"] for evaluation in simulation.run()]
     assert accuracies[-1] > 0.75 > 0.2 > accuracies[0]
 
