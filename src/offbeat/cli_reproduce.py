@@ -60,6 +60,8 @@ def reproduce(
     if not wanted:
         scales = ", ".join(known for known in SCALES if any(known in one.scales for one in figures))
         raise OffbeatError(f"no figure of {' '.join(names) or experiments} has a scale {scale}: there is {scales}")
+    if others := [one.name for one in figures if scale not in one.scales and not everything]:
+        click.echo(f"Left out, since they have no scale {scale}: {', '.join(others)}")
     for figure in wanted:
         _reproduce(figure, scale, jobs)
     if pages is not None:

@@ -45,7 +45,7 @@ class Coordinator:
         record: Called with every call that changed something, after it did; what it gets can be replayed.
 
     Attributes:
-        record: The same, from now on.
+        record: The same; may be set later, for instance once a log has been replayed.
 
     Raises:
         ValueError: Something does not fit, for instance a cohort that is larger than N.

@@ -88,7 +88,9 @@ def carry_out(
         tell = progress(figure)
         if figure.tuning is not None:
             _run(figure.tries(scale), folder / TRIES, tell, jobs)
-        _run(figure.experiment(scale, chosen(figure, scale, folder)), folder, tell, jobs)
+        best = chosen(figure, scale, folder)
+        assert best is not None  # all was tried
+        _run(figure.experiment(scale, best), folder, tell, jobs)
     elif outcome(figure, scale, results) is None:
         measure(figure, folder)
     made = outcome(figure, scale, results)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from offbeat.experiments import plots, units
@@ -16,7 +15,7 @@ from offbeat.experiments.run_settings import world_of
 from offbeat.reproduction.file import Reproduction
 from offbeat.reproduction.finished import finished_runs
 from offbeat.reproduction.outcome import Finding, Outcome
-from offbeat.reproduction.quantities import measure_of
+from offbeat.reproduction.quantities import cost, measure_of
 from offbeat.reproduction.table import Write, in_words, side_by_side
 from offbeat.reproduction.tuning import chosen
 from offbeat.reproduction.verdict import Verdict, verdicts
@@ -26,12 +25,6 @@ _DRAW: dict[str, Callable[[Sequence[Run], float | None, Measure], Figure]] = {
     "versions": plots.over_versions,
     "updates": plots.over_updates,
     "bytes": plots.over_bytes,
-}
-_OVER = {
-    "seconds": ("seconds",),
-    "versions": ("version",),
-    "updates": ("counted", "unused", "lost"),
-    "bytes": ("bytes_down", "bytes_up"),
 }
 _DOTS_PER_INCH = 100
 _WORDS = {
@@ -107,7 +100,7 @@ def _draw(reproduction: Reproduction, runs: Sequence[Run], folder: Path, name: s
     main = main_measure(runs)
     measures = {measure.name: measure for measure in [main, *(measure_of(c, runs) for c in reproduction.claims)]}
     if section.crop:
-        runs = _cropped(runs, _OVER[section.over])
+        runs = _cropped(runs, section.over)
     paths: list[Path] = []
     for measure in measures.values():
         drawn = _DRAW[section.over](runs, target_for(runs) if measure == main else None, measure)
@@ -118,9 +111,9 @@ def _draw(reproduction: Reproduction, runs: Sequence[Run], folder: Path, name: s
     return paths
 
 
-def _cropped(runs: Sequence[Run], columns: Sequence[str]) -> list[Run]:
+def _cropped(runs: Sequence[Run], over: str) -> list[Run]:
     """Return the runs as far as the one that ends first."""
-    xs = [np.sum([run.history[column] for column in columns], axis=0) for run in runs]
+    xs = [cost(over, run) for run in runs]
     end = min(x[-1] for x in xs)
     return [
         replace(run, history={name: values[x <= end] for name, values in run.history.items()})

@@ -14,7 +14,7 @@ from offbeat.experiments.config_error import one_line
 from offbeat.experiments.measure import LOSS
 from offbeat.experiments.section import Section
 from offbeat.experiments.sections import metric_name
-from offbeat.reproduction.sections import Claim, Panel, ReproductionSection, Scale, Tuning, try_label
+from offbeat.reproduction.sections import Claim, Panel, ReproductionSection, Scale, Tuning
 
 
 class ReproductionTables(Section):
@@ -71,7 +71,7 @@ class Reproduction:
         assert self.tuning is not None
         table = config.read_table(self.path, (*self.changes, *self.scales[scale].set))
         algorithms = {
-            try_label(label, number): {"algorithm": label, **_with(its, point)}
+            f"{label} {number}": {"algorithm": label, **_with(its, point)}
             for label, its in table["algorithms"].items()
             for number, point in enumerate(self.tuning.points(label))
         }

@@ -4,18 +4,19 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from offbeat.experiments.measure import Measure, main_measure, measures_of, target_for
 from offbeat.experiments.run_directory import Run
 from offbeat.reproduction.sections import Claim
 
 _SHARE = 0.9  # of the updates: the mean over some evaluations is less a matter of chance than one of them
-# What it takes to reach a target, as a column of the history or a sum of some.
+# What a run takes, as a column of its history or a sum of some.
 _COSTS = {
-    "seconds_to_target": ("seconds",),
-    "updates_to_target": ("counted", "unused", "lost"),
-    "versions_to_target": ("version",),
-    "bytes_to_target": ("bytes_down", "bytes_up"),
+    "seconds": ("seconds",),
+    "updates": ("counted", "unused", "lost"),
+    "versions": ("version",),
+    "bytes": ("bytes_down", "bytes_up"),
 }
 
 
@@ -30,11 +31,8 @@ def quantity(claim: Claim, run: Run) -> float:
         return float(values[-1])
     if name == "best":
         return measure.best(values)
-    if name in _COSTS:
-        target = target_for([run], None)
-        assert target is not None
-        reached = np.flatnonzero(measure.reached(values, target))
-        return float(sum(run.history[column][reached[0]] for column in _COSTS[name])) if len(reached) else math.inf
+    if name.endswith("_to_target"):
+        return cost_to_target(name.removesuffix("_to_target"), run)
     if name == "after_updates":
         assert claim.updates is not None
         counted = run.history["counted"]
@@ -44,6 +42,19 @@ def quantity(claim: Claim, run: Run) -> float:
     seconds = run.history["seconds"]
     last = values[seconds >= seconds[-1] - claim.last_seconds]
     return float(last.mean() if name == "tail" else last.max() - last.min())
+
+
+def cost(name: str, run: Run) -> NDArray[np.float64]:
+    """Return what a run had taken at each evaluation: ``seconds``, ``updates``, ``versions`` or ``bytes``."""
+    return np.stack([run.history[column] for column in _COSTS[name]]).sum(axis=0, dtype=np.float64)
+
+
+def cost_to_target(name: str, run: Run) -> float:
+    """Return what it took until the main measure reached ``evaluate.target``; infinite if it never did."""
+    measure, target = main_measure([run]), target_for([run])
+    assert target is not None
+    reached = np.flatnonzero(measure.reached(run.history[measure.name], target))
+    return float(cost(name, run)[reached[0]]) if len(reached) else math.inf
 
 
 def measure_of(claim: Claim, runs: Sequence[Run]) -> Measure:

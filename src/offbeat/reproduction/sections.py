@@ -84,11 +84,6 @@ class Tuning(Section):
         return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 
 
-def try_label(label: str, number: int) -> str:
-    """Return what a try of an algorithm is called."""
-    return f"{label} {number}"
-
-
 class Claim(Section):
     """``[[claims]]``: one thing that the paper says, as an inequality.
 

@@ -3,13 +3,12 @@
 import math
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from offbeat.experiments import units
 from offbeat.experiments.estimate import estimate
 from offbeat.experiments.measure import main_measure, target_for
 from offbeat.experiments.run_directory import Run
 from offbeat.experiments.run_settings import by_label
+from offbeat.reproduction.quantities import cost_to_target
 from offbeat.reproduction.worst_client import worst_client_accuracy
 
 Write = Callable[[float, float | None], str]
@@ -40,20 +39,11 @@ def side_by_side(runs: Sequence[Run]) -> str:
         "| --- | ---: | ---: | ---: | ---: |",
     ]
     for label, its in by_label(runs).items():
-        reached = [np.flatnonzero(measure.reached(run.history[measure.name], target)) for run in its]
-        seconds, sent = (
-            [_at(run, columns, numbers) for run, numbers in zip(its, reached, strict=True)]
-            for columns in (("seconds",), ("bytes_down", "bytes_up"))
-        )
         cells = [
-            in_words(seconds, units.duration, "never"),
-            in_words(sent, units.size, "never"),
+            in_words([cost_to_target("seconds", run) for run in its], units.duration, "never"),
+            in_words([cost_to_target("bytes", run) for run in its], units.size, "never"),
             in_words([float(run.history[measure.name][-1]) for run in its], measure.write, "diverged"),
             in_words([worst_client_accuracy(run) for run in its], units.percent, "diverged"),
         ]
         lines.append(f"| {label} | {' | '.join(cells)} |")
     return "\n".join(lines)
-
-
-def _at(run: Run, columns: Sequence[str], numbers: "np.typing.NDArray[np.int64]") -> float:
-    return float(sum(run.history[column][numbers[0]] for column in columns)) if len(numbers) else math.inf
