@@ -1,10 +1,22 @@
+import math
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offbeat.randomness import Purpose, UniformStream, example_order, generator, integer, number, uniform, words
+from offbeat.randomness import (
+    Purpose,
+    UniformStream,
+    example_order,
+    generator,
+    integer,
+    number,
+    smallest_in_rows,
+    uniform,
+    words,
+)
 
 WORDS = st.integers(0, 2**32 - 1)
 SEEDS = st.integers(0, 2**64 - 1)
@@ -178,6 +190,24 @@ def test_example_order_by_sorting_the_words():
     keys = [(high << 32) + low for high, low, _, _ in drawn]
     expected = [sorted(range(6), key=lambda example, epoch=epoch: keys[6 * epoch + example]) for epoch in (0, 1)]
     assert example_order(7, 3, 2, 6, 10).tolist() == (expected[0] + expected[1])[:10]
+
+
+@settings(max_examples=80)
+@given(
+    seed=SEEDS,
+    rows=st.integers(1, 3),
+    examples=st.integers(1, 3000),
+    share=st.floats(0.0, 1.0),
+    most=st.sampled_from([2**64 - 1, 2**63, 2**5]),
+    least=st.sampled_from([0, 2**62]),
+)
+def test_few_of_many_keys_are_in_the_order_of_all(seed, rows, examples, share, most, least):
+    keys = np.random.default_rng(seed).integers(least, max(most, least + 3), (rows, examples), np.uint64, endpoint=True)
+    count = (rows - 1) * examples + math.ceil(share * examples)
+    expected = [sorted(range(examples), key=lambda example, row=row: (int(row[example]), example)) for row in keys]
+    found = smallest_in_rows(keys, count if share else 0)
+    assert found.dtype == np.int64
+    assert found.tolist() == sum(expected, [])[: count if share else 0]
 
 
 def test_generators_are_reproducible_and_differ_by_seed_and_purpose():

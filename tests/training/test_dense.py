@@ -57,15 +57,18 @@ def test_what_is_written_out_here_and_nothing_else(make, loss, answer):
 
 
 @pytest.mark.parametrize("hidden", [[], [4], [5, 4]])
-def test_a_step_is_that_of_autograd(hidden):
+@pytest.mark.parametrize("mu", [0.0, 0.7])
+def test_a_step_is_that_of_autograd(hidden, mu):
     batch, rates = 7, torch.tensor([0.1, 0.5, 0.0])
     networks = [models.mlp((2, 3), 3, hidden).double() for _ in rates]
     inputs, labels = torch.randn(3, batch, 2, 3, dtype=torch.float64), torch.randint(0, 3, (3, batch))
     stacked = [torch.stack(same).detach().clone() for same in zip(*(n.parameters() for n in networks), strict=True)]
-    losses = dense_step(stacked, inputs, labels, rates.double())
+    starts = [torch.randn_like(values) for values in stacked]
+    losses = dense_step(stacked, inputs, labels, rates.double(), starts, mu)
     for number, (network, rate) in enumerate(zip(networks, rates, strict=True)):
         loss = cross_entropy(network(inputs[number]), labels[number])
-        loss.backward()
+        away = sum((p - start[number]).square().sum() for p, start in zip(network.parameters(), starts, strict=True))
+        (loss + mu / 2 * away).backward()
         assert losses[number].item() == pytest.approx(loss.item(), rel=1e-12)
         for parameter, values in zip(network.parameters(), stacked, strict=True):
             expected = parameter.detach() - rate.double() * parameter.grad

@@ -29,34 +29,45 @@ def is_dense(module: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]) -> boo
     )
 
 
-def dense_step(parameters: Sequence[Tensor], inputs: Tensor, labels: Tensor, rates: Tensor) -> Tensor:
-    """Take a step of plain SGD on the mean cross-entropy of a minibatch, in place, each model its own.
+def dense_step(
+    parameters: Sequence[Tensor],
+    inputs: Tensor,
+    labels: Tensor,
+    rates: Tensor,
+    starts: Sequence[Tensor] = (),
+    mu: float = 0.0,
+) -> Tensor:
+    """Take a step of SGD on the mean cross-entropy of a minibatch, in place, each model its own.
 
     Args:
         parameters: Of each layer the weights ``(models, out, in)`` and the bias ``(models, out)``; changed.
         inputs: ``(models, batch, …)``.
         labels: ``(models, batch)``, int64.
         rates: ``(models,)``, the step sizes.
+        starts: What FedProx' proximal term, μ/2 · ‖w − start‖², pulls the parameters to; not needed where μ = 0.
+        mu: The proximal term's μ.
 
     Returns:
-        The mean losses before the step, ``(models,)``.
+        The mean losses before the step, ``(models,)``; the proximal term is not in them.
     """
-    models, batch = labels.shape
     weights, biases = parameters[::2], parameters[1::2]
-    activations = [inputs.reshape(models, batch, -1)]
+    activations = [inputs.flatten(2)]
     for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         outputs = torch.baddbmm(bias[:, None], activations[-1], weight.transpose(1, 2))
         activations.append(outputs.relu_() if layer < len(weights) - 1 else outputs)
     log_probabilities = torch.log_softmax(activations.pop(), dim=2)
     chosen = labels[:, :, None]
-    losses = -log_probabilities.gather(2, chosen).mean(dim=(1, 2))
+    losses = log_probabilities.gather(2, chosen).mean(dim=(1, 2)).neg_()
     # ∂ loss / ∂ outputs of each layer in turn, times the step size.
-    slope = log_probabilities.exp_().scatter_add_(2, chosen, inputs.new_full((1, 1, 1), -1.0).expand(chosen.shape))
-    slope *= (rates / batch)[:, None, None]
+    slope = log_probabilities.exp_().scatter_(2, chosen, -1.0, reduce="add")
+    slope *= (rates / labels.shape[1])[:, None, None]
     for layer in reversed(range(len(weights))):
         before = activations[layer]
         # First, since the weights are about to change.
         below = torch.bmm(slope, weights[layer]).mul_(before > 0) if layer else slope
+        if mu:
+            for part, start in zip(parameters[2 * layer : 2 * layer + 2], starts[2 * layer :], strict=False):
+                part.sub_((part - start).mul_((mu * rates).view(-1, *[1] * (part.dim() - 1))))
         weights[layer].baddbmm_(slope.transpose(1, 2), before, alpha=-1)
         biases[layer].sub_(slope.sum(dim=1))
         slope = below

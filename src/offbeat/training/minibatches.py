@@ -5,11 +5,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from offbeat.randomness import Purpose, words
+from offbeat.randomness import Purpose, smallest_in_rows, words
 
 Integers = NDArray[np.int64]
-
-_AFTER_ALL = np.uint64(2**64 - 1)
 
 
 def example_orders(
@@ -40,12 +38,10 @@ def example_orders(
             seed, Purpose.MINIBATCHES, clients[rows, None], visits[rows, None], first[:, None] + columns
         )
         keys = high << np.uint64(32) | low
-        keys[columns >= examples[rows, None]] = _AFTER_ALL
-        places = np.argsort(keys, axis=1, kind="stable")
         end = 0
         for visit in chosen:
             begin, end = end, end + epochs[visit]
-            order[visit] = places[begin:end, : examples[visit]].reshape(-1)[: draws[visit]]
+            order[visit] = smallest_in_rows(keys[begin:end, : examples[visit]], draws[visit])
     return order
 
 

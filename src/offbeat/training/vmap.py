@@ -1,7 +1,7 @@
 """The batched trainer: many clients at once, each from its own model, as one computation on one device."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from offbeat.training.flat_model import FlatModel
 from offbeat.training.minibatches import Integers, example_orders, gather
 from offbeat.training.trainer import Job, Result, Trainer, result_vector
 
+_FETCHED = 256  # examples at a time, or a step's: they stay in the cache until they are used
 _SMALLEST_BATCH = 2  # one model alone may be computed another way, with other last bits
 
 
@@ -102,17 +103,16 @@ class VmapTrainer(Trainer):
         rates = _rates(jobs, int(steps[0]))
         losses = torch.zeros(len(jobs), int(steps[0]))
         dropout = self._dropout(jobs, kind.batch_size)
-        for step in range(int(steps[0])):
-            active = int(np.count_nonzero(steps > step))
-            taken = max(active, _SMALLEST_BATCH)  # a row that is done comes along where two are needed, and is put back
+        actives = np.count_nonzero(steps[:, None] > np.arange(steps[0]), axis=0).tolist()
+        for step, (active, (inputs, labels)) in enumerate(zip(actives, self._fetch(examples, actives), strict=True)):
+            taken, rate = len(labels), rates[: len(labels), step]
             part = {name: values[:taken] for name, values in models.items()}
-            done = {name: values[active:].clone() for name, values in part.items()}
-            chosen, rate = examples[:taken, step], rates[:taken, step]
-            inputs, labels = gather(self._inputs, chosen), gather(self._labels, chosen)
+            done = {name: values[active:].clone() for name, values in part.items()} if active < taken else {}
             if self._augment:
                 inputs = self._augment(inputs, self._seed, clients[:taken], visits[:taken], step)
-            if self._is_dense and kind.is_plain:
-                losses[:taken, step] = dense_step(list(part.values()), inputs, labels, rate)
+            if self._is_dense and kind.is_dense:
+                starts_of = [values[:taken] for values in first.values()] if kind.mu else ()
+                losses[:taken, step] = dense_step(list(part.values()), inputs, labels, rate, starts_of, kind.mu)
             else:
                 slopes, losses[:taken, step] = self._gradients(part, inputs, labels, dropout)
                 _sgd_step(part, slopes, first, velocity, rate, kind)
@@ -124,6 +124,27 @@ class VmapTrainer(Trainer):
         for row, (job, of_steps) in enumerate(zip(jobs, losses.tolist(), strict=False)):
             loss = math.fsum(of_steps[: job.plan.steps]) / job.plan.steps
             yield Result(result_vector(job.payload, starts[row], ends[row]), loss)
+
+    def _fetch(self, examples: Tensor, actives: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the minibatches of each step, ``(models, batch size, …)``, of those that take it: two at least.
+
+        A row that is done comes along where two are needed. Steps are fetched some at a time, which takes less than one
+        by one.
+
+        Args:
+            examples: ``(rows, steps, batch size)``, which examples each row looks at.
+            actives: How many rows take each step, the most first.
+        """
+        step = 0
+        while step < len(actives):
+            taken = max(actives[step], _SMALLEST_BATCH)
+            most = step + max(1, _FETCHED // (taken * examples.shape[2]))
+            end = step + 1
+            while end < min(most, len(actives)) and max(actives[end], _SMALLEST_BATCH) == taken:
+                end += 1
+            chosen = examples[:taken, step:end].transpose(0, 1)
+            yield from zip(gather(self._inputs, chosen), gather(self._labels, chosen), strict=True)
+            step = end
 
     def _dropout(self, jobs: Sequence[Job], batch_size: int) -> Dropout | None:
         """Return what does the jobs' dropout; None once it is known that there is none."""
@@ -150,8 +171,9 @@ class _Kind(NamedTuple):
     clip_norm: float | None
 
     @property
-    def is_plain(self) -> bool:
-        return not (self.momentum or self.weight_decay or self.mu) and self.clip_norm is None
+    def is_dense(self) -> bool:
+        """Whether ``dense_step`` can take its steps."""
+        return not (self.momentum or self.weight_decay) and self.clip_norm is None
 
 
 def _sgd_step(
