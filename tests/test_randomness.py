@@ -1,4 +1,5 @@
 import math
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -207,7 +208,7 @@ def test_few_of_many_keys_are_in_the_order_of_all(seed, rows, examples, share, m
     expected = [sorted(range(examples), key=lambda example, row=row: (int(row[example]), example)) for row in keys]
     found = smallest_in_rows(keys, count if share else 0)
     assert found.dtype == np.int64
-    assert found.tolist() == sum(expected, [])[: count if share else 0]
+    assert found.tolist() == list(chain(*expected))[: count if share else 0]
 
 
 def test_generators_are_reproducible_and_differ_by_seed_and_purpose():

@@ -14,6 +14,7 @@ from offbeat.errors import OffbeatError
 from offbeat.experiments.export import write_file
 from offbeat.experiments.progress import Progress
 from offbeat.experiments.sections import metric_name
+from offbeat.experiments.workers import Workers
 from offbeat.reproduction.catalogue import AnyFigure, all_in, carry_out, find, outcome, place
 from offbeat.reproduction.file import Reproduction
 from offbeat.reproduction.page import section_of, write_pages
@@ -62,16 +63,17 @@ def reproduce(
         raise OffbeatError(f"no figure of {' '.join(names) or experiments} has a scale {scale}: there is {scales}")
     if others := [one.name for one in figures if scale not in one.scales and not everything]:
         click.echo(f"Left out, since they have no scale {scale}: {', '.join(others)}")
-    for figure in wanted:
-        _reproduce(figure, scale, jobs)
+    with Workers(jobs) as workers:
+        for figure in wanted:
+            _reproduce(figure, scale, workers)
     if pages is not None:
         run = [outcome(one, its, _RESULTS) for one in all_in(experiments) for its in one.scales]
         click.echo(f"Pages: {write_pages([one for one in run if one is not None], pages)}")
 
 
-def _reproduce(figure: AnyFigure, scale: str, jobs: int) -> None:
+def _reproduce(figure: AnyFigure, scale: str, workers: Workers) -> None:
     click.echo(f"\n{figure.name}, {scale}: {figure.section.figure}. {figure.section.question}")
-    made = carry_out(figure, scale, _RESULTS, jobs=jobs, progress=lambda figure: _progress(figure, scale))
+    made = carry_out(figure, scale, _RESULTS, workers=workers, progress=lambda figure: _progress(figure, scale))
     table = Table("Claim", "In the paper", "Ours", "", "Verdict", box=box.SIMPLE)
     for one in made.findings:
         table.add_row(one.claim, one.paper, one.ours, one.other, one.verdict)

@@ -15,12 +15,22 @@ from offbeat.experiments.progress import Progress
 from offbeat.experiments.run import RunTask
 from offbeat.experiments.run_directory import read
 from offbeat.experiments.runner import run_all
-from offbeat.experiments.workers import carry_out_in_parallel
+from offbeat.experiments.workers import Workers
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals")
 
 # Far more than a test waits for.
 ENDLESS = ("stop={ versions = 100000000 }", "evaluate.every_seconds=1e6")
+
+ROWS = """
+import torch
+from torch.utils.data import TensorDataset
+
+def rows():
+    inputs = torch.randn(200, 6, generator=torch.Generator().manual_seed(1))
+    labels = (inputs[:, 0] > 0).long()
+    return TensorDataset(inputs[:150], labels[:150]), TensorDataset(inputs[150:], labels[150:])
+"""
 
 
 @pytest.fixture
@@ -37,14 +47,14 @@ def parallel(tmp_path: Path) -> Callable[..., list[str]]:
             for label in labels
             for seed in experiment.seeds
         ]
-        carry_out_in_parallel(
-            tasks,
-            jobs,
-            begin=lambda task: (told.append(f"begin {task.label} {task.seed}"), after_begin())[0],
-            tell=hooks.get("tell") or (lambda task, now: told.append(f"{task.label} {task.seed} {now.seconds:g}")),
-            end=lambda task: told.append(f"end {task.label} {task.seed}"),
-            interruption=hooks.get("interruption") or Interruption(),
-        )
+        with Workers(jobs) as workers:
+            workers.carry_out(
+                tasks,
+                begin=lambda task: (told.append(f"begin {task.label} {task.seed}"), after_begin())[0],
+                tell=hooks.get("tell") or (lambda task, now: told.append(f"{task.label} {task.seed} {now.seconds:g}")),
+                end=lambda task: told.append(f"end {task.label} {task.seed}"),
+                interruption=hooks.get("interruption") or Interruption(),
+            )
         return told
 
     return run
@@ -61,6 +71,25 @@ def test_two_jobs_write_the_same_files_as_one(
     assert [run.path.name for run in two] == [run.path.name for run in one]
     assert files(tmp_path / "one") == files(tmp_path / "two")
     assert multiprocessing.active_children() == []
+
+
+def test_the_same_processes_go_on_with_other_data(
+    experiment: Callable[..., Experiment], progress: Callable[..., Progress], tmp_path: Path,
+    files: Callable[[Path], dict[str, bytes]], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    here = experiment("seeds=[1, 2]", "stop.virtual_seconds=40", "model={ name = 'mlp', hidden = [4] }")
+    (tmp_path / "rows_elsewhere.py").write_text(ROWS, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    there = experiment("seeds=[1, 2]", "stop.virtual_seconds=40", "data.name='rows_elsewhere:rows'")
+    with Workers(2) as workers:
+        for name, one in (("here", here), ("there", there), ("again", here)):
+            run_all(one, ["fedavg"], tmp_path / name, progress(one), jobs=2, workers=workers)
+        living = multiprocessing.active_children()
+    assert len(living) == 2
+    assert multiprocessing.active_children() == []
+    run_all(there, ["fedavg"], tmp_path / "alone", progress(there))
+    assert files(tmp_path / "again") == files(tmp_path / "here")
+    assert files(tmp_path / "there") == files(tmp_path / "alone")
 
 
 def test_tells_what_happens_in_order(experiment: Callable[..., Experiment], parallel: Callable[..., list[str]]) -> None:

@@ -1,6 +1,7 @@
 """From an experiment to run directories: one for each algorithm and seed."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -14,7 +15,7 @@ from offbeat.experiments.run import RunTask, carry_out
 from offbeat.experiments.run_directory import Run
 from offbeat.experiments.sections import DataSection
 from offbeat.experiments.versions import check_versions, versions
-from offbeat.experiments.workers import carry_out_in_parallel
+from offbeat.experiments.workers import Workers
 from offbeat.experiments.world import build_dataset, build_model, build_objective, build_simulation
 from offbeat.population.dataset import Dataset, MissingDataError
 from offbeat.training.choice import available_processors
@@ -31,6 +32,7 @@ def run_all(
     replace: bool = False,
     resume: bool = False,
     jobs: int = 1,
+    workers: Workers | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     keep_diverged: bool = False,
 ) -> list[Run]:
@@ -44,6 +46,7 @@ def run_all(
         replace: Also replace runs with other settings.
         resume: Leave finished runs as they are, and go on with unfinished ones.
         jobs: How many processes run at once; 1 is this one.
+        workers: These processes, if they are to go on living after the call.
         checkpoint_seconds: Real seconds between two checkpoints of a run.
         keep_diverged: A run that goes to NaN ends there, with NaN, in place of an error.
 
@@ -60,7 +63,7 @@ def run_all(
         if dataset.name != experiment.data.name:
             experiment = experiment.model_copy(update={"data": DataSection(name=dataset.name)})
         data = dataset.fingerprint if is_import_path(dataset.name) else ""
-        workers = 1 if experiment.trainer == "loop" else max(1, available_processors() // jobs)
+        processors = 1 if experiment.trainer == "loop" else max(1, available_processors() // jobs)
         experiment = _checked(experiment, labels, dataset)
         tasks = [
             RunTask(
@@ -71,7 +74,7 @@ def run_all(
                 resume,
                 checkpoint_seconds,
                 data,
-                workers,
+                processors,
                 keep_diverged,
             )
             for label in labels
@@ -93,14 +96,14 @@ def run_all(
                     )
                     progress.end(task.label, task.seed)
             else:
-                carry_out_in_parallel(
-                    waiting,
-                    jobs,
-                    begin=lambda task: progress.begin(task.label, task.seed),
-                    tell=lambda task, now: progress.advance(task.label, task.seed, now),
-                    end=lambda task: progress.end(task.label, task.seed),
-                    interruption=interruption,
-                )
+                with nullcontext(workers) if workers else Workers(jobs) as its:
+                    its.carry_out(
+                        waiting,
+                        begin=lambda task: progress.begin(task.label, task.seed),
+                        tell=lambda task, now: progress.advance(task.label, task.seed, now),
+                        end=lambda task: progress.end(task.label, task.seed),
+                        interruption=interruption,
+                    )
         return [run_directory.read(task.path) for task in tasks]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 
@@ -73,43 +73,70 @@ def _ctrl_c_blocked() -> Generator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def carry_out_in_parallel(
-    tasks: Sequence[RunTask],
-    jobs: int,
-    *,
-    begin: Callable[[RunTask], None],
-    tell: Callable[[RunTask, Evaluation], None],
-    end: Callable[[RunTask], None],
-    interruption: Interruption,
-) -> None:
-    """Run tasks in at most ``jobs`` processes at once.
+class Workers:
+    """Processes that carry out runs; they live from one call to the next, until the ``with`` statement ends.
 
     Args:
-        tasks: What to run, in the order in which they begin.
-        jobs: How many processes.
-        begin: Is told a task that begins.
-        tell: Is told a task's evaluations.
-        end: Is told a task that is done.
-        interruption: Is looked at often; if somebody asks for it, all runs stop where they can be resumed.
-
-    Raises:
-        OffbeatError: A run failed by something that the user can mend; the others stop where they can be resumed.
-        InterruptedRunError: Somebody asked for it.
+        jobs: How many processes there are at most.
     """
-    waiting = deque(tasks)
-    workers: list[_Worker] = []
-    try:
-        while waiting or any(worker.task for worker in workers):
+
+    def __init__(self, jobs: int) -> None:
+        self.jobs = jobs
+        self._workers: list[_Worker] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def carry_out(
+        self,
+        tasks: Sequence[RunTask],
+        *,
+        begin: Callable[[RunTask], None],
+        tell: Callable[[RunTask, Evaluation], None],
+        end: Callable[[RunTask], None],
+        interruption: Interruption,
+    ) -> None:
+        """Run tasks.
+
+        Args:
+            tasks: What to run, in the order in which they begin.
+            begin: Is told a task that begins.
+            tell: Is told a task's evaluations.
+            end: Is told a task that is done.
+            interruption: Is looked at often; if somebody asks for it, all runs are to stop.
+
+        Raises:
+            OffbeatError: A run failed by something that the user can mend; the others stop where they can be resumed.
+            InterruptedRunError: Somebody asked for it.
+        """
+        try:
+            self._carry_out(deque(tasks), begin, tell, end, interruption)
+        except BaseException:
+            self._stop()
+            raise
+
+    def _carry_out(
+        self,
+        waiting: deque[RunTask],
+        begin: Callable[[RunTask], None],
+        tell: Callable[[RunTask, Evaluation], None],
+        end: Callable[[RunTask], None],
+        interruption: Interruption,
+    ) -> None:
+        while waiting or any(worker.task for worker in self._workers):
             interruption.check()
-            idle = [worker for worker in workers if worker.task is None]
-            while waiting and (idle or len(workers) < jobs):
+            idle = [worker for worker in self._workers if worker.task is None]
+            while waiting and (idle or len(self._workers) < self.jobs):
                 if not idle:
                     idle.append(_Worker())
-                    workers.append(idle[-1])
+                    self._workers.append(idle[-1])
                 task = waiting.popleft()
                 begin(task)
                 idle.pop().give(task)
-            busy = {worker.connection: worker for worker in workers if worker.task}
+            busy = {worker.connection: worker for worker in self._workers if worker.task}
             heard = wait(list(busy), timeout=0.2)
             # Again, because a signal to all processes ends the others as well.
             interruption.check()
@@ -126,22 +153,20 @@ def carry_out_in_parallel(
                     raise OffbeatError(content)
                 else:  # somebody sent the signal to the worker alone
                     raise InterruptedRunError(signal.SIGTERM)
-    finally:
-        _stop(workers)
 
-
-def _stop(workers: Sequence[_Worker]) -> None:
-    """Let each run write its last checkpoint and end."""
-    for worker in workers:
-        if worker.task is None:
+    def _stop(self) -> None:
+        """Let each run write its last checkpoint and end."""
+        workers, self._workers = self._workers, []
+        for worker in workers:
+            if worker.task is None:
+                worker.process.kill()
+            else:
+                worker.process.terminate()
+        for worker in workers:
+            # A pipe that nobody empties would keep the worker from ending.
+            worker.connection.close()
+            worker.process.join(_PATIENCE_SECONDS)
             worker.process.kill()
-        else:
-            worker.process.terminate()
-    for worker in workers:
-        # A pipe that nobody empties would keep the worker from ending.
-        worker.connection.close()
-        worker.process.join(_PATIENCE_SECONDS)
-        worker.process.kill()
 
 
 def _work(connection: "Connection[Message, RunTask]", parent: int) -> None:
@@ -163,14 +188,15 @@ def _work(connection: "Connection[Message, RunTask]", parent: int) -> None:
         with suppress(OSError):  # nobody listens any more
             connection.send(message)
 
-    dataset = None
+    dataset, data = None, None
     while not asked:
         try:
             task = connection.recv()
         except (EOFError, OSError):
             return
         try:
-            dataset = dataset or build_dataset(task.experiment.data)
+            if dataset is None or task.experiment.data != data:
+                dataset, data = build_dataset(task.experiment.data), task.experiment.data
             carry_out(task, dataset, tell=lambda evaluation: say(("evaluation", evaluation)), check=check)
             say(("done", None))
         except OffbeatError as error:

@@ -9,6 +9,7 @@ from offbeat.experiments import config
 from offbeat.experiments.config import Experiment
 from offbeat.experiments.progress import Progress
 from offbeat.experiments.runner import run_all
+from offbeat.experiments.workers import Workers
 from offbeat.reproduction.comparison import outcome_of
 from offbeat.reproduction.file import Reproduction, load
 from offbeat.reproduction.finished import forget_others
@@ -69,7 +70,7 @@ def outcome(figure: AnyFigure, scale: str, results: Path) -> Outcome | None:
 
 
 def carry_out(
-    figure: AnyFigure, scale: str, results: Path, *, jobs: int, progress: Callable[[Reproduction], Progress]
+    figure: AnyFigure, scale: str, results: Path, *, workers: Workers, progress: Callable[[Reproduction], Progress]
 ) -> Outcome:
     """Run what has not been run yet of a figure, and return what came of it.
 
@@ -77,7 +78,7 @@ def carry_out(
         figure: The figure.
         scale: How large; one of its scales.
         results: Where results go.
-        jobs: How many runs at once.
+        workers: What carries out the runs.
         progress: Makes what is told how far it is.
 
     Raises:
@@ -87,10 +88,10 @@ def carry_out(
     if isinstance(figure, Reproduction):
         tell = progress(figure)
         if figure.tuning is not None:
-            _run(figure.tries(scale), folder / TRIES, tell, jobs)
+            _run(figure.tries(scale), folder / TRIES, tell, workers)
         best = chosen(figure, scale, folder)
         assert best is not None  # all was tried
-        _run(figure.experiment(scale, best), folder, tell, jobs)
+        _run(figure.experiment(scale, best), folder, tell, workers)
     elif outcome(figure, scale, results) is None:
         measure(figure, folder)
     made = outcome(figure, scale, results)
@@ -98,7 +99,16 @@ def carry_out(
     return made
 
 
-def _run(experiment: Experiment, folder: Path, progress: Progress, jobs: int) -> None:
+def _run(experiment: Experiment, folder: Path, progress: Progress, workers: Workers) -> None:
     """Run what is not there yet; what is there with other settings than the file has now goes."""
     forget_others(experiment, folder)
-    run_all(experiment, list(experiment.algorithms), folder, progress, resume=True, jobs=jobs, keep_diverged=True)
+    run_all(
+        experiment,
+        list(experiment.algorithms),
+        folder,
+        progress,
+        resume=True,
+        jobs=workers.jobs,
+        workers=workers,
+        keep_diverged=True,
+    )
