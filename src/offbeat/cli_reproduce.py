@@ -17,24 +17,27 @@ from offbeat.experiments.sections import metric_name
 from offbeat.experiments.workers import Workers
 from offbeat.reproduction.catalogue import AnyFigure, all_in, carry_out, find, outcome, place
 from offbeat.reproduction.file import Reproduction
-from offbeat.reproduction.page import section_of, write_pages
+from offbeat.reproduction.ledger import Key, read_ledger, write_ledger
+from offbeat.reproduction.outcome import Finding
+from offbeat.reproduction.page import section_of
 from offbeat.reproduction.sections import SCALES
 
 # What is piped into a file is not folded to 80 columns.
 console = Console() if sys.stdout.isatty() else Console(width=160)
 
 _RESULTS = Path("runs") / "reproduce"
+_PAGES = Path("docs") / "results"  # whose ledger the list has verdicts from, unless another is named
 
 
 @click.command(
     epilog="\b\nExamples:\n  offbeat reproduce --list\n  offbeat reproduce fedlaavg/fig4e --scale quick --jobs 2"
 )
 @click.argument("names", metavar="[FIGURE]...", nargs=-1)
-@click.option("--list", "only_list", is_flag=True, help="List the figures, what they claim and what came of it here.")
+@click.option("--list", "only_list", is_flag=True, help="List the figures, what they claim and what came of it.")
 @click.option("--all", "everything", is_flag=True, help="All figures that have this scale.")
 @click.option("--scale", type=click.Choice(SCALES), default="quick", show_default=True, help="How large.")
 @click.option("--jobs", metavar="N", type=click.IntRange(min=1), default=os.cpu_count() or 1, help="Runs at once.")
-@click.option("--pages", metavar="FOLDER", type=Path, help="Also write pages on all that has been run here.")
+@click.option("--pages", metavar="FOLDER", type=Path, help="Also write pages on all that has been run.")
 @click.option(
     "--experiments", metavar="FOLDER", type=Path, default=Path("experiments"), help="Where the figures' files are."
 )
@@ -52,7 +55,7 @@ def reproduce(
     What was interrupted goes on where it was; what is finished is not run again.
     """
     if only_list:
-        _list(all_in(experiments))
+        _list(all_in(experiments), pages or _PAGES)
         return
     if everything is bool(names):
         raise OffbeatError("name a figure, such as fedlaavg/fig4e, or give --all; offbeat reproduce --list lists them")
@@ -67,8 +70,20 @@ def reproduce(
         for figure in wanted:
             _reproduce(figure, scale, workers)
     if pages is not None:
-        run = [outcome(one, its, _RESULTS) for one in all_in(experiments) for its in one.scales]
-        click.echo(f"Pages: {write_pages([one for one in run if one is not None], pages)}")
+        _write_pages(all_in(experiments), pages)
+
+
+def _write_pages(figures: Sequence[AnyFigure], folder: Path) -> None:
+    run = [outcome(one, scale, _RESULTS) for one in figures for scale in one.scales]
+    first, gone = write_ledger([one for one in run if one is not None], _fingerprints(figures), folder)
+    if gone:
+        names = ", ".join(f"{name} ({scale})" for name, scale in gone)
+        click.echo(f"No longer in the pages, since their files have changed: {names}")
+    click.echo(f"Pages: {first}")
+
+
+def _fingerprints(figures: Sequence[AnyFigure]) -> dict[Key, str]:
+    return {(one.name, scale): one.fingerprint(scale) for one in figures for scale in one.scales}
 
 
 def _reproduce(figure: AnyFigure, scale: str, workers: Workers) -> None:
@@ -79,9 +94,9 @@ def _reproduce(figure: AnyFigure, scale: str, workers: Workers) -> None:
         table.add_row(one.claim, one.paper, one.ours, one.other, one.verdict)
     console.print(table)
     folder = place(figure, scale, _RESULTS)
-    drawn = made.draw(folder, "figure")
-    page = write_file(folder / "page.md", section_of(made, [path.name for path in drawn]).encode())
-    click.echo("\n".join([*(f"Figure: {path}" for path in drawn), f"Page: {page}"]))
+    record = made.record(folder, "figure")
+    page = write_file(folder / "page.md", section_of(record).encode())
+    click.echo("\n".join([*(f"Figure: {folder / figure}" for figure in record.figures), f"Page: {page}"]))
 
 
 def _progress(figure: Reproduction, scale: str) -> Progress:
@@ -89,15 +104,22 @@ def _progress(figure: Reproduction, scale: str) -> Progress:
     return Progress(console, experiment.stop, metric_name(experiment.metrics[0]) if experiment.metrics else None)
 
 
-def _list(figures: Sequence[AnyFigure]) -> None:
-    table = Table("Name", "Paper", "Figure", "Data", "Claim", "About", "Here", box=box.SIMPLE)
+def _list(figures: Sequence[AnyFigure], pages: Path) -> None:
+    ledger, fingerprints = read_ledger(pages), _fingerprints(figures)
+    table = Table("Name", "Paper", "Figure", "Data", "Claim", "About", "Verdict", box=box.SIMPLE)
     for one in figures:
         about = "\n".join(f"{scale}: {_minutes(it.minutes)}" for scale, it in one.scales.items())
-        known = {scale: made for scale in one.scales if (made := outcome(one, scale, _RESULTS)) is not None}
+        found: dict[str, Sequence[Finding]] = {}
+        for scale in one.scales:
+            key = one.name, scale
+            if (made := outcome(one, scale, _RESULTS)) is not None:
+                found[scale] = made.findings
+            elif key in ledger and ledger[key].fingerprint == fingerprints[key]:
+                found[scale] = ledger[key].findings
         for number, claim in enumerate(one.claims):
             first = (one.name, one.section.paper, one.section.figure, _data(one)) if not number else ("", "", "", "")
-            here = "\n".join(f"{scale}: {made.findings[number].word}" for scale, made in known.items())
-            table.add_row(*first, claim.name, about if not number else "", here or "not run")
+            verdict = "\n".join(f"{scale}: {findings[number].word}" for scale, findings in found.items())
+            table.add_row(*first, claim.name, about if not number else "", verdict or "not run")
     console.print(table)
 
 

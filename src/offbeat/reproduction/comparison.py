@@ -66,6 +66,7 @@ def outcome_of(reproduction: Reproduction, scale: str, folder: Path) -> Outcome 
         reproduction.section,
         scale,
         reproduction.scales[scale],
+        reproduction.fingerprint(scale),
         world_of(runs),
         sum(run.real_seconds for run in runs) / 60,
         [_finding(verdict, runs) for verdict in verdicts(reproduction.claims, runs)],

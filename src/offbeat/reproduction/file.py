@@ -14,6 +14,7 @@ from offbeat.experiments.config_error import one_line
 from offbeat.experiments.measure import LOSS
 from offbeat.experiments.section import Section
 from offbeat.experiments.sections import metric_name
+from offbeat.reproduction.outcome import fingerprint_of
 from offbeat.reproduction.sections import Claim, Panel, ReproductionSection, Scale, Tuning
 
 
@@ -59,9 +60,7 @@ class Reproduction:
         Raises:
             OffbeatError: There is no such scale, or what it sets is wrong.
         """
-        if scale not in self.scales:
-            raise OffbeatError(f"{self.name} has no scale {scale}: it has {', '.join(self.scales)}")
-        table = config.read_table(self.path, (*self.changes, *self.scales[scale].set))
+        table = self._table(scale)
         for label, point in (chosen or {}).items():
             table["algorithms"][label] = _with(table["algorithms"][label], point)
         return config.experiment_of(table, self.path)
@@ -69,13 +68,24 @@ class Reproduction:
     def tries(self, scale: str) -> Experiment:
         """Return what tuning runs at a scale: each algorithm with each of its points, on tuning's own seed."""
         assert self.tuning is not None
-        table = config.read_table(self.path, (*self.changes, *self.scales[scale].set))
+        table = self._table(scale)
         algorithms = {
             f"{label} {number}": {"algorithm": label, **_with(its, point)}
             for label, its in table["algorithms"].items()
             for number, point in enumerate(self.tuning.points(label))
         }
         return config.experiment_of({**table, "algorithms": algorithms, "seeds": [self.tuning.seed]}, self.path)
+
+    def fingerprint(self, scale: str) -> str:
+        """Return what is another text for other settings or claims; what the file says in words has no part in it."""
+        table = {key: value for key, value in self._table(scale).items() if key not in config.REPRODUCTION_TABLES}
+        tuning = self.tuning and self.tuning.model_dump()
+        return fingerprint_of([table, tuning, [claim.model_dump() for claim in self.claims]])
+
+    def _table(self, scale: str) -> dict[str, Any]:
+        if scale not in self.scales:
+            raise OffbeatError(f"{self.name} has no scale {scale}: it has {', '.join(self.scales)}")
+        return config.read_table(self.path, (*self.changes, *self.scales[scale].set))
 
 
 def load(path: Path) -> list[Reproduction]:

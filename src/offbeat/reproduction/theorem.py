@@ -18,7 +18,7 @@ from offbeat.experiments.config_error import one_line
 from offbeat.experiments.export import write_file
 from offbeat.experiments.plot_style import GREY, STYLE, WIDTH, colours, tidy
 from offbeat.experiments.section import Section
-from offbeat.reproduction.outcome import Finding, Outcome
+from offbeat.reproduction.outcome import Finding, Outcome, fingerprint_of
 from offbeat.reproduction.sections import Line, ReproductionSection, Scale
 from offbeat.theory.check.row import Row
 from offbeat.theory.check.sweep import SWEEPS, Point, slope, sweep
@@ -93,6 +93,10 @@ class Theorem:
     theory: TheorySection
     claims: Sequence[TheoremClaim]
 
+    def fingerprint(self, _: str) -> str:
+        """Return what is another text for other settings or claims; it is the same at all scales."""
+        return fingerprint_of([self.theory.model_dump(mode="json"), [one.model_dump() for one in self.claims]])
+
 
 def load_theorem(path: Path, table: dict[str, Any]) -> Theorem:
     """Return a theorem from its file's table.
@@ -142,6 +146,7 @@ def theorem_outcome(theorem: Theorem, scale: str, folder: Path) -> Outcome | Non
         theorem.section,
         scale,
         theorem.scales[scale],
+        theorem.fingerprint(scale),
         f"{theorem.theory.seeds} runs at each value, by the file's rule",
         result["seconds"] / 60,
         [_finding(claim, sweeps[claim.of]) for claim in theorem.claims],

@@ -1,0 +1,65 @@
+"""What came of all figures so far, kept beside the pages, so that they can be run a few at a time, and anywhere."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from offbeat.errors import OffbeatError
+from offbeat.experiments.export import write_file
+from offbeat.reproduction.outcome import Outcome, Record
+from offbeat.reproduction.page import IMAGES, write_pages
+from offbeat.reproduction.sections import SCALES
+
+_LEDGER = "ledger.json"
+_RECORDS = TypeAdapter(tuple[Record, ...])
+
+Key = tuple[str, str]
+"""A figure's name and its scale's."""
+
+
+def read_ledger(folder: Path) -> dict[Key, Record]:
+    """Return the records in a folder of pages; none if there is no ledger.
+
+    Raises:
+        OffbeatError: It is broken.
+    """
+    path = folder / _LEDGER
+    try:
+        records = _RECORDS.validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValidationError):
+        raise OffbeatError(f"{path} is broken: take an older one, or remove it and run its figures again") from None
+    return {(one.name, one.scale): one for one in records}
+
+
+def write_ledger(outcomes: Sequence[Outcome], fingerprints: Mapping[Key, str], folder: Path) -> tuple[Path, list[Key]]:
+    """Write what was run here, and what a ledger knows of other figures, as a ledger and its pages.
+
+    Args:
+        outcomes: What was run here.
+        fingerprints: Those of all figures at all scales, in the order of the pages.
+        folder: Where ledger and pages are, or go.
+
+    Returns:
+        The first page's path, and what the ledger knew that is gone: its file has changed since.
+
+    Raises:
+        OffbeatError: The folder cannot be written, or the ledger there is broken.
+    """
+    known = read_ledger(folder)
+    records = {key: one for key, one in known.items() if fingerprints.get(key) == one.fingerprint}
+    for one in outcomes:
+        made = one.record(folder / IMAGES, f"{one.name.replace('/', '-')}-{one.scale}")
+        records[one.name, one.scale] = replace(made, minutes=round(made.minutes, 2))
+    ordered = [records[key] for key in fingerprints if key in records]
+    drawn = {figure for one in ordered for figure in one.figures}
+    for figure in {figure for one in known.values() for figure in one.figures} - drawn:
+        (folder / IMAGES / figure).unlink(missing_ok=True)
+    write_file(folder / _LEDGER, _RECORDS.dump_json(tuple(ordered), indent=1) + b"\n")
+    missing = {
+        scale: [name for name, its in fingerprints if its == scale and (name, scale) not in records] for scale in SCALES
+    }
+    return write_pages(ordered, missing, folder), [key for key in known if key not in records]
