@@ -1,6 +1,7 @@
 """FedLuck: periodic aggregation, each client with the local steps and the compression that suit it."""
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -14,6 +15,9 @@ from offbeat.algorithms.in_flight import InFlight
 from offbeat.algorithms.lazy_model import LazyModel
 from offbeat.algorithms.server_optimizer import ServerOptimizer, ServerStep
 from offbeat.algorithms.state import prefixed, under
+
+# Simulated clients are measured alike at each visit, and many of them are alike.
+_best = lru_cache(maxsize=4096)(best_steps_and_compression)
 
 
 class FedLuck(Algorithm):
@@ -117,9 +121,7 @@ class FedLuck(Algorithm):
         smallest, largest = self.steps
         if client not in self._measured:
             return min(max(local.steps, smallest), largest), self.compression[1]
-        return best_steps_and_compression(
-            *self._measured[client], period=self.period, steps=self.steps, compression=self.compression
-        )
+        return _best(*self._measured[client], self.period, tuple(self.steps), tuple(self.compression))
 
     def wants(self, client: int, version: int) -> bool:
         return self._in_flight.holds(client, version)
