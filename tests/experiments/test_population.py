@@ -11,8 +11,9 @@ from offbeat.errors import OffbeatError
 from offbeat.experiments import population_sections as sections
 from offbeat.experiments.config import Experiment
 from offbeat.experiments.population import Population, build_population
-from offbeat.population import availability, distributions, partition
+from offbeat.population import availability, distributions, measured, partition
 from offbeat.population.dataset import Dataset
+from offbeat.population.traces import load_traces
 from offbeat.randomness import Purpose
 
 
@@ -186,6 +187,24 @@ class TestSpeeds:
         assert set(down) | set(up) <= {rate * 125_000.0 for rate in range(1, 9)}
         assert len(set(down)) > 3
         assert down.tolist() != up.tolist()
+
+    def test_measured_ones_by_name(
+        self,
+        build: Callable[..., Population],
+        file: Callable[..., str],
+        monkeypatch: pytest.MonkeyPatch,
+        tmp_path: Path,
+    ) -> None:
+        ranking = tmp_path / file('[{"AI_Score": "100"}]', "phones.json")
+        trace = load_traces(tmp_path / file("0 1\n10 8\n", "trace.log"))
+        monkeypatch.setitem(measured.PHONES, "ai-benchmark", lambda: ranking)
+        monkeypatch.setitem(measured.TRACES, "3g-oboe", lambda: trace)
+        devices = build(
+            "population.step_seconds={ distribution = 'phones', name = 'ai-benchmark', median = 3.0 }",
+            "population.up_bytes_per_second={ distribution = 'trace', name = '3g-oboe' }",
+        ).devices
+        assert set(devices.step_seconds) == {3.0}
+        assert set(devices.up.mean_bytes_per_second()) == {1e6}
 
     @pytest.mark.parametrize(
         ("key", "table", "part"),

@@ -27,6 +27,23 @@ def test_keys_that_do_not_go_together(table: str, line: str, experiment: Callabl
         experiment(f"population.availability={{ {table} }}")
 
 
+@pytest.mark.parametrize("given", ["", ", name = '3g-oboe', path = 'traces'"])
+def test_traces_have_either_a_name_or_a_path(given: str, experiment: Callable[..., Experiment]) -> None:
+    with pytest.raises(OffbeatError, match=r"population\.up_bytes_per_second: set exactly one of name and path$"):
+        experiment(f"population.up_bytes_per_second={{ distribution = 'trace'{given} }}")
+
+
+@pytest.mark.parametrize("given", ["", "name = 'ai-benchmark', path = 'phones.json',"])
+def test_phones_have_either_a_name_or_a_path(given: str, experiment: Callable[..., Experiment]) -> None:
+    with pytest.raises(OffbeatError, match=r"population\.step_seconds: set exactly one of name and path$"):
+        experiment(f"population.step_seconds={{ distribution = 'phones', {given} median = 1.0 }}")
+
+
+def test_an_unknown_name_of_traces(experiment: Callable[..., Experiment]) -> None:
+    with pytest.raises(OffbeatError, match=r"up_bytes_per_second\.name = '4g': .*3g-oboe"):
+        experiment("population.up_bytes_per_second={ distribution = 'trace', name = '4g' }")
+
+
 def test_first_labels_are_at_least_one(experiment: Callable[..., Experiment]) -> None:
     with pytest.raises(OffbeatError, match=r"population\.availability\.first_labels = 0: .* 1"):
         experiment("population.availability={ name = 'alternating', period_seconds = 1.0, first_labels = 0 }")
@@ -46,6 +63,7 @@ def test_a_run_can_be_run_again(table: str, experiment: Callable[..., Experiment
         ("partition", "{ name = 'one_class' }"),
         ("availability", "{ name = 'alternating', period_seconds = 1.0 }"),
         ("availability", "{ name = 'quiet_hours' }"),
+        ("up_bytes_per_second", "{ distribution = 'trace', name = '3g-oboe' }"),
     ],
 )
 def test_an_optional_key_that_is_left_out_is_not_written(

@@ -1,5 +1,6 @@
 """How all figures look: sizes, colours, spines and grid."""
 
+import io
 from collections.abc import Sized
 from itertools import cycle, islice
 from typing import Any
@@ -40,6 +41,13 @@ def tidy(axes: Axes) -> None:
     axes.set_axisbelow(True)
     # Ticks are made when the figure is saved, when the style no longer applies.
     axes.tick_params(length=0, labelsize=8.5, labelcolor=INK, labelfontfamily="DejaVu Sans")
+
+
+def png(figure: Figure, dpi: int = 150) -> bytes:
+    """Return the figure as a PNG file's content; the same figure gives the same bytes."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
+    return buffer.getvalue()
 
 
 def title(figure: Figure, text: str) -> None:

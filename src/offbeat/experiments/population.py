@@ -17,6 +17,7 @@ from offbeat.experiments.population_sections import (
     IidSection,
     MixingSection,
     OneClassSection,
+    PhonesSection,
     PopulationSection,
     QuantitySkewSection,
     SpeedSection,
@@ -27,6 +28,7 @@ from offbeat.population.availability import Availability, HoursOfDay, QuietHours
 from offbeat.population.dataset import Dataset
 from offbeat.population.devices import Devices
 from offbeat.population.links import ConstantLink, Link, random_traces
+from offbeat.population.measured import PHONES, TRACES
 from offbeat.population.traces import load_traces
 from offbeat.randomness import Purpose
 
@@ -121,7 +123,8 @@ def _build_devices(section: PopulationSection, there: Availability, seed: int) -
 def _build_link(section: PopulationSection, key: str, how: BandwidthSection, seed: int, draw: int) -> Link:
     with named(key):
         if isinstance(how, TraceSection):
-            link = random_traces(load_traces(how.path), section.clients, seed=seed, draw=2 * draw)
+            traces = TRACES[how.name]() if how.name else load_traces(Path(how.path or ""))
+            link = random_traces(traces, section.clients, seed=seed, draw=2 * draw)
         else:
             link = ConstantLink(_draw(section, key, how, seed, Purpose.BANDWIDTH, draw))
         rates = link.mean_bytes_per_second()
@@ -148,8 +151,10 @@ def _draw(
     purpose: Purpose,
     draw: int = 0,
 ) -> NDArray[np.float64]:
-    parameters = how.model_dump(exclude={"distribution"})
-    if "path" in parameters:
+    parameters = how.model_dump(exclude={"distribution", "name"})
+    if isinstance(how, PhonesSection) and how.name:
+        parameters["path"] = PHONES[how.name]()
+    elif "path" in parameters:
         parameters["path"] = Path(parameters["path"])
     if how.distribution == "file":
         parameters["column"] = parameters["column"] or key

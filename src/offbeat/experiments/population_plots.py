@@ -1,6 +1,5 @@
 """The figure of a population: labels, seconds a visit, who is there when."""
 
-import io
 from pathlib import Path
 
 import matplotlib
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from offbeat.experiments import units
 from offbeat.experiments.export import write_file
-from offbeat.experiments.plot_style import GREY, INK, STYLE, WIDTH, tidy, title
+from offbeat.experiments.plot_style import GREY, INK, STYLE, WIDTH, png, tidy, title
 from offbeat.experiments.population_report import PopulationView, effective_labels, evenly, how_many, seconds
 
 _CLIENTS = 100  # rows or columns of a panel; more would be thinner than a hair
@@ -47,9 +46,7 @@ def write_population(view: PopulationView, folder: Path) -> Path:
     Raises:
         OffbeatError: The folder cannot be written.
     """
-    buffer = io.BytesIO()
-    population_figure(view).savefig(buffer, format="png", dpi=150, metadata={"Software": None})
-    return write_file(folder / "population.png", buffer.getvalue())
+    return write_file(folder / "population.png", png(population_figure(view)))
 
 
 @matplotlib.rc_context(STYLE)

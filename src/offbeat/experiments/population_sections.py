@@ -145,18 +145,37 @@ class PhonesSection(Section):
     """Measured speeds of phones; a client is a phone at random."""
 
     distribution: Literal["phones"]
-    path: UserPath
+    name: Literal["ai-benchmark"] | None = None
+    """The 333 phones of AI Benchmark's ranking; either this or a path."""
+    path: UserPath | None = None
     """A JSON list of phones with their AI_Score, relative to the experiment's file."""
     median: Positive
     """Half of the phones are slower."""
+
+    @model_validator(mode="after")
+    def _check_one(self) -> "PhonesSection":
+        _refuse_none_or_both(self.name, self.path)
+        return self
 
 
 class TraceSection(Section):
     """Bandwidth that varies over time; a client gets a trace and a place in it at random."""
 
     distribution: Literal["trace"]
-    path: UserPath
+    name: Literal["3g-oboe"] | None = None
+    """508 traces of mobile bandwidth, 3G's and Oboe's; either this or a path."""
+    path: UserPath | None = None
     """A file (rows of seconds and Mbit/s), or a folder or tar archive of such, relative to the experiment's file."""
+
+    @model_validator(mode="after")
+    def _check_one(self) -> "TraceSection":
+        _refuse_none_or_both(self.name, self.path)
+        return self
+
+
+def _refuse_none_or_both(name: str | None, path: str | None) -> None:
+    if (name is None) is (path is None):
+        raise ValueError("set exactly one of name and path")
 
 
 _Any = (

@@ -18,6 +18,7 @@ from offbeat.errors import OffbeatError
 from offbeat.experiments import plots, table
 from offbeat.experiments.export import write_file
 from offbeat.experiments.measure import Measure
+from offbeat.experiments.plot_style import png
 from offbeat.experiments.run_directory import Run
 from offbeat.experiments.run_settings import by_label, world_of
 from offbeat.experiments.summary import summarise
@@ -37,11 +38,13 @@ class _Plot:
         """
         # A fixed salt and no date: the same runs give the same bytes.
         with matplotlib.rc_context({"svg.hashsalt": self.name, "svg.fonttype": "path"}):
-            data = _save(self.figure, "svg", dict.fromkeys(("Creator", "Date", "Format", "Type")))
-        return "data:image/svg+xml;base64," + base64.b64encode(data).decode("ascii")
+            buffer = io.BytesIO()
+            metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+            self.figure.savefig(buffer, format="svg", dpi=150, metadata=metadata)
+        return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
 
     def png(self) -> bytes:
-        return _save(self.figure, "png", {"Software": None})
+        return png(self.figure)
 
 
 def write_report(runs: Sequence[Run], folder: Path, title: str, command: str, target: float | None = None) -> Path:
@@ -141,9 +144,3 @@ def _template() -> jinja2.Template:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     return environment.from_string(text)
-
-
-def _save(figure: Figure, kind: str, metadata: dict[str, None]) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)
-    return buffer.getvalue()

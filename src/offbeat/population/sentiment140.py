@@ -7,7 +7,6 @@ checksum of it, so it is not downloaded; what is in the file is checked row by r
 import csv
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offbeat.errors import OffbeatError
-from offbeat.population.dataset import Dataset, MissingDataError
-from offbeat.population.sources import Source
+from offbeat.population.dataset import Dataset
+from offbeat.population.sources import OwnCopy
 from offbeat.population.tokenizer import encode, token_count, vocabulary
 
 FEWEST = 40
@@ -28,18 +27,13 @@ _LABELS = {"0": 0, "4": 1}
 _TEST_SHARE = 0.1
 
 
-@dataclass(frozen=True)
-class _OwnCopy(Source):
-    def get(self) -> tuple[Path, ...]:
-        paths = self.find()
-        if paths is None:
-            raise MissingDataError(
-                f"{self.title} is not here: take {_FILE} out of {_ARCHIVE} and set OFFBEAT_DATA to the folder with it"
-            )
-        return paths
-
-
-SOURCE = _OwnCopy(name="sentiment140", title="Sentiment140", base_url=_ARCHIVE, files={_FILE: ""})
+SOURCE = OwnCopy(
+    name="sentiment140",
+    title="Sentiment140",
+    base_url=_ARCHIVE,
+    files={_FILE: ""},
+    how=f"take {_FILE} out of {_ARCHIVE}",
+)
 
 
 class _Tweet(NamedTuple):

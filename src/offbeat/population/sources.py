@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from offbeat.errors import OffbeatError
@@ -104,3 +104,29 @@ class Source:
             if paths and all(path.is_file() for path in paths):
                 return paths
         return None
+
+
+@dataclass(frozen=True)
+class OwnCopy(Source):
+    """Files of which nobody publishes a checksum: they are looked for, but never downloaded.
+
+    Attributes:
+        how: How people get them, in words that follow "… is not here: " and come before "set OFFBEAT_DATA to …".
+    """
+
+    how: str = field(kw_only=True)
+
+    def get(self) -> tuple[Path, ...]:
+        """Return what ``find`` does.
+
+        Raises:
+            OffbeatError: As for ``find``.
+            MissingDataError: The files are nowhere; says how to get them.
+        """
+        paths = self.find()
+        if paths is None:
+            raise MissingDataError(
+                f"{self.title} is not here: {self.how} and set OFFBEAT_DATA to the folder with "
+                f"{'it' if len(self.files) == 1 else 'them'}"
+            )
+        return paths

@@ -1,6 +1,5 @@
 """What came of a figure that is a comparison of runs."""
 
-import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +9,12 @@ from matplotlib.figure import Figure
 from offbeat.experiments import plots, units
 from offbeat.experiments.export import write_file
 from offbeat.experiments.measure import Measure, main_measure, target_for
+from offbeat.experiments.plot_style import png
 from offbeat.experiments.run_directory import Run
 from offbeat.experiments.run_settings import world_of
 from offbeat.reproduction.file import Reproduction
 from offbeat.reproduction.finished import finished_runs
-from offbeat.reproduction.outcome import Finding, Outcome
+from offbeat.reproduction.outcome import DOTS_PER_INCH, Finding, Outcome
 from offbeat.reproduction.quantities import cost, measure_of
 from offbeat.reproduction.table import Write, in_words, side_by_side
 from offbeat.reproduction.tuning import chosen
@@ -26,7 +26,6 @@ _DRAW: dict[str, Callable[[Sequence[Run], float | None, Measure], Figure]] = {
     "updates": plots.over_updates,
     "bytes": plots.over_bytes,
 }
-_DOTS_PER_INCH = 100
 _WORDS = {
     "final": "{measure} at the end",
     "best": "best {measure}",
@@ -105,10 +104,8 @@ def _draw(reproduction: Reproduction, runs: Sequence[Run], folder: Path, name: s
     paths: list[Path] = []
     for measure in measures.values():
         drawn = _DRAW[section.over](runs, target_for(runs) if measure == main else None, measure)
-        buffer = io.BytesIO()
-        drawn.savefig(buffer, format="png", dpi=_DOTS_PER_INCH, metadata={"Software": None})
         end = "" if measure == main else f"-{measure.name}"
-        paths.append(write_file(folder / f"{name}{end}.png", buffer.getvalue()))
+        paths.append(write_file(folder / f"{name}{end}.png", png(drawn, DOTS_PER_INCH)))
     return paths
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 from offbeat.reproduction.sections import ReproductionSection, Scale
 
+DOTS_PER_INCH = 100  # of the figures: readable, and small enough to be kept in a repository
 Word = Literal["holds", "does not hold", "differs"]
 
 

@@ -1,6 +1,5 @@
 """A figure that is a bound, measured on a small problem as one of the numbers in it grows."""
 
-import io
 import json
 import time
 from collections.abc import Sequence
@@ -16,16 +15,15 @@ from pydantic import Field, ValidationError, field_validator
 from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.experiments.config_error import one_line
 from offbeat.experiments.export import write_file
-from offbeat.experiments.plot_style import GREY, STYLE, WIDTH, colours, tidy
+from offbeat.experiments.plot_style import GREY, STYLE, WIDTH, colours, png, tidy
 from offbeat.experiments.section import Section
-from offbeat.reproduction.outcome import Finding, Outcome, fingerprint_of
+from offbeat.reproduction.outcome import DOTS_PER_INCH, Finding, Outcome, fingerprint_of
 from offbeat.reproduction.sections import Line, ReproductionSection, Scale
 from offbeat.theory.check.row import Row
 from offbeat.theory.check.sweep import SWEEPS, Point, slope, sweep
 
 Values = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(strict=False, min_length=2)]
 _RESULT = "points.json"
-_DOTS_PER_INCH = 100
 
 
 class TheorySection(Section):
@@ -200,6 +198,4 @@ def _draw(sweeps: dict[str, list[Point]], path: Path) -> Path:
     for axes in panels[len(sweeps) :]:
         axes.set_axis_off()
     panels[0].set_ylabel("measured, bound (dashed)")
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=_DOTS_PER_INCH, metadata={"Software": None})
-    return write_file(path, buffer.getvalue())
+    return write_file(path, png(figure, DOTS_PER_INCH))
