@@ -124,7 +124,9 @@ def _list(figures: Sequence[AnyFigure], pages: Path) -> None:
 
 
 def _data(figure: AnyFigure) -> str:
-    return figure.experiment(next(iter(figure.scales))).data.name if isinstance(figure, Reproduction) else "none"
+    if not isinstance(figure, Reproduction):
+        return "none"
+    return figure.experiment(next(iter(figure.scales))).data.name.rpartition("/")[2]
 
 
 def _minutes(minutes: float) -> str:
