@@ -40,6 +40,15 @@ def test_the_mean_is_the_sum_divided_once_and_takes_no_memory_of_its_own(deferre
     assert running.mean(2) is total
 
 
+def test_a_sum_that_was_loaded_is_divided_again(vector):
+    running = RunningSum(2)
+    running.add(vector(3, 4), 1.0)
+    saved = running.state_dict()
+    assert running.mean(2).tolist() == [1.5, 2.0]
+    running.load_state_dict(saved)
+    assert running.mean(4).tolist() == [0.75, 1.0]
+
+
 @pytest.mark.parametrize("promised_first", [False, True])
 @pytest.mark.parametrize("wrong", [torch.zeros(3), torch.zeros(1, 2), torch.zeros(2, dtype=torch.float64)])
 def test_a_wrong_shape_changes_nothing(wrong, promised_first, deferred, vector):

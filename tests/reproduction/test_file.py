@@ -108,6 +108,22 @@ def test_what_is_wrong_with_a_panel_is_one_line(experiments, before, after, mess
     assert "\n" not in str(caught.value)
 
 
+def test_two_figures_of_one_name_are_one_line(experiments):
+    (experiments / "paper" / "fig1.toml").write_text(FIGURE + PANELS, encoding="utf-8")
+    (experiments / "paper" / "fig1a.toml").write_text(FIGURE, encoding="utf-8")
+    with pytest.raises(OffbeatError, match="another figure is called paper/fig1a, too: rename a panel or a file"):
+        all_in(experiments)
+
+
+def test_a_panel_of_which_nothing_is_claimed_is_one_line(experiments):
+    path = experiments / "paper" / "fig1.toml"
+    claims = FIGURE.replace('paper = "it does"', 'paper = "it does"\npanels = ["b"]')
+    claims = claims.replace('paper = "it is"', 'paper = "it is"\npanels = ["b"]')
+    path.write_text(claims + PANELS, encoding="utf-8")
+    with pytest.raises(OffbeatError, match="nothing is claimed of paper/fig1a"):
+        load(path)
+
+
 def test_a_folder_without_figures_is_one_line(experiments, tmp_path):
     with pytest.raises(OffbeatError, match="holds no figure: take the folder experiments/"):
         all_in(tmp_path / "elsewhere")

@@ -111,6 +111,18 @@ def test_it_asks_what_is_meant(experiments, offbeat, arguments):
     assert "name a figure, such as fedlaavg/fig4e, or give --all" in err
 
 
+def test_who_has_not_the_scale_is_said_and_left_out(experiments, offbeat):
+    path = experiments / "paper" / "fig1.toml"
+    other = path.read_text(encoding="utf-8").replace("[scales.quick]", "[scales.medium]")
+    (experiments / "paper" / "fig2.toml").write_text(other, encoding="utf-8")
+    code, out, _ = offbeat("reproduce", "paper", "--jobs", "1")
+    assert code == 0
+    assert out.splitlines()[0] == "Left out, since they have no scale quick: paper/fig2"
+    assert not Path("runs/reproduce/paper/fig2-quick").exists()
+    _, out, _ = offbeat("reproduce", "--all", "--jobs", "1")
+    assert "Left out" not in out
+
+
 def test_a_scale_that_a_figure_has_not_is_one_line(experiments, offbeat):
     code, _, err = offbeat("reproduce", "paper/fig1", "--scale", "medium")
     assert (code, err) == (2, "offbeat: no figure of paper/fig1 has a scale medium: there is quick, full\n")

@@ -404,3 +404,14 @@ def test_any_compressed_body_is_refused_or_read_as_the_compressor_does(store: St
     body = COMPRESSIONS[compression].encode(VECTOR, 3).to_bytes()
     stored = store(data.draw(mutations(body) | st.binary()), compression)
     same_as(lambda body: decode(Encoded.from_bytes(body, LENGTH)), stored)
+
+
+@pytest.mark.parametrize("length", [1_000, 200_000])  # read, and mapped
+def test_a_file_that_was_cut_short_is_an_error_of_the_disk(tmp_path: Path, length: int) -> None:
+    path, body = tmp_path / "update", dense(torch.ones(length))
+    path.write_bytes(body[:-1])
+    stored = StoredUpdate(path, 0, len(body), length, None)
+    with pytest.raises(OSError, match=f"update ends before byte {len(body)}"):
+        stored.resolve()
+    with pytest.raises(OSError, match="update ends before byte"):
+        check_body(stored, 1.0)
