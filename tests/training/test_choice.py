@@ -186,6 +186,12 @@ def test_whether_the_run_diverges_is_not_asked_here(lr, choose):
     assert type(choose("vmap", linear(), plan)) is VmapTrainer
 
 
+@pytest.mark.parametrize("mu", [20.0, 1e4])
+def test_a_strong_proximal_term_is_tried_with_steps_that_it_allows(mu, choose):
+    plan = LocalPlan(steps=2, batch_size=4, lr=1 / mu, mu=mu)
+    assert type(choose("vmap", linear(), plan)) is VmapTrainer
+
+
 def test_the_model_is_left_as_it_was(choose):
     module = linear()
     before = [parameter.detach().clone() for parameter in module.parameters()]

@@ -43,10 +43,10 @@ def batching_problem(
     sizes = [len(shard) for shard in shards]
     start = model.vector.clone()
     # Short and with a small step size: whether the run itself diverges is not the question.
-    short = replace(plan, steps=min(plan.steps, 2), lr=_LR)
+    short = replace(plan, steps=min(plan.steps, 2), lr=_stable(_LR, plan))
     jobs = [Job(client, 0, 0, start, short, "delta") for client in (int(np.argmin(sizes)), int(np.argmax(sizes)))]
     # Of one client, so that they are trained together; with steps that are large enough for the last bits to show.
-    long = replace(plan, steps=min(plan.steps, _MOST_STEPS), lr=_LARGE_LR)
+    long = replace(plan, steps=min(plan.steps, _MOST_STEPS), lr=_stable(_LARGE_LR, plan))
     several = [jobs[1]._replace(visit=visit, plan=long) for visit in range(5)]
     expected = loop.train(jobs)
     try:
@@ -64,6 +64,11 @@ def batching_problem(
         # Vectorised instructions may round otherwise than what they leave over, for instance in ELU and SiLU.
         return "the last bits of what a client learns depend on who is trained with it"
     return None
+
+
+def _stable(lr: float, plan: LocalPlan) -> float:
+    """Return a step size that the proximal term allows: lr · μ must be less than 2."""
+    return min(lr, 1 / plan.mu) if plan.mu else lr
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
