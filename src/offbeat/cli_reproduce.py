@@ -66,6 +66,8 @@ def reproduce(
         raise OffbeatError(f"no figure of {' '.join(names) or experiments} has a scale {scale}: there is {scales}")
     if others := [one.name for one in figures if scale not in one.scales and not everything]:
         click.echo(f"Left out, since they have no scale {scale}: {', '.join(others)}")
+    if pages is not None:
+        read_ledger(pages)  # a broken one is told now, not after hours
     with Workers(jobs) as workers:
         for figure in wanted:
             _reproduce(figure, scale, workers)
