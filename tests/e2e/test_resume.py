@@ -158,10 +158,11 @@ def test_asked_while_processes_start_it_is_still_one_line(number: signal.Signals
 
 
 def test_the_second_ctrl_c_ends_at_once(folder: Path, start: Start) -> None:
-    # One visit takes minutes, so that the first one is not looked at, in short operations: a signal is only seen
-    # between two, and two that came within one are seen as one.
-    steps = ("--set", "trainer='loop'", "--set", "local.steps=500000", "--set", "stop={ versions = 4 }")
-    process = start(*steps, "--algorithm", "fedbuff", "--output", "out")
+    # One visit takes minutes, so that the first one is not looked at; of few steps, since their order is made in one
+    # go: a signal is only seen between two operations, and two that came within one are seen as one.
+    visit = ("--set", "trainer='loop'", "--set", "model={ name = 'mlp', hidden = [2000, 2000] }")
+    steps = ("--set", "local.steps=10000", "--set", "stop={ versions = 4 }")
+    process = start(*visit, *steps, "--algorithm", "fedbuff", "--output", "out")
     assert wait_for((folder / "out" / "fedbuff-seed1.unfinished" / "config.toml").exists)
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
