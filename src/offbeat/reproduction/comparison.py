@@ -80,7 +80,8 @@ def _tuned(reproduction: Reproduction, best: Mapping[str, Mapping[str, object]])
     tuning = reproduction.tuning
     if tuning is None:
         return []
-    lines = [f"tried with seed {tuning.seed}: {_grid(tuning.all)}"] if best.keys() - tuning.own else []
+    how = ", ".join([f"seed {tuning.seed}", *(f"`{change}`" for change in tuning.set)])
+    lines = [f"tried with {how}: {_grid(tuning.all)}"] if best.keys() - tuning.own else []
     lines += [f"for {label} instead: {_grid(grid)}" for label, grid in tuning.own.items()]
     found = "; ".join(f"{label}: {_point(point)}" for label, point in best.items())
     return [*lines, f"best on average over the run: {found}"]

@@ -68,7 +68,7 @@ class Reproduction:
     def tries(self, scale: str) -> Experiment:
         """Return what tuning runs at a scale: each algorithm with each of its points, on tuning's own seed."""
         assert self.tuning is not None
-        table = self._table(scale)
+        table = self._table(scale, self.tuning.set)
         algorithms = {
             f"{label} {number}": {"algorithm": label, **_with(its, point)}
             for label, its in table["algorithms"].items()
@@ -82,10 +82,10 @@ class Reproduction:
         tuning = self.tuning and self.tuning.model_dump()
         return fingerprint_of([table, tuning, [claim.model_dump() for claim in self.claims]])
 
-    def _table(self, scale: str) -> dict[str, Any]:
+    def _table(self, scale: str, more: Sequence[str] = ()) -> dict[str, Any]:
         if scale not in self.scales:
             raise OffbeatError(f"{self.name} has no scale {scale}: it has {', '.join(self.scales)}")
-        return config.read_table(self.path, (*self.changes, *self.scales[scale].set))
+        return config.read_table(self.path, (*self.changes, *self.scales[scale].set, *more))
 
 
 def load(path: Path) -> list[Reproduction]:

@@ -73,6 +73,8 @@ class Tuning(Section):
 
     seed: Annotated[int, Field(ge=0)]
     """The seed that it is tried with, none of the others."""
+    set: Annotated[tuple[Line, ...], Field(strict=False)] = ()
+    """What is other when it is tried, as for ``--set``; for how long, most of all."""
     all: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default_factory=dict)
     """The values that each key of ``[algorithms.LABEL]`` takes, of all algorithms, such as ``local.lr``."""
     own: dict[str, dict[str, Annotated[list[Any], Field(min_length=1)]]] = Field(default_factory=dict)
