@@ -102,6 +102,26 @@ def test_tells_what_happens_in_order(experiment: Callable[..., Experiment], para
     assert told.index("begin fedavg 3") > min(told.index("end fedavg 1"), told.index("end fedavg 2"))
 
 
+def test_each_algorithm_begins_once_and_then_the_slowest(
+    experiment: Callable[..., Experiment], parallel: Callable[..., list[str]]
+) -> None:
+    begun: list[str] = []
+
+    def tell(task: RunTask, _: object) -> None:
+        run = f"{task.label} {task.seed}"
+        if run not in begun:
+            begun.append(run)
+        if task.label == "fedbuff":
+            time.sleep(0.5)
+
+    here = experiment("seeds=[1, 2]", "stop.virtual_seconds=40")
+    parallel(here, ["fedavg", "fedasync", "fedbuff"], jobs=1, tell=tell)
+    assert begun[:3] == ["fedavg 1", "fedasync 1", "fedbuff 1"]
+    # How long fedavg took has the start of its process in it.
+    assert set(begun[3:5]) == {"fedavg 2", "fedbuff 2"}
+    assert begun[5:] == ["fedasync 2"]
+
+
 class TestStopping:
     def test_a_users_error_in_one_is_raised_and_the_others_can_be_resumed(
         self, experiment: Callable[..., Experiment], parallel: Callable[..., list[str]], tmp_path: Path

@@ -1,9 +1,10 @@
 """Runs in processes of their own, several at once."""
 
+import math
 import multiprocessing
 import os
 import signal
-from collections import deque
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
@@ -33,9 +34,11 @@ class _Worker:
             self.process.start()
         other.close()
         self.task: RunTask | None = None
+        self.since = 0.0
 
     def give(self, task: RunTask) -> None:
         self.task = task
+        self.since = time.monotonic()
         with suppress(OSError):  # if it has died, there is nothing to hear from it
             self.connection.send(task)
 
@@ -99,10 +102,10 @@ class Workers:
         end: Callable[[RunTask], None],
         interruption: Interruption,
     ) -> None:
-        """Run tasks.
+        """Run tasks: each label once, in order, then those of the label that took longest, so that all end together.
 
         Args:
-            tasks: What to run, in the order in which they begin.
+            tasks: What to run.
             begin: Is told a task that begins.
             tell: Is told a task's evaluations.
             end: Is told a task that is done.
@@ -113,19 +116,20 @@ class Workers:
             InterruptedRunError: Somebody asked for it.
         """
         try:
-            self._carry_out(deque(tasks), begin, tell, end, interruption)
+            self._carry_out(list(tasks), begin, tell, end, interruption)
         except BaseException:
             self._stop()
             raise
 
     def _carry_out(
         self,
-        waiting: deque[RunTask],
+        waiting: list[RunTask],
         begin: Callable[[RunTask], None],
         tell: Callable[[RunTask, Evaluation], None],
         end: Callable[[RunTask], None],
         interruption: Interruption,
     ) -> None:
+        took: dict[str, float] = {}  # by label, in seconds; what has begun and is not done comes last
         while waiting or any(worker.task for worker in self._workers):
             interruption.check()
             idle = [worker for worker in self._workers if worker.task is None]
@@ -133,7 +137,9 @@ class Workers:
                 if not idle:
                     idle.append(_Worker())
                     self._workers.append(idle[-1])
-                task = waiting.popleft()
+                task = max(waiting, key=lambda task: took.get(task.label, math.inf))
+                waiting.remove(task)
+                took.setdefault(task.label, 0.0)
                 begin(task)
                 idle.pop().give(task)
             busy = {worker.connection: worker for worker in self._workers if worker.task}
@@ -148,6 +154,7 @@ class Workers:
                     tell(worker.task, content)
                 elif kind == "done":
                     end(worker.task)
+                    took[worker.task.label] = time.monotonic() - worker.since
                     worker.task = None
                 elif kind == "error":
                     raise OffbeatError(content)
