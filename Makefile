@@ -15,7 +15,7 @@ help: ## list the targets
 	$(BIN)/python -m pip install --quiet --editable . --group dev
 	touch $@
 
-run: .venv/installed ## compare FedAvg, FedAsync and FedBuff on Fashion-MNIST (under 3 minutes with the installation); ARGS="--set …" changes it
+run: .venv/installed ## compare FedAvg, FedAsync and FedBuff on Fashion-MNIST (about 4 minutes with the installation); ARGS="--set …" changes it
 	$(BIN)/offbeat compare experiments/quickstart.toml --jobs 2 $(ARGS)
 
 test: lint types unit ## lint, type-check and run all tests

