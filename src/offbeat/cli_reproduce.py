@@ -15,8 +15,9 @@ from offbeat.experiments.export import write_file
 from offbeat.experiments.progress import Progress
 from offbeat.experiments.sections import metric_name
 from offbeat.experiments.workers import Workers
-from offbeat.reproduction.catalogue import AnyFigure, all_in, carry_out, find, outcome, place
+from offbeat.reproduction.catalogue import AnyFigure, all_in, carry_out, find, outcome
 from offbeat.reproduction.file import Reproduction
+from offbeat.reproduction.finished import place
 from offbeat.reproduction.ledger import Key, read_ledger, write_ledger
 from offbeat.reproduction.outcome import Finding
 from offbeat.reproduction.page import section_of
@@ -95,7 +96,7 @@ def _reproduce(figure: AnyFigure, scale: str, workers: Workers) -> None:
     for one in made.findings:
         table.add_row(one.claim, one.paper, one.ours, one.other, one.verdict)
     console.print(table)
-    folder = place(figure, scale, _RESULTS)
+    folder = place(figure.name, scale, _RESULTS)
     record = made.record(folder, "figure")
     page = write_file(folder / "page.md", section_of(record).encode())
     click.echo("\n".join([*(f"Figure: {folder / figure}" for figure in record.figures), f"Page: {page}"]))

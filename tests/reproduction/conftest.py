@@ -77,6 +77,36 @@ factor = 1000.0
 paper = "it does"
 """
 
+PANELS = """
+[panels.a]
+figure = "Figure 1 (a)"
+question = "With few."
+set = ["population.clients=5", "stop.virtual_seconds=30.0"]
+
+[panels.b]
+figure = "Figure 1 (b)"
+question = "With many."
+
+[[claims]]
+name = "It is said of one"
+quantity = "best"
+of = "fedasync"
+relation = "at least"
+value = 0.1
+panels = ["b"]
+paper = "so it is"
+
+[[claims]]
+name = "More clients are no slower"
+quantity = "best"
+of = "fedavg"
+relation = "at least"
+than = "fedasync"
+than_panel = "a"
+tolerance = 0.9
+paper = "they are not"
+"""
+
 
 @pytest.fixture
 def experiments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

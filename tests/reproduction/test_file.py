@@ -4,7 +4,7 @@ from offbeat.errors import OffbeatError
 from offbeat.experiments import config
 from offbeat.reproduction.catalogue import all_in, find
 from offbeat.reproduction.file import load
-from tests.reproduction.conftest import FIGURE
+from tests.reproduction.conftest import FIGURE, PANELS
 
 
 def test_a_figure_is_read_at_its_scales(experiments):
@@ -56,34 +56,15 @@ def test_a_name_that_is_wrong_is_told_the_nearest(experiments):
             find(name, experiments)
 
 
-PANELS = """
-[panels.a]
-figure = "Figure 1 (a)"
-question = "With few."
-set = ["population.clients=5", "stop.virtual_seconds=30.0"]
-
-[panels.b]
-figure = "Figure 1 (b)"
-question = "With many."
-
-[[claims]]
-name = "It is said of one"
-quantity = "best"
-of = "fedasync"
-relation = "at least"
-value = 0.1
-panels = ["b"]
-paper = "so it is"
-"""
-
-
 def test_a_file_may_hold_several_panels(experiments):
     path = experiments / "paper" / "fig1.toml"
     path.write_text(FIGURE + PANELS, encoding="utf-8")
     few, many = load(path)
     assert (few.name, few.section.figure) == ("paper/fig1a", "Figure 1 (a)")
     assert few.section.question == "Digits, by softmax. With few."
-    assert (len(few.claims), len(many.claims)) == (3, 4)
+    assert (len(few.claims), len(many.claims)) == (3, 5)
+    # The panel that others are compared with is not compared with itself.
+    assert (few.beside, many.beside) == ({}, {"a": few})
     assert [one.experiment("full").population.clients for one in (few, many)] == [5, 10]
     # A scale comes after the panel.
     assert [few.experiment(scale).stop.virtual_seconds for scale in ("quick", "full")] == [20.0, 30.0]
@@ -97,6 +78,11 @@ def test_a_file_may_hold_several_panels(experiments):
         ('panels = ["b"]', 'panels = ["c"]', "'It is said of one': panels: Allowed: a, b"),
         ("population.clients=5", "population.clients=0", "clients"),
         ("[panels.b]", '[panels."b/c"]', "panels"),
+        ('than_panel = "a"', 'than_panel = "c"', "'More clients are no slower': panels: Allowed: a, b"),
+        ('than = "fedasync"\n', "value = 0.5\n", "than_panel needs than"),
+        ('than = "fedasync"', 'than = "fedasink"', "did you mean 'fedasync'"),
+        ('"population.clients=5"', '"seeds=[1]"', "panels need the same seeds, metrics and target"),
+        ('"population.clients=5"', '"evaluate.target=0.4"', "panels need the same seeds, metrics and target"),
     ],
 )
 def test_what_is_wrong_with_a_panel_is_one_line(experiments, before, after, message):
@@ -106,6 +92,26 @@ def test_what_is_wrong_with_a_panel_is_one_line(experiments, before, after, mess
     with pytest.raises(OffbeatError, match=message) as caught:
         load(path)
     assert "\n" not in str(caught.value)
+
+
+def test_a_fingerprint_is_of_settings_and_claims_also_those_of_a_panel_beside(experiments):
+    path = experiments / "paper" / "fig1.toml"
+
+    def fingerprints(before="", after=""):
+        assert before in PANELS
+        path.write_text(FIGURE + PANELS.replace(before, after), encoding="utf-8")
+        few, many = load(path)
+        return few.fingerprint("quick"), many.fingerprint("quick")
+
+    few, many = fingerprints()
+    assert fingerprints("With few.", "With hardly any.") == (few, many)
+    # The claim that compares is none of the panel's that it is compared with.
+    few_now, many_now = fingerprints("tolerance = 0.9", "tolerance = 0.8")
+    assert few_now == few
+    assert many_now != many
+    few_now, many_now = fingerprints("population.clients=5", "population.clients=6")
+    assert few_now != few
+    assert many_now != many
 
 
 def test_two_figures_of_one_name_are_one_line(experiments):

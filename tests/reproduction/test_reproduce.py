@@ -1,9 +1,15 @@
 """``offbeat reproduce``, from a figure's file to its page."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
+
+from offbeat.experiments.run_directory import read
+from offbeat.experiments.units import percent
+from offbeat.reproduction.table import in_words
+from tests.reproduction.conftest import FIGURE, PANELS
 
 PNG = b"\x89PNG"
 
@@ -55,6 +61,29 @@ def test_a_measure_that_a_claim_is_about_has_a_figure_of_its_own(experiments, of
     page = (runs() / "page.md").read_text(encoding="utf-8")
     assert "![Figure 1](figure-loss.png)" in page
     assert "loss at the end of fedavg: " in page
+
+
+def test_a_panel_is_compared_with_another_which_is_run_too(experiments, offbeat):
+    path = experiments / "paper" / "fig1.toml"
+    path.write_text(FIGURE + PANELS, encoding="utf-8")
+    code, out, err = offbeat("reproduce", "paper/fig1b", "--jobs", "1")
+    assert (code, err) == (0, "")
+    (row,) = re.findall(r"More clients .*", out)
+    assert "holds (2 of 2 seeds)" in row
+    assert sorted(one.name for one in Path("runs/reproduce/paper").iterdir()) == ["fig1a-quick", "fig1b-quick"]
+    page = Path("runs/reproduce/paper/fig1b-quick/page.md").read_text(encoding="utf-8")
+    few = [read(Path(f"runs/reproduce/paper/fig1a-quick/fedasync-seed{seed}")) for seed in (1, 2)]
+    best = in_words([run.history["accuracy"].max() for run in few], percent, "")
+    assert f"at least that of fedasync (a), {best}, give or take 0.9" in page
+    assert "10 clients" in page
+    # Without the panel that it is compared with nothing is known of it.
+    shutil.rmtree("runs/reproduce/paper/fig1a-quick/fedasync-seed2")
+    _, listed, _ = offbeat("reproduce", "--list")
+    assert "quick: holds" not in listed
+    code, again, _ = offbeat("reproduce", "paper/fig1b", "--jobs", "1")
+    assert code == 0
+    assert "3 of 4 runs are finished" in again
+    assert "4 of 4 runs are finished" in again
 
 
 def test_the_list_says_what_came_of_it_here(experiments, offbeat):

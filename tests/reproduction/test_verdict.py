@@ -104,6 +104,13 @@ def test_there_is_a_number_a_seed():
     assert (verdict.ours, verdict.other) == ([0.4, 0.6], [0.5, 1.0])
 
 
+def test_a_claim_may_compare_with_another_panel():
+    runs = [loss_run("a", 0.4), loss_run("b", 0.1)]
+    beside = {"x": [loss_run("b", 0.5)], "y": [loss_run("b", 0.3)]}
+    made = [claim(than_panel="x"), claim(than_panel="y"), claim()]
+    assert [one.word for one in verdicts(made, runs, beside)] == ["holds", "does not hold", "does not hold"]
+
+
 def test_after_so_many_updates_it_is_the_mean_of_the_last_tenth_of_them():
     run = a_run("a", 0, [0.9] * 9 + [0.5, 0.3, 0.1], evaluate=LOSS)  # counted: 0, 1, … 11
     assert quantity(claim(quantity="after_updates", updates=10), run) == pytest.approx(0.4)
@@ -124,6 +131,7 @@ def test_a_claim_may_be_about_another_measure():
         ({"quantity": "after_updates"}, "updates belongs"),
         ({"updates": 5}, "updates belongs"),
         ({"quantity": "seconds_to_target", "measure": "loss"}, "leave measure out"),
+        ({"than": None, "value": 0.5, "than_panel": "x"}, "than_panel needs than"),
     ],
 )
 def test_what_does_not_belong_together_is_refused(changes, message):

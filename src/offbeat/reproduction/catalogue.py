@@ -12,7 +12,7 @@ from offbeat.experiments.runner import run_all
 from offbeat.experiments.workers import Workers
 from offbeat.reproduction.comparison import outcome_of
 from offbeat.reproduction.file import Reproduction, load
-from offbeat.reproduction.finished import forget_others
+from offbeat.reproduction.finished import forget_others, place
 from offbeat.reproduction.outcome import Outcome
 from offbeat.reproduction.theorem import Theorem, load_theorem, measure, theorem_outcome
 from offbeat.reproduction.tuning import TRIES, chosen
@@ -56,17 +56,11 @@ def find(name: str, folder: Path) -> list[AnyFigure]:
     return by_name or of_file
 
 
-def place(figure: AnyFigure, scale: str, results: Path) -> Path:
-    """Return the folder of what is run at a scale."""
-    return results / f"{figure.name}-{scale}"
-
-
 def outcome(figure: AnyFigure, scale: str, results: Path) -> Outcome | None:
     """Return what came of a figure; None unless all of it was run with the settings that the file has now."""
-    folder = place(figure, scale, results)
     if isinstance(figure, Theorem):
-        return theorem_outcome(figure, scale, folder)
-    return outcome_of(figure, scale, folder)
+        return theorem_outcome(figure, scale, place(figure.name, scale, results))
+    return outcome_of(figure, scale, results)
 
 
 def carry_out(
@@ -84,19 +78,22 @@ def carry_out(
     Raises:
         OffbeatError: Something that the user can mend.
     """
-    folder = place(figure, scale, results)
     if isinstance(figure, Reproduction):
-        tell = progress(figure)
-        if figure.tuning is not None:
-            _run(figure.tries(scale), folder / TRIES, tell, workers)
-        best = chosen(figure, scale, folder)
-        assert best is not None  # all was tried
-        _run(figure.experiment(scale, best), folder, tell, workers)
+        for one in (*figure.beside.values(), figure):
+            _run_all(one, scale, place(one.name, scale, results), progress(one), workers)
     elif outcome(figure, scale, results) is None:
-        measure(figure, folder)
+        measure(figure, place(figure.name, scale, results))
     made = outcome(figure, scale, results)
     assert made is not None
     return made
+
+
+def _run_all(figure: Reproduction, scale: str, folder: Path, progress: Progress, workers: Workers) -> None:
+    if figure.tuning is not None:
+        _run(figure.tries(scale), folder / TRIES, progress, workers)
+    best = chosen(figure, scale, folder)
+    assert best is not None  # all was tried
+    _run(figure.experiment(scale, best), folder, progress, workers)
 
 
 def _run(experiment: Experiment, folder: Path, progress: Progress, workers: Workers) -> None:

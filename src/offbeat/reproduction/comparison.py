@@ -13,9 +13,10 @@ from offbeat.experiments.plot_style import png
 from offbeat.experiments.run_directory import Run
 from offbeat.experiments.run_settings import world_of
 from offbeat.reproduction.file import Reproduction
-from offbeat.reproduction.finished import finished_runs
+from offbeat.reproduction.finished import finished_runs, place
 from offbeat.reproduction.outcome import DOTS_PER_INCH, Finding, Outcome
 from offbeat.reproduction.quantities import cost, measure_of
+from offbeat.reproduction.sections import Claim
 from offbeat.reproduction.table import Write, in_words, side_by_side
 from offbeat.reproduction.tuning import chosen
 from offbeat.reproduction.verdict import Verdict, verdicts
@@ -43,22 +44,28 @@ _COSTS: dict[str, Write] = {
     "versions_to_target": units.count,
     "bytes_to_target": units.size,
 }
+Changes = Mapping[str, Mapping[str, object]]
+"""What tuning has changed, for each label by key."""
 
 
-def outcome_of(reproduction: Reproduction, scale: str, folder: Path) -> Outcome | None:
+def outcome_of(reproduction: Reproduction, scale: str, results: Path) -> Outcome | None:
     """Return what came of a figure; None unless all its runs are there, with the settings that the file has now.
 
     Args:
         reproduction: The figure.
         scale: How large.
-        folder: Where its runs are.
+        results: Where all results are.
     """
-    changes = chosen(reproduction, scale, folder)
-    if changes is None:
+    found = _runs(reproduction, scale, results)
+    if found is None:
         return None
-    runs = finished_runs(reproduction.experiment(scale, changes), folder)
-    if runs is None:
-        return None
+    changes, runs = found
+    beside: dict[str, list[Run]] = {}
+    for panel, other in reproduction.beside.items():
+        its = _runs(other, scale, results)
+        if its is None:
+            return None
+        beside[panel] = its[1]
     return Outcome(
         reproduction.name,
         reproduction.path,
@@ -68,14 +75,39 @@ def outcome_of(reproduction: Reproduction, scale: str, folder: Path) -> Outcome 
         reproduction.fingerprint(scale),
         world_of(runs),
         sum(run.real_seconds for run in runs) / 60,
-        [_finding(verdict, runs) for verdict in verdicts(reproduction.claims, runs)],
-        lambda into, name: _draw(reproduction, runs, into, name),
+        [_finding(verdict, runs) for verdict in verdicts(reproduction.claims, runs, beside)],
+        lambda into, name: _draw(reproduction, [*runs, *_compared_with(reproduction.claims, beside)], into, name),
         (lambda: side_by_side(runs)) if reproduction.section.table else None,
         _tuned(reproduction, changes),
     )
 
 
-def _tuned(reproduction: Reproduction, best: Mapping[str, Mapping[str, object]]) -> list[str]:
+def _runs(reproduction: Reproduction, scale: str, results: Path) -> tuple[Changes, list[Run]] | None:
+    """Return what tuning has changed, and the runs; None unless all of them are there."""
+    folder = place(reproduction.name, scale, results)
+    changes = chosen(reproduction, scale, folder)
+    if changes is None:
+        return None
+    runs = finished_runs(reproduction.experiment(scale, changes), folder)
+    return None if runs is None else (changes, runs)
+
+
+def _compared_with(claims: Sequence[Claim], beside: Mapping[str, Sequence[Run]]) -> list[Run]:
+    """Return the runs of other panels that claims are about, labelled so that they can be told from the figure's."""
+    named = dict.fromkeys((claim.than_panel, claim.than) for claim in claims if claim.than_panel)
+    return [
+        replace(run, label=_in_panel(run.label, panel))
+        for panel, label in named
+        for run in beside[panel]
+        if run.label == label
+    ]
+
+
+def _in_panel(label: str, panel: str | None) -> str:
+    return label if panel is None else f"{label} ({panel.lstrip('-')})"
+
+
+def _tuned(reproduction: Reproduction, best: Changes) -> list[str]:
     """Say what was tried for each algorithm, and what of it was best."""
     tuning = reproduction.tuning
     if tuning is None:
@@ -140,7 +172,8 @@ def _finding(verdict: Verdict, runs: Sequence[Run]) -> Finding:
     its = [value / claim.factor for value in verdict.other]
     factor = "" if claim.factor == 1 else f"{claim.factor:g} × "
     tolerance = f", {'within' if claim.relation == 'close to' else 'give or take'} {claim.tolerance:g}"
-    other = f"{claim.relation} {factor}{f'that of {claim.than}, ' if claim.than else ''}{write(its)}"
+    than = f"that of {_in_panel(claim.than, claim.than_panel)}, " if claim.than else ""
+    other = f"{claim.relation} {factor}{than}{write(its)}"
     return Finding(
         claim.name,
         claim.paper,

@@ -1,7 +1,7 @@
 """A figure's file: an experiment, its panels, what its paper claims of it, and at which scales it can be run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -40,6 +40,7 @@ class Reproduction:
         scales: How large it can be run, by name.
         claims: What the paper claims of it.
         tuning: What is tried before; None for nothing.
+        beside: The panels that claims compare it with, by name.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Reproduction:
     scales: dict[str, Scale]
     claims: Sequence[Claim]
     tuning: Tuning | None = None
+    beside: Mapping[str, "Reproduction"] = field(default_factory=dict[str, "Reproduction"])
 
     def experiment(self, scale: str, chosen: Mapping[str, Mapping[str, Any]] | None = None) -> Experiment:
         """Return what is run at a scale.
@@ -78,9 +80,13 @@ class Reproduction:
 
     def fingerprint(self, scale: str) -> str:
         """Return what is another text for other settings or claims; what the file says in words has no part in it."""
-        table = {key: value for key, value in self._table(scale).items() if key not in config.REPRODUCTION_TABLES}
-        tuning = self.tuning and self.tuning.model_dump()
-        return fingerprint_of([table, tuning, [claim.model_dump() for claim in self.claims]])
+        tables = [
+            {key: value for key, value in one._table(scale).items() if key not in config.REPRODUCTION_TABLES}
+            for one in (self, *self.beside.values())
+        ]
+        # Without what is left out, a key that is new changes the texts of those figures only that have it.
+        tuning = self.tuning and self.tuning.model_dump(exclude_defaults=True)
+        return fingerprint_of([*tables, tuning, [claim.model_dump(exclude_defaults=True) for claim in self.claims]])
 
     def _table(self, scale: str, more: Sequence[str] = ()) -> dict[str, Any]:
         if scale not in self.scales:
@@ -101,11 +107,16 @@ def load(path: Path) -> list[Reproduction]:
     except ValidationError as error:
         raise OffbeatError(f"{path}: {one_line(error, extra)}") from None
     for claim in found.claims:
-        for panel in claim.panels or ():
-            if panel not in found.panels:
+        for panel in (*(claim.panels or ()), claim.than_panel):
+            if panel is not None and panel not in found.panels:
                 raise OffbeatError(f"{path}: claim {claim.name!r}: panels: {did_you_mean(panel, found.panels)}")
     names = list(found.panels) or [None]
     made = [_reproduction(found, panel, path) for panel in names]
+    by_panel = dict(zip(found.panels, made, strict=False))
+    made = [
+        replace(one, beside={claim.than_panel: by_panel[claim.than_panel] for claim in one.claims if claim.than_panel})
+        for one in made
+    ]
     for one in made:
         if not one.claims:
             raise OffbeatError(f"{path}: nothing is claimed of {one.name}")
@@ -119,7 +130,8 @@ def load(path: Path) -> list[Reproduction]:
                 _check_tuning(one.tuning, experiment, path)
                 one.tries(scale)
             for claim in one.claims:
-                _check_claim(claim, experiment, path)
+                than = one.beside[claim.than_panel].experiment(scale) if claim.than_panel else experiment
+                _check_claim(claim, experiment, than, path)
     return made
 
 
@@ -130,7 +142,12 @@ def _reproduction(tables: ReproductionTables, name: str | None, path: Path) -> R
         return Reproduction(whole, path, tables.reproduction, (), scales, tables.claims, tables.tuning)
     panel, section = tables.panels[name], tables.reproduction
     section = section.model_copy(update={"figure": panel.figure, "question": f"{section.question} {panel.question}"})
-    claims = [claim for claim in tables.claims if claim.panels is None or name in claim.panels]
+    claims = [
+        claim
+        for claim in tables.claims
+        if (claim.panels is None or name in claim.panels)
+        and claim.than_panel != name  # nothing is said of it and itself
+    ]
     return Reproduction(f"{whole}{name}", path, section, panel.set, scales, claims, tables.tuning)
 
 
@@ -154,12 +171,16 @@ def _check_tuning(tuning: Tuning, experiment: Experiment, path: Path) -> None:
         raise OffbeatError(f"{path}: tuning: each algorithm must be tried as often, got {numbers}")
 
 
-def _check_claim(claim: Claim, experiment: Experiment, path: Path) -> None:
-    for label in (claim.of, claim.than):
-        if label is not None and label not in experiment.algorithms:
-            raise OffbeatError(f"{path}: claim {claim.name!r}: {did_you_mean(label, experiment.algorithms)}")
+def _check_claim(claim: Claim, experiment: Experiment, than: Experiment, path: Path) -> None:
+    """Check a claim on one of an experiment's algorithms and one of another's, or the same experiment's."""
+    for label, its in ((claim.of, experiment), (claim.than, than)):
+        if label is not None and label not in its.algorithms:
+            raise OffbeatError(f"{path}: claim {claim.name!r}: {did_you_mean(label, its.algorithms)}")
     if claim.quantity.endswith("_to_target") and experiment.evaluate.target is None:
         raise OffbeatError(f"{path}: claim {claim.name!r}: {claim.quantity} needs evaluate.target")
+    alike = [(one.seeds, one.metrics, one.better, one.evaluate.target) for one in (experiment, than)]
+    if alike[0] != alike[1]:
+        raise OffbeatError(f"{path}: claim {claim.name!r}: panels need the same seeds, metrics and target")
     known = [*map(metric_name, experiment.metrics), LOSS]
     if claim.measure is not None and claim.measure not in known:
         raise OffbeatError(f"{path}: claim {claim.name!r}: measure: {did_you_mean(claim.measure, known)}")

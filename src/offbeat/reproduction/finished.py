@@ -8,6 +8,11 @@ from offbeat.experiments.config import Experiment
 from offbeat.experiments.run_directory import Run
 
 
+def place(name: str, scale: str, results: Path) -> Path:
+    """Return the folder of what is run of a figure at a scale, below that of all results."""
+    return results / f"{name}-{scale}"
+
+
 def finished_runs(experiment: Experiment, folder: Path) -> list[Run] | None:
     """Return an experiment's runs; None unless all of them are in ``folder``, with the settings that it has."""
     runs: list[Run] = []

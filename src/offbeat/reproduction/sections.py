@@ -107,6 +107,8 @@ class Claim(Section):
     """See above."""
     than: str | None = None
     """Another label. Exactly one of this and value is needed."""
+    than_panel: str | None = None
+    """The panel that than is of; the same if it is left out."""
     value: Annotated[float, Field(allow_inf_nan=False)] | None = None
     """A number."""
     factor: Positive = 1.0
@@ -126,6 +128,8 @@ class Claim(Section):
     def _check(self) -> "Claim":
         if (self.than is None) is (self.value is None):
             raise ValueError("set exactly one of than and value")
+        if self.than_panel is not None and self.than is None:
+            raise ValueError("than_panel needs than")
         if (self.last_seconds is None) is (self.quantity in ("tail", "swing")):
             raise ValueError("last_seconds belongs to tail and swing, and only to them")
         if (self.updates is None) is (self.quantity == "after_updates"):

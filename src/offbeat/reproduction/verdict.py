@@ -1,8 +1,9 @@
 """Whether a claim holds, seed by seed."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from offbeat.experiments.run_directory import Run
 from offbeat.experiments.run_settings import by_label
@@ -32,10 +33,26 @@ class Verdict:
     other: Sequence[float]
 
 
-def verdicts(claims: Sequence[Claim], runs: Sequence[Run]) -> list[Verdict]:
-    """Judge each claim by the runs of its algorithms, seed against seed."""
+def verdicts(
+    claims: Sequence[Claim], runs: Sequence[Run], beside: Mapping[str, Sequence[Run]] = MappingProxyType({})
+) -> list[Verdict]:
+    """Judge each claim by the runs of its algorithms, seed against seed.
+
+    Args:
+        claims: The claims.
+        runs: The figure's.
+        beside: Those of the panels that it is compared with, by the panels' names.
+    """
     groups = by_label(runs)
-    return [_verdict(claim, groups[claim.of], None if claim.than is None else groups[claim.than]) for claim in claims]
+    others = {panel: by_label(its) for panel, its in beside.items()}
+    return [
+        _verdict(
+            claim,
+            groups[claim.of],
+            None if claim.than is None else (others[claim.than_panel] if claim.than_panel else groups)[claim.than],
+        )
+        for claim in claims
+    ]
 
 
 def _verdict(claim: Claim, of: Sequence[Run], than: Sequence[Run] | None) -> Verdict:

