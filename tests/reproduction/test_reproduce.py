@@ -122,6 +122,19 @@ def test_a_file_that_was_changed_is_run_again(reproduced, experiments, offbeat):
     assert "2 of 4 runs are finished" in out
 
 
+def test_what_was_learnt_from_files_that_have_moved_is_run_again(experiments, offbeat):
+    path = experiments / "paper" / "fig1.toml"
+    path.write_text(FIGURE.replace('name = "digits"', 'name = "mine.py:mine"'), encoding="utf-8")
+    code = 'from offbeat.population import load_dataset\n\n\ndef mine():\n    return load_dataset("digits")\n'
+    (experiments / "paper" / "mine.py").write_text(code, encoding="utf-8")
+    assert offbeat("reproduce", "paper/fig1", "--jobs", "1")[0] == 0
+    experiments.rename("moved")
+    code, out, err = offbeat("reproduce", "paper/fig1", "--jobs", "1", "--experiments", "moved")
+    assert (code, err) == (0, "")
+    assert "runs are finished" not in out
+    assert "moved" in (runs() / "fedavg-seed1" / "config.toml").read_text(encoding="utf-8")
+
+
 def test_pages(experiments, offbeat):
     code, out, _ = offbeat("reproduce", "--all", "--jobs", "1", "--pages", "docs")
     assert (code, out.splitlines()[-1]) == (0, f"Pages: {Path('docs/index.md')}")
