@@ -42,7 +42,7 @@ def _is_asked_for(experiment: Experiment, label: str, seed: int, path: Path) -> 
     except (OSError, ValueError, LookupError, TypeError):  # it is not there, or broken
         return False
     # Which of the two it was, only the run knows.
-    if dataset is None or dataset not in (experiment.data.name, experiment.data.fallback):
+    if not isinstance(dataset, str) or dataset not in (experiment.data.name, experiment.data.fallback):
         return False
     resolved = experiment.resolved(label, seed, dataset)
     if experiment.trainer == "auto":  # it was chosen when the run began
