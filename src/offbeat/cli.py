@@ -271,8 +271,10 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _stop(f"{error.strerror}{f': {error.filename}' if error.filename else ''}", 2)
     except InterruptedRunError as error:
-        instead = " in place of --replace" if "--replace" in sys.argv else ""
-        _stop(f"{error}: the same command with --resume{instead} goes on from here", 128 + error.signal)
+        how = " with --resume in place of --replace" if "--replace" in sys.argv else " with --resume"
+        if sys.argv[1] == "reproduce":  # which always goes on
+            how = ""
+        _stop(f"{error}: the same command{how} goes on from here", 128 + error.signal)
     except (KeyboardInterrupt, click.Abort):
         _stop("interrupted: what was finished is kept", 128 + signal.SIGINT)
 

@@ -15,7 +15,7 @@ from offbeat.experiments.export import write_file
 from offbeat.experiments.progress import Progress
 from offbeat.experiments.sections import metric_name
 from offbeat.experiments.workers import Workers
-from offbeat.reproduction.catalogue import AnyFigure, all_in, carry_out, find, outcome
+from offbeat.reproduction.catalogue import AnyFigure, all_in, carry_out, find, outcome, with_beside
 from offbeat.reproduction.file import Reproduction
 from offbeat.reproduction.finished import place
 from offbeat.reproduction.ledger import Key, read_ledger, write_ledger
@@ -61,7 +61,7 @@ def reproduce(
     if everything is bool(names):
         raise OffbeatError("name a figure, such as fedlaavg/fig4e, or give --all; offbeat reproduce --list lists them")
     figures = all_in(experiments) if everything else [one for name in names for one in find(name, experiments)]
-    wanted = [one for one in figures if scale in one.scales]
+    wanted = with_beside([one for one in figures if scale in one.scales])
     if not wanted:
         scales = ", ".join(known for known in SCALES if any(known in one.scales for one in figures))
         raise OffbeatError(f"no figure of {' '.join(names) or experiments} has a scale {scale}: there is {scales}")

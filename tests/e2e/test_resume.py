@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from offbeat.experiments.run_directory import read
+from tests.reproduction.conftest import FIGURE
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals")
 
@@ -39,11 +40,11 @@ def folder(tmp_path: Path, tiny_toml: str) -> Path:
 
 @pytest.fixture
 def start(folder: Path) -> Generator[Start]:
-    """Return a function that starts ``offbeat run tiny.toml`` with the given options, in a group of its own."""
+    """Return a function that starts ``offbeat run tiny.toml``, or another command, with options, in its own group."""
     started: list[subprocess.Popen[str]] = []
 
-    def run(*options: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-W", "error", "-m", "offbeat", "run", "tiny.toml", *options]
+    def run(*options: str, of: tuple[str, ...] = ("run", "tiny.toml")) -> subprocess.Popen[str]:
+        command = [sys.executable, "-W", "error", "-m", "offbeat", *of, *options]
         process = subprocess.Popen(
             command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a background job ignores it
@@ -142,6 +143,18 @@ def test_killed_again_and_again_it_comes_to_the_same_files(folder: Path, start: 
     assert results(folder / "out") == results(whole)
     assert {path.name for path in (folder / "out").iterdir()} == {"fedbuff-seed1"}
     assert rounds < 3 * KILLS + 3, "hardly a kill came in time"
+
+
+def test_a_figure_that_was_stopped_goes_on_by_the_same_command(folder: Path, start: Start) -> None:
+    path = folder / "experiments" / "paper" / "fig1.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(FIGURE.replace("virtual_seconds=20.0", "virtual_seconds=1e9"), encoding="utf-8")
+    process = start("--jobs", "2", of=("reproduce", "paper/fig1"))
+    assert wait_for(lambda: len(group(process.pid)) >= 3)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGINT
+    assert err.lstrip("\n") == "offbeat: stopped by SIGINT: the same command goes on from here\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -78,11 +78,18 @@ def test_a_file_may_hold_several_panels(experiments):
         ('panels = ["b"]', 'panels = ["c"]', "'It is said of one': panels: Allowed: a, b"),
         ("population.clients=5", "population.clients=0", "clients"),
         ("[panels.b]", '[panels."b/c"]', "panels"),
-        ('than_panel = "a"', 'than_panel = "c"', "'More clients are no slower': panels: Allowed: a, b"),
+        ('than_panel = "a"', 'than_panel = "c"', "'More clients are no slower': than_panel: Allowed: a, b"),
+        ('than_panel = "a"', 'than_panel = "b"', "than_panel = 'b' must stand above the panels"),
+        ('than_panel = "a"', 'than_panel = "a"\npanels = ["a"]', "than_panel = 'a' must stand above the panels"),
         ('than = "fedasync"\n', "value = 0.5\n", "than_panel needs than"),
-        ('than = "fedasync"', 'than = "fedasink"', "did you mean 'fedasync'"),
-        ('"population.clients=5"', '"seeds=[1]"', "panels need the same seeds, metrics and target"),
-        ('"population.clients=5"', '"evaluate.target=0.4"', "panels need the same seeds, metrics and target"),
+        ('than = "fedasync"', 'than = "fedasink"', "than_panel = 'a' has no fedasink: did you mean 'fedasync'"),
+        ('"population.clients=5"', '"seeds=[1]"', "the same seeds, evaluate.metrics, better and target"),
+        ('"population.clients=5"', '"evaluate.target=0.4"', "the same seeds, evaluate.metrics, better and target"),
+        (
+            '"population.clients=5"',
+            "\"evaluate={ every_seconds = 5.0, target = 0.3, metrics = ['mae'], better = 'higher' }\"",
+            "the same seeds, evaluate.metrics, better and target",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_panel_is_one_line(experiments, before, after, message):
@@ -92,6 +99,23 @@ def test_what_is_wrong_with_a_panel_is_one_line(experiments, before, after, mess
     with pytest.raises(OffbeatError, match=message) as caught:
         load(path)
     assert "\n" not in str(caught.value)
+
+
+def test_what_is_compared_with_may_be_of_the_other_panel_only(experiments):
+    path = experiments / "paper" / "fig1.toml"
+    other = '"population.clients=5", "algorithms.slow={ algorithm = \'fedasync\', concurrency = 1 }"'
+    panels = PANELS.replace('"population.clients=5"', other).replace('than = "fedasync"', 'than = "slow"')
+    path.write_text(FIGURE + panels, encoding="utf-8")
+    few, many = load(path)
+    assert "slow" not in many.experiment("quick").algorithms
+    assert many.beside["a"] is few
+
+
+def test_a_file_without_panels_has_none_to_compare_with(experiments):
+    path = experiments / "paper" / "fig1.toml"
+    path.write_text(FIGURE.replace('than = "fedavg"', 'than = "fedavg"\nthan_panel = "a"'), encoding="utf-8")
+    with pytest.raises(OffbeatError, match="than_panel: the file has no \\[panels\\]"):
+        load(path)
 
 
 def test_a_fingerprint_is_of_settings_and_claims_also_those_of_a_panel_beside(experiments):
@@ -104,6 +128,7 @@ def test_a_fingerprint_is_of_settings_and_claims_also_those_of_a_panel_beside(ex
         return few.fingerprint("quick"), many.fingerprint("quick")
 
     few, many = fingerprints()
+    assert fingerprints("tolerance = 0.9", "tolerance = 0.9\nfactor = 1.0") == (few, many)
     assert fingerprints("With few.", "With hardly any.") == (few, many)
     # The claim that compares is none of the panel's that it is compared with.
     few_now, many_now = fingerprints("tolerance = 0.9", "tolerance = 0.8")
@@ -126,7 +151,7 @@ def test_a_panel_of_which_nothing_is_claimed_is_one_line(experiments):
     claims = FIGURE.replace('paper = "it does"', 'paper = "it does"\npanels = ["b"]')
     claims = claims.replace('paper = "it is"', 'paper = "it is"\npanels = ["b"]')
     path.write_text(claims + PANELS, encoding="utf-8")
-    with pytest.raises(OffbeatError, match="nothing is claimed of paper/fig1a"):
+    with pytest.raises(OffbeatError, match="nothing is claimed of paper/fig1a: add a claim, or remove the panel"):
         load(path)
 
 

@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from offbeat.experiments.plots import over_updates
 from offbeat.experiments.run_directory import read
 from offbeat.experiments.units import percent
+from offbeat.reproduction import comparison
+from offbeat.reproduction.catalogue import outcome
+from offbeat.reproduction.file import load
 from offbeat.reproduction.table import in_words
 from tests.reproduction.conftest import FIGURE, PANELS
 
@@ -63,27 +67,54 @@ def test_a_measure_that_a_claim_is_about_has_a_figure_of_its_own(experiments, of
     assert "loss at the end of fedavg: " in page
 
 
-def test_a_panel_is_compared_with_another_which_is_run_too(experiments, offbeat):
+def test_a_panel_is_compared_with_another_which_is_run_before(experiments, offbeat, monkeypatch):
     path = experiments / "paper" / "fig1.toml"
     path.write_text(FIGURE + PANELS, encoding="utf-8")
+    drawn = []
+
+    def draw(runs, target, measure):
+        drawn.append([(run.label, run.seed) for run in runs])
+        return over_updates(runs, target, measure)
+
+    monkeypatch.setitem(comparison._DRAW, "updates", draw)
     code, out, err = offbeat("reproduce", "paper/fig1b", "--jobs", "1")
     assert (code, err) == (0, "")
+    assert re.findall(r"^paper/\w+", out, re.MULTILINE) == ["paper/fig1a", "paper/fig1b"]
     (row,) = re.findall(r"More clients .*", out)
     assert "holds (2 of 2 seeds)" in row
-    assert sorted(one.name for one in Path("runs/reproduce/paper").iterdir()) == ["fig1a-quick", "fig1b-quick"]
+    own = [(label, seed) for label in ("fedavg", "fedasync") for seed in (1, 2)]
+    assert drawn == [own, [*own, ("fedasync (fig1a)", 1), ("fedasync (fig1a)", 2)]]
     page = Path("runs/reproduce/paper/fig1b-quick/page.md").read_text(encoding="utf-8")
     few = [read(Path(f"runs/reproduce/paper/fig1a-quick/fedasync-seed{seed}")) for seed in (1, 2)]
     best = in_words([run.history["accuracy"].max() for run in few], percent, "")
-    assert f"at least that of fedasync (a), {best}, give or take 0.9" in page
+    assert f"at least that of fedasync (fig1a), {best}, give or take 0.9" in page
     assert "10 clients" in page
-    # Without the panel that it is compared with nothing is known of it.
-    shutil.rmtree("runs/reproduce/paper/fig1a-quick/fedasync-seed2")
-    _, listed, _ = offbeat("reproduce", "--list")
-    assert "quick: holds" not in listed
+
+
+def test_without_the_panel_that_it_is_compared_with_nothing_is_known(experiments, offbeat):
+    path = experiments / "paper" / "fig1.toml"
+    path.write_text(FIGURE + PANELS, encoding="utf-8")
+    offbeat("reproduce", "paper/fig1", "--jobs", "1")
+    few, many = load(path)
+    results = Path("runs/reproduce")
+    assert outcome(few, "quick", results) is not None
+    assert outcome(many, "quick", results) is not None
+    shutil.rmtree(results / "paper" / "fig1a-quick" / "fedasync-seed2")
+    assert outcome(many, "quick", results) is None
     code, again, _ = offbeat("reproduce", "paper/fig1b", "--jobs", "1")
     assert code == 0
     assert "3 of 4 runs are finished" in again
     assert "4 of 4 runs are finished" in again
+
+
+def test_data_may_be_what_is_taken_in_place_of_others(experiments, offbeat):
+    path = experiments / "paper" / "fig1.toml"
+    other = 'name = "sentiment140"\nfallback = "digits"'
+    path.write_text(FIGURE.replace('name = "digits"', other), encoding="utf-8")
+    code, out, err = offbeat("reproduce", "paper/fig1", "--jobs", "1")
+    assert (code, err) == (0, "")
+    assert "going on with digits instead" in out
+    assert "4 of 4 runs are finished" in offbeat("reproduce", "paper/fig1", "--jobs", "1")[1]
 
 
 def test_the_list_says_what_came_of_it_here(experiments, offbeat):

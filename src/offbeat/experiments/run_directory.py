@@ -95,7 +95,7 @@ def prepared(folder: Path) -> Generator[None]:
             pass
         lock.acquire()
     except Timeout:
-        raise OffbeatError(f"another run is writing into {folder}; choose another folder with --output") from None
+        raise OffbeatError(f"another run is writing into {folder}: wait for it, or choose another folder") from None
     except OSError as error:
         raise OffbeatError(
             f"cannot write into {folder}: {error.strerror}; choose another folder with --output"

@@ -1,7 +1,7 @@
 """Which figures there are, and what came of them."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from offbeat.errors import OffbeatError, did_you_mean
@@ -56,6 +56,16 @@ def find(name: str, folder: Path) -> list[AnyFigure]:
     return by_name or of_file
 
 
+def with_beside(figures: Sequence[AnyFigure]) -> list[AnyFigure]:
+    """Return figures, each after those that its claims compare it with, and each once."""
+    found: dict[str, AnyFigure] = {}
+    for one in figures:
+        beside = list(one.beside.values()) if isinstance(one, Reproduction) else []
+        for figure in (*with_beside(beside), one):
+            found.setdefault(figure.name, figure)
+    return list(found.values())
+
+
 def outcome(figure: AnyFigure, scale: str, results: Path) -> Outcome | None:
     """Return what came of a figure; None unless all of it was run with the settings that the file has now."""
     if isinstance(figure, Theorem):
@@ -69,7 +79,7 @@ def carry_out(
     """Run what has not been run yet of a figure, and return what came of it.
 
     Args:
-        figure: The figure.
+        figure: The figure; those that it is compared with have been run, see ``with_beside``.
         scale: How large; one of its scales.
         results: Where results go.
         workers: What carries out the runs.
@@ -78,22 +88,19 @@ def carry_out(
     Raises:
         OffbeatError: Something that the user can mend.
     """
+    folder = place(figure.name, scale, results)
     if isinstance(figure, Reproduction):
-        for one in (*figure.beside.values(), figure):
-            _run_all(one, scale, place(one.name, scale, results), progress(one), workers)
+        tell = progress(figure)
+        if figure.tuning is not None:
+            _run(figure.tries(scale), folder / TRIES, tell, workers)
+        best = chosen(figure, scale, folder)
+        assert best is not None  # all was tried
+        _run(figure.experiment(scale, best), folder, tell, workers)
     elif outcome(figure, scale, results) is None:
-        measure(figure, place(figure.name, scale, results))
+        measure(figure, folder)
     made = outcome(figure, scale, results)
     assert made is not None
     return made
-
-
-def _run_all(figure: Reproduction, scale: str, folder: Path, progress: Progress, workers: Workers) -> None:
-    if figure.tuning is not None:
-        _run(figure.tries(scale), folder / TRIES, progress, workers)
-    best = chosen(figure, scale, folder)
-    assert best is not None  # all was tried
-    _run(figure.experiment(scale, best), folder, progress, workers)
 
 
 def _run(experiment: Experiment, folder: Path, progress: Progress, workers: Workers) -> None:

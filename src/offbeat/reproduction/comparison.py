@@ -75,8 +75,8 @@ def outcome_of(reproduction: Reproduction, scale: str, results: Path) -> Outcome
         reproduction.fingerprint(scale),
         world_of(runs),
         sum(run.real_seconds for run in runs) / 60,
-        [_finding(verdict, runs) for verdict in verdicts(reproduction.claims, runs, beside)],
-        lambda into, name: _draw(reproduction, [*runs, *_compared_with(reproduction.claims, beside)], into, name),
+        [_finding(reproduction, verdict, runs) for verdict in verdicts(reproduction.claims, runs, beside)],
+        lambda into, name: _draw(reproduction, [*runs, *_compared_with(reproduction, beside)], into, name),
         (lambda: side_by_side(runs)) if reproduction.section.table else None,
         _tuned(reproduction, changes),
     )
@@ -92,19 +92,23 @@ def _runs(reproduction: Reproduction, scale: str, results: Path) -> tuple[Change
     return None if runs is None else (changes, runs)
 
 
-def _compared_with(claims: Sequence[Claim], beside: Mapping[str, Sequence[Run]]) -> list[Run]:
+def _compared_with(reproduction: Reproduction, beside: Mapping[str, Sequence[Run]]) -> list[Run]:
     """Return the runs of other panels that claims are about, labelled so that they can be told from the figure's."""
-    named = dict.fromkeys((claim.than_panel, claim.than) for claim in claims if claim.than_panel)
+    claims = {(claim.than_panel, claim.than): claim for claim in reproduction.claims if claim.than_panel}
     return [
-        replace(run, label=_in_panel(run.label, panel))
-        for panel, label in named
+        replace(run, label=_other_label(reproduction, claim))
+        for (panel, label), claim in claims.items()
         for run in beside[panel]
         if run.label == label
     ]
 
 
-def _in_panel(label: str, panel: str | None) -> str:
-    return label if panel is None else f"{label} ({panel.lstrip('-')})"
+def _other_label(reproduction: Reproduction, claim: Claim) -> str:
+    """Name the algorithm that a claim compares with, and its figure if that is another one."""
+    assert claim.than is not None
+    if claim.than_panel is None:
+        return claim.than
+    return f"{claim.than} ({reproduction.beside[claim.than_panel].name.rpartition('/')[2]})"
 
 
 def _tuned(reproduction: Reproduction, best: Changes) -> list[str]:
@@ -152,7 +156,7 @@ def _cropped(runs: Sequence[Run], over: str) -> list[Run]:
     ]
 
 
-def _finding(verdict: Verdict, runs: Sequence[Run]) -> Finding:
+def _finding(reproduction: Reproduction, verdict: Verdict, runs: Sequence[Run]) -> Finding:
     claim = verdict.claim
     measure = measure_of(claim, runs)
     target = target_for(runs)
@@ -172,7 +176,7 @@ def _finding(verdict: Verdict, runs: Sequence[Run]) -> Finding:
     its = [value / claim.factor for value in verdict.other]
     factor = "" if claim.factor == 1 else f"{claim.factor:g} × "
     tolerance = f", {'within' if claim.relation == 'close to' else 'give or take'} {claim.tolerance:g}"
-    than = f"that of {_in_panel(claim.than, claim.than_panel)}, " if claim.than else ""
+    than = f"that of {_other_label(reproduction, claim)}, " if claim.than else ""
     other = f"{claim.relation} {factor}{than}{write(its)}"
     return Finding(
         claim.name,

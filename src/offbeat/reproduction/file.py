@@ -1,19 +1,18 @@
 """A figure's file: an experiment, its panels, what its paper claims of it, and at which scales it can be run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from offbeat.errors import OffbeatError, did_you_mean
+from offbeat.errors import OffbeatError
 from offbeat.experiments import config
 from offbeat.experiments.config import Experiment
 from offbeat.experiments.config_error import one_line
-from offbeat.experiments.measure import LOSS
 from offbeat.experiments.section import Section
-from offbeat.experiments.sections import metric_name
+from offbeat.reproduction.checks import check_beside, check_claim, check_panels, check_tuning
 from offbeat.reproduction.outcome import fingerprint_of
 from offbeat.reproduction.sections import Claim, Panel, ReproductionSection, Scale, Tuning
 
@@ -40,7 +39,7 @@ class Reproduction:
         scales: How large it can be run, by name.
         claims: What the paper claims of it.
         tuning: What is tried before; None for nothing.
-        beside: The panels that claims compare it with, by name.
+        beside: The panels that claims compare it with, by the panel's own name.
     """
 
     name: str
@@ -106,20 +105,13 @@ def load(path: Path) -> list[Reproduction]:
         found = ReproductionTables.model_validate(extra)
     except ValidationError as error:
         raise OffbeatError(f"{path}: {one_line(error, extra)}") from None
-    for claim in found.claims:
-        for panel in (*(claim.panels or ()), claim.than_panel):
-            if panel is not None and panel not in found.panels:
-                raise OffbeatError(f"{path}: claim {claim.name!r}: panels: {did_you_mean(panel, found.panels)}")
-    names = list(found.panels) or [None]
-    made = [_reproduction(found, panel, path) for panel in names]
-    by_panel = dict(zip(found.panels, made, strict=False))
-    made = [
-        replace(one, beside={claim.than_panel: by_panel[claim.than_panel] for claim in one.claims if claim.than_panel})
-        for one in made
-    ]
-    for one in made:
-        if not one.claims:
-            raise OffbeatError(f"{path}: nothing is claimed of {one.name}")
+    check_panels(found.claims, list(found.panels), path)
+    made: list[Reproduction] = []
+    above: dict[str, Reproduction] = {}
+    for panel in list(found.panels) or [None]:
+        made.append(_reproduction(found, panel, path, above))
+        if panel is not None:
+            above[panel] = made[-1]
     for one in made:
         for scale in one.scales:
             experiment = one.experiment(scale)
@@ -127,15 +119,18 @@ def load(path: Path) -> list[Reproduction]:
             if one.section.table and not (is_classified and experiment.evaluate.target is not None):
                 raise OffbeatError(f"{path}: reproduction.table needs classes, the metric accuracy and evaluate.target")
             if one.tuning is not None:
-                _check_tuning(one.tuning, experiment, path)
+                check_tuning(one.tuning, experiment, path)
                 one.tries(scale)
             for claim in one.claims:
-                than = one.beside[claim.than_panel].experiment(scale) if claim.than_panel else experiment
-                _check_claim(claim, experiment, than, path)
+                check_claim(claim, experiment, path)
+                if claim.than_panel:
+                    check_beside(claim, experiment, one.beside[claim.than_panel].experiment(scale), path)
     return made
 
 
-def _reproduction(tables: ReproductionTables, name: str | None, path: Path) -> Reproduction:
+def _reproduction(
+    tables: ReproductionTables, name: str | None, path: Path, above: Mapping[str, Reproduction]
+) -> Reproduction:
     scales: dict[str, Scale] = {**tables.scales}
     whole = f"{path.parent.name}/{path.stem}"
     if name is None:
@@ -145,10 +140,12 @@ def _reproduction(tables: ReproductionTables, name: str | None, path: Path) -> R
     claims = [
         claim
         for claim in tables.claims
-        if (claim.panels is None or name in claim.panels)
-        and claim.than_panel != name  # nothing is said of it and itself
+        if (claim.panels is None or name in claim.panels) and (claim.than_panel is None or claim.than_panel in above)
     ]
-    return Reproduction(f"{whole}{name}", path, section, panel.set, scales, claims, tables.tuning)
+    if not claims:
+        raise OffbeatError(f"{path}: nothing is claimed of {whole}{name}: add a claim, or remove the panel")
+    beside = {claim.than_panel: above[claim.than_panel] for claim in claims if claim.than_panel}
+    return Reproduction(f"{whole}{name}", path, section, panel.set, scales, claims, tables.tuning, beside)
 
 
 def _with(table: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,29 +155,3 @@ def _with(table: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any]:
         section, dot, name = key.partition(".")
         changed[section] = {**changed.get(section, {}), name: value} if dot else value
     return changed
-
-
-def _check_tuning(tuning: Tuning, experiment: Experiment, path: Path) -> None:
-    for label in tuning.own:
-        if label not in experiment.algorithms:
-            raise OffbeatError(f"{path}: tuning.own: {did_you_mean(label, experiment.algorithms)}")
-    if tuning.seed in experiment.seeds:
-        raise OffbeatError(f"{path}: tuning.seed = {tuning.seed} is one of the seeds: take another")
-    numbers = {label: len(tuning.points(label)) for label in experiment.algorithms}
-    if len(set(numbers.values())) > 1:
-        raise OffbeatError(f"{path}: tuning: each algorithm must be tried as often, got {numbers}")
-
-
-def _check_claim(claim: Claim, experiment: Experiment, than: Experiment, path: Path) -> None:
-    """Check a claim on one of an experiment's algorithms and one of another's, or the same experiment's."""
-    for label, its in ((claim.of, experiment), (claim.than, than)):
-        if label is not None and label not in its.algorithms:
-            raise OffbeatError(f"{path}: claim {claim.name!r}: {did_you_mean(label, its.algorithms)}")
-    if claim.quantity.endswith("_to_target") and experiment.evaluate.target is None:
-        raise OffbeatError(f"{path}: claim {claim.name!r}: {claim.quantity} needs evaluate.target")
-    alike = [(one.seeds, one.metrics, one.better, one.evaluate.target) for one in (experiment, than)]
-    if alike[0] != alike[1]:
-        raise OffbeatError(f"{path}: claim {claim.name!r}: panels need the same seeds, metrics and target")
-    known = [*map(metric_name, experiment.metrics), LOSS]
-    if claim.measure is not None and claim.measure not in known:
-        raise OffbeatError(f"{path}: claim {claim.name!r}: measure: {did_you_mean(claim.measure, known)}")

@@ -108,7 +108,7 @@ class Claim(Section):
     than: str | None = None
     """Another label. Exactly one of this and value is needed."""
     than_panel: str | None = None
-    """The panel that than is of; the same if it is left out."""
+    """The panel that than is of, one above those that the claim is of; the same if it is left out."""
     value: Annotated[float, Field(allow_inf_nan=False)] | None = None
     """A number."""
     factor: Positive = 1.0
@@ -120,7 +120,7 @@ class Claim(Section):
     updates: Count | None = None
     """Counted updates, of after_updates."""
     panels: Annotated[tuple[str, ...] | None, Field(strict=False)] = None
-    """Those that it is claimed of; all if it is left out."""
+    """Those that it is claimed of; all if it is left out, all below than_panel if that is set."""
     paper: Line
     """The paper's number or words."""
 
