@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -115,8 +116,12 @@ def test_after_so_many_updates_it_is_the_mean_of_the_last_tenth_of_them():
     run = a_run("a", 0, [0.9] * 9 + [0.5, 0.3, 0.1], evaluate=LOSS)  # counted: 0, 1, … 11
     assert quantity(claim(quantity="after_updates", updates=10), run) == pytest.approx(0.4)
     assert math.isnan(quantity(claim(quantity="after_updates", updates=20), run))
-    # Between two evaluations there is none.
-    assert math.isnan(quantity(claim(quantity="after_updates", updates=10), a_run("a", 0, (0.5,) * 3, evaluate=LOSS)))
+    # Where it was not measured, it is on the line between two measurements.
+    short = a_run("a", 0, (0.9, 0.5, 0.1), evaluate=LOSS)
+    sparse = replace(short, history=short.history | {"counted": 100 * short.history["counted"]})
+    assert quantity(claim(quantity="after_updates", updates=150), sparse) == pytest.approx(0.3)
+    assert quantity(claim(quantity="after_updates", updates=205), sparse) == pytest.approx(0.1)
+    assert math.isnan(quantity(claim(quantity="after_updates", updates=230), sparse))
 
 
 def test_a_claim_may_be_about_another_measure():

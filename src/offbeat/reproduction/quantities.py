@@ -23,7 +23,7 @@ _COSTS = {
 def quantity(claim: Claim, run: Run) -> float:
     """Return a claim's quantity of a run; not finite if the run diverged, infinite if a target was never reached.
 
-    Of more updates than a run has, the mean is not a number.
+    After more updates than a run has, it is not a number.
     """
     name, measure = claim.quantity, measure_of(claim, [run])
     values = run.history[measure.name].astype(np.float64)
@@ -36,8 +36,10 @@ def quantity(claim: Claim, run: Run) -> float:
     if name == "after_updates":
         assert claim.updates is not None
         counted = run.history["counted"]
+        if counted[-1] < _SHARE * claim.updates:
+            return math.nan
         then = values[(counted >= _SHARE * claim.updates) & (counted <= claim.updates)]
-        return float(then.mean()) if counted[-1] >= _SHARE * claim.updates and len(then) else math.nan
+        return float(then.mean() if len(then) else np.interp(claim.updates, counted, values))
     assert claim.last_seconds is not None
     seconds = run.history["seconds"]
     last = values[seconds >= seconds[-1] - claim.last_seconds]

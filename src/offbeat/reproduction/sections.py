@@ -97,8 +97,9 @@ class Claim(Section):
     """What is claimed, in one line."""
     quantity: Quantity
     """final: the measure at the end. tail: its mean over last_seconds. best. swing: its highest value minus its lowest
-    over last_seconds. after_updates: its mean between 0.9 and 1.0 times as many counted updates. …_to_target: what it
-    took to reach evaluate.target; infinite if that was never reached."""
+    over last_seconds. after_updates: its mean between 0.9 and 1.0 times as many counted updates; if it was not measured
+    there, on the line from the measurement before to the one after. …_to_target: what it took to reach evaluate.target;
+    infinite if that was never reached."""
     measure: str | None = None
     """Which one: loss, or a metric's name; the main one if it is left out."""
     of: str
