@@ -31,7 +31,7 @@ def test_pages_keep_what_was_run_before(two):
     assert "holds** (1 of 1 seeds)" in page
     assert {path.name for path in (PAGES / "images").iterdir()} == {"paper-fig1-quick.png", "paper-fig2-quick.png"}
     index = (PAGES / "index.md").read_text(encoding="utf-8")
-    assert "Of 6 claims 4 hold, 2 do not, 0 differ." in index
+    assert "Of 6 claims 4 hold, 2 do not, 0 differ, 0 are undecided." in index
     assert "Not run yet at the full scale: paper/fig1, paper/fig2.\n" in index
     assert "at the quick scale" not in index
 

@@ -171,7 +171,7 @@ def test_pages(experiments, offbeat):
     assert (code, out.splitlines()[-1]) == (0, f"Pages: {Path('docs/index.md')}")
     index = Path("docs/index.md").read_text(encoding="utf-8")
     assert "## [A paper](paper.md)" in index
-    assert "Of 3 claims 2 hold, 1 do not, 0 differ." in index
+    assert "Of 3 claims 2 hold, 1 do not, 0 differ, 0 are undecided." in index
     assert "| Figure 1 | FedAvg is perfect | quick | **does not hold** (0 of 2 seeds) |" in index
     assert "![Figure 1](images/paper-fig1-quick.png)" in Path("docs/paper.md").read_text(encoding="utf-8")
     assert Path("docs/images/paper-fig1-quick.png").read_bytes().startswith(PNG)

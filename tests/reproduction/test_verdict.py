@@ -86,16 +86,49 @@ def test_relations(changes, a, b, expected):
     assert (word(claim(**changes), ((a,), (b,))) == "holds") is expected
 
 
-def test_who_diverged_or_never_arrived_proves_nothing():
+def test_who_diverged_proves_nothing():
     assert word(claim(), ((math.nan,), (0.5,))) == "does not hold"
     assert word(claim(relation="at least"), ((0.5,), (math.nan,))) == "does not hold"
-    time = claim(quantity="seconds_to_target")
-    assert word(time, ((0.9, 0.4), (0.9, 0.9))) == "holds"
-    assert word(time, ((0.9, 0.9), (0.9, 0.4))) == "does not hold"
-    assert word(time, ((0.9, 0.9), (0.9, 0.9))) == "does not hold"
-    slower = claim(quantity="seconds_to_target", relation="at least")
-    assert word(slower, ((0.9, 0.9), (0.9, 0.4))) == "holds"
-    assert word(slower, ((0.9, 0.9), (0.9, 0.9))) == "does not hold"
+    assert word(claim(), ((math.inf,), (math.inf,))) == "does not hold"
+
+
+SOON, LATE, NEVER = (0.9, 0.4, 0.4, 0.4, 0.4), (0.9, 0.9, 0.9, 0.9, 0.4), (0.9,) * 5  # after 100 s, 400 s; by 400 s not
+
+
+@pytest.mark.parametrize(
+    ("relation", "factor", "a", "b", "expected"),
+    [
+        ("at most", 1.0, SOON, NEVER, "holds"),
+        ("at most", 1.0, NEVER, SOON, "does not hold"),
+        ("at most", 1.0, NEVER, NEVER, "undecided"),
+        ("at most", 0.45, SOON, NEVER, "holds"),  # 100 s, and at least 180 s
+        ("at most", 0.45, LATE, NEVER, "undecided"),  # 400 s, and at least 180 s
+        ("at most", 5.0, NEVER, SOON, "undecided"),  # more than 400 s, and 500 s
+        ("at least", 1.0, NEVER, SOON, "holds"),
+        ("at least", 1.0, SOON, NEVER, "does not hold"),
+        ("at least", 3.0, NEVER, SOON, "holds"),  # more than 400 s, and 300 s
+        ("at least", 5.0, NEVER, SOON, "undecided"),  # more than 400 s, and 500 s
+        ("at least", 0.2, SOON, NEVER, "undecided"),  # 100 s, and at least 80 s
+        ("close to", 1.0, SOON, NEVER, "does not hold"),
+        ("close to", 1.0, LATE, NEVER, "undecided"),
+    ],
+)
+def test_who_had_not_arrived_by_the_end_would_have_needed_more(relation, factor, a, b, expected):
+    assert word(claim(quantity="seconds_to_target", relation=relation, factor=factor), (a, b)) == expected
+
+
+def test_against_a_number_who_has_not_arrived_by_the_end_never_does():
+    never = claim(quantity="seconds_to_target", relation="at least", than=None, value=600.0)
+    assert word(never, (NEVER, SOON)) == "holds"
+    assert word(never, (SOON, SOON)) == "does not hold"
+
+
+def test_open_seeds_leave_open_what_the_others_agree_on():
+    faster = claim(quantity="seconds_to_target", factor=0.45)
+    yes, no, either = (SOON, NEVER), (LATE, SOON), (LATE, NEVER)
+    assert word(faster, yes, either) == "undecided"
+    assert word(faster, no, either) == "undecided"
+    assert word(faster, yes, no, either) == "differs"
 
 
 def test_there_is_a_number_a_seed():

@@ -10,7 +10,7 @@ from typing import Literal
 from offbeat.reproduction.sections import ReproductionSection, Scale
 
 DOTS_PER_INCH = 100  # of the figures: readable, and small enough to be kept in a repository
-Word = Literal["holds", "does not hold", "differs"]
+Word = Literal["holds", "does not hold", "differs", "undecided"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Finding:
         paper: The paper's number or words.
         ours: Our number with its name.
         other: What it is compared with, and how.
-        word: ``holds`` in all seeds, ``does not hold`` in none, or ``differs`` between them.
+        word: The verdict; see ``Verdict``.
         held: In how many of the seeds it holds.
         seeds: How many there are; None where their mean was judged.
     """

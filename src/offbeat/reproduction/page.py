@@ -67,10 +67,12 @@ def _index(papers: dict[str, list[Record]], missing: Mapping[str, Sequence[str]]
     words = Counter(finding.word for finding in found)
     lines = [
         "# The papers, reproduced\n",
-        "What the papers claim, run again. *Holds*: in every seed; *does not hold*: in none; *differs*: in some.",
+        "What the papers claim, run again. *Holds*: in every seed; *does not hold*: in none; *differs*: in some;",
+        "*undecided*: a target was not reached in some, and what it took until the end does not tell.",
         "Bounds are judged by the mean over the runs. Each page has the figures, the numbers with their 95 % intervals",
         "over the seeds, and the commands.\n",
-        f"Of {len(found)} claims {words['holds']} hold, {words['does not hold']} do not, {words['differs']} differ.\n",
+        f"Of {len(found)} claims {words['holds']} hold, {words['does not hold']} do not, {words['differs']} differ, "
+        f"{words['undecided']} are undecided.\n",
     ]
     lines += [f"Not run yet at the {scale} scale: {', '.join(names)}.\n" for scale, names in missing.items() if names]
     for paper, records in papers.items():

@@ -51,6 +51,11 @@ def cost(name: str, run: Run) -> NDArray[np.float64]:
     return np.stack([run.history[column] for column in _COSTS[name]]).sum(axis=0, dtype=np.float64)
 
 
+def spent(claim: Claim, run: Run) -> float:
+    """Return what a run had taken by its end of what a claim about the way to a target counts."""
+    return float(cost(claim.quantity.removesuffix("_to_target"), run)[-1])
+
+
 def cost_to_target(name: str, run: Run) -> float:
     """Return what it took until the main measure reached ``evaluate.target``; infinite if it never did."""
     measure, target = main_measure([run]), target_for([run])

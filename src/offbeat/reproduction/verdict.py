@@ -4,11 +4,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 from offbeat.experiments.run_directory import Run
 from offbeat.experiments.run_settings import by_label
 from offbeat.reproduction.outcome import Word
-from offbeat.reproduction.quantities import quantity
+from offbeat.reproduction.quantities import quantity, spent
 from offbeat.reproduction.sections import Claim
 
 
@@ -18,7 +19,8 @@ class Verdict:
 
     Attributes:
         claim: The claim.
-        word: ``holds`` in all seeds, ``does not hold`` in none, or ``differs`` between them.
+        word: ``holds`` in all seeds, ``does not hold`` in none, ``differs`` between them; ``undecided`` if it is open
+            in some, because a target was not reached by the end, and the others agree.
         held: In how many seeds it holds.
         seeds: Of how many.
         ours: Its quantity, of the claim's algorithm, for each seed.
@@ -56,23 +58,55 @@ def verdicts(
 
 
 def _verdict(claim: Claim, of: Sequence[Run], than: Sequence[Run] | None) -> Verdict:
-    ours = [quantity(claim, run) for run in of]
     if than is None:
         assert claim.value is not None
-        others = [claim.value * claim.factor] * len(of)
+        # Against a number, who does not reach the target in the time that it has never does.
+        ours = [_Between(value, value) for value in (quantity(claim, run) for run in of)]
+        others = [_Between(claim.value, claim.value).times(claim.factor)] * len(of)
     else:
-        others = [claim.factor * quantity(claim, run) for run in than]
-    held = sum(_holds(claim, m, r) for m, r in zip(ours, others, strict=True))
-    word: Word = "holds" if held == len(of) else "does not hold" if not held else "differs"
-    return Verdict(claim, word, held, len(of), ours, others)
+        ours = [_between(claim, run) for run in of]
+        others = [_between(claim, run).times(claim.factor) for run in than]
+    seeds = [_holds(claim, m, r) for m, r in zip(ours, others, strict=True)]
+    return Verdict(
+        claim, _word(seeds), seeds.count(True), len(seeds), [m.highest for m in ours], [r.highest for r in others]
+    )
 
 
-def _holds(claim: Claim, ours: float, other: float) -> bool:
-    if math.isnan(ours) or math.isnan(other):  # a run diverged
+class _Between(NamedTuple):
+    """What is known of a number: the lowest and the highest that it may be."""
+
+    lowest: float
+    highest: float
+
+    def times(self, factor: float) -> "_Between":
+        return _Between(factor * self.lowest, factor * self.highest)
+
+
+def _between(claim: Claim, run: Run) -> _Between:
+    value = quantity(claim, run)
+    if claim.quantity.endswith("_to_target") and value == math.inf:
+        # It would have needed more than it had spent by its end; how much, nobody knows.
+        return _Between(spent(claim, run), value)
+    return _Between(value, value)
+
+
+def _holds(claim: Claim, ours: _Between, other: _Between) -> bool | None:
+    """Return whether the claim holds; None if what is known does not tell."""
+    least, most = ours.lowest - other.highest, ours.highest - other.lowest  # the bounds of m - r
+    if math.isnan(least) or math.isnan(most):  # a run diverged
         return False
     if claim.relation == "at most":
-        # Who never reaches the target is no better than another who does not.
-        return math.isfinite(ours) and ours <= other + claim.tolerance
-    if claim.relation == "at least":
-        return math.isfinite(other) and ours >= other - claim.tolerance
-    return abs(ours - other) <= claim.tolerance
+        least, most = least - claim.tolerance, most - claim.tolerance
+    elif claim.relation == "at least":
+        least, most = -most - claim.tolerance, -least - claim.tolerance
+    else:
+        least, most = max(least, -most) - claim.tolerance, max(most, -least) - claim.tolerance
+    return True if most <= 0 else False if least > 0 else None
+
+
+def _word(seeds: Sequence[bool | None]) -> Word:
+    if all(seeds):
+        return "holds"
+    if all(held is False for held in seeds):
+        return "does not hold"
+    return "differs" if True in seeds and False in seeds else "undecided"
