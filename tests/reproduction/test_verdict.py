@@ -117,6 +117,15 @@ def test_who_had_not_arrived_by_the_end_would_have_needed_more(relation, factor,
     assert word(claim(quantity="seconds_to_target", relation=relation, factor=factor), (a, b)) == expected
 
 
+def test_who_diverged_would_never_have_arrived():
+    diverged = (0.9, math.nan)
+    faster, slower = (claim(quantity="seconds_to_target", relation=relation) for relation in ("at most", "at least"))
+    assert word(faster, (LATE, diverged)) == "holds"
+    assert word(faster, (diverged, LATE)) == "does not hold"
+    assert word(slower, (diverged, LATE)) == "holds"
+    assert word(faster, (diverged, diverged)) == "does not hold"
+
+
 def test_against_a_number_who_has_not_arrived_by_the_end_never_does():
     never = claim(quantity="seconds_to_target", relation="at least", than=None, value=600.0)
     assert word(never, (NEVER, SOON)) == "holds"

@@ -51,17 +51,21 @@ def cost(name: str, run: Run) -> NDArray[np.float64]:
     return np.stack([run.history[column] for column in _COSTS[name]]).sum(axis=0, dtype=np.float64)
 
 
-def spent(claim: Claim, run: Run) -> float:
-    """Return what a run had taken by its end of what a claim about the way to a target counts."""
-    return float(cost(claim.quantity.removesuffix("_to_target"), run)[-1])
-
-
 def cost_to_target(name: str, run: Run) -> float:
     """Return what it took until the main measure reached ``evaluate.target``; infinite if it never did."""
     measure, target = main_measure([run]), target_for([run])
     assert target is not None
     reached = np.flatnonzero(measure.reached(run.history[measure.name], target))
     return float(cost(name, run)[reached[0]]) if len(reached) else math.inf
+
+
+def least_cost_to_target(name: str, run: Run) -> float:
+    """Return what a run that did not reach the target would have needed at least.
+
+    That is what it had taken by its end; infinite if it diverged, since it would never have reached it.
+    """
+    value = run.history[main_measure([run]).name][-1]
+    return float(cost(name, run)[-1]) if math.isfinite(value) else math.inf
 
 
 def measure_of(claim: Claim, runs: Sequence[Run]) -> Measure:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from offbeat.experiments.run_directory import Run
 from offbeat.experiments.run_settings import by_label
 from offbeat.reproduction.outcome import Word
-from offbeat.reproduction.quantities import quantity, spent
+from offbeat.reproduction.quantities import least_cost_to_target, quantity
 from offbeat.reproduction.sections import Claim
 
 
@@ -62,7 +62,7 @@ def _verdict(claim: Claim, of: Sequence[Run], than: Sequence[Run] | None) -> Ver
         assert claim.value is not None
         # Against a number, who does not reach the target in the time that it has never does.
         ours = [_Between(value, value) for value in (quantity(claim, run) for run in of)]
-        others = [_Between(claim.value, claim.value).times(claim.factor)] * len(of)
+        others = [_Between(claim.value * claim.factor, claim.value * claim.factor)] * len(of)
     else:
         ours = [_between(claim, run) for run in of]
         others = [_between(claim, run).times(claim.factor) for run in than]
@@ -85,8 +85,7 @@ class _Between(NamedTuple):
 def _between(claim: Claim, run: Run) -> _Between:
     value = quantity(claim, run)
     if claim.quantity.endswith("_to_target") and value == math.inf:
-        # It would have needed more than it had spent by its end; how much, nobody knows.
-        return _Between(spent(claim, run), value)
+        return _Between(least_cost_to_target(claim.quantity.removesuffix("_to_target"), run), value)
     return _Between(value, value)
 
 
