@@ -105,6 +105,18 @@ than = "fedasync"
 than_panel = "a"
 tolerance = 0.9
 paper = "they are not"
+
+[[claims]]
+name = "More clients are as far ahead"
+quantity = "best"
+of = "fedasync"
+less = "fedavg"
+relation = "close to"
+than = "fedasync"
+than_panel = "a"
+than_less = "fedavg"
+tolerance = 0.9
+paper = "they are"
 """
 
 

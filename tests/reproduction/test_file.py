@@ -36,6 +36,7 @@ def test_it_is_an_experiment_like_any_other(experiments):
         ("[scales.quick]", "[scales.tiny]", "scales"),
         ("minutes = 0.1", "minutes = 0", "minutes"),
         ('quantity = "final"', 'quantity = "final"\nmeasure = "lost"', "measure: did you mean 'loss'"),
+        ('quantity = "final"', 'quantity = "final"\nless = "fedavgg"', "did you mean 'fedavg'"),
     ],
 )
 def test_what_is_wrong_is_one_line(experiments, before, after, message):
@@ -62,7 +63,7 @@ def test_a_file_may_hold_several_panels(experiments):
     few, many = load(path)
     assert (few.name, few.section.figure) == ("paper/fig1a", "Figure 1 (a)")
     assert few.section.question == "Digits, by softmax. With few."
-    assert (len(few.claims), len(many.claims)) == (3, 5)
+    assert (len(few.claims), len(many.claims)) == (3, 6)
     # The panel that others are compared with is not compared with itself.
     assert (few.beside, many.beside) == ({}, {"a": few})
     assert [one.experiment("full").population.clients for one in (few, many)] == [5, 10]
@@ -83,6 +84,7 @@ def test_a_file_may_hold_several_panels(experiments):
         ('than_panel = "a"', 'than_panel = "a"\npanels = ["a"]', "than_panel = 'a' must stand above the panels"),
         ('than = "fedasync"\n', "value = 0.5\n", "than_panel needs than"),
         ('than = "fedasync"', 'than = "fedasink"', "than_panel = 'a' has no fedasink: did you mean 'fedasync'"),
+        ('than_less = "fedavg"', 'than_less = "fedavgg"', "than_panel = 'a' has no fedavgg: did you mean 'fedavg'"),
         ('"population.clients=5"', '"seeds=[1]"', "the same seeds, evaluate.metrics, better and target"),
         ('"population.clients=5"', '"evaluate.target=0.4"', "the same seeds, evaluate.metrics, better and target"),
         (

@@ -154,6 +154,27 @@ def test_a_claim_may_compare_with_another_panel():
     assert [one.word for one in verdicts(made, runs, beside)] == ["holds", "does not hold", "does not hold"]
 
 
+def test_a_claim_may_compare_differences():
+    runs = [loss_run("a", 0.9), loss_run("a2", 0.5), loss_run("b", 0.7), loss_run("b2", 0.2), loss_run("nan", math.nan)]
+    gap = {"less": "a2", "than_less": "b2"}  # 0.4 and 0.5
+    made = [
+        claim(**gap),
+        claim(relation="at least", **gap),
+        claim(relation="at least", factor=0.7, **gap),
+        claim(less="a2", than=None, value=0.41),
+        claim(less="a2", than=None, value=0.39),
+        claim(less="nan", than_less="b2"),
+    ]
+    found = verdicts(made, runs)
+    assert [one.word for one in found] == [
+        "holds", "does not hold", "holds", "holds", "does not hold", "does not hold",
+    ]  # fmt: skip
+    assert (found[2].ours, found[2].other) == ([pytest.approx(0.4)], [pytest.approx(0.35)])
+    # In another panel both are its own.
+    beside = {"x": [loss_run("b", 0.7), loss_run("b2", 0.6), loss_run("a2", 9.0)]}
+    assert verdicts([claim(than_panel="x", **gap)], runs, beside)[0].word == "does not hold"
+
+
 def test_after_so_many_updates_it_is_the_mean_of_the_last_tenth_of_them():
     run = a_run("a", 0, [0.9] * 9 + [0.5, 0.3, 0.1], evaluate=LOSS)  # counted: 0, 1, … 11
     assert quantity(claim(quantity="after_updates", updates=10), run) == pytest.approx(0.4)
@@ -179,6 +200,10 @@ def test_a_claim_may_be_about_another_measure():
         ({"updates": 5}, "updates belongs"),
         ({"quantity": "seconds_to_target", "measure": "loss"}, "leave measure out"),
         ({"than": None, "value": 0.5, "than_panel": "x"}, "than_panel needs than"),
+        ({"less": "c"}, "set both less and than_less, or neither"),
+        ({"than_less": "c"}, "set both less and than_less, or neither"),
+        ({"than": None, "value": 0.5, "than_less": "c"}, "than_less needs than"),
+        ({"quantity": "seconds_to_target", "less": "c", "than_less": "d"}, "a target may never be reached"),
     ],
 )
 def test_what_does_not_belong_together_is_refused(changes, message):

@@ -41,7 +41,7 @@ def check_tuning(tuning: Tuning, experiment: Experiment, path: Path) -> None:
 
 def check_claim(claim: Claim, experiment: Experiment, path: Path) -> None:
     """Check that an experiment has what a claim is about."""
-    for label in (claim.of, None if claim.than_panel else claim.than):
+    for label in (claim.of, claim.less, *(() if claim.than_panel else (claim.than, claim.than_less))):
         if label is not None and label not in experiment.algorithms:
             raise OffbeatError(f"{path}: claim {claim.name!r}: {did_you_mean(label, experiment.algorithms)}")
     if claim.quantity.endswith("_to_target") and experiment.evaluate.target is None:
@@ -53,10 +53,10 @@ def check_claim(claim: Claim, experiment: Experiment, path: Path) -> None:
 
 def check_beside(claim: Claim, experiment: Experiment, other: Experiment, path: Path) -> None:
     """Check that another panel's experiment has what a claim compares with, measured alike."""
-    assert claim.than is not None
     where = f"{path}: claim {claim.name!r}: than_panel = {claim.than_panel!r}"
-    if claim.than not in other.algorithms:
-        raise OffbeatError(f"{where} has no {claim.than}: {did_you_mean(claim.than, other.algorithms)}")
+    for label in (claim.than, claim.than_less):
+        if label is not None and label not in other.algorithms:
+            raise OffbeatError(f"{where} has no {label}: {did_you_mean(label, other.algorithms)}")
     alike = [(one.seeds, one.metrics, one.better, one.evaluate.target) for one in (experiment, other)]
     if alike[0] != alike[1]:
         raise OffbeatError(f"{where} needs the same seeds, evaluate.metrics, better and target")

@@ -16,7 +16,6 @@ from offbeat.reproduction.file import Reproduction
 from offbeat.reproduction.finished import finished_runs, place
 from offbeat.reproduction.outcome import DOTS_PER_INCH, Finding, Outcome
 from offbeat.reproduction.quantities import cost, measure_of
-from offbeat.reproduction.sections import Claim
 from offbeat.reproduction.table import Write, in_words, side_by_side
 from offbeat.reproduction.tuning import chosen
 from offbeat.reproduction.verdict import Verdict, verdicts
@@ -94,21 +93,23 @@ def _runs(reproduction: Reproduction, scale: str, results: Path) -> tuple[Change
 
 def _compared_with(reproduction: Reproduction, beside: Mapping[str, Sequence[Run]]) -> list[Run]:
     """Return the runs of other panels that claims are about, labelled so that they can be told from the figure's."""
-    claims = {(claim.than_panel, claim.than): claim for claim in reproduction.claims if claim.than_panel}
+    compared = dict.fromkeys(
+        (claim.than_panel, label)
+        for claim in reproduction.claims
+        for label in (claim.than, claim.than_less)
+        if claim.than_panel and label
+    )
     return [
-        replace(run, label=_other_label(reproduction, claim))
-        for (panel, label), claim in claims.items()
+        replace(run, label=_in_panel(reproduction, label, panel))
+        for panel, label in compared
         for run in beside[panel]
         if run.label == label
     ]
 
 
-def _other_label(reproduction: Reproduction, claim: Claim) -> str:
-    """Name the algorithm that a claim compares with, and its figure if that is another one."""
-    assert claim.than is not None
-    if claim.than_panel is None:
-        return claim.than
-    return f"{claim.than} ({reproduction.beside[claim.than_panel].name.rpartition('/')[2]})"
+def _in_panel(reproduction: Reproduction, label: str, panel: str | None) -> str:
+    """Name an algorithm, and its figure if that is another one."""
+    return f"{label} ({reproduction.beside[panel].name.rpartition('/')[2]})" if panel else label
 
 
 def _tuned(reproduction: Reproduction, best: Changes) -> list[str]:
@@ -172,11 +173,13 @@ def _finding(reproduction: Reproduction, verdict: Verdict, runs: Sequence[Run]) 
             return in_words(values, _COSTS[claim.quantity], "never")
         return in_words(values, measure.write, "unknown")
 
-    ours = f"{words} of {claim.of}: {write(verdict.ours)}"
+    less = f" less that of {claim.less}" if claim.less else ""
+    ours = f"{words} of {claim.of}{less}: {write(verdict.ours)}"
     its = [value / claim.factor for value in verdict.other]
     factor = "" if claim.factor == 1 else f"{claim.factor:g} × "
     tolerance = f", {'within' if claim.relation == 'close to' else 'give or take'} {claim.tolerance:g}"
-    than = f"that of {_other_label(reproduction, claim)}, " if claim.than else ""
+    its_labels = [_in_panel(reproduction, label, claim.than_panel) for label in (claim.than, claim.than_less) if label]
+    than = f"that of {' less that of '.join(its_labels)}, " if its_labels else ""
     other = f"{claim.relation} {factor}{than}{write(its)}"
     return Finding(
         claim.name,

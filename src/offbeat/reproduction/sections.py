@@ -90,7 +90,8 @@ class Claim(Section):
     """``[[claims]]``: one thing that the paper says, as an inequality.
 
     With m the quantity and r = factor · (the same quantity of ``than``, or ``value``): ``at most`` is m ≤ r +
-    tolerance, ``at least`` m ≥ r − tolerance, ``close to`` |m − r| ≤ tolerance.
+    tolerance, ``at least`` m ≥ r − tolerance, ``close to`` |m − r| ≤ tolerance. With ``less`` and ``than_less`` both
+    are differences.
     """
 
     name: Line
@@ -104,12 +105,16 @@ class Claim(Section):
     """Which one: loss, or a metric's name; the main one if it is left out."""
     of: str
     """The algorithm's label."""
+    less: str | None = None
+    """A label whose quantity is taken from that of ``of``."""
     relation: Literal["at most", "at least", "close to"]
     """See above."""
     than: str | None = None
     """Another label. Exactly one of this and value is needed."""
     than_panel: str | None = None
     """The panel that than is of, one above those that the claim is of; the same if it is left out."""
+    than_less: str | None = None
+    """A label whose quantity is taken from that of than, in the same panel."""
     value: Annotated[float, Field(allow_inf_nan=False)] | None = None
     """A number."""
     factor: Positive = 1.0
@@ -131,10 +136,16 @@ class Claim(Section):
             raise ValueError("set exactly one of than and value")
         if self.than_panel is not None and self.than is None:
             raise ValueError("than_panel needs than")
+        if self.than is not None and (self.less is None) is not (self.than_less is None):
+            raise ValueError("set both less and than_less, or neither: a difference is compared with another")
+        if self.than_less is not None and self.than is None:
+            raise ValueError("than_less needs than")
         if (self.last_seconds is None) is (self.quantity in ("tail", "swing")):
             raise ValueError("last_seconds belongs to tail and swing, and only to them")
         if (self.updates is None) is (self.quantity == "after_updates"):
             raise ValueError("updates belongs to after_updates, and only to it")
         if self.measure is not None and self.quantity.endswith("_to_target"):
             raise ValueError("evaluate.target is one of the main measure: leave measure out")
+        if self.less is not None and self.quantity.endswith("_to_target"):
+            raise ValueError("less is for what every run has, and a target may never be reached")
         return self

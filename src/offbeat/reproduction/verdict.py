@@ -23,7 +23,7 @@ class Verdict:
             in some, because a target was not reached by the end, and the others agree.
         held: In how many seeds it holds.
         seeds: Of how many.
-        ours: Its quantity, of the claim's algorithm, for each seed.
+        ours: Its quantity, of the claim's algorithm, for each seed; a difference if the claim is about one.
         other: The same of the other one, or the number, times the factor.
     """
 
@@ -47,29 +47,31 @@ def verdicts(
     """
     groups = by_label(runs)
     others = {panel: by_label(its) for panel, its in beside.items()}
-    return [
-        _verdict(
-            claim,
-            groups[claim.of],
-            None if claim.than is None else (others[claim.than_panel] if claim.than_panel else groups)[claim.than],
-        )
-        for claim in claims
-    ]
+    return [_verdict(claim, groups, others[claim.than_panel] if claim.than_panel else groups) for claim in claims]
 
 
-def _verdict(claim: Claim, of: Sequence[Run], than: Sequence[Run] | None) -> Verdict:
-    if than is None:
+def _verdict(claim: Claim, groups: Mapping[str, Sequence[Run]], others: Mapping[str, Sequence[Run]]) -> Verdict:
+    if claim.than is None:
         assert claim.value is not None
         # Against a number, who does not reach the target in the time that it has never does.
-        ours = [_Between(value, value) for value in (quantity(claim, run) for run in of)]
-        others = [_Between(claim.value * claim.factor, claim.value * claim.factor)] * len(of)
+        ours = [_Between(m.highest, m.highest) for m in _numbers(claim, groups, claim.of, claim.less)]
+        right = [_Between(claim.value, claim.value)] * len(ours)
     else:
-        ours = [_between(claim, run) for run in of]
-        others = [_between(claim, run).times(claim.factor) for run in than]
-    seeds = [_holds(claim, m, r) for m, r in zip(ours, others, strict=True)]
+        ours = _numbers(claim, groups, claim.of, claim.less)
+        right = _numbers(claim, others, claim.than, claim.than_less)
+    right = [r.times(claim.factor) for r in right]
+    seeds = [_holds(claim, m, r) for m, r in zip(ours, right, strict=True)]
     return Verdict(
-        claim, _word(seeds), seeds.count(True), len(seeds), [m.highest for m in ours], [r.highest for r in others]
+        claim, _word(seeds), seeds.count(True), len(seeds), [m.highest for m in ours], [r.highest for r in right]
     )
+
+
+def _numbers(claim: Claim, groups: Mapping[str, Sequence[Run]], of: str, less: str | None) -> "list[_Between]":
+    """Return an algorithm's quantity for each seed, less that of another one if it is given."""
+    numbers = [_between(claim, run) for run in groups[of]]
+    if less is None:
+        return numbers
+    return [m.minus(_between(claim, run)) for m, run in zip(numbers, groups[less], strict=True)]
 
 
 class _Between(NamedTuple):
@@ -77,6 +79,9 @@ class _Between(NamedTuple):
 
     lowest: float
     highest: float
+
+    def minus(self, other: "_Between") -> "_Between":
+        return _Between(self.lowest - other.highest, self.highest - other.lowest)
 
     def times(self, factor: float) -> "_Between":
         return _Between(factor * self.lowest, factor * self.highest)

@@ -1,0 +1,34 @@
+"""FedAvg, FedNova and FedFa whose visits are as long as the client's data: who has more examples takes more steps."""
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from offbeat.algorithms import Algorithm, FedAvg, FedFa, FedNova, LocalPlan
+
+
+class LocalEpoch(Algorithm):
+    """Takes each client's number of steps in proportion to its examples, on average that of the plan; at least one."""
+
+    def start(self, model: Tensor, clients: int, data_weights: Tensor | None = None) -> None:
+        """Note how much each client has."""
+        super().start(model, clients, data_weights)
+        if data_weights is not None:  # a checkpoint, which begins anew without them, is of the same clients
+            self._lengths = (data_weights / data_weights.mean()).tolist()
+
+    def assign(self, client: int, local: LocalPlan) -> LocalPlan:
+        """Return the client's plan."""
+        plan = super().assign(client, local)
+        return replace(plan, steps=max(1, round(plan.steps * self._lengths[client])))
+
+
+class EpochFedAvg(LocalEpoch, FedAvg):
+    """FedAvg; with ``local.mu`` FedProx."""
+
+
+class EpochFedNova(LocalEpoch, FedNova):
+    """FedNova."""
+
+
+class EpochFedFa(LocalEpoch, FedFa):
+    """FedFa."""
