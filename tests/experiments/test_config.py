@@ -142,6 +142,7 @@ class TestMetrics:
             (["model.loss=mse", "evaluate.metrics=['mae', 'accuracy']"], ("mae", "accuracy"), "lower"),
             (["evaluate.metrics=['accuracy', 'mae']"], ("accuracy", "mae"), "higher"),
             (["evaluate.metrics=['mse']", "evaluate.better=higher"], ("mse",), "higher"),
+            (["evaluate.metrics=['training_loss', 'mse']"], ("training_loss", "mse"), "lower"),
             (["evaluate.metrics=['package:f1']"], ("package:f1",), "higher"),
             (["evaluate.metrics=['package:error']", "evaluate.better=lower"], ("package:error",), "lower"),
             (["evaluate.metrics=[]"], (), "lower"),

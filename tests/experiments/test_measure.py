@@ -32,6 +32,11 @@ def test_the_first_metric_is_the_main_measure_and_the_loss_comes_last():
     assert main_measure([run, run]) == auc
 
 
+def test_of_the_training_loss_less_is_better_wherever_it_stands():
+    run = a_run({"metrics": ["accuracy", "training_loss"]}, ("loss", "accuracy", "training_loss"))
+    assert measures_of(run)[1] == Measure("training_loss", higher_is_better=False, is_share=False)
+
+
 @pytest.mark.parametrize("evaluate", [{"metrics": []}, {"metrics": [], "better": "lower"}])
 def test_without_metrics_it_is_the_loss(evaluate):
     (loss,) = measures_of(a_run(evaluate))

@@ -37,6 +37,7 @@ from offbeat.training.choice import TRAINERS, TrainerName, available_processors
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.models import initial_randomness
 from offbeat.training.objectives import LOSSES, METRICS
+from offbeat.training.training_loss import TRAINING_LOSS
 from offbeat.user_code_errors import failure, said
 
 if TYPE_CHECKING:
@@ -100,8 +101,8 @@ def simulate(
         updates: … or when so many client updates have counted.
         server: A table as ``[server]``.
         loss: A built-in loss's name, or a function of (outputs, labels) that returns the mean.
-        metrics: Built-in metrics' names, or functions of the test set's (outputs, labels) by name; if it is left out
-            accuracy for a loss between classes, else none.
+        metrics: Built-in metrics' names, among them ``training_loss``, or functions of the test set's (outputs, labels)
+            by name; if it is left out accuracy for a loss between classes, else none.
         batch_norm: What to do with BatchNorm layers; as ``model.batch_norm``.
         augmentation: ``crop-and-flip`` for images that are shifted and mirrored at random in training; as
             ``data.augmentation``.
@@ -218,11 +219,13 @@ def _module(model: nn.Module | Callable[[], object], seed: int) -> nn.Module:
 def _objective(loss: str | Function, metrics: Sequence[str] | Mapping[str, Function] | None) -> Objective:
     if metrics is None:
         metrics = ["accuracy"] if loss in ("cross_entropy", "bce") else []
+    training_loss = False
     if not isinstance(metrics, Mapping):
         names: Any = [metrics] if isinstance(metrics, str) else metrics
         if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
             raise OffbeatError("metrics: must be names, or a dict of functions by name, such as {'f1': my_f1}")
-        metrics = {name: _named(name, METRICS, "metrics").function for name in names}
+        training_loss = TRAINING_LOSS in names
+        metrics = {name: _named(name, METRICS, "metrics").function for name in names if name != TRAINING_LOSS}
     for name, function in metrics.items():
         if not callable(function) or name in RESERVED:
             raise OffbeatError(
@@ -231,7 +234,7 @@ def _objective(loss: str | Function, metrics: Sequence[str] | Mapping[str, Funct
             )
     if not isinstance(loss, str) and not callable(loss):
         raise OffbeatError(f"loss = {loss!r}: must be a name or a function of (outputs, labels)")
-    return Objective(_named(loss, LOSSES, "loss") if isinstance(loss, str) else loss, metrics)
+    return Objective(_named(loss, LOSSES, "loss") if isinstance(loss, str) else loss, metrics, training_loss)
 
 
 def _named(name: str, known: Mapping[str, Any], what: str) -> Any:

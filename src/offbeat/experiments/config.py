@@ -25,6 +25,7 @@ from offbeat.experiments.sections import (
 )
 from offbeat.training.choice import TrainerName
 from offbeat.training.objectives import METRICS
+from offbeat.training.training_loss import TRAINING_LOSS
 
 REPRODUCTION_TABLES = ("reproduction", "panels", "scales", "tuning", "claims")
 """What the files of ``offbeat reproduce`` have beyond an experiment; it is none of an experiment's concern."""
@@ -79,8 +80,10 @@ class Experiment(Section):
         """Which values of the first metric, or of the test loss if there is none, are better."""
         if self.evaluate.better or not self.metrics:
             return self.evaluate.better or "lower"
-        metric = METRICS.get(self.metrics[0])
-        return "higher" if metric is None or metric.higher_is_better else "lower"
+        first = self.metrics[0]
+        metric = METRICS.get(first)
+        lower = first == TRAINING_LOSS if metric is None else not metric.higher_is_better
+        return "lower" if lower else "higher"
 
     def algorithm(self, label: str) -> Algorithm:
         """Return the algorithm of ``[algorithms.LABEL]``, not started."""

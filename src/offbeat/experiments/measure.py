@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from offbeat.errors import OffbeatError
 from offbeat.experiments import units
 from offbeat.experiments.run_directory import Run
+from offbeat.training.training_loss import TRAINING_LOSS
 
 LOSS = "loss"
 _SHARES = ("accuracy",)  # 0 … 1, written in percent
@@ -18,7 +19,7 @@ _SHARES = ("accuracy",)  # 0 … 1, written in percent
 
 @dataclass(frozen=True)
 class Measure:
-    """A column of the history that says how good the model is on the test set."""
+    """A column of the history that says how good the model is."""
 
     name: str
     higher_is_better: bool  # known of the main measure and of the loss; True is a guess for others
@@ -68,7 +69,7 @@ def measures_of(run: Run) -> list[Measure]:
     if better not in ("higher", "lower"):
         raise OffbeatError(f"{run.path / 'config.toml'}: evaluate.better must be 'higher' or 'lower', got {better!r}")
     main = Measure(names[0], better == "higher", names[0] in _SHARES)
-    return [main, *(Measure(name, name != LOSS, name in _SHARES) for name in names[1:])]
+    return [main, *(Measure(name, name not in (LOSS, TRAINING_LOSS), name in _SHARES) for name in names[1:])]
 
 
 def main_measure(runs: Sequence[Run]) -> Measure:

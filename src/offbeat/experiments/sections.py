@@ -21,6 +21,7 @@ from offbeat.experiments.section import (
 from offbeat.population.datasets import DATASETS
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.objectives import LOSSES, METRICS
+from offbeat.training.training_loss import TRAINING_LOSS
 
 Table = dict[str, Any]
 
@@ -209,8 +210,9 @@ class EvaluateSection(Section):
     """Versions between two evaluations: at the instant at which the version reaches or passes a multiple of this. The
     first and the last model are measured anyhow."""
     metrics: Annotated[tuple[str, ...], Field(strict=False)] | None = None
-    """accuracy, mse, mae, or import paths of functions of (outputs, labels). The first is what tables compare; with
-    none it is the test loss. Left out: accuracy where the loss is cross_entropy or bce, else none."""
+    """accuracy, mse, mae, or import paths of functions of (outputs, labels); training_loss, in simulations, is the loss
+    on 10,000 training examples. The first is what tables compare; with none it is the test loss. Left out: accuracy
+    where the loss is cross_entropy or bce, else none."""
     better: Literal["higher", "lower"] | None = None
     """Which values of the first metric are better; known for the built-in ones, higher for others."""
     target: Annotated[float, Field(allow_inf_nan=False)] | None = None
@@ -221,7 +223,7 @@ class EvaluateSection(Section):
     def _check_known(cls, metrics: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
         if metrics is None:
             return None
-        known = tuple(name_or_import_path(metric, info, METRICS) for metric in metrics)
+        known = tuple(name_or_import_path(metric, info, (*METRICS, TRAINING_LOSS)) for metric in metrics)
         names = [metric_name(metric) for metric in known]
         if len(set(names)) < len(names) or RESERVED & set(names):
             raise ValueError(f"names must differ from each other and from {', '.join(sorted(RESERVED))}")

@@ -21,6 +21,7 @@ from offbeat.experiments.sections import (
     ModelSection,
     ServerSection,
 )
+from offbeat.training.training_loss import TRAINING_LOSS
 
 
 class ServiceSection(Section):
@@ -100,6 +101,8 @@ class ServerFile(Section):
             raise ValueError("evaluate.every_seconds is for simulations: set evaluate.every_versions")
         if self.data is None:
             raise ValueError("evaluate needs a test set: name a data set in data.name")
+        if TRAINING_LOSS in (self.evaluate.metrics or ()):
+            raise ValueError("evaluate.metrics: training_loss is for simulations, the clients have the training set")
         return self
 
     def build_algorithm(self) -> Algorithm:

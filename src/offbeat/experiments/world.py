@@ -47,6 +47,7 @@ from offbeat.training.evaluation import Evaluator
 from offbeat.training.fit_check import check_fit
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import LOSSES, METRICS
+from offbeat.training.training_loss import TRAINING_LOSS, WithTrainingLoss, evenly_chosen
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,12 @@ class Objective:
     Attributes:
         loss: Maps (outputs, labels) to the mean loss of a minibatch.
         metrics: By name; each maps the (outputs, labels) of the whole test set to a number.
+        training_loss: Whether the loss on training examples is measured, too.
     """
 
     loss: Callable[[Tensor, Tensor], Tensor]
     metrics: Mapping[str, Callable[[Tensor, Tensor], float]]
+    training_loss: bool = False
 
 
 def build_dataset(data: DataSection) -> Dataset:
@@ -146,7 +149,9 @@ def objective_of(loss: str, metrics: Sequence[str]) -> Objective:
             if is_import_path(metric)
             else METRICS[metric].function
             for metric in metrics
+            if metric != TRAINING_LOSS
         },
+        training_loss=TRAINING_LOSS in metrics,
     )
 
 
@@ -261,24 +266,31 @@ def assemble(
         # What is on disk since it does not fit into memory must not be copied there for other processes.
         workers=1 if trainer != "processes" and isinstance(dataset.train_inputs, np.memmap) else workers,
     )
-    evaluator = Evaluator(
-        model,
-        loss=objective.loss,
-        metrics=objective.metrics,
-        seed=seed,
-        inputs=_tensor(dataset.test_inputs),
-        labels=_tensor(dataset.test_labels),
-    )
     return Simulation(
         coordinator,
         population.devices,
         training,
-        evaluate=evaluator,
+        evaluate=_evaluation(objective, model, dataset, seed),
         evaluate_every_seconds=evaluate.every_seconds or math.inf,
         evaluate_every_versions=evaluate.every_versions or math.inf,
         stop=Stop(stop.virtual_seconds or math.inf, stop.versions or math.inf, stop.updates or math.inf),
         seed=seed,
     )
+
+
+def _evaluation(
+    objective: Objective, model: FlatModel, dataset: Dataset, seed: int
+) -> Callable[[Tensor], tuple[float, dict[str, float]]]:
+    """Return what measures a model as the objective says."""
+
+    def on(inputs: Tensor, labels: Tensor, metrics: Mapping[str, Callable[[Tensor, Tensor], float]]) -> Evaluator:
+        return Evaluator(model, loss=objective.loss, metrics=metrics, inputs=inputs, labels=labels, seed=seed)
+
+    on_test = on(_tensor(dataset.test_inputs), _tensor(dataset.test_labels), objective.metrics)
+    if not objective.training_loss:
+        return on_test
+    inputs, labels = evenly_chosen(_tensor(dataset.train_inputs), _tensor(dataset.train_labels))
+    return WithTrainingLoss(on_test, on(inputs, labels, {}))
 
 
 def _tensor(array: NDArray[Any]) -> Tensor:
