@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -19,7 +19,7 @@ from offbeat.reproduction.catalogue import AnyFigure, all_in, carry_out, find, o
 from offbeat.reproduction.file import Reproduction
 from offbeat.reproduction.finished import place
 from offbeat.reproduction.ledger import Key, read_ledger, write_ledger
-from offbeat.reproduction.outcome import Finding
+from offbeat.reproduction.outcome import Finding, Record
 from offbeat.reproduction.page import section_of
 from offbeat.reproduction.sections import SCALES
 
@@ -70,10 +70,11 @@ def reproduce(
     if pages is not None:
         read_ledger(pages)  # a broken one is told now, not after hours
     with Workers(jobs) as workers:
-        for figure in wanted:
-            _reproduce(figure, scale, workers)
+        failed = _reproduce_each(wanted, scale, workers)
     if pages is not None:
         _write_pages(all_in(experiments), pages)
+    if failed:
+        raise OffbeatError(f"not all was run: {', '.join(failed)}; what each lacks is said above")
 
 
 def _write_pages(figures: Sequence[AnyFigure], folder: Path) -> None:
@@ -87,6 +88,23 @@ def _write_pages(figures: Sequence[AnyFigure], folder: Path) -> None:
 
 def _fingerprints(figures: Sequence[AnyFigure]) -> dict[Key, str]:
     return {(one.name, scale): one.fingerprint(scale) for one in figures for scale in one.scales}
+
+
+def _reproduce_each(figures: Sequence[AnyFigure], scale: str, workers: Workers) -> list[str]:
+    """Run figures, the others also if one lacks something; return the names of those that were not run."""
+    failed: list[str] = []
+    for figure in figures:
+        beside = figure.beside.values() if isinstance(figure, Reproduction) else ()
+        try:
+            if lacking := [one.name for one in beside if one.name in failed]:
+                raise OffbeatError(f"it is compared with {lacking[0]}, which was not run")
+            _reproduce(figure, scale, workers)
+        except OffbeatError as error:
+            if len(figures) == 1:
+                raise
+            click.echo(f"{figure.name}: {error}", err=True)
+            failed.append(figure.name)
+    return failed
 
 
 def _reproduce(figure: AnyFigure, scale: str, workers: Workers) -> None:
@@ -111,7 +129,7 @@ def _list(figures: Sequence[AnyFigure], pages: Path) -> None:
     ledger, fingerprints = read_ledger(pages), _fingerprints(figures)
     table = Table("Name", "Paper", "Figure", "Data", "Claim", "About", "Verdict", box=box.SIMPLE)
     for one in figures:
-        about = "\n".join(f"{scale}: {_minutes(it.minutes)}" for scale, it in one.scales.items())
+        about = "\n".join(f"{scale}: {_minutes(_about(one, scale, ledger))}" for scale in one.scales)
         found: dict[str, Sequence[Finding]] = {}
         for scale in one.scales:
             key = one.name, scale
@@ -132,5 +150,11 @@ def _data(figure: AnyFigure) -> str:
     return figure.experiment(next(iter(figure.scales))).data.name.rpartition("/")[2]
 
 
+def _about(figure: AnyFigure, scale: str, ledger: Mapping[Key, Record]) -> float:
+    """Return about how many minutes a figure takes here: as the last time on as many cores, or as its file says."""
+    record = ledger.get((figure.name, scale))
+    return record.minutes / (os.cpu_count() or 1) if record else figure.scales[scale].minutes
+
+
 def _minutes(minutes: float) -> str:
-    return f"{minutes:g} min" if minutes < 100 else f"{minutes / 60:.0f} h"
+    return f"{minutes:.2g} min" if minutes < 100 else f"{minutes / 60:.0f} h"

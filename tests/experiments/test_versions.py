@@ -63,9 +63,9 @@ def test_own_data_are_known_by_their_content():
 @pytest.mark.parametrize(
     ("what", "line"),
     [
-        ("torch", r"was begun with torch 1, here is 2, .*: go on with torch 1, or run again without --resume$"),
-        ("data", r"^what data\.name returns has changed since .*: put it back, or run again without --resume$"),
-        ("/own.py", r"^/own\.py has changed since .*: put it back, or run again without --resume$"),
+        ("torch", r"was begun with torch 1, here is 2, .*: go on with torch 1, or remove .* and run again$"),
+        ("data", r"^what data\.name returns has changed since .*: put it back, or remove .* and run again$"),
+        ("/own.py", r"^/own\.py has changed since .*: put it back, or remove .* and run again$"),
     ],
 )
 def test_a_difference_is_one_line(what: str, line: str, tmp_path: Path):

@@ -84,7 +84,11 @@ def test_a_file_may_hold_several_panels(experiments):
         ('than_panel = "a"', 'than_panel = "a"\npanels = ["a"]', "than_panel = 'a' must stand above the panels"),
         ('than = "fedasync"\n', "value = 0.5\n", "than_panel needs than"),
         ('than = "fedasync"', 'than = "fedasink"', "than_panel = 'a' has no fedasink: did you mean 'fedasync'"),
-        ('than_less = "fedavg"', 'than_less = "fedavgg"', "than_panel = 'a' has no fedavgg: did you mean 'fedavg'"),
+        (
+            'than_less = "fedasync"',
+            'than_less = "fedasink"',
+            "than_panel = 'a' has no fedasink: did you mean 'fedasync'",
+        ),
         ('"population.clients=5"', '"seeds=[1]"', "the same seeds, evaluate.metrics, better and target"),
         ('"population.clients=5"', '"evaluate.target=0.4"', "the same seeds, evaluate.metrics, better and target"),
         (

@@ -1,6 +1,7 @@
 """What is kept of figures that were run before, or elsewhere."""
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -65,6 +66,26 @@ def test_what_has_other_settings_or_claims_goes(two, experiments, offbeat, old, 
     assert "No longer in the pages, since their files have changed: paper/fig1 (quick)\n" in out
     assert "Figure 1" not in (PAGES / "paper.md").read_text(encoding="utf-8")
     assert [path.name for path in (PAGES / "images").iterdir()] == ["paper-fig2-quick.png"]
+
+
+def test_the_page_of_a_paper_of_which_nothing_is_left_goes(two, experiments, offbeat):
+    (experiments / "other").mkdir()
+    text = (experiments / "paper" / "fig1.toml").read_text(encoding="utf-8")
+    (experiments / "other" / "fig1.toml").write_text(text.replace("lr = 0.1", "lr = 0.2"), encoding="utf-8")
+    for path in (experiments / "paper").iterdir():
+        path.unlink()
+    offbeat("reproduce", "other", "--jobs", "1", "--pages", str(PAGES))
+    assert {path.name for path in PAGES.glob("*.md")} == {"index.md", "other.md"}
+
+
+def test_the_list_says_how_long_it_took_the_last_time(two, offbeat, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    ledger = json.loads((PAGES / "ledger.json").read_text(encoding="utf-8"))
+    ledger[0]["minutes"] = 8.4
+    (PAGES / "ledger.json").write_text(json.dumps(ledger), encoding="utf-8")
+    _, out, _ = offbeat("reproduce", "--list", "--pages", str(PAGES))
+    assert re.search(r"paper/fig1 .*quick: 2\.1 min", out)
+    assert "full: 3 h" in out  # never run: as the file says
 
 
 def test_what_is_said_in_words_is_no_setting(two, experiments, offbeat):

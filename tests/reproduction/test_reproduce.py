@@ -84,8 +84,7 @@ def test_a_panel_is_compared_with_another_which_is_run_before(experiments, offbe
     (row,) = re.findall(r"More clients are no slower.*", out)
     assert "holds (2 of 2 seeds)" in row
     own = [(label, seed) for label in ("fedavg", "fedasync") for seed in (1, 2)]
-    beside = [(f"{label} (fig1a)", seed) for label in ("fedasync", "fedavg") for seed in (1, 2)]
-    assert drawn == [own, [*own, *beside]]
+    assert drawn == [own, [*own, ("fedasync (fig1a)", 1), ("fedasync (fig1a)", 2)]]
     page = Path("runs/reproduce/paper/fig1b-quick/page.md").read_text(encoding="utf-8")
     best = {
         (panel, label): np.array(
@@ -99,9 +98,9 @@ def test_a_panel_is_compared_with_another_which_is_run_before(experiments, offbe
     }
     few = in_words(best["a", "fedasync"], percent, "")
     assert f"at least that of fedasync (fig1a), {few}, give or take 0.9" in page
-    ahead = {panel: in_words(best[panel, "fedasync"] - best[panel, "fedavg"], percent, "") for panel in "ab"}
-    assert f"best accuracy of fedasync less that of fedavg: {ahead['b']} | close to" in page
-    assert f"close to that of fedasync (fig1a) less that of fedavg (fig1a), {ahead['a']}, within 0.9" in page
+    ahead = {panel: in_words(best[panel, "fedavg"] - best[panel, "fedasync"], percent, "") for panel in "ab"}
+    assert f"best accuracy of fedavg less that of fedasync: {ahead['b']} | close to" in page
+    assert f"close to that of fedavg (fig1a) less that of fedasync (fig1a), {ahead['a']}, within 0.9" in page
     assert "10 clients" in page
 
 
@@ -119,6 +118,27 @@ def test_without_the_panel_that_it_is_compared_with_nothing_is_known(experiments
     assert code == 0
     assert "3 of 4 runs are finished" in again
     assert "4 of 4 runs are finished" in again
+
+
+def test_what_one_lacks_keeps_no_other_from_running(experiments, offbeat):
+    (experiments / "paper" / "fig1.toml").write_text(FIGURE + PANELS, encoding="utf-8")
+    (experiments / "paper" / "fig2.toml").write_text(FIGURE, encoding="utf-8")
+    panel = 'set = ["population.clients=5"'
+    broken = FIGURE + PANELS.replace(panel, 'set = ["model.name=gone.py:make", "population.clients=5"')
+    (experiments / "paper" / "fig1.toml").write_text(broken, encoding="utf-8")
+    (experiments / "paper" / "gone.py").write_text("def make(shape, outputs):\n    raise ValueError('none')\n")
+    code, out, err = offbeat("reproduce", "--all", "--jobs", "1", "--pages", "docs")
+    assert code == 2
+    first, second, last = err.splitlines()
+    assert first.startswith("paper/fig1a: ")
+    assert second == "paper/fig1b: it is compared with paper/fig1a, which was not run"
+    assert last == "offbeat: not all was run: paper/fig1a, paper/fig1b; what each lacks is said above"
+    assert "paper/fig2" in out
+    assert "Figure 1, quick scale" in Path("docs/paper.md").read_text(encoding="utf-8")
+    code, _, alone = offbeat("reproduce", "paper/fig1a", "--jobs", "1")
+    assert code == 2
+    assert alone.startswith("offbeat: ")
+    assert alone.count("\n") == 1
 
 
 def test_data_may_be_what_is_taken_in_place_of_others(experiments, offbeat):

@@ -8,12 +8,12 @@ import torch
 from safetensors.torch import load_file
 
 from offbeat.errors import OffbeatError
-from offbeat.experiments import run_directory
+from offbeat.experiments import run_directory, units
 from offbeat.experiments.population import build_population
 from offbeat.population.datasets import load_dataset
 from offbeat.reproduction.catalogue import find
 from offbeat.reproduction.file import load as load_figure
-from offbeat.reproduction.tuning import chosen
+from offbeat.reproduction.tuning import best_of, tried
 from offbeat.reproduction.worst_client import worst_client_accuracy
 from tests.reproduction.conftest import FIGURE
 
@@ -54,15 +54,29 @@ def test_the_best_is_run_and_the_page_says_what_was_tried(tuned, offbeat):
     folder = Path("runs/reproduce/paper/fig1-quick")
     (figure,) = find("paper/fig1", Path("experiments"))
     changes = {"fedavg": {"local.lr": 0.3}, "fedasync": {"mixing_alpha": 0.5}}
-    assert chosen(figure, "quick", folder) == changes
+    tries = tried(figure, "quick", folder)
+    assert best_of(figure, "quick", tries) == changes
     run = run_directory.read(folder / "fedavg-seed1")
     assert run.config["local"]["lr"] == 0.3
     page = (folder / "page.md").read_text(encoding="utf-8")
     assert "- tried with seed 7, `stop.virtual_seconds=15.0`: `local.lr` 1e-09 / 0.3" in page
     assert "- for fedasync instead: `mixing_alpha` 1e-09 / 0.5" in page
     assert "- best on average over the run: fedavg: `local.lr` 0.3; fedasync: `mixing_alpha` 0.5" in page
+    assert "on the edge of what was tried, so that more or less might be better still: fedavg, fedasync\n" in page
+    seconds = sum(run_directory.read(path.parent).real_seconds for path in folder.rglob("config.toml"))
+    assert len(list(folder.rglob("config.toml"))) == 8  # four tries, four runs
+    assert f"{units.duration(seconds)} of one core" in page
     assert "| | time to 30 % | sent until then | accuracy at the end | of the worst client |" in page
     assert worst_client_accuracy(run) == pytest.approx(by_hand(run), abs=1e-12)
+
+
+def test_what_is_between_others_is_on_no_edge(tuned, offbeat):
+    text = tuned.read_text(encoding="utf-8")
+    text = text.replace("[1e-9, 0.3]", "[1e-9, 0.3, 1e9]").replace("[1e-9, 0.5]", "[0.5, 1e-9, 1e-8]")
+    tuned.write_text(text, encoding="utf-8")
+    offbeat("reproduce", "paper/fig1", "--jobs", "1")
+    page = Path("runs/reproduce/paper/fig1-quick/page.md").read_text(encoding="utf-8")
+    assert "better still: fedasync\n" in page
 
 
 def test_what_diverges_is_not_taken(tuned, offbeat):

@@ -90,6 +90,19 @@ def test_who_diverged_proves_nothing():
     assert word(claim(), ((math.nan,), (0.5,))) == "does not hold"
     assert word(claim(relation="at least"), ((0.5,), (math.nan,))) == "does not hold"
     assert word(claim(), ((math.inf,), (math.inf,))) == "does not hold"
+    assert word(claim(), ((0.5,), (math.inf,))) == "does not hold"
+    infinite = [loss_run("a", 0.5), loss_run("a2", math.inf), loss_run("b", 0.5)]
+    assert verdicts([claim(less="a2", than=None, value=0.5)], infinite)[0].word == "does not hold"
+    swings = claim(quantity="swing", relation="at least", last_seconds=200.0)
+    assert word(swings, ((0.5, math.inf, 0.5), (0.5, 0.4, 0.5))) == "does not hold"
+
+
+def test_who_has_fewer_updates_leaves_open_what_comes_after_them():
+    early, late = claim(quantity="after_updates", updates=2), claim(quantity="after_updates", updates=20)
+    better, worse = (0.9, 0.5, 0.1), (0.9, 0.8, 0.7)  # counted: 0, 1, 2
+    assert word(early, (better, worse)) == "holds"
+    assert word(late, (better, worse)) == "undecided"
+    assert word(late, ((0.9, math.nan), worse)) == "does not hold"
 
 
 SOON, LATE, NEVER = (0.9, 0.4, 0.4, 0.4, 0.4), (0.9, 0.9, 0.9, 0.9, 0.4), (0.9,) * 5  # after 100 s, 400 s; by 400 s not

@@ -60,7 +60,7 @@ def check_versions(folder: Path, now: Mapping[str, str]) -> None:
     try:
         then: dict[str, str] = dict(json.loads((folder / "versions.json").read_text(encoding="utf-8")))
     except (OSError, TypeError, ValueError):
-        raise OffbeatError(f"{folder / 'versions.json'} cannot be read: run again without --resume") from None
+        raise OffbeatError(f"{folder / 'versions.json'} cannot be read: remove {folder} and run again") from None
     for what in now:
         is_file = Path(what).is_absolute()
         # A file that the run did not know is another run's, say an algorithm's that was added to the comparison.
@@ -69,12 +69,12 @@ def check_versions(folder: Path, now: Mapping[str, str]) -> None:
         if what == "data" or is_file:
             name = "what data.name returns" if what == "data" else what
             raise OffbeatError(
-                f"{name} has changed since {folder} was begun, which may give other numbers: put it back, or run again "
-                "without --resume"
+                f"{name} has changed since {folder} was begun, which may give other numbers: put it back, or remove "
+                f"{folder} and run again"
             )
         raise OffbeatError(
             f"{folder} was begun with {what} {then.get(what)}, here is {now[what]}, which may give other numbers: "
-            f"go on with {what} {then.get(what)}, or run again without --resume"
+            f"go on with {what} {then.get(what)}, or remove {folder} and run again"
         )
 
 

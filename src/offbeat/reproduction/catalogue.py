@@ -15,7 +15,7 @@ from offbeat.reproduction.file import Reproduction, load
 from offbeat.reproduction.finished import forget_others, place
 from offbeat.reproduction.outcome import Outcome
 from offbeat.reproduction.theorem import Theorem, load_theorem, measure, theorem_outcome
-from offbeat.reproduction.tuning import TRIES, chosen
+from offbeat.reproduction.tuning import TRIES, best_of, tried
 
 AnyFigure = Reproduction | Theorem
 
@@ -93,9 +93,9 @@ def carry_out(
         tell = progress(figure)
         if figure.tuning is not None:
             _run(figure.tries(scale), folder / TRIES, tell, workers)
-        best = chosen(figure, scale, folder)
-        assert best is not None  # all was tried
-        _run(figure.experiment(scale, best), folder, tell, workers)
+        tries = tried(figure, scale, folder)
+        assert tries is not None
+        _run(figure.experiment(scale, best_of(figure, scale, tries)), folder, tell, workers)
     elif outcome(figure, scale, results) is None:
         measure(figure, folder)
     made = outcome(figure, scale, results)

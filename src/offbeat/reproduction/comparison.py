@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -17,7 +18,7 @@ from offbeat.reproduction.finished import finished_runs, place
 from offbeat.reproduction.outcome import DOTS_PER_INCH, Finding, Outcome
 from offbeat.reproduction.quantities import cost, measure_of
 from offbeat.reproduction.table import Write, in_words, side_by_side
-from offbeat.reproduction.tuning import chosen
+from offbeat.reproduction.tuning import best_of, tried
 from offbeat.reproduction.verdict import Verdict, verdicts
 
 _DRAW: dict[str, Callable[[Sequence[Run], float | None, Measure], Figure]] = {
@@ -58,13 +59,13 @@ def outcome_of(reproduction: Reproduction, scale: str, results: Path) -> Outcome
     found = _runs(reproduction, scale, results)
     if found is None:
         return None
-    changes, runs = found
+    changes, tries, runs = found
     beside: dict[str, list[Run]] = {}
     for panel, other in reproduction.beside.items():
         its = _runs(other, scale, results)
         if its is None:
             return None
-        beside[panel] = its[1]
+        beside[panel] = its[-1]
     return Outcome(
         reproduction.name,
         reproduction.path,
@@ -73,7 +74,7 @@ def outcome_of(reproduction: Reproduction, scale: str, results: Path) -> Outcome
         reproduction.scales[scale],
         reproduction.fingerprint(scale),
         world_of(runs),
-        sum(run.real_seconds for run in runs) / 60,
+        sum(run.real_seconds for run in [*tries, *runs]) / 60,
         [_finding(reproduction, verdict, runs) for verdict in verdicts(reproduction.claims, runs, beside)],
         lambda into, name: _draw(reproduction, [*runs, *_compared_with(reproduction, beside)], into, name),
         (lambda: side_by_side(runs)) if reproduction.section.table else None,
@@ -81,23 +82,24 @@ def outcome_of(reproduction: Reproduction, scale: str, results: Path) -> Outcome
     )
 
 
-def _runs(reproduction: Reproduction, scale: str, results: Path) -> tuple[Changes, list[Run]] | None:
-    """Return what tuning has changed, and the runs; None unless all of them are there."""
+def _runs(reproduction: Reproduction, scale: str, results: Path) -> tuple[Changes, list[Run], list[Run]] | None:
+    """Return what tuning has changed, what was tried, and the runs; None unless all of them are there."""
     folder = place(reproduction.name, scale, results)
-    changes = chosen(reproduction, scale, folder)
-    if changes is None:
+    tries = tried(reproduction, scale, folder)
+    if tries is None:
         return None
+    changes = best_of(reproduction, scale, tries)
     runs = finished_runs(reproduction.experiment(scale, changes), folder)
-    return None if runs is None else (changes, runs)
+    return None if runs is None else (changes, tries, runs)
 
 
 def _compared_with(reproduction: Reproduction, beside: Mapping[str, Sequence[Run]]) -> list[Run]:
     """Return the runs of other panels that claims are about, labelled so that they can be told from the figure's."""
+    # What is compared by its distance from another is not: there would be two curves more for one number.
     compared = dict.fromkeys(
-        (claim.than_panel, label)
+        (claim.than_panel, claim.than)
         for claim in reproduction.claims
-        for label in (claim.than, claim.than_less)
-        if claim.than_panel and label
+        if claim.than_panel and claim.than and not claim.than_less
     )
     return [
         replace(run, label=_in_panel(reproduction, label, panel))
@@ -121,7 +123,19 @@ def _tuned(reproduction: Reproduction, best: Changes) -> list[str]:
     lines = [f"tried with {how}: {_grid(tuning.all)}"] if best.keys() - tuning.own else []
     lines += [f"for {label} instead: {_grid(grid)}" for label, grid in tuning.own.items()]
     found = "; ".join(f"{label}: {_point(point)}" for label, point in best.items())
-    return [*lines, f"best on average over the run: {found}"]
+    lines.append(f"best on average over the run: {found}")
+    if edge := [label for label, point in best.items() if _is_on_the_edge(point, tuning.points(label))]:
+        lines.append(f"on the edge of what was tried, so that more or less might be better still: {', '.join(edge)}")
+    return lines
+
+
+def _is_on_the_edge(best: Mapping[str, object], points: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether one of the best values is the least or the greatest of several numbers that were tried."""
+    for key, value in best.items():
+        numbers = {point[key] for point in points if isinstance(point[key], int | float)}
+        if len(numbers) > 1 and value in (min(numbers), max(numbers)):
+            return True
+    return False
 
 
 def _grid(grid: Mapping[str, Sequence[object]]) -> str:

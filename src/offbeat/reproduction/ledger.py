@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from offbeat.errors import OffbeatError
 from offbeat.experiments.export import write_file
 from offbeat.reproduction.outcome import Outcome, Record
-from offbeat.reproduction.page import IMAGES, write_pages
+from offbeat.reproduction.page import IMAGES, paper_of, write_pages
 from offbeat.reproduction.sections import SCALES
 
 _LEDGER = "ledger.json"
@@ -58,6 +58,8 @@ def write_ledger(outcomes: Sequence[Outcome], fingerprints: Mapping[Key, str], f
     drawn = {figure for one in ordered for figure in one.figures}
     for figure in {figure for one in known.values() for figure in one.figures} - drawn:
         (folder / IMAGES / figure).unlink(missing_ok=True)
+    for paper in {paper_of(one) for one in known.values()} - {paper_of(one) for one in ordered}:
+        (folder / f"{paper}.md").unlink(missing_ok=True)
     write_file(folder / _LEDGER, _RECORDS.dump_json(tuple(ordered), indent=1) + b"\n")
     missing = {
         scale: [name for name, its in fingerprints if its == scale and (name, scale) not in records] for scale in SCALES

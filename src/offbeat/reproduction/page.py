@@ -25,11 +25,16 @@ def write_pages(records: Sequence[Record], missing: Mapping[str, Sequence[str]],
     """
     papers: dict[str, list[Record]] = {}
     for one in records:
-        papers.setdefault(one.name.partition("/")[0], []).append(one)
+        papers.setdefault(paper_of(one), []).append(one)
     for paper, its in papers.items():
         parts = [f"# {its[0].paper}\n", *(section_of(one, f"{IMAGES}/") for one in its)]
         write_file(folder / f"{paper}.md", "\n".join(parts).encode())
     return write_file(folder / "index.md", _index(papers, missing).encode())
+
+
+def paper_of(record: Record) -> str:
+    """Return what the page that a record is on is called."""
+    return record.name.partition("/")[0]
 
 
 def section_of(record: Record, folder: str = "") -> str:

@@ -64,8 +64,12 @@ def least_cost_to_target(name: str, run: Run) -> float:
 
     That is what it had taken by its end; infinite if it diverged, since it would never have reached it.
     """
-    value = run.history[main_measure([run]).name][-1]
-    return float(cost(name, run)[-1]) if math.isfinite(value) else math.inf
+    return math.inf if has_diverged(run) else float(cost(name, run)[-1])
+
+
+def has_diverged(run: Run) -> bool:
+    """Return whether a run ended since its model was not finite any more."""
+    return not math.isfinite(run.history[main_measure([run]).name][-1])
 
 
 def measure_of(claim: Claim, runs: Sequence[Run]) -> Measure:

@@ -60,8 +60,6 @@ class Scale(Section):
     """About how long it takes on two cores, data at hand."""
     set: Annotated[tuple[Line, ...], Field(strict=False)] = ()
     """What is other than in the file, as for ``--set``."""
-    device: Literal["cpu", "gpu"] = "cpu"
-    """What it is meant for."""
 
 
 class Tuning(Section):
@@ -125,7 +123,7 @@ class Claim(Section):
     """Virtual seconds at the end, of tail and swing."""
     updates: Count | None = None
     """Counted updates, of after_updates."""
-    panels: Annotated[tuple[str, ...] | None, Field(strict=False)] = None
+    panels: Annotated[tuple[str, ...] | None, Field(strict=False, min_length=1)] = None
     """Those that it is claimed of; all if it is left out, all below than_panel if that is set."""
     paper: Line
     """The paper's number or words."""

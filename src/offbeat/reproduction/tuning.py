@@ -16,21 +16,29 @@ TRIES = "tuning"
 """The folder of what was tried, in a figure's own."""
 
 
-def chosen(reproduction: Reproduction, scale: str, folder: Path) -> dict[str, dict[str, Any]] | None:
-    """Return what tuning has changed, for each label by key; None unless all was tried.
+def tried(reproduction: Reproduction, scale: str, folder: Path) -> list[Run] | None:
+    """Return what was tried, none without tuning; None unless all of it was.
 
     Args:
-        reproduction: The figure; without tuning nothing is changed.
+        reproduction: The figure.
         scale: How large.
         folder: Where its runs are.
+    """
+    return finished_runs(reproduction.tries(scale), folder / TRIES) if reproduction.tuning else []
+
+
+def best_of(reproduction: Reproduction, scale: str, tries: Sequence[Run]) -> dict[str, dict[str, Any]]:
+    """Return what tuning has changed, for each label by key; without tuning nothing is changed.
+
+    Args:
+        reproduction: The figure.
+        scale: How large.
+        tries: All that was tried.
     """
     tuning = reproduction.tuning
     if tuning is None:
         return {}
-    runs = finished_runs(reproduction.tries(scale), folder / TRIES)
-    if runs is None:
-        return None
-    scores = _scores(runs)
+    scores = _scores(tries)
     best: dict[str, dict[str, Any]] = {}
     for label in reproduction.experiment(scale).algorithms:
         points = tuning.points(label)

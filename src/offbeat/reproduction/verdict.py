@@ -9,7 +9,7 @@ from typing import NamedTuple
 from offbeat.experiments.run_directory import Run
 from offbeat.experiments.run_settings import by_label
 from offbeat.reproduction.outcome import Word
-from offbeat.reproduction.quantities import least_cost_to_target, quantity
+from offbeat.reproduction.quantities import has_diverged, least_cost_to_target, quantity
 from offbeat.reproduction.sections import Claim
 
 
@@ -20,7 +20,7 @@ class Verdict:
     Attributes:
         claim: The claim.
         word: ``holds`` in all seeds, ``does not hold`` in none, ``differs`` between them; ``undecided`` if it is open
-            in some, because a target was not reached by the end, and the others agree.
+            in some, because a target or a number of updates was not reached by the end, and the others agree.
         held: In how many seeds it holds.
         seeds: Of how many.
         ours: Its quantity, of the claim's algorithm, for each seed; a difference if the claim is about one.
@@ -89,9 +89,12 @@ class _Between(NamedTuple):
 
 def _between(claim: Claim, run: Run) -> _Between:
     value = quantity(claim, run)
-    if claim.quantity.endswith("_to_target") and value == math.inf:
-        return _Between(least_cost_to_target(claim.quantity.removesuffix("_to_target"), run), value)
-    return _Between(value, value)
+    if claim.quantity.endswith("_to_target"):
+        least = least_cost_to_target(claim.quantity.removesuffix("_to_target"), run) if value == math.inf else value
+        return _Between(least, value)
+    if claim.quantity == "after_updates" and math.isnan(value) and not has_diverged(run):
+        return _Between(-math.inf, math.inf)  # it has fewer
+    return _Between(value, value) if math.isfinite(value) else _Between(math.nan, math.nan)
 
 
 def _holds(claim: Claim, ours: _Between, other: _Between) -> bool | None:
