@@ -124,19 +124,23 @@ NUMBERS = {
     "fedbuff_buffer_size": "T = 32400, Q = 2, K = {}, τ = 1",
     "fedbuff_steps": "T = 32400, Q = {}, K = 2, τ = 1",
     "fedbuff_batch_size": "T = 32400, Q = 2, K = 2, τ = 1",
+    "fedbuff_least_squares": "least squares, N = 8, n = 20, d = 3; uniform arrivals, T = {}, Q = 2, K = 2, τ = 1",
+    "fedbuff_unequal_arrivals": "centres ±1; 0.9 / 0.1 arrivals, T = {}, Q = 1, K = 1, τ = 0",
     "async_comm_sgd_rounds": "N = 8, d = 2; full(4), Δ = 4, T = {}",
     "async_comm_sgd_clients": "N = {}, d = 2; full(4), Δ = 4, T = 4000",
     "async_comm_sgd_gap": "N = 8, d = 2; full({0}), Δ = {0}, T = 4000",
+    "async_comm_sgd_drift_rounds": "unequal steepness, N = 2, d = 1; full(16), Δ = 16, T = {}",
+    "async_comm_sgd_drift_gap": "unequal steepness, N = 2, d = 1; full({0}), Δ = {0}, T = 4000",
 }
 
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_a_sweep_varies_what_it_says_and_nothing_else(name):
-    value = 6000 if name in ("fedbuff_server_steps", "async_comm_sgd_rounds") else 6
+    value = 6 if NUMBERS[name].count("T = {}") == 0 else 6000
     (point,) = sweep(name, (value,), 2)
     assert NUMBERS[name].format(value) in point.row.setting
     assert point.value == value
-    assert point.row.should_hold is (name not in ("fedbuff_staleness",))
+    assert point.row.should_hold is (name not in ("fedbuff_staleness", "fedbuff_unequal_arrivals"))
 
 
 def test_a_larger_batch_has_less_noise():

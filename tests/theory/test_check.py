@@ -8,8 +8,10 @@ from offbeat.theory.check.async_comm_sgd import largest_gap, patterns, run_async
 from offbeat.theory.check.fedbuff import run_fedbuff
 from offbeat.theory.check.fedlaavg import random_availability, run_example, run_fedlaavg
 from offbeat.theory.check.fedluck import check_fedluck, run_fedluck, top_k
+from offbeat.theory.check.least_squares import LeastSquares, least_squares
 from offbeat.theory.check.problems import Quadratics, logistic_regression, mean_gradient_square, quadratics
 from offbeat.theory.check.row import row
+from offbeat.theory.check.unequal_quadratics import UnequalQuadratics
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +94,20 @@ def test_a_row_is_as_expected_only_beyond_chance(measured, half_width, holds, fa
     assert counter.verdict == ("broken, as expected" if fails else "UNEXPECTED")
 
 
-@pytest.mark.parametrize("problem", [quadratics("q", 4, [0.5, 2.0], variance=0.7), logistic_regression("l", 4)])
+UNEQUAL = UnequalQuadratics(
+    "u", np.array([[0.5, 1.0], [2.0, 1.5]]), np.array([[1.0, 0.0], [-1.0, 2.0]]), np.array([3.0, 1.0])
+)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        quadratics("q", 4, [0.5, 2.0], variance=0.7),
+        logistic_regression("l", 4),
+        least_squares("s", 4, examples=10, dimensions=3, noise=2.0),
+        UNEQUAL,
+    ],
+)
 def test_a_problems_constants_are_what_they_say(problem, rng):
     dimensions = len(problem.start)
     everyone = np.arange(problem.clients)
@@ -110,6 +125,31 @@ def test_a_problems_constants_are_what_they_say(problem, rng):
     assert drawn.mean(1) == pytest.approx(mean[:, 0], abs=0.1)
     assert (((drawn - mean) ** 2).sum(-1).mean(1) <= problem.variance * 1.03).all()
     assert (drawn**2).sum(-1).mean(1).max() <= problem.second_moment(clients, points) * 1.03
+
+
+def test_least_squares_have_exactly_their_constants(rng):
+    features, answers = np.array([[2.0, 0.0], [0.0, 4.0]]), np.array([[2.0, 8.0], [6.0, 0.0]])
+    problem = LeastSquares("s", features, answers, np.array([2.0, 2.0]), noise=3.0)
+    assert problem.smoothness == pytest.approx(16 / 2)
+    assert problem.variance == pytest.approx(9 / 4 * 20)
+    assert problem.diversity == pytest.approx(4 + 64)  # Aᵀ(±2, ∓4) / 2 = (±2, ∓8)
+    assert problem.initial_error == pytest.approx((4**2 * 0 + (4 * (2 - 1)) ** 2) / 4)  # from (2, 1), where it is least
+    # The gradient is that of f_i: by differences.
+    point, step = rng.standard_normal(2), 1e-6
+    values = [((features @ (point + step * e) - answers[1]) ** 2).sum() / 4 for e in (*np.eye(2), np.zeros(2))]
+    by_differences = [(value - values[2]) / step for value in values[:2]]
+    assert problem.exact_gradients(np.array(1), point) == pytest.approx(by_differences, rel=1e-4)
+    noise = problem.gradients(np.zeros(200_000, np.int64), np.tile(point, (200_000, 1)), rng)
+    noise = noise - problem.exact_gradients(np.array(0), point)
+    assert (noise**2).sum(-1).mean() == pytest.approx(problem.variance, rel=0.02)
+
+
+def test_unequal_quadratics_have_exactly_their_constants():
+    assert (UNEQUAL.smoothness, UNEQUAL.strong_convexity, UNEQUAL.variance) == (2, 0.5, 0)
+    # Least at (0.5·1 − 2·1, 1·0 + 1.5·2) / (2.5, 2.5) = (−0.6, 1.2), where the mean curvature is (1.25, 1.25).
+    assert UNEQUAL.initial_error == pytest.approx(0.5 * 1.25 * (3.6**2 + 0.2**2))
+    points = np.tile([-0.6, 1.2], (2, 1))
+    assert UNEQUAL.exact_gradients(np.arange(2), points).mean(0) == pytest.approx([0, 0], abs=1e-12)
 
 
 def test_quadratics_have_exactly_their_constants(exact):

@@ -16,8 +16,8 @@ from offbeat.theory.async_comm_sgd import (
     async_comm_distance_bound,
 )
 from offbeat.theory.check.problems import (
+    ConvexProblem,
     Problem,
-    Quadratics,
     logistic_regression,
     mean_gradient_square,
     quadratics,
@@ -113,7 +113,9 @@ def run_async_comm_sgd(
     return Run(models, virtuals, apart, second_moment)
 
 
-def convex_rows(problem: Quadratics, rng: np.random.Generator, seeds: int, name: str, talks: Talks) -> tuple[Row, Row]:
+def convex_rows(
+    problem: ConvexProblem, rng: np.random.Generator, seeds: int, name: str, talks: Talks
+) -> tuple[Row, Row]:
     """Measure Proposition 2.1 and Theorem 2.2 under a pattern, called ``name``, with the theorem's step sizes."""
     rounds, gap = len(talks), largest_gap(talks)
     smoothness, convexity = problem.smoothness, problem.strong_convexity

@@ -66,6 +66,19 @@ class Problem(Protocol):
         ...
 
 
+class ConvexProblem(Problem, Protocol):
+    """f whose parts are strongly convex."""
+
+    @property
+    def strong_convexity(self) -> float:
+        """λ of every f_i."""
+        ...
+
+    def errors(self, points: Array) -> Array:
+        """Return f − f* at each point, ``(...)``."""
+        ...
+
+
 @dataclass(frozen=True)
 class Quadratics:
     """f_i(x) = ½ (x − c_i)ᵀ A (x − c_i), A diagonal, with Gaussian noise of variance σ² on the gradients.

@@ -8,8 +8,10 @@ import numpy as np
 
 from offbeat.theory.check.async_comm_sgd import convex_rows, full
 from offbeat.theory.check.fedbuff import fedbuff_row
+from offbeat.theory.check.least_squares import least_squares
 from offbeat.theory.check.problems import Quadratics, quadratics
 from offbeat.theory.check.row import Row
+from offbeat.theory.check.unequal_quadratics import UnequalQuadratics
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,18 @@ def _fedbuff(
     )
 
 
+def _fedbuff_least_squares(seeds: int, rng: np.random.Generator, server_steps: int) -> Row:
+    problem = least_squares("least squares, N = 8, n = 20, d = 3", 8, 20, 3, noise=2.0)
+    return fedbuff_row(problem, rng, seeds, steps=2, buffer_size=2, max_staleness=1, server_steps=server_steps)
+
+
+def _fedbuff_arrivals(seeds: int, rng: np.random.Generator, server_steps: int) -> Row:
+    pair = Quadratics("two quadratics, centres ±1", np.ones(1), np.array([[1.0], [-1.0]]), np.zeros(1))
+    return fedbuff_row(
+        pair, rng, seeds, steps=1, buffer_size=1, max_staleness=0, server_steps=server_steps, arrivals=(0.9, 0.1)
+    )
+
+
 def _async_comm(seeds: int, rng: np.random.Generator, *, rounds: int = 4000, clients: int = 8, gap: int = 4) -> Row:
     # The same two minima, each of half of the clients, so that N alone is another.
     centres = np.tile([[1.0, -1.0], [-1.0, 1.0]], (clients // 2, 1))
@@ -73,18 +87,30 @@ def _async_comm(seeds: int, rng: np.random.Generator, *, rounds: int = 4000, cli
     return convex_rows(problem, rng, seeds, f"full({gap})", full(gap, rounds=rounds, clients=clients))[1]
 
 
+def _async_comm_drift(seeds: int, rng: np.random.Generator, *, rounds: int = 4000, gap: int = 16) -> Row:
+    # Without noise, so that the term 1/NT is nothing and what is left is that of the gap.
+    curvatures, centres = np.array([[0.5], [1.0]]), np.array([[1.0], [-1.0]])
+    problem = UnequalQuadratics("quadratics of unequal steepness, N = 2, d = 1", curvatures, centres, np.ones(1))
+    return convex_rows(problem, rng, seeds, f"full({gap})", full(gap, rounds=rounds, clients=2))[1]
+
+
 SWEEPS: dict[str, Callable[[int, int, np.random.Generator], Row]] = {
     "fedbuff_server_steps": lambda value, seeds, rng: _fedbuff(seeds, rng, server_steps=value),
     "fedbuff_staleness": lambda value, seeds, rng: _fedbuff(seeds, rng, max_staleness=value),
     "fedbuff_buffer_size": lambda value, seeds, rng: _fedbuff(seeds, rng, buffer_size=value),
     "fedbuff_steps": lambda value, seeds, rng: _fedbuff(seeds, rng, steps=value),
     "fedbuff_batch_size": lambda value, seeds, rng: _fedbuff(seeds, rng, batch_size=value),
+    "fedbuff_least_squares": lambda value, seeds, rng: _fedbuff_least_squares(seeds, rng, value),
+    "fedbuff_unequal_arrivals": lambda value, seeds, rng: _fedbuff_arrivals(seeds, rng, value),
     "async_comm_sgd_rounds": lambda value, seeds, rng: _async_comm(seeds, rng, rounds=value),
     "async_comm_sgd_clients": lambda value, seeds, rng: _async_comm(seeds, rng, clients=value),
     "async_comm_sgd_gap": lambda value, seeds, rng: _async_comm(seeds, rng, gap=value),
     "async_comm_sgd_rounds_and_gap": lambda value, seeds, rng: _async_comm(
         seeds, rng, rounds=value, gap=max(1, math.isqrt(value // 8))
     ),
+    "async_comm_sgd_drift_rounds": lambda value, seeds, rng: _async_comm_drift(seeds, rng, rounds=value),
+    "async_comm_sgd_drift_gap": lambda value, seeds, rng: _async_comm_drift(seeds, rng, gap=value),
 }
-"""What grows, by name: T, τ, K, Q and b of FedBuff's Theorem 1; T, N, Δ, and T with Δ = √(T/N), of AsyncCommSGD's
-Theorem 2.2 for strongly convex losses. Seeds and a generator come after the value."""
+"""What grows, by name: T, τ, K, Q and b of FedBuff's Theorem 1, T on least squares, and T where one of two clients
+makes nine arrivals of ten; T, N, Δ, and T with Δ = √(T/N), of AsyncCommSGD's Theorem 2.2 for strongly convex losses,
+and T and Δ where clients drift apart. Seeds and a generator come after the value."""
