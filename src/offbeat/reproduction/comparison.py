@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -18,7 +17,7 @@ from offbeat.reproduction.finished import finished_runs, place
 from offbeat.reproduction.outcome import DOTS_PER_INCH, Finding, Outcome
 from offbeat.reproduction.quantities import cost, measure_of
 from offbeat.reproduction.table import Write, in_words, side_by_side
-from offbeat.reproduction.tuning import best_of, tried
+from offbeat.reproduction.tuning import Changes, best_of, said_of, tried
 from offbeat.reproduction.verdict import Verdict, verdicts
 
 _DRAW: dict[str, Callable[[Sequence[Run], float | None, Measure], Figure]] = {
@@ -44,8 +43,6 @@ _COSTS: dict[str, Write] = {
     "versions_to_target": units.count,
     "bytes_to_target": units.size,
 }
-Changes = Mapping[str, Mapping[str, object]]
-"""What tuning has changed, for each label by key."""
 
 
 def outcome_of(reproduction: Reproduction, scale: str, results: Path) -> Outcome | None:
@@ -78,7 +75,7 @@ def outcome_of(reproduction: Reproduction, scale: str, results: Path) -> Outcome
         [_finding(reproduction, verdict, runs) for verdict in verdicts(reproduction.claims, runs, beside)],
         lambda into, name: _draw(reproduction, [*runs, *_compared_with(reproduction, beside)], into, name),
         (lambda: side_by_side(runs)) if reproduction.section.table else None,
-        _tuned(reproduction, changes),
+        said_of(reproduction.tuning, changes) if reproduction.tuning else [],
     )
 
 
@@ -112,38 +109,6 @@ def _compared_with(reproduction: Reproduction, beside: Mapping[str, Sequence[Run
 def _in_panel(reproduction: Reproduction, label: str, panel: str | None) -> str:
     """Name an algorithm, and its figure if that is another one."""
     return f"{label} ({reproduction.beside[panel].name.rpartition('/')[2]})" if panel else label
-
-
-def _tuned(reproduction: Reproduction, best: Changes) -> list[str]:
-    """Say what was tried for each algorithm, and what of it was best."""
-    tuning = reproduction.tuning
-    if tuning is None:
-        return []
-    how = ", ".join([f"seed {tuning.seed}", *(f"`{change}`" for change in tuning.set)])
-    lines = [f"tried with {how}: {_grid(tuning.all)}"] if best.keys() - tuning.own else []
-    lines += [f"for {label} instead: {_grid(grid)}" for label, grid in tuning.own.items()]
-    found = "; ".join(f"{label}: {_point(point)}" for label, point in best.items())
-    lines.append(f"best on average over the run: {found}")
-    if edge := [label for label, point in best.items() if _is_on_the_edge(point, tuning.points(label))]:
-        lines.append(f"on the edge of what was tried, so that more or less might be better still: {', '.join(edge)}")
-    return lines
-
-
-def _is_on_the_edge(best: Mapping[str, object], points: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether one of the best values is the least or the greatest of several numbers that were tried."""
-    for key, value in best.items():
-        numbers = {point[key] for point in points if isinstance(point[key], int | float)}
-        if len(numbers) > 1 and value in (min(numbers), max(numbers)):
-            return True
-    return False
-
-
-def _grid(grid: Mapping[str, Sequence[object]]) -> str:
-    return ", ".join(f"`{key}` {' / '.join(map(str, values))}" for key, values in grid.items())
-
-
-def _point(point: Mapping[str, object]) -> str:
-    return ", ".join(f"`{key}` {value}" for key, value in point.items())
 
 
 def _draw(reproduction: Reproduction, runs: Sequence[Run], folder: Path, name: str) -> list[Path]:

@@ -1,7 +1,7 @@
-"""Which of the points that were tried is best."""
+"""Which of the points that were tried is best, and what is said of it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,12 @@ from offbeat.experiments.measure import main_measure
 from offbeat.experiments.run_directory import Run
 from offbeat.reproduction.file import Reproduction
 from offbeat.reproduction.finished import finished_runs
+from offbeat.reproduction.sections import Tuning
 
 TRIES = "tuning"
 """The folder of what was tried, in a figure's own."""
+Changes = Mapping[str, Mapping[str, object]]
+"""What tuning has changed, for each label by key."""
 
 
 def tried(reproduction: Reproduction, scale: str, folder: Path) -> list[Run] | None:
@@ -53,3 +56,32 @@ def _scores(runs: Sequence[Run]) -> list[float]:
     sign = 1 if measure.higher_is_better else -1
     means = [sign * float(np.mean(run.history[measure.name], dtype=np.float64)) for run in runs]
     return [mean if math.isfinite(mean) else -math.inf for mean in means]
+
+
+def said_of(tuning: Tuning, best: Changes) -> list[str]:
+    """Say what was tried for each algorithm, and what of it was best, in lines."""
+    how = ", ".join([f"seed {tuning.seed}", *(f"`{change}`" for change in tuning.set)])
+    lines = [f"tried with {how}: {_grid(tuning.all)}"] if best.keys() - tuning.own else []
+    lines += [f"for {label} instead: {_grid(grid)}" for label, grid in tuning.own.items()]
+    found = "; ".join(f"{label}: {_point(point)}" for label, point in best.items())
+    lines.append(f"best on average over the run: {found}")
+    if edge := [label for label, point in best.items() if _is_on_the_edge(point, tuning.points(label))]:
+        lines.append(f"on the edge of what was tried, so that more or less might be better still: {', '.join(edge)}")
+    return lines
+
+
+def _is_on_the_edge(best: Mapping[str, object], points: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether one of the best values is the least or the greatest of several numbers that were tried."""
+    for key, value in best.items():
+        numbers = {point[key] for point in points if isinstance(point[key], int | float)}
+        if len(numbers) > 1 and value in (min(numbers), max(numbers)):
+            return True
+    return False
+
+
+def _grid(grid: Mapping[str, Sequence[object]]) -> str:
+    return ", ".join(f"`{key}` {' / '.join(map(str, values))}" for key, values in grid.items())
+
+
+def _point(point: Mapping[str, object]) -> str:
+    return ", ".join(f"`{key}` {value}" for key, value in point.items())
