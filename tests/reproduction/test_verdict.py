@@ -103,6 +103,9 @@ def test_who_has_fewer_updates_leaves_open_what_comes_after_them():
     assert word(early, (better, worse)) == "holds"
     assert word(late, (better, worse)) == "undecided"
     assert word(late, ((0.9, math.nan), worse)) == "does not hold"
+    for relation in ("at least", "at most"):
+        number = claim(quantity="after_updates", updates=20, relation=relation, than=None, value=0.5)
+        assert word(number, (better, worse)) == "undecided"
 
 
 SOON, LATE, NEVER = (0.9, 0.4, 0.4, 0.4, 0.4), (0.9, 0.9, 0.9, 0.9, 0.4), (0.9,) * 5  # after 100 s, 400 s; by 400 s not

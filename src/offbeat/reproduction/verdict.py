@@ -51,13 +51,14 @@ def verdicts(
 
 
 def _verdict(claim: Claim, groups: Mapping[str, Sequence[Run]], others: Mapping[str, Sequence[Run]]) -> Verdict:
+    ours = _numbers(claim, groups, claim.of, claim.less)
     if claim.than is None:
         assert claim.value is not None
-        # Against a number, who does not reach the target in the time that it has never does.
-        ours = [_Between(m.highest, m.highest) for m in _numbers(claim, groups, claim.of, claim.less)]
         right = [_Between(claim.value, claim.value)] * len(ours)
+        if claim.quantity.endswith("_to_target"):
+            # Against a number, who does not reach the target in the time that it has never does.
+            ours = [_Between(m.highest, m.highest) for m in ours]
     else:
-        ours = _numbers(claim, groups, claim.of, claim.less)
         right = _numbers(claim, others, claim.than, claim.than_less)
     right = [r.times(claim.factor) for r in right]
     seeds = [_holds(claim, m, r) for m, r in zip(ours, right, strict=True)]
