@@ -336,6 +336,7 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     ({"loss": lambda o, y: nn.functional.cross_entropy(o, y, reduction="none")}, ["shape ()"]),
     ({"loss": lambda o: o.mean()}, ["the loss cannot take outputs"]),
     ({"metrics": ["acuracy"]}, ["metrics = 'acuracy'", "did you mean 'accuracy'?"]),
+    ({"metrics": ["training_los"]}, ["metrics = 'training_los'", "did you mean 'training_loss'?"]),
     ({"metrics": [nn.functional.mse_loss]}, ["metrics: must be names, or a dict of functions"]),
     ({"metrics": 5}, ["metrics: must be names"]),
     ({"metrics": {"f1": 3}}, ["metrics: 'f1'", "function"]),

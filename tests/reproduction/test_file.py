@@ -76,6 +76,7 @@ def test_a_file_may_hold_several_panels(experiments):
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
+        ('panels = ["b"]', "panels = []", "panels"),
         ('panels = ["b"]', 'panels = ["c"]', "'It is said of one': panels: Allowed: a, b"),
         ("population.clients=5", "population.clients=0", "clients"),
         ("[panels.b]", '[panels."b/c"]', "panels"),

@@ -225,7 +225,8 @@ def _objective(loss: str | Function, metrics: Sequence[str] | Mapping[str, Funct
         if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
             raise OffbeatError("metrics: must be names, or a dict of functions by name, such as {'f1': my_f1}")
         training_loss = TRAINING_LOSS in names
-        metrics = {name: _named(name, METRICS, "metrics").function for name in names if name != TRAINING_LOSS}
+        known = {**{name: metric.function for name, metric in METRICS.items()}, TRAINING_LOSS: None}
+        metrics = {name: _named(name, known, "metrics") for name in names if name != TRAINING_LOSS}
     for name, function in metrics.items():
         if not callable(function) or name in RESERVED:
             raise OffbeatError(

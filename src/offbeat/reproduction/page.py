@@ -73,7 +73,7 @@ def _index(papers: dict[str, list[Record]], missing: Mapping[str, Sequence[str]]
     lines = [
         "# The papers, reproduced\n",
         "What the papers claim, run again. *Holds*: in every seed; *does not hold*: in none; *differs*: in some;",
-        "*undecided*: a target was not reached in some, and what it took until the end does not tell.",
+        "*undecided*: a target, or a number of updates, was not reached in some, and what came before does not tell.",
         "Bounds are judged by the mean over the runs. Each page has the figures, the numbers with their 95 % intervals",
         "over the seeds, and the commands.\n",
         f"Of {len(found)} claims {words['holds']} hold, {words['does not hold']} do not, {words['differs']} differ, "

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from offbeat.theory.check.async_comm_sgd import convex_rows, full
-from offbeat.theory.check.fedbuff import fedbuff_row
+from offbeat.theory.check.fedbuff import fedbuff_row, unequal_arrivals_row
 from offbeat.theory.check.least_squares import least_squares
 from offbeat.theory.check.problems import Quadratics, quadratics
 from offbeat.theory.check.row import Row
@@ -72,13 +72,6 @@ def _fedbuff_least_squares(seeds: int, rng: np.random.Generator, server_steps: i
     return fedbuff_row(problem, rng, seeds, steps=2, buffer_size=2, max_staleness=1, server_steps=server_steps)
 
 
-def _fedbuff_arrivals(seeds: int, rng: np.random.Generator, server_steps: int) -> Row:
-    pair = Quadratics("two quadratics, centres ±1", np.ones(1), np.array([[1.0], [-1.0]]), np.zeros(1))
-    return fedbuff_row(
-        pair, rng, seeds, steps=1, buffer_size=1, max_staleness=0, server_steps=server_steps, arrivals=(0.9, 0.1)
-    )
-
-
 def _async_comm(seeds: int, rng: np.random.Generator, *, rounds: int = 4000, clients: int = 8, gap: int = 4) -> Row:
     # The same two minima, each of half of the clients, so that N alone is another.
     centres = np.tile([[1.0, -1.0], [-1.0, 1.0]], (clients // 2, 1))
@@ -101,7 +94,7 @@ SWEEPS: dict[str, Callable[[int, int, np.random.Generator], Row]] = {
     "fedbuff_steps": lambda value, seeds, rng: _fedbuff(seeds, rng, steps=value),
     "fedbuff_batch_size": lambda value, seeds, rng: _fedbuff(seeds, rng, batch_size=value),
     "fedbuff_least_squares": lambda value, seeds, rng: _fedbuff_least_squares(seeds, rng, value),
-    "fedbuff_unequal_arrivals": lambda value, seeds, rng: _fedbuff_arrivals(seeds, rng, value),
+    "fedbuff_unequal_arrivals": lambda value, seeds, rng: unequal_arrivals_row(rng, seeds, value),
     "async_comm_sgd_rounds": lambda value, seeds, rng: _async_comm(seeds, rng, rounds=value),
     "async_comm_sgd_clients": lambda value, seeds, rng: _async_comm(seeds, rng, clients=value),
     "async_comm_sgd_gap": lambda value, seeds, rng: _async_comm(seeds, rng, gap=value),
