@@ -38,7 +38,9 @@ class Undisturbed:
 
     Attributes:
         coordinator: At the end of the log.
-        receipts: All that clients may have been told.
+        receipts: All that clients may have been told, but of visits that did not count since they were replaced or the
+            run was over: that is known without a record.
+        replaced: By client and visit those in whose place another one was given out, before an update of theirs came.
         last: For each client the version that its last counted update was made from.
         memories: For each client what it learnt then; kept if its next update is a difference to that.
     """
@@ -48,6 +50,7 @@ class Undisturbed:
     make_delta: MakeDelta
     encode: Callable[[Tensor], bytes]
     receipts: Told = field(default_factory=Told)
+    replaced: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     last: dict[int, int] = field(default_factory=dict[int, int])
     memories: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
 
@@ -75,8 +78,8 @@ class Undisturbed:
         """Check that the log and the newest model are what clients and a coordinator know of."""
         for which, receipt in told.items():
             expected = self.receipts.get(which)
-            if expected is None and self._came_after_the_end(*which):
-                assert not receipt.counted
+            if expected is None and (which in self.replaced or self._came_after_the_end(*which)):
+                assert not receipt.counted, f"client, visit {which}: {receipt}"
                 continue
             assert expected is not None, f"client, visit {which}: {receipt} was acknowledged and lost"
             # Of an older visit that did not count, nobody knows any more how stale it was.
@@ -104,6 +107,8 @@ class Undisturbed:
             self._note(arguments, receipt)
         else:
             if name == "assign":
+                before = map(self.coordinator.assignment, arguments["clients"])
+                self.replaced |= {(open_one.client, open_one.visit) for open_one in before if open_one is not None}
                 used = {assignment.version for assignment in self.coordinator.unfinished()}
                 self._starts = {version: start for version, start in self._starts.items() if version in used}
                 self._starts[self.coordinator.algorithm.version] = self.coordinator.algorithm.model

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 from safetensors.torch import load as load_tensors
+from starlette.responses import FileResponse
 
 from offbeat.algorithms import FedBuff
 from tests.service.conftest import LAYOUT, LENGTH, body_of, running
@@ -152,6 +153,31 @@ def test_a_large_update_comes_in_pieces(tmp_path):
         assert peer.send(visit, torch.zeros(length))["new_version"]
         peer.check_in()
         assert torch.equal(load_tensors(peer.http.get("/v1/models/1").content)["w"], -torch.arange(float(length)) / 2)
+
+
+def test_a_line_ends_with_an_answer_that_comes_before_the_body(server):
+    peer = server.enrol()
+    visit = peer.check_in()
+    long = bytes(3_000_000)
+    for body in (long, iter([long])):
+        assert peer.http.put("/v1/uploads/0", content=body).headers["connection"] == "close"
+        assert "connection" not in peer.http.put("/v1/uploads/0", content=b"").headers
+        assert "connection" not in peer.put(visit, body_of(ONES), sha256="0" * 64).headers
+    assert peer.http.post("/v1/checkin", content=long).headers["connection"] == "close"
+    assert "connection" not in peer.http.get("/v1/models/0").headers
+
+
+def test_a_version_that_is_deleted_just_as_it_is_asked_for(server, monkeypatch):
+    class Deleted(FileResponse):
+        async def __call__(self, *arguments):
+            server.service.engine.models.path(0).unlink()
+            await super().__call__(*arguments)
+
+    peer = server.enrol()
+    peer.check_in()
+    assert peer.http.get("/v1/models/0").status_code == 200
+    monkeypatch.setattr("offbeat.service.app.FileResponse", Deleted)
+    assert peer.http.get("/v1/models/0").status_code == 404
 
 
 def test_a_large_update_with_a_wrong_digest_begins_anew(tmp_path):

@@ -17,6 +17,7 @@ from offbeat.service.logs import event
 from offbeat.service.metrics import Measured
 from offbeat.service.refusal import Refusal
 from offbeat.service.service import Service
+from offbeat.service.unread_body import UnreadBody
 from offbeat.service.update_head import parse_head
 
 T = TypeVar("T")
@@ -78,11 +79,14 @@ def make_app(service: Service) -> FastAPI:
     async def model(client: Client, version: Number) -> FileResponse:
         """Download a version of the model."""
         path = service.engine.models.path(version)
-        if not path.exists():
-            raise Refusal("no-such-version", f"version {version} is not kept: check in for new work")
-        service.metrics.download_bytes.inc(path.stat().st_size)
+        try:
+            stat = path.stat()
+        except FileNotFoundError:
+            raise Refusal("no-such-version", f"version {version} is not kept: check in for new work") from None
+        service.metrics.download_bytes.inc(stat.st_size)
         headers = {"ETag": f'"{service.run_id}-{version}"', "Cache-Control": "private, immutable, max-age=31536000"}
-        return FileResponse(path, media_type="application/octet-stream", headers=headers)
+        # Left to look for itself, it would fail if a checkpoint has deleted the version meanwhile; Granian answers 404.
+        return FileResponse(path, media_type="application/octet-stream", headers=headers, stat_result=stat)
 
     @app.get("/v1/uploads/{number}")
     async def upload_state(client: Client, number: Number) -> messages.UploadState:
@@ -158,6 +162,7 @@ def make_app(service: Service) -> FastAPI:
 
     _answer_refusals(app, service)
     app.add_middleware(BodyLimit)
+    app.add_middleware(UnreadBody)
     app.add_middleware(Measured, metrics=service.metrics)
     return app
 

@@ -143,7 +143,10 @@ class Service:
             Refusal: It is not what it should be; nothing has changed, but the beginning of it may be kept.
         """
         plan = self._plan(client, visit)
+        is_small = head.bytes <= SMALL and offset == 0 and length == head.bytes
         if plan is None:
+            if is_small:
+                await self.uploads.read(client, head.bytes, pieces)  # so that the line can stay
             answer = await self.engine.answered(client, visit, head.sha256)
             return messages.Received(receipt=messages.receipt_message(answer), next=None)
         largest = largest_body(self.engine.models.length, plan)
@@ -153,7 +156,7 @@ class Service:
             raise Refusal("too-large", f"the update was said to have {head.bytes} bytes, but more would come")
         self.engine.check(client, visit, head)
         try:
-            if head.bytes <= SMALL and offset == 0 and length == head.bytes:
+            if is_small:
                 answer, following = await self._small(client, visit, head, plan, pieces, check_in)
             else:
                 there = await self.uploads.write(client, visit, offset, head.bytes, pieces)

@@ -196,7 +196,10 @@ def test_another_update_at_the_server_is_no_end(server, run, model, fault):
     assert sorted(server.receipts) == [1]
 
 
-def test_a_version_that_is_gone_is_no_end(server, run, model):
+@pytest.mark.parametrize("is_said", [True, False])
+def test_a_version_that_is_gone_is_no_end(is_said, server, run, model, fault):
+    if not is_said:  # the file went just when it was to be sent
+        server.faults["GET", "/v1/models/12"] = [fault(404)]
     server.serve(13, model)
     server.offer(0, 12)
     server.offer(1, 13)

@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, cast
 
@@ -142,7 +143,7 @@ class _Participant:
             try:
                 model = download(self._connection, visit.version, self._folder)
             except ServiceError as error:
-                if error.kind != "no-such-version":
+                if error.status != HTTPStatus.NOT_FOUND:
                     raise
                 _log.warning("%s", error)
                 self._give_up(visit.number)
