@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from offbeat.errors import OffbeatError
@@ -61,6 +61,7 @@ def test_a_smaller_alpha_tells_the_hours_further_apart():
     st.integers(1, 40),
     st.integers(1, 40),
 )
+@example([np.nextafter(24.0, 0.0)], 0.0, 1, 40)  # twelve hours later it is still before noon
 def test_equal_sizes_the_largest_and_shares_to_one_example(middles, alpha, negative, positive):
     labels = np.random.default_rng(negative).permutation(np.repeat([3, 8], [negative, positive]))
     hours = (np.floor(middles) + 12) % 24

@@ -53,7 +53,7 @@ def by_hour(
         raise OffbeatError(
             f"by_hour balances two labels, but the training examples have {len(values)}: take data with two classes"
         )
-    hour = np.floor(middle_hours + 12).astype(np.int64) % 24
+    hour = (np.floor(middle_hours).astype(np.int64) + 12) % 24
     share = np.rint(_UNITS * (alpha + (1 - 2 * alpha) * np.minimum(hour, 24 - hour) / 12)).astype(np.int64)
     size = _largest_size(examples.tolist(), int(share.sum()), clients)
     if size == 0:
