@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offbeat.algorithms import AsyncCommSGD, FedAsync, FedAvg, FedBuff, FedLaAvg, FedLuck, LocalPlan, Port
-from offbeat.algorithms.patterns import round_robin
-from offbeat.algorithms.server_optimizer import adam
+from offbeat.algorithms.components.patterns import round_robin
+from offbeat.algorithms.components.server_optimizer import adam
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator_records import Call
 

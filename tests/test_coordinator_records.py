@@ -3,7 +3,7 @@ import json
 import pytest
 
 from offbeat.algorithms import LocalPlan
-from offbeat.algorithms.base import Compression
+from offbeat.algorithms.components import Compression
 from offbeat.coordinator_records import plan_from_plain, plan_to_plain
 
 LOCAL = LocalPlan(steps=2, batch_size=1, lr=0.1)

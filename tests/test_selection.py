@@ -1,10 +1,17 @@
 from collections import Counter
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from offbeat.algorithms import Update
 from offbeat.selection import POOLS, LongestAbsentPool, UniformPool
+
+
+def counted(client, version):
+    """Return an update that has counted; a pool looks at nothing else of it."""
+    return Update(client, version, torch.zeros(1), examples=1, steps=1, normaliser=1.0)
 
 
 @settings(max_examples=50)
@@ -104,7 +111,7 @@ def test_next_is_who_has_not_counted_for_longest_and_of_equals_the_first(script)
             inside.remove(expected)
         elif action == "counted":
             version += versions_made
-            pool.counted(client, version)
+            pool.counted(counted(client, version))
             last[client] = version
         elif action == "restart":
             state, pool = pool.state_dict(), LongestAbsentPool(6, seed=1)
@@ -124,9 +131,9 @@ def test_who_is_picked_but_does_not_count_stays_first():
     pool = LongestAbsentPool(3, seed=1)
     for client in range(3):
         pool.add(client)
-    pool.counted(0, 0)
+    pool.counted(counted(0, 0))
     assert [pool.pick(), pool.pick()] == [1, 2]
-    pool.counted(1, 1)
+    pool.counted(counted(1, 1))
     for client in (1, 2):
         pool.add(client)
     assert [pool.pick() for _ in range(3)] == [2, 0, 1]
@@ -138,8 +145,13 @@ def test_who_is_picked_but_does_not_count_stays_first():
     [
         lambda pool, client, version: (pool.add(client), pool.discard(client)),
         lambda pool, client, version: (pool.add(client), pool.take(client)),
-        lambda pool, client, version: (pool.add(client), pool.counted(client, version)),
-        lambda pool, client, version: (pool.add(client), pool.pick(), pool.add(client), pool.counted(client, version)),
+        lambda pool, client, version: (pool.add(client), pool.counted(counted(client, version))),
+        lambda pool, client, version: (
+            pool.add(client),
+            pool.pick(),
+            pool.add(client),
+            pool.counted(counted(client, version)),
+        ),
     ],
     ids=["come and go", "taken", "counted inside", "picked"],
 )
@@ -169,5 +181,5 @@ def test_a_pick_from_many_clients_takes_few_comparisons():
     pool._heap = [Counting(entry) for entry in pool._heap]
     for version in range(100):
         client = pool.pick()
-        pool.counted(client, version)
+        pool.counted(counted(client, version))
     assert 0 < compared < 100 * 50

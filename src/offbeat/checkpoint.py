@@ -14,7 +14,7 @@ from offbeat.errors import OffbeatError
 from offbeat.tensor_file import write_tensors
 
 # Raise it when a state changes its form: a checkpoint of another form is refused.
-FORMAT = "3"
+FORMAT = "4"
 _PLAIN = "plain values"
 
 

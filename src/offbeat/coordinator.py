@@ -9,14 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from offbeat.algorithms.base import Algorithm, LocalPlan, Update, Vector
-from offbeat.algorithms.checks import check_client
-from offbeat.algorithms.state import prefixed, under
+from offbeat.algorithms.components import Algorithm, LocalPlan, Update, UpdateRefusedError, Vector
+from offbeat.algorithms.components.checks import check_client
+from offbeat.algorithms.components.state import prefixed, under
 from offbeat.coordinator_records import Assignment, Call, Receipt, Statistics, VisitState
 from offbeat.coordinator_table import VisitTable
-from offbeat.selection import POOLS
+from offbeat.selection import POOLS, Pool
 
 _NEW_SHARE_OF_LEASE = 0.05
+_OF_THE_VISIT = frozenset({"client", "version", "plan"})  # what the table knows of an update
 
 
 class Coordinator:
@@ -78,7 +79,10 @@ class Coordinator:
         self._max_staleness = max_staleness
         self.record = record
         self._present = bytearray(clients)
-        self._pool = POOLS[algorithm.selection](clients, seed)  # who is present and may be assigned in this round
+        selection = algorithm.selection
+        self._pool: Pool = (POOLS[selection] if isinstance(selection, str) else selection)(
+            clients, seed
+        )  # who is present and may be assigned in this round
         self._round = algorithm.round
         self._had_turn: dict[int, None] = {}  # who was assigned or heard in this round, in order
         self._resting: dict[int, int] = {}  # who may not come again before a later round, and which
@@ -127,6 +131,7 @@ class Coordinator:
             now: Seconds.
             clients: Who it was, in a replay; so the records of who was present are not needed for one.
         """
+        self.algorithm.now = now
         assignments: list[Assignment] = []
         if clients is not None:
             for client in clients:
@@ -184,6 +189,7 @@ class Coordinator:
         assignment = self._expected(client, visit)
         if assignment is None:
             return self._answered(client, visit)
+        self.algorithm.now = now
         if self._counts_now(assignment):
             return None
         receipt = self._refuse(assignment)
@@ -204,14 +210,15 @@ class Coordinator:
         since: int | None = None,
         step_seconds: float | None = None,
         upload_seconds: float | None = None,
+        loss: float | None = None,
     ) -> Receipt:
         """Take in the update of a visit; the other arguments are those of ``Update``.
 
         The vector's entries are not looked at: whoever made it has called ``check_vector``.
 
         An update that came already gets its first answer again, as long as it is the client's latest or its last
-        counted one. One that came too late is acknowledged, counted as unused, and changes nothing else; that may end
-        a round, like ``drop``.
+        counted one. One that came too late, or that the algorithm refuses, is acknowledged, counted as unused, and
+        changes nothing else; that may end a round, like ``drop``.
 
         Raises:
             ValueError: The client was never given this work, or its update would count but is malformed; nothing has
@@ -220,11 +227,27 @@ class Coordinator:
         assignment = self._expected(client, visit)
         if assignment is None:
             return self._answered(client, visit)
-        version = assignment.version
-        update = Update(client, version, vector, examples, steps, normaliser, base, since, step_seconds, upload_seconds)
-        receipt = self._count(update) if self._counts_now(assignment) else self._refuse(assignment)
+        self.algorithm.now = now
+        update = Update(
+            client,
+            assignment.version,
+            vector,
+            examples,
+            steps,
+            normaliser,
+            base,
+            since,
+            step_seconds,
+            upload_seconds,
+            loss,
+            assignment.plan,
+        )
+        try:
+            receipt = self._count(update) if self._counts_now(assignment) else self._refuse(assignment)
+        except UpdateRefusedError:
+            receipt = self._refuse(assignment)
         if self.record:
-            arguments = {name: getattr(update, name) for name in update.__slots__ if name not in ("client", "version")}
+            arguments = {name: value for name, value in update._asdict().items() if name not in _OF_THE_VISIT}
             self._note("receive", now=now, client=client, visit=visit, **arguments)
         return receipt
 
@@ -262,6 +285,7 @@ class Coordinator:
             return False
         if not self.is_open(client):
             return False
+        self.algorithm.now = now
         new_version = self._let_lapse(client)
         self._open_round_if_new()
         self._note("drop", now=now, client=client, visit=visit)
@@ -269,6 +293,7 @@ class Coordinator:
 
     def lapse(self, now: float) -> bool:
         """Let the leases lapse that have ended; return whether that made a new version."""
+        self.algorithm.now = now
         changed = new_version = False
         while self._leases and self._leases[0][0] <= now:
             lease_until, client, visit = heapq.heappop(self._leases)
@@ -277,7 +302,7 @@ class Coordinator:
                 changed = True
                 new_version = self._let_lapse(client) or new_version
                 self._open_round_if_new()
-        if self._round_deadline <= now:
+        if min(self._round_deadline, self.algorithm.deadline()) <= now:
             self._round_deadline = math.inf
             changed = True
             new_version = self.algorithm.tick() or new_version
@@ -293,19 +318,28 @@ class Coordinator:
                 self.absent(0.0, client)
 
     def next_lapse(self) -> float:
-        """Return when ``lapse`` is to be called next, in seconds; infinity if no lease is running."""
-        return min(self._leases[0][0] if self._leases else math.inf, self._round_deadline)
+        """Return when ``lapse`` is to be called next, in seconds; infinity if nothing is due."""
+        lease = self._leases[0][0] if self._leases else math.inf
+        return min(lease, self._round_deadline, self.algorithm.deadline())
 
     def urgent(self) -> list[Assignment]:
         """Return the assignments of those in flight that should hand in now what they have so far.
 
         Their updates then come as others do, only with fewer steps.
         """
-        asked = map(self._visits.assignment, self.algorithm.urgent())
-        return [assignment for assignment in asked if assignment is not None]
+        return self._assignments_of(self.algorithm.urgent())
+
+    def cancelled(self) -> list[Assignment]:
+        """Return the assignments whose updates are not wanted any more, so that their clients stop."""
+        return self._assignments_of(self.algorithm.cancelled())
+
+    def _assignments_of(self, clients: Iterable[int]) -> list[Assignment]:
+        found = map(self._visits.assignment, clients)
+        return [assignment for assignment in found if assignment is not None]
 
     def tick(self, now: float) -> bool:
         """Note that one of the algorithm's periods has passed; return whether that made a new version."""
+        self.algorithm.now = now
         new_version = self.algorithm.tick()
         self._open_round_if_new()
         self._note("tick", now=now)
@@ -383,7 +417,7 @@ class Coordinator:
         staleness = self.algorithm.version - update.version
         receipt = Receipt(True, staleness, self.algorithm.receive(update))
         self._close(update.client, receipt)
-        self._pool.counted(update.client, update.version)
+        self._pool.counted(update)
         statistics = self.statistics
         statistics.counted += 1
         statistics.staleness_sum += staleness

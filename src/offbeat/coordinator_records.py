@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from offbeat.algorithms.base import Compression, LocalPlan
+from offbeat.algorithms.components import Compression, LocalPlan
 
 
 class Assignment(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from offbeat.algorithms.base import LocalPlan
+from offbeat.algorithms.components import LocalPlan
 from offbeat.coordinator_records import Assignment, Receipt, VisitState, plan_from_plain, plan_to_plain
 
 _NONE = -1

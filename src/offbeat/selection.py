@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import torch
 
+from offbeat.algorithms.components import Update
 from offbeat.randomness import Purpose, UniformStream
 
 _OUTSIDE = -1
@@ -34,8 +35,8 @@ class Pool(Protocol):
         """Take out this client in place of a pick, in the pool or not: what comes after it is the same."""
         ...
 
-    def counted(self, client: int, version: int) -> None:
-        """Note that an update of the client, made from this version, has counted."""
+    def counted(self, update: Update) -> None:
+        """Record that an update has counted."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
@@ -94,8 +95,8 @@ class UniformPool:
         self._stream.position += 1
         self.discard(client)
 
-    def counted(self, client: int, version: int) -> None:
-        """Do nothing: who was heard is as likely as everybody else."""
+    def counted(self, update: Update) -> None:
+        """Do nothing: a client that was heard is as likely as any other."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return who is inside, in the order that the next picks depend on, and how many picks there were."""
@@ -157,11 +158,12 @@ class LongestAbsentPool:
         """Take out this client in place of a pick, in the pool or not: what comes after it is the same."""
         self.discard(client)
 
-    def counted(self, client: int, version: int) -> None:
-        """Note R_i, the version from which the client's last counted update was made."""
-        self._last[client] = version
+    def counted(self, update: Update) -> None:
+        """Record R_i, the version from which the client's last counted update was made."""
+        client = update.client
+        self._last[client] = update.version
         if client in self._inside:
-            heapq.heappush(self._heap, (version, client))
+            heapq.heappush(self._heap, (update.version, client))
             self._tidy()
 
     def state_dict(self) -> dict[str, Any]:

@@ -22,12 +22,15 @@ from offbeat.algorithms import (
     SequentialSGD,
     Update,
 )
-from offbeat.algorithms.patterns import full, imbalanced, random, round_robin
-from offbeat.algorithms.server_optimizer import adagrad, adam, momentum
-from offbeat.algorithms.staleness import hinge
-from offbeat.algorithms.step_sizes import inverse_time
+from offbeat.algorithms.components.patterns import full, imbalanced, random, round_robin
+from offbeat.algorithms.components.server_optimizer import adagrad, adam, momentum
+from offbeat.algorithms.components.staleness import hinge
+from offbeat.algorithms.components.step_sizes import inverse_time
+from offbeat.algorithms.mifa import MIFA
+from offbeat.algorithms.scaffold import SCAFFOLD
 
 LENGTH = 3
+PLAN = LocalPlan(steps=1, batch_size=1, lr=0.1)
 VECTORS = torch.tensor(np.random.default_rng(8).standard_normal((32, LENGTH)), dtype=torch.float32)
 
 
@@ -54,6 +57,10 @@ class Case:
     clients: int = 6
     own_plan: bool = False
     """The algorithm changes the run's plan."""
+    plain_gradients: bool = False
+    """Clients take plain steps: no momentum, no proximal term, no compression."""
+    takes_all_comers: bool = False
+    """A round takes in all clients until the first of them is back, and nobody after that."""
     idle_versions: bool = False
     """There is a version at every tick, also if nothing came."""
     also_broken: tuple[dict[str, Any], ...] = ()
@@ -77,6 +84,7 @@ class Case:
             since=since,
             step_seconds=0.05 * (choice % 4),
             upload_seconds=0.3 * (choice % 5),
+            plan=PLAN,
         )
 
     def busy(self, plan: LocalPlan) -> Algorithm:
@@ -115,6 +123,22 @@ CASES = [
     Case("fedlaavg", lambda: FedLaAvg(cohort=2, server_lr=0.9), 2, also_broken=({"since": 10**6},)),
     Case("fedlaavg everybody", lambda: FedLaAvg(cohort=6, server_optimizer=adam()), 6, also_broken=({"since": -1},)),
     Case("fedlaavg keeping", lambda: FedLaAvg(cohort=3, server_keeps_updates=True), 3, also_broken=({"since": -1},)),
+    Case("mifa", lambda: MIFA(server_lr=0.9), 6, takes_all_comers=True, also_broken=({"since": 10**6},)),
+    Case(
+        "mifa keeping",
+        lambda: MIFA(server_keeps_updates=True, server_optimizer=adam()),
+        6,
+        takes_all_comers=True,
+        also_broken=({"since": -1},),
+    ),
+    Case(
+        "scaffold",
+        lambda: SCAFFOLD(cohort=3, server_lr=0.9, over_selection=1.3),
+        4,
+        plain_gradients=True,
+        also_broken=({"since": 10**6}, {"plan": None}, {"steps": 0}),
+    ),
+    Case("scaffold adam", lambda: SCAFFOLD(cohort=6, server_optimizer=adam()), 6, plain_gradients=True),
     Case("fedasync", lambda: FedAsync(concurrency=3), 3),
     Case("fedbuff", lambda: FedBuff(buffer_size=3, concurrency=4), 4),
     Case("fedbuff one by one", lambda: FedBuff(buffer_size=1, staleness=hinge(1, 1), concurrency=2), 2),
@@ -171,7 +195,7 @@ def vector() -> Callable[..., Tensor]:
 
 @pytest.fixture(scope="session")
 def plan() -> LocalPlan:
-    return LocalPlan(steps=1, batch_size=1, lr=0.1)
+    return PLAN
 
 
 @pytest.fixture(scope="session")

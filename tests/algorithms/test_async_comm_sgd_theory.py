@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from offbeat.algorithms import AsyncCommSGD, LocalPlan, Update
-from offbeat.algorithms.patterns import full, imbalanced, own, random, round_robin
-from offbeat.algorithms.step_sizes import inverse_square_root
+from offbeat.algorithms.components.patterns import full, imbalanced, own, random, round_robin
+from offbeat.algorithms.components.step_sizes import inverse_square_root
 
 
 def odd(client, last, clients):

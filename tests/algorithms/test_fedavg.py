@@ -280,7 +280,8 @@ def test_defaults():
         "examples",
         1.0,
     )
-    assert (algorithm.name, algorithm.payload, algorithm.linear) == ("fedavg", "delta", True)
+    assert (algorithm.name, algorithm.payload) == ("fedavg", "delta")
+    assert (algorithm.buffer.linear, algorithm.buffer.releases) == (True, 1)
 
 
 @settings(max_examples=60)

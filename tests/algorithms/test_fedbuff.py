@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offbeat.algorithms import FedBuff, Update
-from offbeat.algorithms.staleness import constant, exponential, hinge, polynomial
+from offbeat.algorithms.components.staleness import constant, exponential, hinge, polynomial
 
 
 def test_two_buffers_by_hand(plan, upload):
@@ -86,7 +86,7 @@ def test_a_dropped_client_gets_staler_and_still_counts(plan, upload):
     assert algorithm.slots() == 1
 
 
-@pytest.mark.parametrize("staleness", [None, constant(), polynomial(2), hinge(), exponential(3)], ids=str)
+@pytest.mark.parametrize("staleness", [polynomial(a=0.5), constant(), polynomial(2), hinge(), exponential(3)], ids=str)
 def test_a_fresh_update_counts_one(staleness, plan, upload):
     algorithm = FedBuff(buffer_size=1, staleness=staleness)
     algorithm.start(torch.zeros(1), clients=1)
@@ -149,7 +149,8 @@ def test_defaults():
     algorithm = FedBuff()
     assert (algorithm.buffer_size, algorithm.server_lr, algorithm.concurrency) == (10, 1.0, 100)
     assert algorithm.staleness == polynomial(a=0.5)
-    assert (algorithm.name, algorithm.payload, algorithm.linear) == ("fedbuff", "delta", True)
+    assert (algorithm.name, algorithm.payload) == ("fedbuff", "delta")
+    assert (algorithm.buffer.linear, algorithm.buffer.releases) == (True, 1)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offbeat.algorithms import FedAvg, FedLaAvg, Update
-from offbeat.algorithms.server_optimizer import momentum
+from offbeat.algorithms.components.server_optimizer import momentum
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def difference(client, version, *change, since=None):
 
 
 def average(algorithm):
-    return algorithm.state_dict()["average"].tolist()
+    return algorithm.state_dict()["buffer.average"].tolist()
 
 
 @pytest.mark.parametrize(("server_lr", "expected"), [(1.0, [-3.0, -7.5, -13.0]), (0.5, [-1.5, -3.75, -6.5])])
@@ -207,7 +207,7 @@ def test_kept_updates_hold_no_autograd_graph_and_have_the_right_length(begin, pl
     algorithm = begin(clients=1, cohort=1, model=(0.0, 0.0), server_keeps_updates=True)
     algorithm.assign(0, plan)
     algorithm.receive(Update(0, 0, torch.ones(2, requires_grad=True), 1, 1, 1.0))
-    assert not algorithm.state_dict()["kept"].requires_grad
+    assert not algorithm.state_dict()["buffer.kept"].requires_grad
     algorithm.assign(0, plan)
     algorithm.receive(Update(0, 1, deferred(torch.ones(1)), 1, 1, 1.0, since=0))
     with pytest.raises(ValueError, match=r"shape \(2,\)"):
@@ -315,5 +315,5 @@ def test_defaults_and_what_it_asks_of_its_driver():
     algorithm = FedLaAvg()
     assert (algorithm.cohort, algorithm.server_lr, algorithm.weighting) == (100, 1.0, "examples")
     assert (algorithm.name, algorithm.payload, algorithm.selection) == ("fedlaavg", "difference", "longest_absent")
-    assert (algorithm.server_keeps_updates, algorithm.linear) == (False, True)
-    assert FedLaAvg(server_keeps_updates=True).linear is False
+    assert (algorithm.server_keeps_updates, algorithm.buffer.linear) == (False, True)
+    assert FedLaAvg(server_keeps_updates=True).buffer.linear is False

@@ -14,9 +14,9 @@ from torch.utils.data import TensorDataset
 
 import offbeat
 from offbeat.algorithms import AsyncCommSGD, FedAsync, FedAvg, FedBuff, LocalPlan
-from offbeat.algorithms.base import Compression
-from offbeat.algorithms.patterns import own
-from offbeat.algorithms.server_optimizer import adam
+from offbeat.algorithms.components import Compression
+from offbeat.algorithms.components.patterns import own
+from offbeat.algorithms.components.server_optimizer import adam
 from offbeat.compression import top_k
 from offbeat.errors import OffbeatError
 from offbeat.experiments.config import Experiment

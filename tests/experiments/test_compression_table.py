@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from offbeat.algorithms.base import Compression
+from offbeat.algorithms.components import Compression
 from offbeat.compression import COMPRESSORS, TopK, random_k
 from offbeat.errors import OffbeatError
 from offbeat.experiments.compression_table import checked, compression_from_table

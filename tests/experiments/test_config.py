@@ -7,7 +7,7 @@ import pytest
 import tomli_w
 
 from offbeat.algorithms import ALGORITHMS, LocalPlan
-from offbeat.algorithms.base import Compression
+from offbeat.algorithms.components import Compression
 from offbeat.experiments import population_sections, sections
 from offbeat.experiments.config import Experiment, load
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from offbeat.algorithms.base import Compression
+from offbeat.algorithms.components import Compression
 from offbeat.errors import OffbeatError
 from offbeat.experiments.config import Experiment, load
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from offbeat.algorithms.patterns import own, round_robin
+from offbeat.algorithms.components.patterns import own, round_robin
 from offbeat.errors import OffbeatError
 from offbeat.experiments.own_pattern import guarded
 

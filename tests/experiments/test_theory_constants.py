@@ -4,9 +4,9 @@ from itertools import pairwise
 import pytest
 
 from offbeat.algorithms import FedBuff, FedLuck, LocalPlan
-from offbeat.algorithms import patterns as p
-from offbeat.algorithms.base import Compression
-from offbeat.algorithms.server_optimizer import adam
+from offbeat.algorithms.components import Compression
+from offbeat.algorithms.components import patterns as p
+from offbeat.algorithms.components.server_optimizer import adam
 from offbeat.experiments import theory_constants
 from offbeat.experiments.population_sections import PopulationSection
 from offbeat.experiments.sections import StopSection

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from offbeat import cli_service
 from offbeat.algorithms import FedBuff
-from offbeat.algorithms.staleness import constant
+from offbeat.algorithms.components.staleness import constant
 from offbeat.errors import OffbeatError
 from offbeat.service.admin import newest_model, runs, status
 from offbeat.service.backup import back_up

@@ -24,7 +24,7 @@ from offbeat.algorithms import (
     LocalPlan,
     Port,
 )
-from offbeat.algorithms.patterns import round_robin
+from offbeat.algorithms.components.patterns import round_robin
 from offbeat.compression import COMPRESSORS
 from offbeat.coordinator import Coordinator
 from offbeat.population.availability import Always

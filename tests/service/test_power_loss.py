@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from offbeat.algorithms import FedBuff
-from offbeat.algorithms.staleness import constant
+from offbeat.algorithms.components.staleness import constant
 from offbeat.coordinator import Coordinator
 from offbeat.service.start_up import open_engine
 from offbeat.service.store import Store, open_database

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from offbeat.algorithms.base import Compression, LocalPlan
+from offbeat.algorithms.components import Compression, LocalPlan
 from offbeat.compression import Encoded, decode, qsgd, random_k, sign, top_k, wire_bytes
 from offbeat.service import update_format
 from offbeat.service.refusal import Refusal

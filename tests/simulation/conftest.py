@@ -33,8 +33,9 @@ class QuadraticTrainer(Trainer):
         for job in jobs:
             end = job.start.clone()
             rates = job.plan.lr if isinstance(job.plan.lr, tuple) else (job.plan.lr,) * job.plan.steps
+            offset = 0 if job.offset is None else job.offset
             for rate in rates:
-                end = end - rate * (end - self.targets[job.client])
+                end = end - rate * (end - self.targets[job.client] + offset)
             results.append(Result(result_vector(job.payload, job.start, end), 0.0))
         return results
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from offbeat.algorithms import FedAvg, FedBuff, FedLaAvg, FedLuck, LocalPlan
-from offbeat.algorithms.base import Compression
-from offbeat.algorithms.staleness import constant
+from offbeat.algorithms.components import Compression
+from offbeat.algorithms.components.staleness import constant
 from offbeat.compression import top_k
 from offbeat.errors import OffbeatError
 from offbeat.simulation.records import Stop

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from offbeat.algorithms import LocalPlan, Port
-from offbeat.algorithms.base import Compression
+from offbeat.algorithms.components import Compression
 from offbeat.simulation.records import Stop
 
 # Four steps a visit; the quick client 0 is back each second, and makes a version each time: 1 at 1 s, 2 at 2 s, …

@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -20,9 +19,9 @@ from offbeat.algorithms import (
     Port,
     SequentialSGD,
 )
-from offbeat.algorithms.base import Compression
-from offbeat.algorithms.patterns import random
-from offbeat.algorithms.step_sizes import inverse_time
+from offbeat.algorithms.components import Compression
+from offbeat.algorithms.components.patterns import random
+from offbeat.algorithms.components.step_sizes import inverse_time
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.simulation.events import Kind
 from offbeat.simulation.records import Evaluation, Stop
@@ -38,7 +37,7 @@ class BufferThatNeedsBases(FedBuff):
 
     def receive(self, update):
         assert update.base is not None
-        return super().receive(replace(update, vector=update.vector.resolve() + 0.01 * update.base))
+        return super().receive(update._replace(vector=update.vector.resolve() + 0.01 * update.base))
 
 
 ALGORITHMS = {

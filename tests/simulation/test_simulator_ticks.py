@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from offbeat.algorithms import AsyncCommSGD, FedAvg, FedLuck, LocalPlan
+from offbeat.algorithms.components.patterns import full, imbalanced, random, round_robin
+from offbeat.algorithms.components.step_sizes import inverse_time
 from offbeat.algorithms.fedluck_choice import best_steps_and_compression
-from offbeat.algorithms.patterns import full, imbalanced, random, round_robin
-from offbeat.algorithms.step_sizes import inverse_time
 from offbeat.errors import OffbeatError
 from offbeat.population.availability import Alternating
 from offbeat.simulation.records import Stop

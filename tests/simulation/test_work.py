@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from offbeat.algorithms import LocalPlan
-from offbeat.algorithms.base import Compression
+from offbeat.algorithms.components import Compression
 from offbeat.simulation.work import DivergedError, WorkQueue
 from offbeat.training.trainer import Job, Result, Trainer
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from offbeat.algorithms import Algorithm, AsyncCommSGD, FedBuff, FedLaAvg, FedLuck, LocalPlan, Update
-from offbeat.algorithms import patterns as p
-from offbeat.algorithms.staleness import constant
-from offbeat.algorithms.step_sizes import inverse_square_root
+from offbeat.algorithms.components import patterns as p
+from offbeat.algorithms.components.staleness import constant
+from offbeat.algorithms.components.step_sizes import inverse_square_root
 from offbeat.compression import top_k
 from offbeat.selection import LongestAbsentPool
 from offbeat.theory.check.async_comm_sgd import run_async_comm_sgd
@@ -120,7 +120,7 @@ def test_fedlaavg_is_what_the_check_measures(rng):
             change = whole - latest.get(client, torch.zeros_like(whole))
             algorithm.receive(update(client, r, change, 1, since=heard.get(client)))
             latest[client], heard[client] = whole, r
-            pool.counted(client, r)
+            pool.counted(Update(client, r, torch.zeros(1), examples=1, steps=1, normaliser=1.0))
         if algorithm.version == r:
             assert len(chosen) < 2
             algorithm.tick()

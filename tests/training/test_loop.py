@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
-from offbeat.algorithms.base import Compression
+from offbeat.algorithms.components import Compression
 from offbeat.errors import OffbeatError
 from offbeat.randomness import example_order
 from offbeat.training.evaluation import Evaluator
@@ -56,7 +56,8 @@ def visit_with_torch(
         loss = cross_entropy(module(inputs[batch]), labels[batch])
         losses.append(loss.item())
         distance = sum(((p - b) ** 2).sum() for p, b in zip(parameters, begin, strict=True))
-        (loss + plan.mu / 2 * distance).backward()
+        slope = 0 if job.offset is None else job.offset @ nn.utils.parameters_to_vector(parameters)
+        (loss + plan.mu / 2 * distance + slope).backward()
         if plan.clip_norm is not None:
             nn.utils.clip_grad_norm_(parameters, plan.clip_norm)
         optimizer.step()
@@ -78,7 +79,35 @@ class TestVisit:
         labels: Tensor,
         shards: list[NDArray[np.int64]],
     ) -> None:
-        task = job(PLANS[name], client, visit)
+        self._assert_equal(job(PLANS[name], client, visit), trainer, network, inputs, labels, shards)
+
+    @pytest.mark.parametrize("name", ["plain", "momentum", "proximal, clipped"])
+    def test_an_offset_is_a_slope_of_the_loss(
+        self,
+        name: str,
+        trainer: Callable[..., LoopTrainer],
+        job: Callable[..., Job],
+        network: Callable[..., nn.Module],
+        inputs: Tensor,
+        labels: Tensor,
+        shards: list[NDArray[np.int64]],
+    ) -> None:
+        task = job(PLANS[name], 1, 2)
+        with_offset = task._replace(offset=torch.linspace(-1, 1, len(task.start)))
+        self._assert_equal(with_offset, trainer, network, inputs, labels, shards)
+        (plain,), (other,) = trainer().train([task]), trainer().train([with_offset])
+        assert (plain.vector - other.vector).norm() > 0.1
+
+    def _assert_equal(
+        self,
+        task: Job,
+        trainer: Callable[..., LoopTrainer],
+        network: Callable[..., nn.Module],
+        inputs: Tensor,
+        labels: Tensor,
+        shards: list[NDArray[np.int64]],
+    ) -> None:
+        client = task.client
         end, loss = visit_with_torch(network(), inputs, labels, shards[client], task)
         (result,) = trainer().train([task])
         torch.testing.assert_close(result.vector, end, rtol=0, atol=2e-6)

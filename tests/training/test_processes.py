@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
-from offbeat.algorithms.base import Compression
+from offbeat.algorithms.components import Compression
 from offbeat.errors import OffbeatError
 from offbeat.training import models, processes
 from offbeat.training.flat_model import FlatModel
@@ -600,6 +600,16 @@ class TestRealProcesses:
         gc.collect()
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+    def test_offsets_reach_the_workers(self, both: Callable[..., tuple[ProcessTrainer, LoopTrainer]]) -> None:
+        trainer, plain = both("mlp", 2)
+        offset = torch.linspace(-1, 1, trainer._tensors["starts"].shape[1])
+        without = real_jobs(len(offset))
+        jobs = [job._replace(offset=offset * place) if place % 2 else job for place, job in enumerate(without)]
+        with closing(trainer):
+            results = trainer.train(jobs)
+        assert_same(results, plain.train(jobs))
+        assert not torch.equal(results[1].vector, plain.train(without[1:2])[0].vector)
 
     def test_two_workers_give_the_same_in_any_order_whatever_happens(
         self, both: Callable[..., tuple[ProcessTrainer, LoopTrainer]], tmp_path: Path

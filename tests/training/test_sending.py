@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from offbeat.algorithms.base import Compression, LocalPlan
+from offbeat.algorithms.components import Compression, LocalPlan
 from offbeat.compression import decode, random_k
 from offbeat.training.sending import check_sending, has_memory, send, upload_bytes
 

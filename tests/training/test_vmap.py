@@ -115,6 +115,20 @@ def test_every_option_of_a_plan_does_the_same(options, make):
     assert any(not torch.allclose(result.vector, other.vector) for result, other in zip(results, plain, strict=True))
 
 
+@pytest.mark.parametrize("options", [{}, {"mu": 0.7}, {"momentum": 0.9, "clip_norm": 0.3}], ids=str)
+@pytest.mark.parametrize("name", MODELS)
+def test_an_offset_is_added_to_each_gradient(name, options, make):
+    plain = jobs_of([dataclasses.replace(PLAIN, **options)] * 6, name)
+    offsets = torch.linspace(-1, 1, len(plain[0].start))
+    # Some with an offset of their own, some without.
+    jobs = [job._replace(offset=offsets * (1 + place)) if place % 3 else job for place, job in enumerate(plain)]
+    results = make(VmapTrainer, name).train(jobs)
+    assert_alike(results, make(LoopTrainer, name).train(jobs))
+    without = make(LoopTrainer, name).train(plain)
+    for place, (result, other) in enumerate(zip(results, without, strict=True)):
+        assert torch.allclose(result.vector, other.vector, atol=1e-6) is (place % 3 == 0)
+
+
 def test_jobs_with_different_plans_are_trained_together(make):
     plans = [
         PLAIN,

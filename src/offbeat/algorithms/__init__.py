@@ -1,7 +1,12 @@
 """Server-side algorithms, one file each: pure state machines that a simulator or a server drives alike."""
 
+import sys
+
 from offbeat.algorithms.async_comm_sgd import AsyncCommSGD
-from offbeat.algorithms.base import Algorithm, Compression, LocalPlan, Promise, Update, check_vector
+from offbeat.algorithms.components.algorithm import Algorithm
+from offbeat.algorithms.components.local_plan import Compression, LocalPlan
+from offbeat.algorithms.components.registry import Registry
+from offbeat.algorithms.components.update import Promise, Update, check_vector
 from offbeat.algorithms.fedasync import FedAsync
 from offbeat.algorithms.fedavg import FedAvg
 from offbeat.algorithms.fedbuff import FedBuff
@@ -9,27 +14,18 @@ from offbeat.algorithms.fedfa import FedFa
 from offbeat.algorithms.fedlaavg import FedLaAvg
 from offbeat.algorithms.fedluck import FedLuck
 from offbeat.algorithms.fednova import FedNova
+from offbeat.algorithms.mifa import MIFA
 from offbeat.algorithms.port import Port
+from offbeat.algorithms.scaffold import SCAFFOLD
 from offbeat.algorithms.sequential_sgd import SequentialSGD
 
-ALGORITHMS: dict[str, type[Algorithm]] = {
-    algorithm.name: algorithm
-    for algorithm in (
-        FedAvg,
-        FedNova,
-        FedAsync,
-        FedBuff,
-        FedFa,
-        Port,
-        AsyncCommSGD,
-        FedLaAvg,
-        FedLuck,
-        SequentialSGD,
-    )
-}
+ALGORITHMS = Registry(sys.modules[__name__])
+"""All algorithms by name: the modules of this package, and other packages' entry points."""
 
 __all__ = [
     "ALGORITHMS",
+    "MIFA",
+    "SCAFFOLD",
     "Algorithm",
     "AsyncCommSGD",
     "Compression",

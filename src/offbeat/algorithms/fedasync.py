@@ -1,16 +1,19 @@
 """FedAsync: every arrival is mixed into the model at once."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from offbeat.algorithms.base import Algorithm, LocalPlan, Payload, Update, check_update, resolve
-from offbeat.algorithms.checks import check_client, check_count
-from offbeat.algorithms.in_flight import InFlight
-from offbeat.algorithms.lazy_model import LazyModel
-from offbeat.algorithms.staleness import Staleness, polynomial
-from offbeat.algorithms.state import prefixed, under
+from offbeat.algorithms.components import (
+    Algorithm,
+    ClosedBuffer,
+    Continuous,
+    Count,
+    Each,
+    Share,
+    Staleness,
+    Update,
+    polynomial,
+)
 
 
 class FedAsync(Algorithm):
@@ -31,70 +34,19 @@ class FedAsync(Algorithm):
     """
 
     name = "fedasync"
-    payload: Payload = "params"
-    wants_all = True
-    linear = False
+    payload = "params"
 
-    def __init__(self, *, mixing_alpha: float = 0.6, staleness: Staleness | None = None, concurrency: int = 10) -> None:
-        if not 0 < mixing_alpha <= 1:
-            raise ValueError(f"mixing_alpha must be in (0, 1], got {mixing_alpha}")
-        check_count("concurrency", concurrency)
-        self.mixing_alpha = mixing_alpha
-        self.staleness = staleness or polynomial(a=0.5)
-        self.concurrency = concurrency
+    mixing_alpha: Share = 0.6
+    staleness: Staleness = polynomial(a=0.5)
+    concurrency: Count = 10
 
-    def start(self, model: Tensor, clients: int, data_weights: Tensor | None = None) -> None:
-        check_count("clients", clients)
-        self._model = LazyModel(model)
-        self._clients = clients
-        self._version = 0
-        self._in_flight = InFlight()
+    def compose(self) -> None:
+        self.schedule = Continuous(self.concurrency)
+        self.buffer = Each()
 
-    @property
-    def model(self) -> Tensor:
-        return self._model.read()
+    def weigh(self, update: Update) -> float:
+        return self.mixing_alpha * self.staleness(self.age(update))
 
-    @property
-    def version(self) -> int:
-        return self._version
-
-    def slots(self) -> int:
-        return min(self.concurrency, self._clients) - self._in_flight.slots_taken
-
-    def assign(self, client: int, local: LocalPlan) -> LocalPlan:
-        check_client(client, self._clients)
-        if local.compression is not None:
-            raise ValueError("FedAsync uploads whole models, which cannot be compressed: leave compression out")
-        self._in_flight.add(client, self._version)
-        return local
-
-    def wants(self, client: int, version: int) -> bool:
-        return self._in_flight.holds(client, version)
-
-    def receive(self, update: Update) -> bool:
-        check_update(update, clients=self._clients, version=self._version, length=self._model.length)
-        if not self.wants(update.client, update.version):
-            return False
-        alpha = self.mixing_alpha * self.staleness(self._version - update.version)
-        end = resolve(update.vector, self._model.length) if isinstance(update.vector, Tensor) else update.vector
-        self._model.step(lambda model: torch.lerp(model, resolve(end, len(model)), alpha))
-        self._version += 1
-        self._in_flight.remove(update.client)
-        return True
-
-    def drop(self, client: int, version: int) -> bool:
-        self._in_flight.lapse(client, version)
-        return False
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "model": self.model.clone(),
-            "clients": self._clients,
-            "version": self._version,
-            **prefixed("in_flight", self._in_flight.state_dict()),
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.start(state["model"], state["clients"])
-        self._version = state["version"]
-        self._in_flight.load_state_dict(under("in_flight", state))
+    def next_model(self, model: Tensor, closed: ClosedBuffer) -> Tensor:
+        (entry,) = closed.entries
+        return torch.lerp(model, entry.vector, entry.weight)

@@ -1,17 +1,20 @@
 """FedBuff: asynchronous clients, a server step for every K updates."""
 
-from typing import Any
-
 from torch import Tensor
 
-from offbeat.algorithms.accumulator import RunningSum
-from offbeat.algorithms.base import Algorithm, LocalPlan, Payload, Update, check_update
-from offbeat.algorithms.checks import check_client, check_count, check_positive
-from offbeat.algorithms.in_flight import InFlight
-from offbeat.algorithms.lazy_model import LazyModel
-from offbeat.algorithms.server_optimizer import ServerOptimizer, ServerStep
-from offbeat.algorithms.staleness import Staleness, polynomial
-from offbeat.algorithms.state import prefixed, under
+from offbeat.algorithms.components import (
+    Algorithm,
+    ClosedBuffer,
+    Continuous,
+    Count,
+    Positive,
+    ServerOptimizer,
+    ServerStep,
+    Staleness,
+    Sum,
+    Update,
+    polynomial,
+)
 
 
 class FedBuff(Algorithm):
@@ -36,91 +39,23 @@ class FedBuff(Algorithm):
     """
 
     name = "fedbuff"
-    payload: Payload = "delta"
-    wants_all = True
 
-    def __init__(
-        self,
-        *,
-        buffer_size: int = 10,
-        server_lr: float = 1.0,
-        staleness: Staleness | None = None,
-        concurrency: int = 100,
-        server_optimizer: ServerOptimizer | None = None,
-    ) -> None:
-        check_count("buffer_size", buffer_size)
-        check_positive("server_lr", server_lr)
-        check_count("concurrency", concurrency)
-        self.buffer_size = buffer_size
-        self.server_lr = server_lr
-        self.staleness = staleness or polynomial(a=0.5)
-        self.concurrency = concurrency
-        self.server_optimizer = server_optimizer
+    buffer_size: Count = 10
+    server_lr: Positive = 1.0
+    staleness: Staleness = polynomial(a=0.5)
+    concurrency: Count = 100
+    server_optimizer: ServerOptimizer | None = None
 
-    def start(self, model: Tensor, clients: int, data_weights: Tensor | None = None) -> None:
-        check_count("clients", clients)
-        self._model = LazyModel(model)
-        self._step = ServerStep(self.server_optimizer, self.server_lr, self._model.length)
-        self._clients = clients
-        self._version = 0
-        self._buffer = RunningSum(self._model.length)
-        self._buffered = 0
-        self._in_flight = InFlight()
+    def compose(self) -> None:
+        self.schedule = Continuous(self.concurrency)
+        self.buffer = Sum()
+        self.step = ServerStep(self.server_optimizer, self.server_lr)
 
-    @property
-    def model(self) -> Tensor:
-        return self._model.read()
+    def weigh(self, update: Update) -> float:
+        return self.staleness(self.age(update))
 
-    @property
-    def version(self) -> int:
-        return self._version
+    def is_ready(self) -> bool:
+        return self.buffer.count == self.buffer_size
 
-    def slots(self) -> int:
-        return min(self.concurrency, self._clients) - self._in_flight.slots_taken
-
-    def assign(self, client: int, local: LocalPlan) -> LocalPlan:
-        check_client(client, self._clients)
-        self._in_flight.add(client, self._version)
-        return local
-
-    def wants(self, client: int, version: int) -> bool:
-        return self._in_flight.holds(client, version)
-
-    def receive(self, update: Update) -> bool:
-        check_update(update, clients=self._clients, version=self._version, length=self._model.length)
-        if not self.wants(update.client, update.version):
-            return False
-        self._buffer.add(update.vector, self.staleness(self._version - update.version))
-        self._buffered += 1
-        self._in_flight.remove(update.client)
-        if self._buffered < self.buffer_size:
-            return False
-        full = self._buffer
-        self._model.step(lambda model: self._step(model, full.mean(self.buffer_size)))
-        self._version += 1
-        self._buffer = RunningSum(self._model.length)
-        self._buffered = 0
-        return True
-
-    def drop(self, client: int, version: int) -> bool:
-        self._in_flight.lapse(client, version)
-        return False
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "model": self.model.clone(),
-            "clients": self._clients,
-            "version": self._version,
-            "buffered": self._buffered,
-            **prefixed("buffer", self._buffer.state_dict()),
-            **prefixed("in_flight", self._in_flight.state_dict()),
-            **prefixed("step", self._step.state_dict()),
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.start(state["model"], state["clients"])
-        self._version = state["version"]
-        self._buffered = state["buffered"]
-        self._buffer.load_state_dict(under("buffer", state))
-        self._in_flight.load_state_dict(under("in_flight", state))
-        self._step.load_state_dict(under("step", state))
+    def next_model(self, model: Tensor, closed: ClosedBuffer) -> Tensor:
+        return self.step(model, closed.mean(self.buffer_size))

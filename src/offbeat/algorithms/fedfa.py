@@ -1,19 +1,22 @@
 """FedFa: asynchronous clients, a server step for every update, from a sliding window of the last K."""
 
-import math
-from collections import deque
-from typing import Any, Literal
+from typing import Literal
 
-import torch
 from torch import Tensor
 
-from offbeat.algorithms.base import Algorithm, LocalPlan, Payload, Update, Vector, check_update
-from offbeat.algorithms.checks import check_client, check_count, check_not_negative, check_positive
-from offbeat.algorithms.in_flight import InFlight
-from offbeat.algorithms.lazy_model import LazyModel
-from offbeat.algorithms.server_optimizer import ServerOptimizer, ServerStep
-from offbeat.algorithms.state import prefixed, under
-from offbeat.algorithms.window_sum import WindowSum
+from offbeat.algorithms.components import (
+    Algorithm,
+    ClosedBuffer,
+    Continuous,
+    Count,
+    Positive,
+    ServerOptimizer,
+    ServerStep,
+    Update,
+    Weight,
+    Window,
+    check_not_negative,
+)
 
 
 class FedFa(Algorithm):
@@ -53,132 +56,38 @@ class FedFa(Algorithm):
     """
 
     name = "fedfa"
-    wants_all = True
 
-    def __init__(
-        self,
-        *,
-        window: int = 5,
-        transmit: Literal["delta", "params"] = "delta",
-        server_lr: float = 1.0,
-        release_every: int = 1,
-        concurrency: int = 10,
-        normalise: bool = False,
-        server_optimizer: ServerOptimizer | None = None,
-    ) -> None:
-        check_count("window", window)
-        if transmit not in ("delta", "params"):
-            raise ValueError(f"transmit must be 'delta' or 'params', got {transmit!r}")
-        check_positive("server_lr", server_lr)
-        check_count("release_every", release_every)
-        if release_every > window:
-            raise ValueError(f"release_every must be at most the window, {window}, got {release_every}")
-        check_count("concurrency", concurrency)
-        if transmit == "params" and (server_lr != 1 or normalise or server_optimizer is not None):
+    window: Count = 5
+    transmit: Literal["delta", "params"] = "delta"
+    server_lr: Positive = 1.0
+    release_every: Count = 1
+    concurrency: Count = 10
+    normalise: bool = False
+    server_optimizer: ServerOptimizer | None = None
+
+    def check_values(self) -> None:
+        if self.release_every > self.window:
+            raise ValueError(f"release_every must be at most the window, {self.window}, got {self.release_every}")
+        if self.transmit == "params" and (self.server_lr != 1 or self.normalise or self.server_optimizer is not None):
             raise ValueError("server_lr, normalise and server_optimizer are for transmit = 'delta': leave them out")
-        self.window = window
-        self.transmit = transmit
-        self.server_lr = server_lr
-        self.release_every = release_every
-        self.concurrency = concurrency
-        self.normalise = normalise
-        self.server_optimizer = server_optimizer
-        self.payload: Payload = transmit
-        self.linear = transmit == "delta"
 
-    def start(self, model: Tensor, clients: int, data_weights: Tensor | None = None) -> None:
-        check_count("clients", clients)
-        self._model = LazyModel(model)
-        self._step = ServerStep(self.server_optimizer, self.server_lr, self._model.length)
-        self._clients = clients
-        self._version = 0
-        self._sum = WindowSum(self._model.length)
-        self._arrived: list[tuple[Vector, float]] = []  # since the last version, and not yet in the window
-        self._window_a: deque[float] = deque(maxlen=self.window)
-        self._until_release = self.window
-        self._in_flight = InFlight()
+    def compose(self) -> None:
+        self.payload = self.transmit
+        self.schedule = Continuous(self.concurrency)
+        self.buffer = Window(self.window, self.release_every, "a")
+        self.step = ServerStep(self.server_optimizer, self.server_lr)
 
-    @property
-    def model(self) -> Tensor:
-        return self._model.read()
-
-    @property
-    def version(self) -> int:
-        return self._version
-
-    def slots(self) -> int:
-        return min(self.concurrency, self._clients) - self._in_flight.slots_taken
-
-    def assign(self, client: int, local: LocalPlan) -> LocalPlan:
-        check_client(client, self._clients)
-        if self.transmit == "params" and local.compression is not None:
-            raise ValueError("FedFa of params uploads whole models, which cannot be compressed: leave compression out")
-        self._in_flight.add(client, self._version)
-        return local
-
-    def wants(self, client: int, version: int) -> bool:
-        return self._in_flight.holds(client, version)
-
-    def receive(self, update: Update) -> bool:
-        check_update(update, clients=self._clients, version=self._version, length=self._model.length)
-        if not self.wants(update.client, update.version):
-            return False
+    def weigh(self, update: Update) -> Weight | None:
         a = float(update.normaliser) if self.normalise else 1.0
-        if a > 0:
-            check_not_negative("1 / normaliser", 1 / a)
-        self._in_flight.remove(update.client)
-        return a > 0 and self._arrive(update.vector, a)
+        if a == 0:
+            return None
+        check_not_negative("1 / normaliser", 1 / a)
+        return Weight(1 / a, a=a)
 
-    def drop(self, client: int, version: int) -> bool:
-        self._in_flight.lapse(client, version)
-        return False
+    def is_ready(self) -> bool:
+        return self.buffer.count == (self.release_every if self.version else self.window)
 
-    def _arrive(self, vector: Vector, a: float) -> bool:
-        """Note that Δ_j or w_j came; return whether a step is due, which is taken when the model is read."""
-        self._arrived.append((vector, 1 / a))
-        self._window_a.append(a)
-        self._until_release -= 1
-        if self._until_release > 0:
-            return False
-        arrived, mean_a = self._arrived, math.fsum(self._window_a) / self.window
-        self._model.step(lambda model: self._next(model, arrived, mean_a))
-        self._version += 1
-        self._arrived = []
-        self._until_release = self.release_every
-        return True
-
-    def _next(self, model: Tensor, arrived: list[tuple[Vector, float]], mean_a: float) -> Tensor:
-        self._slide(arrived)
-        mean = self._sum.total() / (self.window / mean_a)
-        return mean if self.transmit == "params" else self._step(model, mean)
-
-    def _slide(self, arrived: list[tuple[Vector, float]]) -> None:
-        """Move what arrived into the window, and as much out of it."""
-        while arrived:
-            if len(self._sum) == self.window:
-                self._sum.remove()
-            self._sum.add(*arrived[0])
-            del arrived[0]
-
-    def state_dict(self) -> dict[str, Any]:
-        model = self.model.clone()
-        self._slide(self._arrived)
-        return {
-            "model": model,
-            "clients": self._clients,
-            "version": self._version,
-            "until_release": self._until_release,
-            "window_a": torch.tensor(list(self._window_a), dtype=torch.float64),
-            **prefixed("sum", self._sum.state_dict()),
-            **prefixed("in_flight", self._in_flight.state_dict()),
-            **prefixed("step", self._step.state_dict()),
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.start(state["model"], state["clients"])
-        self._version = state["version"]
-        self._until_release = state["until_release"]
-        self._window_a.extend(state["window_a"].tolist())
-        self._sum.load_state_dict(under("sum", state))
-        self._in_flight.load_state_dict(under("in_flight", state))
-        self._step.load_state_dict(under("step", state))
+    def next_model(self, model: Tensor, closed: ClosedBuffer) -> Tensor:
+        mean_a = closed.tallies["a"] / self.window
+        mean = closed.mean(self.window / mean_a)
+        return mean if self.transmit == "params" else self.step(model, mean)

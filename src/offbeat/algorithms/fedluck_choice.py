@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from offbeat.algorithms.checks import check_count, check_not_negative, check_positive
+from offbeat.algorithms.components.checks import check_count, check_not_negative, check_positive
 
 Range = tuple[float, float]
 

@@ -1,17 +1,22 @@
 """Port: semi-asynchronous aggregation that does not let anybody fall too far behind."""
 
-from dataclasses import dataclass, replace
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from offbeat.algorithms.base import Algorithm, LocalPlan, Payload, Update, Vector, check_update, resolve
-from offbeat.algorithms.checks import check_client, check_count, check_not_negative, check_positive
-from offbeat.algorithms.in_flight import InFlight
-from offbeat.algorithms.lazy_model import LazyModel
-from offbeat.algorithms.server_optimizer import ServerOptimizer, ServerStep
-from offbeat.algorithms.state import prefixed, under
+from offbeat.algorithms.components import (
+    Algorithm,
+    ClosedBuffer,
+    Continuous,
+    Count,
+    Each,
+    Entry,
+    NotNegative,
+    Positive,
+    Run,
+    ServerOptimizer,
+    ServerStep,
+    Update,
+)
 
 
 class Port(Algorithm):
@@ -41,158 +46,64 @@ class Port(Algorithm):
     """
 
     name = "port"
-    payload: Payload = "delta"
-    wants_all = True
-    linear = False
     needs_base = True
 
-    def __init__(
-        self,
-        *,
-        min_clients: int = 5,
-        staleness_bound: int = 10,
-        urgent_requests: bool = True,
-        similarity_weight: float = 1.0,
-        staleness_weight: float = 1.0,
-        server_lr: float = 1.0,
-        concurrency: int = 10,
-        server_optimizer: ServerOptimizer | None = None,
-    ) -> None:
-        check_count("min_clients", min_clients)
-        check_count("staleness_bound", staleness_bound)
-        check_not_negative("similarity_weight", similarity_weight)
-        check_not_negative("staleness_weight", staleness_weight)
-        if similarity_weight == staleness_weight == 0:
+    min_clients: Count = 5
+    staleness_bound: Count = 10
+    urgent_requests: bool = True
+    similarity_weight: NotNegative = 1.0
+    staleness_weight: NotNegative = 1.0
+    server_lr: Positive = 1.0
+    concurrency: Count = 10
+    server_optimizer: ServerOptimizer | None = None
+
+    def check_values(self) -> None:
+        if self.similarity_weight == self.staleness_weight == 0:
             raise ValueError("similarity_weight and staleness_weight are both 0: raise one of them")
-        check_positive("server_lr", server_lr)
-        check_count("concurrency", concurrency)
-        if min_clients > concurrency:
-            raise ValueError(f"min_clients must be at most concurrency, {concurrency}, got {min_clients}")
-        self.min_clients = min_clients
-        self.staleness_bound = staleness_bound
-        self.urgent_requests = urgent_requests
-        self.similarity_weight = similarity_weight
-        self.staleness_weight = staleness_weight
-        self.server_lr = server_lr
-        self.concurrency = concurrency
-        self.server_optimizer = server_optimizer
+        if self.min_clients > self.concurrency:
+            raise ValueError(f"min_clients must be at most concurrency, {self.concurrency}, got {self.min_clients}")
 
-    def start(self, model: Tensor, clients: int, data_weights: Tensor | None = None) -> None:
-        check_count("clients", clients)
-        if self.min_clients > clients:
-            raise ValueError(f"min_clients must be at most the number of clients, {clients}, got {self.min_clients}")
-        self._model = LazyModel(model)
-        self._step = ServerStep(self.server_optimizer, self.server_lr, self._model.length)
-        self._clients = clients
-        self._version = 0
-        self._in: list[_Entry] = []
-        self._in_flight = InFlight()
+    def check_run(self, run: Run) -> None:
+        if self.min_clients > run.clients:
+            raise ValueError(
+                f"min_clients must be at most the number of clients, {run.clients}, got {self.min_clients}"
+            )
 
-    @property
-    def model(self) -> Tensor:
-        return self._model.read()
+    def compose(self) -> None:
+        self.schedule = Continuous(self.concurrency)
+        self.buffer = Each()
+        self.step = ServerStep(self.server_optimizer, self.server_lr)
 
-    @property
-    def version(self) -> int:
-        return self._version
-
-    def slots(self) -> int:
-        return min(self.concurrency, self._clients) - self._in_flight.slots_taken
-
-    def assign(self, client: int, local: LocalPlan) -> LocalPlan:
-        check_client(client, self._clients)
-        self._in_flight.add(client, self._version)
-        return local
-
-    def wants(self, client: int, version: int) -> bool:
-        return self._in_flight.holds(client, version)
-
-    def receive(self, update: Update) -> bool:
-        check_update(update, clients=self._clients, version=self._version, length=self._model.length)
-        if not self.wants(update.client, update.version):
-            return False
+    def weigh(self, update: Update) -> float:
         if update.base is None:
             raise ValueError("Port compares an update with what its client started from: base is missing")
-        base = resolve(update.base, self._model.length)
-        self._in.append(_Entry(update.version, float(update.examples), update.vector, base))
-        self._in_flight.remove(update.client)
-        return self._step_if_due()
+        return float(update.examples)
 
-    def drop(self, client: int, version: int) -> bool:
-        return self._in_flight.lapse(client, version) and self._step_if_due()
+    def is_ready(self) -> bool:
+        return self.buffer.count >= self.min_clients and not self._too_stale()
 
     def urgent(self) -> list[int]:
         return self._too_stale() if self.urgent_requests else []
 
     def _too_stale(self) -> list[int]:
-        return self._in_flight.before(self._version - self.staleness_bound)
+        return self.schedule.before(self.version - self.staleness_bound)
 
-    def _step_if_due(self) -> bool:
-        if len(self._in) < self.min_clients or self._too_stale():
-            return False
-        entries, version = self._in, self._version
-        self._model.step(lambda model: self._step(model, self._weighted_mean(entries, model, version)))
-        self._in = []
-        self._version += 1
-        return True
-
-    def _weighted_mean(self, entries: "list[_Entry]", model: Tensor, version: int) -> Tensor:
-        """Return Σ p_i Δ_i at the model w_t, t = ``version``."""
-        deltas = [resolve(entry.delta, len(model)) for entry in entries]
-        weights = [self._weight(entry, delta, model, version) for entry, delta in zip(entries, deltas, strict=True)]
+    def next_model(self, model: Tensor, closed: ClosedBuffer) -> Tensor:
+        weights = [self._weight(entry, model, closed.version) for entry in closed.entries]
         whole = sum(weights)
-        if whole == 0:  # every update points exactly against the way the model went, and staleness does not count
-            return torch.zeros_like(model)
         mean = torch.zeros_like(model)
-        for delta, weight in zip(deltas, weights, strict=True):
-            mean.add_(delta, alpha=weight / whole)
-        return mean
+        if whole > 0:  # else every update points exactly against the model's own way, and staleness does not count
+            for entry, weight in zip(closed.entries, weights, strict=True):
+                mean.add_(entry.vector, alpha=weight / whole)
+        return self.step(model, mean)
 
-    def _weight(self, entry: "_Entry", delta: Tensor, model: Tensor, version: int) -> float:
-        staleness, bound = version - entry.version, self.staleness_bound
-        cosine = 1.0 if staleness == 0 else _cosine(delta, entry.base - model)
+    def _weight(self, entry: Entry, model: Tensor, version: int) -> float:
+        bound, staleness = self.staleness_bound, version - entry.update.version
+        cosine = 1.0 if staleness == 0 else _cosine(entry.vector, entry.base - model)
         similarity = (cosine + 1) / 2
-        return entry.examples * (
+        return entry.weight * (
             self.similarity_weight * similarity + self.staleness_weight * bound / (staleness + bound)
         )
-
-    def state_dict(self) -> dict[str, Any]:
-        model, length = self.model.clone(), self._model.length
-        deltas = [resolve(entry.delta, length) for entry in self._in]
-        bases = [entry.base for entry in self._in]
-        self._in = [replace(entry, delta=delta) for entry, delta in zip(self._in, deltas, strict=True)]
-        return {
-            "model": model,
-            "clients": self._clients,
-            "version": self._version,
-            "versions": torch.tensor([entry.version for entry in self._in], dtype=torch.int64),
-            "examples": torch.tensor([entry.examples for entry in self._in], dtype=torch.float64),
-            "deltas": torch.stack(deltas) if deltas else torch.zeros(0, length),
-            "bases": torch.stack(bases) if bases else torch.zeros(0, length),
-            **prefixed("in_flight", self._in_flight.state_dict()),
-            **prefixed("step", self._step.state_dict()),
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.start(state["model"], state["clients"])
-        self._version = state["version"]
-        columns = (state["versions"].tolist(), state["examples"].tolist(), state["deltas"], state["bases"])
-        self._in = [
-            _Entry(version, examples, delta.clone(), base.clone())
-            for version, examples, delta, base in zip(*columns, strict=True)
-        ]
-        self._in_flight.load_state_dict(under("in_flight", state))
-        self._step.load_state_dict(under("step", state))
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """An update that waits for the next step."""
-
-    version: int  # v_i
-    examples: float  # n_i
-    delta: Vector  # Δ_i
-    base: Tensor  # w_{v_i}
 
 
 def _cosine(one: Tensor, other: Tensor) -> float:

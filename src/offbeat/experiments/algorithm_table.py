@@ -7,10 +7,10 @@ from typing import Any, get_args, get_type_hints
 import tomli_w
 
 from offbeat.algorithms import ALGORITHMS, Algorithm
-from offbeat.algorithms.patterns import PATTERNS, Pattern, own
-from offbeat.algorithms.server_optimizer import SERVER_OPTIMIZERS, ServerOptimizer
-from offbeat.algorithms.staleness import STALENESS, Staleness
-from offbeat.algorithms.step_sizes import STEP_SIZES, StepSizes
+from offbeat.algorithms.components.patterns import PATTERNS, Pattern, own
+from offbeat.algorithms.components.server_optimizer import SERVER_OPTIMIZERS, ServerOptimizer
+from offbeat.algorithms.components.staleness import STALENESS, Staleness
+from offbeat.algorithms.components.step_sizes import STEP_SIZES, StepSizes
 from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.experiments.config_error import short
 from offbeat.experiments.import_path import call, is_import_path, load_callable
@@ -78,7 +78,7 @@ def _makers(key: str, value: Any) -> Mapping[str, Callable[..., Any]]:
 
 def _type_hints(name: str, kind: type[Algorithm]) -> dict[str, Any]:
     try:
-        return get_type_hints(kind.__init__)
+        return get_type_hints(kind.__init__, include_extras=True)
     except Exception as error:
         raise OffbeatError(f"algorithm {name!r}: a type in its __init__ is wrong: {error}") from error
 

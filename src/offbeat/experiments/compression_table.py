@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from offbeat.algorithms.base import Compression
+from offbeat.algorithms.components import Compression
 from offbeat.compression import COMPRESSORS, Compressor
 from offbeat.errors import OffbeatError
 from offbeat.experiments.config_error import short

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from offbeat.algorithms import Algorithm
-from offbeat.algorithms.base import LocalPlan
+from offbeat.algorithms.components import LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.experiments.algorithm_table import build_algorithm, hyper_parameters_of
 from offbeat.experiments.config_error import one_line

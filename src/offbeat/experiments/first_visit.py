@@ -29,7 +29,10 @@ def check_first_visit(algorithm: Algorithm, model: Tensor, data_weights: Tensor,
     except (TypeError, RuntimeError):  # the user's own may hold what cannot be copied
         first = plan
     else:
-        trial.start(model, len(data_weights), data_weights)
+        try:
+            trial.start(model, len(data_weights), data_weights)
+        except TypeError as error:  # a part of the state that cannot be saved
+            raise ValueError(str(error)) from None
         first = trial.assign(0, plan) if trial.slots() > 0 else plan
     try:
         checked("compression", first.compression)

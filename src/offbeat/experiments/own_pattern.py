@@ -2,9 +2,18 @@
 
 from dataclasses import replace
 
-from offbeat.algorithms.patterns import Pattern
+from offbeat.algorithms import Algorithm
+from offbeat.algorithms.components import Periodic
+from offbeat.algorithms.components.patterns import Pattern
 from offbeat.errors import OffbeatError
 from offbeat.user_code_errors import failure
+
+
+def guard_pattern(algorithm: Algorithm) -> None:
+    """Guard the pattern of an algorithm that has one."""
+    schedule = getattr(algorithm, "schedule", None)  # an algorithm of the user's own may have none
+    if isinstance(schedule, Periodic) and schedule.pattern is not None:
+        schedule.pattern = guarded(schedule.pattern)
 
 
 def guarded(pattern: Pattern) -> Pattern:

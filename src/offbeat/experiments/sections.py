@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from offbeat.algorithms.base import LocalPlan
+from offbeat.algorithms.components import LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.experiments.compression_table import compression_from_table
 from offbeat.experiments.import_path import is_import_path
@@ -176,12 +176,20 @@ class LocalSection(Section):
 
 
 class ServerSection(Section):
-    """``[server]``: how the server deals with clients that do not come back."""
+    """``[server]``: clients that do not come back, and updates that the server does not trust."""
 
     lease_seconds: Positive | None = None
     """How long a slot is kept for a silent client; for ever if it is left out."""
     max_staleness: Annotated[int, Field(ge=0)] | None = None
     """The largest staleness at which an update counts; any if it is left out."""
+    update_clip_norm: Positive | None = None
+    """Updates that are longer are scaled down to this Euclidean norm; none if it is left out."""
+    max_update_norm: Positive | None = None
+    """Updates that are longer are refused and count as unused; none if it is left out."""
+    max_step_norm: Positive | None = None
+    """Server steps that are longer are scaled down to this Euclidean norm; none if it is left out."""
+    aggregate: Literal["mean", "trimmed_mean", "krum"] | None = None
+    """What a buffer's updates are averaged by; the algorithm's own weighted mean if it is left out or `mean`."""
 
 
 class StopSection(Section):

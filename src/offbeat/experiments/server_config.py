@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError, model_validator
 
 from offbeat.algorithms import Algorithm
-from offbeat.algorithms.base import LocalPlan
+from offbeat.algorithms.components import LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.experiments.algorithm_table import build_algorithm, hyper_parameters_of
 from offbeat.experiments.config import read_table

@@ -16,9 +16,10 @@ from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
 from offbeat.experiments.config import metrics_of
 from offbeat.experiments.first_visit import check_first_visit
-from offbeat.experiments.own_pattern import guarded
+from offbeat.experiments.own_pattern import guard_pattern
 from offbeat.experiments.server_config import ServerFile
 from offbeat.experiments.world import build_dataset, build_model
+from offbeat.experiments.wrap_buffer import wrap_buffer
 from offbeat.service.certificates import Certificates, make_certificates
 from offbeat.service.model_files import Layout
 from offbeat.service.server import Listening, Settings, serve
@@ -48,7 +49,10 @@ def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
         certificates=_certificates(file, folder),
         token_seconds=section.token_seconds,
         checkpoint_seconds=section.checkpoint_seconds,
-        limits=Limits(max_update_norm=section.max_update_norm, requests_a_second=section.requests_a_second),
+        limits=Limits(
+            max_update_norm=file.server.max_update_norm or section.max_update_norm,
+            requests_a_second=section.requests_a_second,
+        ),
         stop_versions=math.inf if file.stop is None else file.stop.versions,
         lease_seconds=file.server.lease_seconds,
         seed=section.seed,
@@ -78,10 +82,11 @@ def _fresh(file: ServerFile) -> tuple[Coordinator, Layout]:
     algorithm, plan = file.build_algorithm(), file.plan()
     if algorithm.pooled:
         raise OffbeatError(f"algorithm: {algorithm.name} needs all data in one place: it is for simulations only")
-    if hasattr(algorithm, "pattern"):
-        algorithm.pattern = guarded(algorithm.pattern)  # pyright: ignore[reportAttributeAccessIssue]
+    guard_pattern(algorithm)
     lease_seconds = file.server.lease_seconds
     try:
+        # The service itself refuses updates that are too long, before they are logged.
+        wrap_buffer(algorithm, file.server.model_copy(update={"max_update_norm": None}))
         check_first_visit(algorithm, model.vector, torch.ones(section.clients, dtype=torch.float64), plan)
         coordinator = Coordinator(
             algorithm,

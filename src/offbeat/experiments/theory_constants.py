@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from offbeat.algorithms import Algorithm, FedLuck, LocalPlan
-from offbeat.algorithms.patterns import Pattern
+from offbeat.algorithms.components.patterns import Pattern
 from offbeat.experiments.config import Experiment
 from offbeat.experiments.population_sections import (
     AlwaysSection,

@@ -11,13 +11,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from offbeat.algorithms import Algorithm, AsyncCommSGD, LocalPlan
+from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
 from offbeat.experiments.config import Experiment
 from offbeat.experiments.first_visit import check_first_visit
 from offbeat.experiments.import_path import call, is_import_path, load_callable
-from offbeat.experiments.own_pattern import guarded
+from offbeat.experiments.own_pattern import guard_pattern
 from offbeat.experiments.own_randomness import fixed_randomness
 from offbeat.experiments.pooled import pooled
 from offbeat.experiments.population import Population, build_population
@@ -34,6 +34,7 @@ from offbeat.experiments.sections import (
     StopSection,
     metric_name,
 )
+from offbeat.experiments.wrap_buffer import wrap_buffer
 from offbeat.population import load_dataset
 from offbeat.population.dataset import Dataset
 from offbeat.population.own_data import from_user
@@ -233,8 +234,8 @@ def assemble(
     """
     if algorithm.pooled:
         population = pooled(population, getattr(algorithm, "cohort", 1))
-    if isinstance(algorithm, AsyncCommSGD):
-        algorithm.pattern = guarded(algorithm.pattern)
+    guard_pattern(algorithm)
+    wrap_buffer(algorithm, server)
     sizes = torch.tensor([len(shard) for shard in population.shards], dtype=torch.float64)
     check_first_visit(algorithm, model.vector, sizes, plan)
     inputs, labels = _tensor(dataset.train_inputs), _tensor(dataset.train_labels)

@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from offbeat.algorithms.base import LocalPlan
+from offbeat.algorithms.components import LocalPlan
 from offbeat.coordinator_records import Assignment, Receipt
 from offbeat.service import messages
 from offbeat.service.accounts import Accounts

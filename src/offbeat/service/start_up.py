@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from offbeat.algorithms.state import prefixed, under
+from offbeat.algorithms.components.state import prefixed, under
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from offbeat.algorithms.base import Compression, LocalPlan
+from offbeat.algorithms.components import Compression, LocalPlan
 from offbeat.compression import COMPRESSORS, Compressor, Encoded, decode, wire_bytes
 from offbeat.service.refusal import Refusal
 from offbeat.service.strict_json import read_object, shortened

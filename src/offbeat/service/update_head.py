@@ -5,7 +5,7 @@ from typing import Annotated
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from offbeat.algorithms.checks import LARGEST_COUNT
+from offbeat.algorithms.components.checks import LARGEST_COUNT
 from offbeat.service.refusal import Refusal
 from offbeat.service.strict_json import read_object, shortened
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from offbeat.algorithms.base import Algorithm, LocalPlan
-from offbeat.algorithms.state import prefixed, under
+from offbeat.algorithms.components import Algorithm, LocalPlan
+from offbeat.algorithms.components.state import prefixed, under
 from offbeat.coordinator import Assignment, Coordinator
 from offbeat.errors import OffbeatError
 from offbeat.population.devices import Devices
@@ -72,10 +72,14 @@ class Simulation:
         length = coordinator.algorithm.model.numel()
         self._length = length
         self._model_bytes = 0 if coordinator.algorithm.pooled else length * _BYTES_A_PARAMETER
+        # The model, and what goes to clients beside it.
+        self._down_bytes = self._model_bytes * (2 if coordinator.algorithm.corrects_gradients else 1)
         self.coordinator = coordinator
         self._algorithm = coordinator.algorithm
         # Who may be asked for what it has may have been trained further by then, and is trained anew.
         self._asks_early = type(self._algorithm).urgent is not Algorithm.urgent
+        self._cancels = type(self._algorithm).cancelled is not Algorithm.cancelled
+        self._has_deadline = type(self._algorithm).deadline is not Algorithm.deadline
         # Where every update counts whenever it comes, the answer to an offer is known, and the event saved. Periods
         # move events that are next to a tick onto it, so there all events are needed.
         self._asks_first = self._asks_early or coordinator.may_refuse or self._algorithm.period is not None
@@ -96,6 +100,7 @@ class Simulation:
         self._queue = EventQueue()
         self._visits: dict[int, Visit] = {}  # by client
         self._memories: dict[int, Memory] = {}  # of each client's last counted visit, where there is something
+        self._deadline = math.inf  # the algorithm's latest that is in the queue
         self._departures: dict[int, float] = {}  # when a client goes away, where that is in the queue
         self._idle: list[int] = []  # who has become idle at this instant, in order
         self._assignment_due = False  # at this instant, after all else that happens in it
@@ -160,6 +165,8 @@ class Simulation:
                 self._queue.put((subject + 1) * self._evaluate_every_seconds, Kind.EVALUATION, subject + 1)
             return self._evaluation(self._now)
         self._handlers[kind](self._now, subject)
+        if self._has_deadline:
+            self._expect_deadline()
         return None
 
     def diverged(self, metrics: Iterable[str]) -> Evaluation:
@@ -191,6 +198,7 @@ class Simulation:
             "now": self._now,
             "idle": list(self._idle),
             "assignment_due": self._assignment_due,
+            "deadline": self._deadline,
             "departures": list(self._departures.items()),
             "bytes": [self._bytes_down, self._bytes_up],
             "outcomes": dict(self._outcomes),
@@ -209,6 +217,7 @@ class Simulation:
         self._now = state["now"]
         self._idle = list(state["idle"])
         self._assignment_due = state["assignment_due"]
+        self._deadline = state["deadline"]
         self._departures = dict(state["departures"])
         self._bytes_down, self._bytes_up = state["bytes"]
         self._outcomes = dict(state["outcomes"])
@@ -277,9 +286,9 @@ class Simulation:
         self._assignment_due = False
         assignments = self.coordinator.assign(now)
         if assignments:
-            model = self._algorithm.model
+            model, down = self._algorithm.model, self._algorithm.down()
             for assignment in assignments:
-                self._begin(now, assignment, model)
+                self._begin(now, assignment, model, down)
             # The leases of one instant end together.
             lease_until = assignments[0].lease_until
             if lease_until < math.inf:
@@ -287,13 +296,27 @@ class Simulation:
         if self._asks_early:
             for assignment in self.coordinator.urgent():
                 self._cut_short(now, assignment)
+        if self._cancels:
+            for assignment in self.coordinator.cancelled():
+                self._cancel_visit(now, assignment)
+        if self._has_deadline:
+            self._expect_deadline()
 
-    def _begin(self, now: float, assignment: Assignment, model: Tensor) -> None:
+    def _expect_deadline(self) -> None:
+        deadline = self._algorithm.deadline()
+        if deadline < math.inf and deadline != self._deadline:
+            self._deadline = deadline
+            self._queue.put(max(deadline, self._now), Kind.LAPSE)
+
+    def _begin(self, now: float, assignment: Assignment, model: Tensor, down: Tensor | None) -> None:
         client, plan = assignment.client, assignment.plan
         visit = Visit(assignment, now, plan, start=model if self._keeps_start else None)
+        if down is not None:
+            memory = self._memories.get(client)
+            visit.offset = down.clone() if memory is None else down - memory.resolve()
         self._visits[client] = visit
-        self._bytes_down += self._model_bytes
-        download = self._timing.download(client, now, self._model_bytes)
+        self._bytes_down += self._down_bytes
+        download = self._timing.download(client, now, self._down_bytes)
         if download.left:
             self._happen(visit, download.seconds, Kind.LOSS)
             return
@@ -310,7 +333,7 @@ class Simulation:
 
     def _train(self, visit: Visit, start: Tensor) -> None:
         client, number, version, *_ = visit.assignment
-        job = Job(client, number, version, start, visit.plan, self._algorithm.payload)
+        job = Job(client, number, version, start, visit.plan, self._algorithm.payload, visit.offset)
         visit.work = self._work.promise(job, self._memories.get(client))
 
     def _happen(self, visit: Visit, seconds: float, kind: int) -> None:
@@ -346,6 +369,15 @@ class Simulation:
         visit.plan = whole.prefix(steps)
         self._train(visit, visit.start)
         self._happen(visit, ending.seconds, Kind.OFFER)
+
+    def _cancel_visit(self, now: float, assignment: Assignment) -> None:
+        """Let a client stop whose update is not wanted any more, unless its upload has begun or will be lost."""
+        visit = self._visits.get(assignment.client)
+        if visit is None or visit.work is None or visit.upload_began < math.inf:
+            return
+        answer = self.coordinator.offer(now, assignment.client, assignment.visit)
+        if answer is not None:
+            self._end(now, assignment.client, "unused", answer.staleness)
 
     def _is_lost(self, assignment: Assignment) -> bool:
         client, number, *_ = assignment
@@ -386,6 +418,8 @@ class Simulation:
             return
         size = self._upload_bytes(visit)
         assert visit.work is not None
+        if self._algorithm.needs_loss:
+            visit.work.resolve()
         receipt = self.coordinator.receive(
             now,
             client,
@@ -398,6 +432,7 @@ class Simulation:
             since=visit.assignment.since,
             step_seconds=self._step_seconds[client],
             upload_seconds=(now - visit.upload_began) * (self._model_bytes / size if size else 1),
+            loss=visit.work.loss if self._algorithm.needs_loss else None,
         )
         if receipt.counted and visit.work.memory is not None:
             self._memories[client] = visit.work.memory
@@ -429,7 +464,7 @@ class Simulation:
         _, number, version, *_ = visit.assignment
         self.ended.append(
             VisitEnded(
-                client, number, version, staleness, visit.assigned_seconds, now, self._model_bytes, bytes_up, outcome
+                client, number, version, staleness, visit.assigned_seconds, now, self._down_bytes, bytes_up, outcome
             )
         )
         # Also if the client goes away at this very instant: its slot may be free for another.
@@ -458,6 +493,11 @@ class Simulation:
                 "change server.lease_seconds, server.max_staleness or population.availability"
             )
 
+    def _check_steps(self) -> None:
+        """Raise ``DivergedError`` if the algorithm refused a server step; called after the model was read."""
+        for version, reason in getattr(self._algorithm, "refused_steps", {}).items():
+            raise DivergedError(f"the step from version {version} was refused: {reason}; lower server_lr or local.lr")
+
     def _record(self, now: float, loss: float, metrics: dict[str, float]) -> Evaluation:
         return Evaluation(
             now,
@@ -477,6 +517,7 @@ class Simulation:
             loss, metrics = self._last.loss, self._last.metrics
         else:
             loss, metrics = self._evaluate(self._algorithm.result)
+            self._check_steps()
         if not math.isfinite(loss):
             raise DivergedError(f"the model of version {version} has the test loss {loss}: lower server_lr or local.lr")
         self._last = self._record(now, loss, metrics)

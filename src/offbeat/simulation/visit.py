@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from offbeat.algorithms.base import LocalPlan
+from offbeat.algorithms.components import LocalPlan
 from offbeat.coordinator import Assignment, Coordinator
 from offbeat.simulation.events import Kind
 from offbeat.simulation.work import Memory, Work, WorkQueue
@@ -23,6 +23,7 @@ class Visit:
     plan: LocalPlan  # what it does: the assignment's, cut short if it was asked for what it has
     work: Work | None = None  # None: it will be lost
     start: Tensor | None = None  # the starting model, where somebody may ask for it
+    offset: Tensor | None = None  # added to its local gradients
     steps_began: float = math.inf  # virtual seconds; infinity if the download breaks off
     upload_began: float = math.inf  # virtual seconds
     sent: int = 0  # bytes of the upload, once it is known that it breaks off
@@ -47,7 +48,10 @@ def visits_state(visits: Mapping[int, Visit]) -> dict[str, Any]:
         version, work = visit.assignment.version, visit.work
         has = [work is not None, visit.start is not None]
         times = [visit.assigned_seconds, visit.steps_began, visit.upload_began, visit.next_seconds]
-        rows.append([client, visit.plan.steps, visit.sent, visit.next_kind, *times, *has])
+        loss = None if work is None else work.loss
+        rows.append([client, visit.plan.steps, visit.sent, visit.next_kind, loss, *times, *has])
+        if visit.offset is not None:
+            state[f"offset.{client}"] = visit.offset
         if visit.start is not None:
             state[f"start.{version}"] = visit.start
         if work is not None and work.vector is not None:
@@ -85,20 +89,23 @@ def visits_from_state(
         memories: What each client remembers of its last counted visit.
     """
     visits: dict[int, Visit] = {}
-    for client, steps, sent, next_kind, assigned, steps_began, upload_began, next_seconds, *has in state["rows"]:
+    for client, steps, sent, next_kind, loss, assigned, steps_began, upload_began, next_seconds, *has in state["rows"]:
         assignment = coordinator.assignment(client)
         assert assignment is not None
         whole = assignment.plan
         plan = whole if steps == whole.steps else whole.prefix(steps)
+        offset: Tensor | None = state.get(f"offset.{client}")
         start: Tensor | None = state.get(f"start.{assignment.version}")
         has_work, has_start = has
         work: Work | None = None
         if f"upload.{client}" in state:
-            work = queue.kept(state[f"upload.{client}"], state.get(f"memory.{client}"))
+            work = queue.kept(state[f"upload.{client}"], state.get(f"memory.{client}"), loss)
         elif has_work:
             assert start is not None
-            job = Job(client, assignment.visit, assignment.version, start, plan, coordinator.algorithm.payload)
+            job = Job(client, assignment.visit, assignment.version, start, plan, coordinator.algorithm.payload, offset)
             work = queue.promise(job, memories.get(client))
         times = steps_began, upload_began, sent, next_seconds
-        visits[client] = Visit(assignment, assigned, plan, work, start if has_start else None, *times, next_kind)
+        visits[client] = Visit(
+            assignment, assigned, plan, work, start if has_start else None, offset, *times, next_kind
+        )
     return visits

@@ -5,10 +5,10 @@ from itertools import islice
 
 from torch import Tensor
 
-from offbeat.algorithms.base import check_vector
+from offbeat.algorithms.components import check_vector
 from offbeat.errors import OffbeatError
 from offbeat.randomness import Purpose, integer
-from offbeat.training.sending import has_memory, send
+from offbeat.training.sending import control_variate, has_memory, send
 from offbeat.training.trainer import Job, Result, Trainer
 
 
@@ -46,16 +46,18 @@ class Work:
         vector: The upload as the server gets it, float32 ``(d,)``, once it is trained.
         before: What the client remembers of its last counted visit; None if nothing, or once this one is trained.
         memory: What it will remember of this visit if it counts; None where there is nothing to be remembered.
+        loss: The visit's mean training loss, once it is trained.
         error: Why there is no upload, if that is so.
     """
 
-    __slots__ = ("_queue", "before", "error", "job", "memory", "vector")
+    __slots__ = ("_queue", "before", "error", "job", "loss", "memory", "vector")
 
     def __init__(self, job: Job | None, queue: "WorkQueue") -> None:
         self.job = job
         self.vector: Tensor | None = None
         self.before: Memory | None = None
         self.memory: Memory | None = None
+        self.loss: float | None = None
         self.error: DivergedError | None = None
         self._queue = queue
 
@@ -94,17 +96,17 @@ class WorkQueue:
     def promise(self, job: Job, before: Memory | None = None) -> Work:
         """Return the promise of a job's upload, given what the client remembers of its last counted visit."""
         work = Work(job, self)
-        if has_memory(job.payload, job.plan):
+        if has_memory(job.payload, job.plan, corrects_gradients=job.offset is not None):
             work.before = before
             work.memory = Memory(work)
         self._waiting[work] = None
         self._trainer.expect(job)
         return work
 
-    def kept(self, vector: Tensor, memory: Tensor | None) -> Work:
+    def kept(self, vector: Tensor, memory: Tensor | None, loss: float | None = None) -> Work:
         """Return a promise that had been kept before the run was interrupted."""
         work = Work(None, self)
-        work.vector = vector
+        work.vector, work.loss = vector, loss
         work.memory = None if memory is None else Memory(None, memory)
         return work
 
@@ -152,7 +154,7 @@ class WorkQueue:
                 "lower local.lr or set local.clip_norm"
             )
             return
-        work.vector = vector
+        work.vector, work.loss = vector, result.loss
         work.job = work.before = None
         if work.memory is not None:
             work.memory.vector = memory
@@ -161,6 +163,8 @@ class WorkQueue:
     def _send(self, job: Job, vector: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor | None]:
         seed = integer(self._seed, Purpose.COMPRESSION, job.client, job.visit) if job.plan.compression else 0
         sent, memory = send(job.payload, vector, memory, job.plan, seed)
+        if job.offset is not None:
+            memory = control_variate(vector, job.offset, job.plan)
         if sent is not vector:
             check_vector(sent, self._length)
         return sent, memory

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from offbeat.algorithms.base import LocalPlan
+from offbeat.algorithms.components import LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.dense import is_dense

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from offbeat.algorithms.base import LocalPlan
+from offbeat.algorithms.components import LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.randomness import Purpose, example_order, integer
 from offbeat.training.augmentation import AUGMENTATIONS, AugmentationName
@@ -22,8 +22,8 @@ from offbeat.user_code_errors import failure
 class LoopTrainer(Trainer):
     """Local SGD for one client at a time.
 
-    A step's gradient is ``∇loss + mu (w − w_start)``, clipped to ``clip_norm``; then come weight decay and momentum
-    as in ``torch.optim.SGD``. Minibatches go through the client's examples in random order, again and again.
+    A step's gradient is ``∇loss + offset + mu (w − w_start)``, clipped to ``clip_norm``; then come weight decay and
+    momentum as in ``torch.optim.SGD``. Minibatches go through the client's examples in random order, again and again.
 
     Args:
         model: Trained in place; its values are overwritten.
@@ -98,12 +98,18 @@ class LoopTrainer(Trainer):
                 what = f"client {job.client}, visit {job.visit}: the model or the loss failed"
                 raise failure(what, error) from error
             losses[step] = loss.detach()
-            sgd_step(self._model.vector, self._model.gradient, velocity, job.start, plan, step)
+            sgd_step(self._model.vector, self._model.gradient, velocity, job.start, plan, step, job.offset)
         return Result(result_vector(job.payload, job.start, self._model.vector), losses.mean().item())
 
 
 def sgd_step(
-    weights: Tensor, gradient: Tensor, velocity: Tensor | None, start: Tensor, plan: LocalPlan, step: int
+    weights: Tensor,
+    gradient: Tensor,
+    velocity: Tensor | None,
+    start: Tensor,
+    plan: LocalPlan,
+    step: int,
+    offset: Tensor | None = None,
 ) -> None:
     """Take one step of local SGD in place.
 
@@ -114,7 +120,10 @@ def sgd_step(
         start: w_start, ``(d,)``.
         plan: The visit's plan.
         step: Number of this step, from 0.
+        offset: Added to the loss's gradient, ``(d,)``; None for nothing.
     """
+    if offset is not None:
+        gradient.add_(offset)
     if plan.mu:
         gradient.add_(weights - start, alpha=plan.mu)
     if plan.clip_norm is not None:

@@ -42,8 +42,14 @@ class _Pool:
         self.starts = Rows(memory["starts"])
         self.results = memory["results"]
         self.free = list(range(len(self.results)))
-        # The oldest first, as it answers: the task, and the rows of its starting model and of its result.
-        self.given: dict[Worker, deque[tuple[_Task, int, int]]] = {}
+        # The oldest first, as it answers: the task, the rows of its starting model and its offset, that of its result.
+        self.given: dict[Worker, deque[tuple[_Task, list[int], int]]] = {}
+
+    def release(self, starts: list[int], result: int) -> None:
+        """Free the rows of a job."""
+        for row in starts:
+            self.starts.release(row)
+        self.free.append(result)
 
     def end(self, owner: int) -> None:
         """End all workers, but not from a fork of the process that started them."""
@@ -95,15 +101,15 @@ class ProcessTrainer:
             raise OffbeatError("trainer = 'processes' is for Linux and macOS: take 'loop'")
         model.load(model.vector)  # the buffers as they were at first
         self._sizes = [len(shard) for shard in shards]
-        table = torch.empty(_PLACES * workers, len(model.vector), device="meta")
+        places, length = _PLACES * workers, len(model.vector)
         self._tensors = {
             "code": packed(model.module, loss),
             "inputs": inputs,
             "labels": labels,
             "shards": torch.from_numpy(np.concatenate(shards)),
             "sizes": torch.tensor(self._sizes),
-            "starts": table,
-            "results": table,
+            "starts": torch.empty(2 * places, length, device="meta"),  # room for as many offsets
+            "results": torch.empty(places, length, device="meta"),
         }
         self._seed = seed
         self._augmentation: AugmentationName | None = augmentation
@@ -218,16 +224,17 @@ class ProcessTrainer:
 
     def _give(self, pool: _Pool, worker: Worker, task: _Task) -> None:
         job = task.job
-        start, result = pool.starts.take(job.start), pool.free.pop()
-        pool.given[worker].append((task, start, result))
-        worker.give(Order(job.client, job.visit, job.version, start, result, job.plan, job.payload))
+        rows = [pool.starts.take(vector) for vector in (job.start, job.offset) if vector is not None]
+        result = pool.free.pop()
+        pool.given[worker].append((task, rows, result))
+        worker.give(Order(job.client, job.visit, job.version, rows[0], result, job.plan, job.payload, *rows[1:]))
 
     def _hear(self, pool: _Pool, worker: Worker) -> None:
         answer = worker.hear()
         if answer is None:
             self._bury(pool, worker)
             return
-        task, start, result = pool.given[worker].popleft()
+        task, rows, result = pool.given[worker].popleft()
         if self._is_wanted(task):
             if answer[0] == "done":
                 task.outcome = Result(pool.results[result].clone(), answer[1])
@@ -235,8 +242,7 @@ class ProcessTrainer:
                 task.outcome = OffbeatError(answer[1])
             else:
                 task.outcome = RuntimeError(f"a worker process failed:\n{answer[1]}")
-        pool.starts.release(start)
-        pool.free.append(result)
+        pool.release(rows, result)
 
     def _bury(self, pool: _Pool, worker: Worker) -> None:
         """Take what a dead worker had to do, to be done again; the job that it was at may be to blame."""
@@ -250,9 +256,8 @@ class ProcessTrainer:
                     f"client {task.job.client}, visit {task.job.visit}: {_DEATHS} processes that trained it were "
                     f"killed ({how}), perhaps for want of memory: take trainer = 'loop'"
                 )
-        for task, start, result in reversed(given):
-            pool.starts.release(start)
-            pool.free.append(result)
+        for task, rows, result in reversed(given):
+            pool.release(rows, result)
             if self._is_wanted(task) and task.outcome is None:
                 queue = self._asked if task.asked else self._expected
                 queue[id(task.job)] = task

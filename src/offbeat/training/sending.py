@@ -4,7 +4,7 @@ from functools import lru_cache
 
 from torch import Tensor
 
-from offbeat.algorithms.base import Compression, LocalPlan, Payload
+from offbeat.algorithms.components import Compression, LocalPlan, Payload
 from offbeat.compression import COMPRESSORS, Compressor, compress_with_memory, decode, uncompressed_bytes, wire_bytes
 
 
@@ -43,9 +43,18 @@ def send(
     return decode(compressor.encode(vector, seed)), None
 
 
-def has_memory(payload: Payload, plan: LocalPlan) -> bool:
+def has_memory(payload: Payload, plan: LocalPlan, *, corrects_gradients: bool = False) -> bool:
     """Return whether a client has to remember something from one visit to the next."""
-    return payload == "difference" or plan.error_feedback
+    return payload == "difference" or plan.error_feedback or corrects_gradients
+
+
+def control_variate(delta: Tensor, offset: Tensor, plan: LocalPlan) -> Tensor:
+    """Return what a client remembers of a visit whose gradients were corrected: ``Δ / P − offset``, ``(d,)``.
+
+    With the offset c − c_i it is SCAFFOLD's c_i⁺ = c_i − c + Δ / P, P the sum of the step sizes (Karimireddy et al.,
+    ICML 2020, option II).
+    """
+    return delta / plan.path - offset
 
 
 def upload_bytes(plan: LocalPlan, length: int) -> int:

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
-from offbeat.algorithms.base import LocalPlan, Payload
+from offbeat.algorithms.components import LocalPlan, Payload
 
 
 class Job(NamedTuple):
@@ -22,6 +22,7 @@ class Job(NamedTuple):
         plan: Its local steps.
         payload: What the algorithm wants uploaded; of a ``difference`` the trainer makes the delta, what it is the
             difference to is the client's own affair.
+        offset: Added to each local gradient, float32 ``(d,)``; None for nothing.
     """
 
     client: int
@@ -30,6 +31,7 @@ class Job(NamedTuple):
     start: Tensor
     plan: LocalPlan
     payload: Payload
+    offset: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from offbeat.algorithms.base import LocalPlan
+from offbeat.algorithms.components import LocalPlan
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainer import Job, Trainer
 from offbeat.user_code_errors import said

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap  # pyright: ignore[reportPrivateImportUsage]
 
-from offbeat.algorithms.base import LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.randomness import Purpose, integer
 from offbeat.training.augmentation import AUGMENTATIONS, AugmentationName
@@ -84,7 +83,7 @@ class VmapTrainer(Trainer):
         self._model.module.train()
         groups: dict[_Kind, list[int]] = {}
         for place, job in enumerate(jobs):
-            groups.setdefault(_kind(job.plan, self.examples(job.client)), []).append(place)
+            groups.setdefault(_kind(job, self.examples(job.client)), []).append(place)
         results: dict[int, Result] = {}
         for kind, places in groups.items():
             # Who takes the most steps comes first, so that those who are done are at the end.
@@ -99,6 +98,8 @@ class VmapTrainer(Trainer):
         starts = torch.stack([job.start for job in jobs])
         models = {name: part.clone() for name, part in self._model.stacked(starts).items()}
         first = self._model.stacked(starts)
+        offsets = [job.offset for job in jobs if job.offset is not None]  # of all jobs of a kind, or of none
+        offset = self._model.stacked(torch.stack(offsets)) if offsets else {}
         velocity = {name: torch.zeros_like(part) for name, part in models.items()} if kind.momentum else None
         rates = _rates(jobs, int(steps[0]))
         losses = torch.zeros(len(jobs), int(steps[0]))
@@ -113,8 +114,12 @@ class VmapTrainer(Trainer):
             if self._is_dense and kind.is_dense:
                 starts_of = [values[:taken] for values in first.values()] if kind.mu else ()
                 losses[:taken, step] = dense_step(list(part.values()), inputs, labels, rate, starts_of, kind.mu)
+                for name, values in offset.items():
+                    part[name].addcmul_(values[:taken], _along(rate, values), value=-1)
             else:
                 slopes, losses[:taken, step] = self._gradients(part, inputs, labels, dropout)
+                for name, values in offset.items():
+                    slopes[name].add_(values[:taken])
                 _sgd_step(part, slopes, first, velocity, rate, kind)
                 if dropout and self._draws.setdefault(kind.batch_size, dropout.draws) != dropout.draws:
                     raise OffbeatError("the model's dropout differs from step to step: take trainer = 'loop'")
@@ -169,6 +174,7 @@ class _Kind(NamedTuple):
     weight_decay: float
     mu: float
     clip_norm: float | None
+    has_offset: bool
 
     @property
     def is_dense(self) -> bool:
@@ -209,8 +215,10 @@ def _along(values: Tensor, other: Tensor) -> Tensor:
     return values.view(-1, *[1] * (other.dim() - 1))
 
 
-def _kind(plan: LocalPlan, examples: int) -> _Kind:
-    return _Kind(min(plan.batch_size, examples), plan.momentum, plan.weight_decay, plan.mu, plan.clip_norm)
+def _kind(job: Job, examples: int) -> _Kind:
+    plan, has_offset = job.plan, job.offset is not None
+    batch_size = min(plan.batch_size, examples)
+    return _Kind(batch_size, plan.momentum, plan.weight_decay, plan.mu, plan.clip_norm, has_offset)
 
 
 def _rates(jobs: Sequence[Job], steps: int) -> Tensor:

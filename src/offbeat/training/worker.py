@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 
-from offbeat.algorithms.base import LocalPlan, Payload
+from offbeat.algorithms.components import LocalPlan, Payload
 from offbeat.errors import OffbeatError
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
@@ -52,6 +52,7 @@ class Order(NamedTuple):
         result: The row of ``results`` for the vector.
         plan: As in ``Job``.
         payload: As in ``Job``.
+        offset: The row of ``starts`` that holds the offset; None for no offset.
     """
 
     client: int
@@ -61,6 +62,7 @@ class Order(NamedTuple):
     result: int
     plan: LocalPlan
     payload: Payload
+    offset: int | None = None
 
 
 # An order is done, with its mean loss; or the user's mistake in one line; or a traceback. In the order of the orders.
@@ -140,8 +142,9 @@ class _Bench:
         try:
             # Only here, so that a model that cannot be made is an answer as well.
             self._trainer = self._trainer or self._made()
-            start = self._memory["starts"][order.start]
-            job = Job(order.client, order.visit, order.version, start, order.plan, order.payload)
+            starts = self._memory["starts"]
+            offset = None if order.offset is None else starts[order.offset]
+            job = Job(order.client, order.visit, order.version, starts[order.start], order.plan, order.payload, offset)
             (result,) = self._trainer.train([job])
             self._memory["results"][order.result] = result.vector
             return "done", result.loss

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from offbeat.algorithms.base import LocalPlan
+from offbeat.algorithms.components import LocalPlan
 from offbeat.service.certificates import make_certificates
 from offbeat.service.client.connection import Connection
 from offbeat.service.client.contract import Visit

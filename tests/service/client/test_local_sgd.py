@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from offbeat.algorithms.base import LocalPlan
+from offbeat.algorithms.components import LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.service.client.local_sgd import LocalSGD
 from offbeat.training.flat_model import FlatModel

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from offbeat.algorithms.base import Compression, LocalPlan
+from offbeat.algorithms.components import Compression, LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.service.client.messages import read_check_in, read_upload_state
 

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import FedBuff, FedLaAvg
-from offbeat.algorithms.base import Compression, LocalPlan
+from offbeat.algorithms.components import Compression, LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.service.client import LocalSGD, run_client
 from offbeat.service.client.connection import Connection

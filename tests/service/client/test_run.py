@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load
 
-from offbeat.algorithms.base import Compression, LocalPlan
+from offbeat.algorithms.components import Compression, LocalPlan
 from offbeat.compression import Encoded, decode
 from offbeat.errors import OffbeatError
 from offbeat.service.client.connection import Connection

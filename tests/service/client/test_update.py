@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from offbeat.algorithms.base import Compression, LocalPlan
+from offbeat.algorithms.components import Compression, LocalPlan
 from offbeat.compression import Encoded, decode
 from offbeat.errors import OffbeatError
 from offbeat.service.client.contract import Fitted

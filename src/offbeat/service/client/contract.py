@@ -8,7 +8,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from offbeat.algorithms.base import LocalPlan, Payload
+from offbeat.algorithms.components import LocalPlan, Payload
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from offbeat.algorithms.base import Compression, LocalPlan
+from offbeat.algorithms.components import Compression, LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.service.client.contract import Visit
 from offbeat.training.sending import check_sending

@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from offbeat.algorithms.base import Payload, check_vector
-from offbeat.algorithms.checks import LARGEST_COUNT
+from offbeat.algorithms.components import Payload, check_vector
+from offbeat.algorithms.components.checks import LARGEST_COUNT
 from offbeat.compression import COMPRESSORS, compress_with_memory, decode
 from offbeat.errors import OffbeatError
 from offbeat.randomness import Purpose, integer

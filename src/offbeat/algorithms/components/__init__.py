@@ -1,0 +1,68 @@
+"""What algorithms are made of: one import for authors."""
+
+from offbeat.algorithms.components.aggregate import Aggregate, ClosedBuffer, Entry, NotFiniteError, Sum, Weight
+from offbeat.algorithms.components.algorithm import Algorithm
+from offbeat.algorithms.components.by_round import ByRound
+from offbeat.algorithms.components.checks import check_not_negative
+from offbeat.algorithms.components.component import Run
+from offbeat.algorithms.components.each import Each
+from offbeat.algorithms.components.hyper_parameters import Count, NotNegative, Positive, Share, Weighting
+from offbeat.algorithms.components.latest_of_each import LatestOfEach
+from offbeat.algorithms.components.local_plan import Compression, LocalPlan
+from offbeat.algorithms.components.periodic import Periodic
+from offbeat.algorithms.components.rounds import Available, OverSelection, Rounds
+from offbeat.algorithms.components.schedule import Continuous, Schedule
+from offbeat.algorithms.components.server_optimizer import ServerOptimizer, ServerStep
+from offbeat.algorithms.components.shares import Shares
+from offbeat.algorithms.components.staleness import Staleness, polynomial
+from offbeat.algorithms.components.update import (
+    Payload,
+    Promise,
+    Update,
+    UpdateRefusedError,
+    Vector,
+    check_vector,
+    resolve,
+)
+from offbeat.algorithms.components.window import Window
+
+__all__ = [
+    "Aggregate",
+    "Algorithm",
+    "Available",
+    "ByRound",
+    "ClosedBuffer",
+    "Compression",
+    "Continuous",
+    "Count",
+    "Each",
+    "Entry",
+    "LatestOfEach",
+    "LocalPlan",
+    "NotFiniteError",
+    "NotNegative",
+    "OverSelection",
+    "Payload",
+    "Periodic",
+    "Positive",
+    "Promise",
+    "Rounds",
+    "Run",
+    "Schedule",
+    "ServerOptimizer",
+    "ServerStep",
+    "Share",
+    "Shares",
+    "Staleness",
+    "Sum",
+    "Update",
+    "UpdateRefusedError",
+    "Vector",
+    "Weight",
+    "Weighting",
+    "Window",
+    "check_not_negative",
+    "check_vector",
+    "polynomial",
+    "resolve",
+]

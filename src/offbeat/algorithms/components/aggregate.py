@@ -1,0 +1,247 @@
+"""Buffers of updates: what is added as updates arrive, and what is released to a server step."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from offbeat.algorithms.components.component import Run
+from offbeat.algorithms.components.running_sum import RunningSum
+from offbeat.algorithms.components.state import prefixed, under
+from offbeat.algorithms.components.update import Update, resolve
+
+
+class NotFiniteError(ValueError):
+    """A sum of updates, or a model made from one, has NaN or infinity in it, or overflows when it is squared."""
+
+
+class Weight:
+    """How much an update counts, where one number does not say it all.
+
+    Attributes:
+        value: The factor of its vector.
+        round: The round in which it counts; None for the next release.
+        tallies: Numbers that the buffer sums beside the vectors, by name.
+    """
+
+    __slots__ = ("round", "tallies", "value")
+
+    def __init__(self, value: float, *, round: int | None = None, **tallies: float) -> None:  # noqa: A002 - the paper's word
+        self.value = value
+        self.round = round
+        self.tallies = tallies
+
+
+class Entry:
+    """A single update in a buffer, with its weight.
+
+    Attributes:
+        update: As it came.
+        weight: Its factor.
+    """
+
+    __slots__ = ("_length", "update", "weight")
+
+    def __init__(self, update: Update, weight: float, length: int) -> None:
+        self.update = update
+        self.weight = weight
+        self._length = length
+
+    @property
+    def vector(self) -> Tensor:
+        """The update's vector, float32 ``(d,)``; trains if that has not been done yet."""
+        if not isinstance(self.update.vector, Tensor):
+            self.update = self.update._replace(vector=resolve(self.update.vector, self._length))
+        return resolve(self.update.vector, self._length)
+
+    @property
+    def base(self) -> Tensor:
+        """The model that the client started from, float32 ``(d,)``; only where the algorithm ``needs_base``."""
+        assert self.update.base is not None
+        return self.update.base
+
+
+class ClosedBuffer:
+    """What a buffer has released for one server step.
+
+    Attributes:
+        count: How many updates it holds.
+        weight: The sum of their weights.
+        tallies: The sums of their tallies, by name.
+        version: The version of the model that the step starts from.
+        entries: The single updates, where the buffer keeps them.
+        sealed: What a helper has to open before there is a sum; None if it is open.
+
+    Args:
+        total: Returns the weighted sum, float32 ``(d,)``, when it is needed.
+        is_mean: Whether what ``total`` returns is a mean already, which ``mean`` does not divide.
+    """
+
+    def __init__(
+        self,
+        version: int,
+        total: Callable[[], Tensor],
+        *,
+        count: int,
+        weight: float = 0.0,
+        tallies: Mapping[str, float] | None = None,
+        entries: Sequence[Entry] = (),
+        sealed: Tensor | None = None,
+        is_mean: bool = False,
+    ) -> None:
+        self.version = version
+        self.count = count
+        self.weight = weight
+        self.tallies = dict(tallies or {})
+        self.entries = entries
+        self.sealed = sealed
+        self._make = total
+        self._total: Tensor | None = None
+        self._divided = is_mean
+
+    def total(self) -> Tensor:
+        """Return the weighted sum of the updates, float32 ``(d,)``; computed once, and not a copy.
+
+        Raises:
+            NotFiniteError: It is not finite.
+        """
+        if self._total is None:
+            total = self._make()
+            check_finite(total, "the sum of the updates")
+            self._total = total
+        return self._total
+
+    def mean(self, weight: float) -> Tensor:
+        """Return the sum divided by ``weight``, in the sum's own memory.
+
+        It is divided once: a step that failed may be tried again.
+        """
+        total = self.total()
+        if not self._divided:
+            total.div_(weight)
+            self._divided = True
+        return total
+
+    def then(self, change: Callable[[Tensor], Tensor]) -> "ClosedBuffer":
+        """Return the same with ``change`` applied to the sum when it is read."""
+        make = self._make
+        self._make = lambda: change(make())
+        return self
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a sealed sum as a flat dict of tensors and plain values."""
+        numbers = {"version": self.version, "count": self.count, "weight": self.weight, "sealed": self.sealed}
+        return {**numbers, **prefixed("tallies", self.tallies)}
+
+    @staticmethod
+    def from_state(state: dict[str, Any]) -> "ClosedBuffer":
+        """Return a sealed sum from its state."""
+        numbers = {name: state[name] for name in ("count", "weight", "sealed")}
+        return ClosedBuffer(state["version"], _not_revealed, **numbers, tallies=under("tallies", state))
+
+
+def _not_revealed() -> Tensor:
+    raise ValueError("a sealed sum has no total before it is revealed")
+
+
+class Aggregate:
+    """A buffer of updates: the only place that holds clients' vectors.
+
+    Attributes:
+        linear: Whether it needs only weighted sums and never looks at a single vector.
+        releases: In how many released sums one vector takes part.
+    """
+
+    linear: bool = True
+    releases: float = 1
+
+    @property
+    def count(self) -> int:
+        """How many updates were added since the last release."""
+        return self._count
+
+    def check_run(self, run: Run) -> None:
+        """Raise ``ValueError`` if the buffer does not fit the run."""
+
+    def start(self, run: Run) -> None:
+        """Begin a run with an empty buffer."""
+        self._length = run.length
+        self._empty()
+
+    def _empty(self) -> None:
+        self._count = 0
+
+    def add(self, update: Update, weight: float | Weight) -> None:
+        """Take in an update; a ``ValueError`` if it is refused, and nothing has changed."""
+        raise NotImplementedError
+
+    def release(self, version: int) -> ClosedBuffer:
+        """Empty the buffer, and return what was in it for the step from ``version``."""
+        raise NotImplementedError
+
+    def reveal(self, closed: ClosedBuffer, answer: Tensor) -> ClosedBuffer:
+        """Return a sealed sum opened by a helper's answer; a ``ValueError`` if the answer does not open it."""
+        raise ValueError("this buffer is not sealed: it has nothing to reveal")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that a restart needs."""
+        raise NotImplementedError
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from a saved buffer."""
+        raise NotImplementedError
+
+
+class Sum(Aggregate):
+    """Σ weight · vector since the last release: one vector, whatever the number of updates.
+
+    Args:
+        tallies: Names of numbers that are summed beside it.
+    """
+
+    def __init__(self, *tallies: str) -> None:
+        self.tallies = tallies
+
+    def _empty(self) -> None:
+        super()._empty()
+        self._sum = RunningSum(self._length)
+        self._weight = 0.0
+        self._tallies = dict.fromkeys(self.tallies, 0.0)
+
+    def add(self, update: Update, weight: float | Weight) -> None:
+        """Add weight · vector."""
+        factor = weight.value if isinstance(weight, Weight) else weight
+        self._sum.add(update.vector, factor)
+        self._weight += factor
+        self._count += 1
+        if isinstance(weight, Weight):
+            for name, number in weight.tallies.items():
+                self._tallies[name] += number
+
+    def release(self, version: int) -> ClosedBuffer:
+        """Return the sum, and begin a new one."""
+        closed = ClosedBuffer(version, self._sum.total, count=self._count, weight=self._weight, tallies=self._tallies)
+        self._empty()
+        return closed
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the sum and the numbers beside it; promises are resolved for it."""
+        numbers = {"count": self._count, "weight": self._weight, **prefixed("tallies", self._tallies)}
+        return {**numbers, **self._sum.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from a saved sum."""
+        self._count, self._weight = state["count"], state["weight"]
+        self._tallies = under("tallies", state)
+        self._sum.load_state_dict(state)
+
+
+def check_finite(vector: Tensor, what: str) -> None:
+    """Raise ``NotFiniteError`` unless the sum of the vector's squares is finite in float32.
+
+    One pass over the vector. It refuses entries above 10¹⁹ as well, whose squares would overflow in an optimiser.
+    """
+    if not math.isfinite(torch.dot(vector, vector).item()):
+        raise NotFiniteError(f"{what} is not finite, or too large for 32 bits")

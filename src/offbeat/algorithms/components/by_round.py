@@ -1,0 +1,55 @@
+"""Sums of updates by the round in which they count."""
+
+from typing import Any
+
+import torch
+
+from offbeat.algorithms.components.aggregate import Aggregate, ClosedBuffer, Weight
+from offbeat.algorithms.components.each import stacked
+from offbeat.algorithms.components.running_sum import RunningSum
+from offbeat.algorithms.components.update import Update
+
+
+class ByRound(Aggregate):
+    """Σ weight · vector for each round to come; the release from version t is that of round t + 1."""
+
+    def _empty(self) -> None:
+        super()._empty()
+        self._sums: dict[int, RunningSum] = {}
+        self._counts: dict[int, int] = {}
+
+    def add(self, update: Update, weight: float | Weight) -> None:
+        """Add weight · vector to the sum of ``weight.round``."""
+        assert isinstance(weight, Weight)
+        assert weight.round is not None
+        number = weight.round
+        total = self._sums.get(number) or RunningSum(self._length)
+        total.add(update.vector, weight.value)
+        self._sums[number] = total
+        self._counts[number] = self._counts.get(number, 0) + 1
+        self._count += 1
+
+    def release(self, version: int) -> ClosedBuffer:
+        """Return the sum of round ``version + 1``, of zeros if nobody talked in it."""
+        total = self._sums.pop(version + 1, None) or RunningSum(self._length)
+        count = self._counts.pop(version + 1, 0)
+        self._count -= count
+        return ClosedBuffer(version, total.total, count=count)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the sums by round; promises are resolved for it."""
+        rounds = sorted(self._sums)
+        return {
+            "rounds": torch.tensor(rounds, dtype=torch.int64),
+            "counts": torch.tensor([self._counts[number] for number in rounds], dtype=torch.int64),
+            "sums": stacked([self._sums[number].total() for number in rounds], self._length),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from saved sums."""
+        self._empty()
+        for number, count, total in zip(state["rounds"].tolist(), state["counts"].tolist(), state["sums"], strict=True):
+            self._sums[number] = RunningSum(self._length)
+            self._sums[number].load_state_dict({"sum": total})
+            self._counts[number] = count
+            self._count += count

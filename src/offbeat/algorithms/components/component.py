@@ -1,0 +1,41 @@
+"""What an algorithm is composed of: parts that begin with a run and are saved with it."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a run's components are told at its start.
+
+    Attributes:
+        length: The model's number of parameters d.
+        clients: Number of clients N.
+        data_weights: Each client's share of the objective, ``(N,)``; None for uniform.
+    """
+
+    length: int
+    clients: int
+    data_weights: Tensor | None = None
+
+
+class Component(Protocol):
+    """A part of an algorithm: made from hyper-parameters, started with a run, saved with the algorithm's state."""
+
+    def check_run(self, run: Run) -> None:
+        """Raise ``ValueError`` if the component does not fit the run; nothing changes."""
+        ...
+
+    def start(self, run: Run) -> None:
+        """Begin a run; what came before is forgotten."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that a restart needs, as a flat dict of tensors and plain values."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from ``state``, after ``start``."""
+        ...

@@ -1,0 +1,73 @@
+"""A buffer that keeps every update by itself, for steps that look at single vectors."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from offbeat.algorithms.components.aggregate import Aggregate, ClosedBuffer, Entry, Weight
+from offbeat.algorithms.components.update import Update, resolve
+
+_COLUMNS = {"client": torch.int64, "version": torch.int64, "examples": torch.int64, "steps": torch.int64}
+
+
+class Each(Aggregate):
+    """The updates since the last release, with their weights.
+
+    Their vectors, bases and counts are saved; a step that reads other metadata of them would differ after a restart.
+    """
+
+    linear = False
+
+    def _empty(self) -> None:
+        super()._empty()
+        self._entries: list[Entry] = []
+
+    def add(self, update: Update, weight: float | Weight) -> None:
+        """Keep an update."""
+        for part in ("vector", "base"):
+            if isinstance(tensor := getattr(update, part), Tensor):
+                update = update._replace(**{part: resolve(tensor, self._length)})
+        self._entries.append(Entry(update, weight.value if isinstance(weight, Weight) else weight, self._length))
+        self._count += 1
+
+    def release(self, version: int) -> ClosedBuffer:
+        """Return the updates, and begin with none."""
+        entries = self._entries
+        closed = ClosedBuffer(version, lambda: _total(entries, self._length), count=self._count, entries=entries)
+        self._empty()
+        return closed
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the updates as columns; promises are resolved for it."""
+        updates = [entry.update for entry in self._entries]
+        bases = [update.base for update in updates if update.base is not None]
+        return {
+            **{name: torch.tensor([getattr(u, name) for u in updates], dtype=kind) for name, kind in _COLUMNS.items()},
+            "normaliser": torch.tensor([update.normaliser for update in updates], dtype=torch.float64),
+            "weights": torch.tensor([entry.weight for entry in self._entries], dtype=torch.float64),
+            "vectors": stacked([entry.vector for entry in self._entries], self._length),
+            "bases": stacked(bases, self._length),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from saved updates."""
+        self._empty()
+        bases = list(state["bases"].clone()) or [None] * len(state["vectors"])
+        columns = [state[name].tolist() for name in (*_COLUMNS, "normaliser", "weights")]
+        for vector, base, client, version, examples, steps, normaliser, weight in zip(
+            state["vectors"].clone(), bases, *columns, strict=True
+        ):
+            self.add(Update(client, version, vector, examples, steps, normaliser, base), weight)
+
+
+def stacked(vectors: list[Tensor], length: int) -> Tensor:
+    """Return vectors ``(d,)`` as the rows of one tensor, of no rows if there are none."""
+    return torch.stack(vectors) if vectors else torch.zeros(0, length)
+
+
+def _total(entries: list[Entry], length: int) -> Tensor:
+    total = torch.zeros(length)
+    for entry in entries:
+        total.add_(entry.vector, alpha=entry.weight)
+    return total

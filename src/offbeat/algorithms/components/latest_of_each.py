@@ -1,0 +1,126 @@
+"""The average of every client's latest update, also of clients that are offline."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from offbeat.algorithms.components.aggregate import Aggregate, ClosedBuffer, Weight, check_finite
+from offbeat.algorithms.components.each import stacked
+from offbeat.algorithms.components.running_sum import RunningSum
+from offbeat.algorithms.components.state import restored, saved
+from offbeat.algorithms.components.update import Update, Vector, resolve
+
+_FORGOTTEN = "it has lost its memory; with server_keeps_updates the server could help it out"
+
+
+class LatestOfEach(Aggregate):
+    """u = Σ weight_i · u_i over the latest updates u_i of all N clients, 0 for one that was never heard.
+
+    Clients send the difference of an update to their last counted one, so u needs one vector:
+    ``u ← u + Σ weight_i (u_i − previous u_i)``. A client that has lost its last update sends the whole one, which
+    counts only where the server has kept the last one for it. A client's weight must always be the same.
+
+    Args:
+        kept_by_server: Whether the server keeps every client's latest update, N vectors.
+    """
+
+    def __init__(self, *, kept_by_server: bool = False) -> None:
+        self.kept_by_server = kept_by_server
+        self.linear = not kept_by_server
+
+    def _empty(self) -> None:
+        self._average: Tensor | None = None
+        self._heard: dict[int, int] = {}  # R_i, the version of each client's last counted update
+        self._kept: dict[int, Vector] = {}  # the clients' latest updates
+        self._open()
+
+    def _open(self) -> None:
+        self._count = 0
+        self._changes = RunningSum(self._length)
+        self._new: list[_Sum] = []  # the latest updates of those heard since the last release
+
+    def add(self, update: Update, weight: float | Weight) -> None:
+        """Add weight · difference; refuse one that is not to the client's last counted update."""
+        assert not isinstance(weight, Weight)
+        client, last = update.client, self._heard.get(update.client)
+        has_forgotten = update.since != last
+        if has_forgotten and not (self.kept_by_server and update.since is None):
+            raise ValueError(
+                f"client {client} sent a difference to {_name(update.since)}, but what last counted was {_name(last)}: "
+                + ("let it send its whole update" if self.kept_by_server else _FORGOTTEN)
+            )
+        if self.kept_by_server:
+            change = _Sum(self._length, update.vector)  # needed twice, resolved once
+            self._changes.add(change, weight)
+            if has_forgotten:
+                self._changes.add(self._kept[client], -weight)
+            self._keep(client, change, is_whole=update.since is None)
+        else:
+            self._changes.add(update.vector, weight)
+        self._heard[client] = update.version
+        self._count += 1
+
+    def _keep(self, client: int, change: "_Sum", *, is_whole: bool) -> None:
+        latest = change if is_whole else _Sum(self._length, self._kept[client], change)
+        self._kept[client] = latest
+        self._new.append(latest)
+
+    def release(self, version: int) -> ClosedBuffer:
+        """Return u with the differences since the last release added to it."""
+        changes, new = self._changes, self._new
+        closed = ClosedBuffer(version, lambda: self._move(changes, new), count=self._count)
+        self._open()
+        return closed
+
+    def _move(self, changes: RunningSum, new: "list[_Sum]") -> Tensor:
+        total = changes.total()
+        for latest in new:
+            latest.resolve()  # now that all its parts are there, so that sums of sums do not grow without bound
+        if self._average is None:
+            # In float64, so that adding differences for a long time does not add up rounding.
+            self._average = torch.zeros(self._length, dtype=torch.float64)
+        check_finite(total, "the sum of the updates")
+        self._average += total
+        return self._average.float()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return u, the differences since the last release, and each client's R_i; promises are resolved for it."""
+        clients = sorted(self._kept)
+        average = torch.zeros(self._length, dtype=torch.float64) if self._average is None else self._average.clone()
+        return {
+            "count": self._count,
+            "average": average,
+            "kept": stacked([resolve(self._kept[client], self._length) for client in clients], self._length),
+            "kept_of": torch.tensor(clients, dtype=torch.int64),
+            **saved("heard", self._heard),
+            **self._changes.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from a saved average."""
+        self._empty()
+        self._count = state["count"]
+        self._average = state["average"].clone()
+        self._kept = dict(zip(state["kept_of"].tolist(), state["kept"].clone().unbind(), strict=True))
+        self._heard = restored("heard", self._heard, state)
+        self._changes.load_state_dict(state)
+
+
+class _Sum:
+    """The promise of a sum of vectors ``(d,)``; each of them is resolved once and then forgotten."""
+
+    def __init__(self, length: int, *parts: Vector) -> None:
+        self._length = length
+        self._parts = parts
+
+    def resolve(self) -> Tensor:
+        """Return the sum."""
+        first, *others = (resolve(part, self._length) for part in self._parts)
+        total = sum(others, start=first)
+        self._parts = (total,)
+        return total
+
+
+def _name(version: int | None) -> str:
+    return "nothing" if version is None else f"its update from version {version}"

@@ -1,0 +1,145 @@
+"""Rounds: a set of clients works from one version, and the buffer closes when the round is complete."""
+
+import math
+from typing import Annotated, Any
+
+import torch
+from annotated_types import Interval
+
+from offbeat.algorithms.components.component import Run
+from offbeat.algorithms.components.schedule import Schedule
+from offbeat.algorithms.components.state import prefixed, under
+
+OverSelection = Annotated[float, Interval(ge=1, le=1000)]
+"""r: ``ceil(m · r)`` clients are asked for a round that waits for m."""
+
+
+class RoundSchedule(Schedule):
+    """Rounds of any kind: who was asked, who was heard; a lost client is not replaced, but heard while it is open."""
+
+    wants_all = False
+    has_rounds = True
+
+    def start(self, run: Run) -> None:
+        """Begin a run with round 0."""
+        self._number = -1
+        self._run = run
+        self.open()
+
+    @property
+    def number(self) -> int:
+        """The number of the open round."""
+        return self._number
+
+    def open(self) -> None:
+        """Open the next round."""
+        super().start(self._run)
+        self._number += 1
+        self._asked: set[int] = set()
+        self._heard = 0
+        self._is_closed = False
+
+    def close(self) -> None:
+        """End the round: nobody in it is expected any more."""
+        super().start(self._run)
+        self._is_closed = True
+
+    def places(self) -> int:
+        """Return how many clients the round has room for now."""
+        raise NotImplementedError
+
+    def slots(self) -> int:
+        """Return how many clients are still to be asked."""
+        return 0 if self._is_closed else self.places() - len(self._asked)
+
+    def assign(self, client: int, version: int) -> None:
+        """Record that the client was asked; a ``ValueError`` if it had its turn or nobody is wanted."""
+        if self.slots() < 1 or client in self._asked:
+            raise ValueError(f"client {client} cannot be assigned: it had its turn in this round, or nobody is wanted")
+        self._asked.add(client)
+        super().assign(client, version)
+
+    def hear(self, client: int) -> bool:
+        """Record that the client's update came; return whether the round is complete."""
+        super().hear(client)
+        self._heard += 1
+        return self.is_complete()
+
+    def lose(self, client: int, version: int) -> bool:
+        """Wait no longer for the client; return whether that completes the round."""
+        return super().lose(client, version) and self.is_complete()
+
+    def is_complete(self) -> bool:
+        """Return whether every client that the round has room for was heard or lost."""
+        return self.at_work == 0 and self.slots() == 0
+
+    def tick(self) -> bool:
+        """Return whether the round has begun: at its deadline it ends with what is in."""
+        return bool(self._asked) and not self._is_closed
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the round's number, and who was asked and heard."""
+        return {
+            "number": self._number,
+            "heard": self._heard,
+            "is_closed": self._is_closed,
+            "asked": torch.tensor(sorted(self._asked), dtype=torch.int64),
+            **prefixed("at_work", super().state_dict()),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume a saved round."""
+        self._number = state["number"]
+        self._heard = state["heard"]
+        self._is_closed = state["is_closed"]
+        self._asked = set(state["asked"].tolist())
+        super().load_state_dict(under("at_work", state))
+
+
+class Rounds(RoundSchedule):
+    """A round waits for the first m = ``cohort`` clients that hand in, of ``ceil(m · r)`` that are asked.
+
+    It is complete when m clients were heard, or when all that were asked were heard or lost.
+
+    Args:
+        cohort: m, 1 ≤ m ≤ N.
+        over_selection: r ≥ 1.
+    """
+
+    def __init__(self, cohort: int, over_selection: float = 1.0) -> None:
+        self.cohort = cohort
+        self.over_selection = over_selection
+
+    def check_run(self, run: Run) -> None:
+        """Raise ``ValueError`` if there are fewer clients than the cohort."""
+        if self.cohort > run.clients:
+            raise ValueError(f"cohort must be at most the number of clients, {run.clients}, got {self.cohort}")
+
+    def start(self, run: Run) -> None:
+        """Begin a run with round 0."""
+        # Rounding first keeps 100 · 1.1 = 110.00000000000001 from asking one client too many.
+        self._places = min(math.ceil(round(self.cohort * self.over_selection, 9)), run.clients)
+        super().start(run)
+
+    def places(self) -> int:
+        """Return how many clients are asked in a round."""
+        return self._places
+
+    def is_complete(self) -> bool:
+        """Return whether m clients were heard, or all that were asked were heard or lost."""
+        return self._heard == self.cohort or super().is_complete()
+
+
+class Available(RoundSchedule):
+    """A round takes in all clients that are available, until the first of them is back.
+
+    It is complete when all that were asked were heard or lost, so it waits for nobody who was offline.
+    """
+
+    def places(self) -> int:
+        """Return N until the first client is back, then how many were asked."""
+        return len(self._asked) if self._heard else self.clients
+
+    def is_complete(self) -> bool:
+        """Return whether all that were asked were heard or lost."""
+        return self.at_work == 0

@@ -1,0 +1,53 @@
+"""A weighted sum of clients' vectors, in the order in which they came."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from offbeat.algorithms.components.update import Vector, resolve
+
+
+class RunningSum:
+    """Σ weight · vector in one float32 vector ``(d,)``, however many are added.
+
+    A promise is kept until the sum is read, and so is all that comes after it: the order of the additions, and
+    with it every bit of the sum, is that of the calls. There is no vector before the first is added.
+    """
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+        self._sum: Tensor | None = None
+        self._waiting: list[tuple[Vector, float]] = []
+
+    def add(self, vector: Vector, weight: float) -> None:
+        """Add weight · vector; a ``ValueError`` for a tensor of the wrong shape changes nothing."""
+        if isinstance(vector, Tensor):
+            vector = resolve(vector, self._length)
+            if not self._waiting:
+                self._vector().add_(vector, alpha=weight)
+                return
+        self._waiting.append((vector, weight))
+
+    def total(self) -> Tensor:
+        """Return the sum ``(d,)``, not a copy."""
+        while self._waiting:
+            vector, weight = self._waiting[0]
+            self._vector().add_(resolve(vector, self._length), alpha=weight)
+            del self._waiting[0]
+        return self._vector()
+
+    def _vector(self) -> Tensor:
+        if self._sum is None:
+            self._sum = torch.zeros(self._length)
+        return self._sum
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the sum; promises are resolved for it."""
+        is_empty = self._sum is None and not self._waiting
+        return {"sum": torch.zeros(self._length) if is_empty else self.total().clone()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from a saved sum."""
+        self._sum = state["sum"].clone()
+        self._waiting = []

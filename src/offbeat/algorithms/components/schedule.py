@@ -1,0 +1,122 @@
+"""Who is at work from which version, who may be given work, and when a buffer may close."""
+
+from typing import Any
+
+import torch
+
+from offbeat.algorithms.components.component import Run
+
+
+class Schedule:
+    """Membership, without vectors: the clients at work, each with the version that it works from.
+
+    A client has one entry at most; new work replaces the old one. A client whose slot lapsed is still expected: its
+    update counts while ``wants`` says so.
+
+    Attributes:
+        period: Seconds between two ticks; None without a clock.
+        wants_all: Whether every update counts, however late it comes.
+        has_rounds: Whether a round ends as the buffer closes; no work is given out while a sealed sum of it waits.
+    """
+
+    period: float | None = None
+    wants_all = True
+    has_rounds = False
+
+    def check_run(self, run: Run) -> None:
+        """Raise ``ValueError`` if the schedule does not fit the run."""
+
+    def start(self, run: Run) -> None:
+        """Begin a run: nobody is at work."""
+        self.clients = run.clients
+        self._versions: dict[int, int] = {}
+        self._lapsed: set[int] = set()
+
+    @property
+    def number(self) -> int | None:
+        """The number of the round or period that is open; None if clients may return at any time."""
+        return None
+
+    @property
+    def at_work(self) -> int:
+        """How many clients are at work and have not lapsed."""
+        return len(self._versions) - len(self._lapsed)
+
+    def slots(self) -> int:
+        """Return how many clients are wanted now, beyond those already assigned."""
+        raise NotImplementedError
+
+    def returns_in(self, client: int) -> int | None:
+        """Return the round in which a client that had its turn may be assigned again."""
+        return self.number
+
+    def assign(self, client: int, version: int) -> None:
+        """Record that the client now works from ``version``; a ``ValueError`` if it may not."""
+        self._versions[client] = version
+        self._lapsed.discard(client)
+
+    def wants(self, client: int, version: int) -> bool:
+        """Return whether the client's update from ``version`` is expected."""
+        return self._versions.get(client) == version
+
+    def hear(self, client: int) -> bool:
+        """Record that the client's update came; return whether the buffer may close now."""
+        del self._versions[client]
+        self._lapsed.discard(client)
+        return True
+
+    def lose(self, client: int, version: int) -> bool:
+        """Free the client's slot; return whether the buffer may close now."""
+        if not self.wants(client, version) or client in self._lapsed:
+            return False
+        self._lapsed.add(client)
+        return True
+
+    def tick(self) -> bool:
+        """Record that a period or a round's deadline has passed; return whether the buffer may close now."""
+        return False
+
+    def close(self) -> None:
+        """End the open round; only where there are rounds."""
+
+    def open(self) -> None:
+        """Open the next round; only where there are rounds."""
+
+    def before(self, version: int) -> list[int]:
+        """Return the clients at work, not lapsed, that work from a version before this one."""
+        return [client for client, own in self._versions.items() if own < version and client not in self._lapsed]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the clients at work, as three tensors of one length."""
+        clients = list(self._versions)
+        return {
+            "clients": torch.tensor(clients, dtype=torch.int64),
+            "versions": torch.tensor(list(self._versions.values()), dtype=torch.int64),
+            "lapsed": torch.tensor([client in self._lapsed for client in clients], dtype=torch.bool),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from a saved schedule."""
+        clients = state["clients"].tolist()
+        self._versions = dict(zip(clients, state["versions"].tolist(), strict=True))
+        self._lapsed = {client for client, lapsed in zip(clients, state["lapsed"].tolist(), strict=True) if lapsed}
+
+
+class Continuous(Schedule):
+    """Clients come and go; the buffer may close after every update and every loss.
+
+    Args:
+        concurrency: Clients at work at the same time; all of them if there are fewer.
+    """
+
+    def __init__(self, concurrency: int) -> None:
+        self.concurrency = concurrency
+
+    def start(self, run: Run) -> None:
+        """Begin a run: nobody is at work."""
+        super().start(run)
+        self._places = min(self.concurrency, run.clients)
+
+    def slots(self) -> int:
+        """Return how many clients are wanted now, beyond those already assigned."""
+        return self._places - len(self._versions) + len(self._lapsed)

@@ -1,0 +1,122 @@
+"""The server's step from the averaged delta: plain, or by an optimiser of ``torch.optim``.
+
+Reddi et al., "Adaptive Federated Optimization" (ICLR 2021), treat the averaged delta as a gradient and give it to
+an optimiser on the server. ``momentum`` is their FedAvgM, ``adagrad`` FedAdagrad and ``adam`` FedAdam, except that
+``torch.optim.Adam`` corrects the bias of its moments' start at zero, which the paper's Algorithm 2 does not. FedYogi is
+not among them, since torch has no Yogi.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from offbeat.algorithms.components.checks import check_not_negative, check_positive
+from offbeat.algorithms.components.component import Run
+
+
+@dataclass(frozen=True)
+class ServerOptimizer:
+    """Which optimiser takes the server's steps; its step size is the algorithm's ``server_lr``.
+
+    Attributes:
+        name: As in a configuration, for instance ``adam``.
+        parameters: The optimiser's own parameters by name.
+    """
+
+    name: str
+    parameters: dict[str, float]
+
+    def make(self, parameter: Tensor, lr: float) -> torch.optim.Optimizer:
+        """Return a fresh ``torch.optim`` optimiser of this kind for one parameter vector."""
+        return _MAKERS[self.name]([parameter], lr, **self.parameters)
+
+
+def momentum(beta: float = 0.9) -> ServerOptimizer:
+    """FedAvgM: ``m ← beta·m + mean delta``, ``w ← w − server_lr·m``; 0 ≤ beta < 1."""
+    _check_beta("beta", beta)
+    return ServerOptimizer("momentum", {"beta": beta})
+
+
+def adam(beta1: float = 0.9, beta2: float = 0.99, epsilon: float = 1e-3) -> ServerOptimizer:
+    """FedAdam, with the paper's defaults; ``epsilon`` > 0 is its τ, the degree of adaptivity."""
+    _check_beta("beta1", beta1)
+    _check_beta("beta2", beta2)
+    check_positive("epsilon", epsilon)
+    return ServerOptimizer("adam", {"beta1": beta1, "beta2": beta2, "epsilon": epsilon})
+
+
+def adagrad(initial: float = 0.0, epsilon: float = 1e-3) -> ServerOptimizer:
+    """FedAdagrad; ``initial`` ≥ 0 is the sum of squares to begin with."""
+    check_not_negative("initial", initial)
+    check_positive("epsilon", epsilon)
+    return ServerOptimizer("adagrad", {"initial": initial, "epsilon": epsilon})
+
+
+SERVER_OPTIMIZERS: dict[str, Callable[..., ServerOptimizer]] = {
+    "momentum": momentum,
+    "adam": adam,
+    "adagrad": adagrad,
+}
+
+_MAKERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "momentum": lambda parameters, lr, beta: torch.optim.SGD(parameters, lr=lr, momentum=beta),
+    "adam": lambda parameters, lr, beta1, beta2, epsilon: torch.optim.Adam(
+        parameters, lr=lr, betas=(beta1, beta2), eps=epsilon
+    ),
+    "adagrad": lambda parameters, lr, initial, epsilon: torch.optim.Adagrad(
+        parameters, lr=lr, initial_accumulator_value=initial, eps=epsilon
+    ),
+}
+
+
+class ServerStep:
+    """``w_{t+1}`` from ``w_t`` and the averaged delta: ``w_t − lr · mean delta`` without an optimiser.
+
+    Args:
+        optimizer: Takes the step instead of plain subtraction; None for plain.
+        lr: The step size, server_lr.
+    """
+
+    def __init__(self, optimizer: ServerOptimizer | None, lr: float) -> None:
+        self._kind = optimizer
+        self._lr = lr
+
+    def check_run(self, run: Run) -> None:
+        """Do nothing: a step fits every run."""
+
+    def start(self, run: Run) -> None:
+        """Begin a run with an optimiser that has no moments yet."""
+        self._parameter = torch.zeros(run.length if self._kind else 0)
+        self._optimizer = self._kind.make(self._parameter, self._lr) if self._kind else None
+
+    def __call__(self, model: Tensor, mean_delta: Tensor) -> Tensor:
+        """Return the next model ``(d,)``, a new tensor."""
+        if self._optimizer is None:
+            return torch.sub(model, mean_delta, alpha=self._lr)
+        self._parameter.copy_(model)
+        self._parameter.grad = mean_delta
+        self._optimizer.step()
+        self._parameter.grad = None
+        return self._parameter.clone()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the optimiser's moments and counters; empty without an optimiser."""
+        if self._optimizer is None:
+            return {}
+        state = self._optimizer.state[self._parameter]
+        return {key: value.clone() if isinstance(value, Tensor) else value for key, value in state.items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from saved moments and counters."""
+        if self._optimizer is not None:
+            self._optimizer.state[self._parameter] = {
+                key: value.clone() if isinstance(value, Tensor) else value for key, value in state.items()
+            }
+
+
+def _check_beta(name: str, value: float) -> None:
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} must be in [0, 1), got {value}")

@@ -1,0 +1,51 @@
+"""Each client's share of the objective."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from offbeat.algorithms.components.component import Run
+from offbeat.algorithms.components.hyper_parameters import Weighting
+
+
+class Shares:
+    """The shares p_i of all N clients, which sum to 1: by the run's data weights, or 1/N.
+
+    They are saved, since a run that is resumed gets no data weights.
+
+    Args:
+        weighting: ``examples`` (p_i by the data weights, 1/N if there are none) or ``uniform``.
+    """
+
+    def __init__(self, weighting: Weighting) -> None:
+        self.weighting: Weighting = weighting
+
+    def __getitem__(self, client: int) -> float:
+        """Return p_i."""
+        return self._shares[client]
+
+    def check_run(self, run: Run) -> None:
+        """Raise ``ValueError`` if there are not N weights, one is negative or not finite, or all are 0."""
+        _shares(run, self.weighting)
+
+    def start(self, run: Run) -> None:
+        """Begin a run with its data weights."""
+        self._shares = _shares(run, self.weighting)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the shares."""
+        return {"shares": torch.tensor(self._shares, dtype=torch.float64)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume with saved shares."""
+        self._shares: list[float] = state["shares"].tolist()
+
+
+def _shares(run: Run, weighting: Weighting) -> list[float]:
+    if run.data_weights is None or weighting == "uniform":
+        return [1.0 / run.clients] * run.clients
+    weights: Tensor = run.data_weights.to(torch.float64)
+    if weights.shape != (run.clients,) or not bool((weights >= 0).all()) or not 0 < weights.sum() < torch.inf:
+        raise ValueError(f"data_weights must be {run.clients} finite numbers of at least 0, not all 0")
+    return (weights / weights.sum()).tolist()

@@ -1,0 +1,114 @@
+"""A client's update: its vector, what the client reports with it, and the checks of both."""
+
+import math
+from typing import Literal, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from offbeat.algorithms.components.checks import LARGEST_COUNT, check_client, check_count, check_not_negative
+from offbeat.algorithms.components.local_plan import LocalPlan
+
+Payload = Literal["delta", "params", "difference"]
+
+
+class UpdateRefusedError(ValueError):
+    """An update is well-formed, but must not count: it is acknowledged as unused."""
+
+
+class Promise(Protocol):
+    """A vector that is computed when it is first needed."""
+
+    def resolve(self) -> Tensor:
+        """Return the vector, float32 ``(d,)``."""
+        ...
+
+
+Vector = Tensor | Promise
+
+
+def resolve(vector: Vector, length: int) -> Tensor:
+    """Return the tensor behind ``vector``, without its autograd graph; a ``ValueError`` unless it is ``(length,)``."""
+    tensor = vector if isinstance(vector, Tensor) else vector.resolve()
+    check_shape(tensor, length)
+    return tensor.detach() if tensor.requires_grad else tensor
+
+
+class Update(NamedTuple):
+    """What a client hands in at the end of a visit.
+
+    Attributes:
+        client: Who, 0 ≤ client < N.
+        version: The version of the model that the client started from.
+        vector: float32 ``(d,)``, what the algorithm's ``payload`` says; a tensor or a promise of one. A tensor is
+            handed over: whoever made it does not change it afterwards.
+        examples: Examples that the client holds, 1 ≤ n_i < 2³¹.
+        steps: Local steps taken, 0 ≤ steps < 2³¹ (fewer than planned if the visit was cut short).
+        normaliser: FedNova's a_i ≥ 0; ``steps`` for plain SGD.
+        base: The vector that the client started from; only where the algorithm says ``needs_base``.
+        since: The version of the client's last counted update, to which a difference refers.
+        step_seconds: Measured seconds a local step.
+        upload_seconds: Measured seconds for an uncompressed upload.
+        loss: The visit's mean training loss; only where the algorithm says ``needs_loss``.
+        plan: What the client was given to do.
+    """
+
+    client: int
+    version: int
+    vector: Vector
+    examples: int
+    steps: int
+    normaliser: float
+    base: Tensor | None = None
+    since: int | None = None
+    step_seconds: float | None = None
+    upload_seconds: float | None = None
+    loss: float | None = None
+    plan: LocalPlan | None = None
+
+
+def check_vector(vector: Tensor, length: int, max_norm: float | None = None) -> None:
+    """Check what a client uploaded; called once, by whoever produces the vector.
+
+    NaN and infinity show in the sum of the squares, which is far cheaper than a look at every entry.
+
+    Args:
+        vector: What should be float32 ``(length,)``.
+        length: The model's d.
+        max_norm: Largest Euclidean norm that is accepted; None for any finite one.
+
+    Raises:
+        ValueError: Wrong type or length, NaN, infinity, or too large a norm.
+    """
+    check_shape(vector, length)
+    norm = math.sqrt(torch.dot(vector, vector).item())
+    if not math.isfinite(norm):
+        if vector.isnan().any():
+            raise ValueError("the vector contains NaN")
+        if vector.isinf().any():
+            raise ValueError("the vector contains infinity")
+        norm = torch.linalg.vector_norm(vector, dtype=torch.float64).item()
+    if max_norm is not None and norm > max_norm:
+        raise ValueError(f"the vector's norm is {norm:.6g}, allowed is at most {max_norm:.6g}")
+
+
+def check_shape(vector: Tensor, length: int) -> None:
+    """Raise ``ValueError`` unless ``vector`` is float32 ``(length,)``."""
+    if vector.dtype != torch.float32 or vector.shape != (length,):
+        shape = tuple(vector.shape)
+        raise ValueError(f"the vector must be float32 of shape ({length},), got {vector.dtype} of shape {shape}")
+
+
+def check_update(update: Update, *, clients: int, version: int, length: int) -> None:
+    """Raise ``ValueError`` unless the update's metadata fits a run of N clients at this version."""
+    check_client(update.client, clients)
+    if not 0 <= update.version <= version:
+        raise ValueError(f"version must be in 0 … {version}, got {update.version}")
+    check_count("examples", update.examples)
+    if not 0 <= update.steps <= LARGEST_COUNT:
+        raise ValueError(f"steps must be in 0 … {LARGEST_COUNT}, got {update.steps}")
+    check_not_negative("normaliser", update.normaliser)
+    if isinstance(update.vector, Tensor):
+        check_shape(update.vector, length)
+    elif not hasattr(update.vector, "resolve"):
+        raise ValueError(f"the vector must be a tensor or a promise of one, got {type(update.vector).__name__}")

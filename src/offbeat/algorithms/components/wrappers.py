@@ -1,0 +1,152 @@
+"""Wrappers around a buffer, chosen by the run: they clip or refuse updates before the buffer sees them."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from offbeat.algorithms.components.aggregate import Aggregate, ClosedBuffer, Weight
+from offbeat.algorithms.components.component import Run
+from offbeat.algorithms.components.update import Update, UpdateRefusedError, Vector, resolve
+
+if TYPE_CHECKING:
+    from offbeat.algorithms.components.algorithm import Algorithm
+
+Wrap = Callable[["Algorithm[Any]"], Aggregate]
+"""Makes a wrapper around an algorithm's buffer; a ``ValueError`` if the two do not go together."""
+
+
+class Wrapper(Aggregate):
+    """A buffer around another one, which changes or refuses updates on their way in.
+
+    Args:
+        inner: The wrapped buffer.
+    """
+
+    def __init__(self, inner: Aggregate) -> None:
+        self.inner = inner
+        self.linear = inner.linear
+        self.releases = inner.releases
+
+    @property
+    def count(self) -> int:
+        """How many updates were added since the last release."""
+        return self.inner.count
+
+    def check_run(self, run: Run) -> None:
+        """Raise ``ValueError`` if the wrapped buffer does not fit the run."""
+        self.inner.check_run(run)
+
+    def start(self, run: Run) -> None:
+        """Begin a run with an empty buffer."""
+        self._length = run.length
+        self.inner.start(run)
+
+    def add(self, update: Update, weight: float | Weight) -> None:
+        """Pass an update on."""
+        self.inner.add(update, weight)
+
+    def release(self, version: int) -> ClosedBuffer:
+        """Return what the wrapped buffer releases."""
+        return self.inner.release(version)
+
+    def reveal(self, closed: ClosedBuffer, answer: Tensor) -> ClosedBuffer:
+        """Return what the wrapped buffer reveals."""
+        return self.inner.reveal(closed, answer)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the wrapped buffer's state: a wrapper that only looks at updates has none."""
+        return self.inner.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume the wrapped buffer."""
+        self.inner.load_state_dict(state)
+
+
+class Clip(Wrapper):
+    """Scales an update down to the norm C if it is longer: ``Δ ← Δ · min(1, C / ‖Δ‖)``.
+
+    Args:
+        inner: The wrapped buffer.
+        max_norm: C, the Euclidean norm.
+    """
+
+    def __init__(self, inner: Aggregate, max_norm: float) -> None:
+        super().__init__(inner)
+        self.max_norm = max_norm
+
+    def add(self, update: Update, weight: float | Weight) -> None:
+        """Pass a clipped update on; a promise is clipped when it is kept."""
+        clipped = _Clipped(update.vector, self.max_norm, self._length)
+        vector = clipped.resolve() if isinstance(update.vector, Tensor) else clipped
+        self.inner.add(update._replace(vector=vector), weight)
+
+
+class Limit(Wrapper):
+    """Refuses an update that is longer than a norm. It looks at each as it comes, so a promise is kept at once.
+
+    Args:
+        inner: The wrapped buffer.
+        max_norm: The largest Euclidean norm.
+    """
+
+    def __init__(self, inner: Aggregate, max_norm: float) -> None:
+        super().__init__(inner)
+        self.max_norm = max_norm
+
+    def add(self, update: Update, weight: float | Weight) -> None:
+        """Pass an update on; an ``UpdateRefusedError`` if it is too long."""
+        norm = _norm(resolve(update.vector, self._length))
+        if not norm <= self.max_norm:
+            raise UpdateRefusedError(f"the update's norm is {norm:.6g}, allowed is at most {self.max_norm:.6g}")
+        self.inner.add(update, weight)
+
+
+def clip(max_norm: float) -> Wrap:
+    """Return what wraps a buffer of deltas in ``Clip``."""
+
+    def wrap(algorithm: "Algorithm[Any]") -> Aggregate:
+        if algorithm.payload == "difference":
+            raise ValueError(
+                f"update_clip_norm does not go with {algorithm.name}: its clients would remember what was cut off"
+            )
+        _check_travels(algorithm, "update_clip_norm")
+        return Clip(algorithm.buffer, max_norm)
+
+    return wrap
+
+
+def limit(max_norm: float) -> Wrap:
+    """Return what wraps a buffer of deltas or differences in ``Limit``."""
+
+    def wrap(algorithm: "Algorithm[Any]") -> Aggregate:
+        _check_travels(algorithm, "max_update_norm")
+        return Limit(algorithm.buffer, max_norm)
+
+    return wrap
+
+
+def _check_travels(algorithm: "Algorithm[Any]", key: str) -> None:
+    if algorithm.payload == "params":
+        raise ValueError(f"{key} does not go with {algorithm.name}: its clients upload whole models, not updates")
+
+
+class _Clipped:
+    """The promise of a clipped vector."""
+
+    def __init__(self, vector: Vector, max_norm: float, length: int) -> None:
+        self._vector = vector
+        self._max_norm = max_norm
+        self._length = length
+
+    def resolve(self) -> Tensor:
+        """Return the vector, scaled down if it is longer than the norm."""
+        vector = resolve(self._vector, self._length)
+        norm = _norm(vector)
+        return vector if norm <= self._max_norm else vector * (self._max_norm / norm)
+
+
+def _norm(vector: Tensor) -> float:
+    # In float64, since the squares of a long vector overflow.
+    return torch.linalg.vector_norm(vector, dtype=torch.float64).item()

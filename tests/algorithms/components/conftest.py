@@ -1,0 +1,67 @@
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from offbeat.algorithms import Algorithm, Update
+from offbeat.algorithms.components import ClosedBuffer, Continuous, Count, Positive, Run, Schedule, Sum, Weight
+
+
+class Mean(Algorithm[Schedule]):
+    """``w ← w − lr · mean`` of every ``size`` updates, written as an author would; what else it keeps is tested."""
+
+    name = "mean"
+
+    size: Count = 2
+    places: Count = 4
+    lr: Positive = 1.0
+
+    def compose(self) -> None:
+        self.schedule = Continuous(self.places)
+        self.buffer = Sum()
+
+    def check_run(self, run: Run) -> None:
+        if self.size > run.clients:
+            raise ValueError(f"size must be at most the number of clients, {run.clients}, got {self.size}")
+
+    def begin(self, model: Tensor) -> None:
+        self.largest = model.clone()
+        self.heard = 0
+        self.examples: dict[int, int] = {}
+
+    def weigh(self, update: Update) -> float | Weight | None:
+        if update.examples > 1000:
+            raise ValueError("examples must be at most 1000")
+        return None if update.steps == 0 else 1.0
+
+    def note(self, update: Update) -> None:
+        self.heard += 1
+        self.examples[update.client] = update.examples
+
+    def is_ready(self) -> bool:
+        return self.buffer.count == self.size
+
+    def next_model(self, model: Tensor, closed: ClosedBuffer) -> Tensor:
+        following = model - self.lr * closed.mean(closed.count)
+        self.largest = torch.maximum(self.largest, following)
+        return following
+
+
+@pytest.fixture(scope="session")
+def mean() -> type[Mean]:
+    """The class of a small algorithm, to be run or to be extended."""
+    return Mean
+
+
+@pytest.fixture
+def begin(plan: Any) -> Any:
+    """Return a function that starts an algorithm and gives work to clients 0, 1, 2, … until nobody is wanted."""
+
+    def make(algorithm: Algorithm[Any], model: tuple[float, ...] = (0.0,), clients: int = 9) -> Algorithm[Any]:
+        algorithm.start(torch.tensor(model), clients)
+        for client in range(algorithm.slots()):
+            algorithm.assign(client, plan)
+        return algorithm
+
+    return make

@@ -1,0 +1,216 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offbeat.algorithms import Update
+from offbeat.algorithms.components import Aggregate, ClosedBuffer, Entry, NotFiniteError, Run, Sum, Weight
+from offbeat.algorithms.components.aggregate import check_finite
+
+
+def started(*tallies, length=2):
+    buffer = Sum(*tallies)
+    buffer.start(Run(length, clients=9))
+    return buffer
+
+
+def test_a_sum_by_hand(upload):
+    buffer = started()
+    buffer.add(upload(0, 0, 1, 2), 2.0)
+    buffer.add(upload(1, 0, -2, 4), 0.5)
+    assert buffer.count == 2
+    closed = buffer.release(7)
+    assert (closed.version, closed.count, closed.weight) == (7, 2, 2.5)
+    assert (closed.tallies, closed.sealed, list(closed.entries)) == ({}, None, [])
+    assert closed.total().tolist() == [1, 6]
+
+
+def test_a_release_begins_a_new_sum_and_leaves_the_old_one_alone(upload):
+    buffer = started()
+    buffer.add(upload(0, 0, 1, 2), 1.0)
+    first = buffer.release(0)
+    buffer.add(upload(1, 0, 10, 20), 3.0)
+    second = buffer.release(1)
+    assert first.total().tolist() == [1, 2]
+    assert second.total().tolist() == [30, 60]
+    assert (buffer.count, second.count, second.weight) == (0, 1, 3.0)
+    assert buffer.release(2).total().tolist() == [0, 0]
+
+
+def test_tallies_are_summed_beside_the_vectors(upload):
+    buffer = started("examples", "steps")
+    buffer.add(upload(0, 0, 1, 1), Weight(2.0, examples=3, steps=1))
+    buffer.add(upload(1, 0, 1, 1), Weight(1.0, examples=4))
+    closed = buffer.release(0)
+    assert closed.tallies == {"examples": 7, "steps": 1}
+    assert (closed.weight, closed.total().tolist()) == (3.0, [3, 3])
+    buffer.add(upload(1, 0, 1, 1), Weight(1.0, examples=5))
+    assert closed.tallies == {"examples": 7, "steps": 1}
+    assert buffer.release(1).tallies == {"examples": 5, "steps": 0}
+
+
+def test_one_vector_takes_part_in_one_sum_and_a_sum_looks_at_no_vector(upload, deferred, vector):
+    buffer, promise = started(), deferred(vector(1, 2))
+    assert (buffer.linear, buffer.releases) == (True, 1)
+    buffer.add(Update(0, 0, promise, 1, 1, 1.0), 2.0)
+    closed = buffer.release(0)
+    assert promise.resolved == 0
+    assert closed.total().tolist() == closed.total().tolist() == [2, 4]
+    assert promise.resolved == 1
+
+
+@pytest.mark.parametrize("wrong", [torch.zeros(3), torch.zeros(2, dtype=torch.float64)])
+def test_a_vector_of_the_wrong_shape_changes_nothing(wrong, upload, same_state):
+    buffer = started()
+    buffer.add(upload(0, 0, 1, 2), 2.0)
+    before = buffer.state_dict()
+    with pytest.raises(ValueError, match="shape"):
+        buffer.add(Update(1, 0, wrong, 1, 1, 1.0), 1.0)
+    assert same_state(buffer.state_dict(), before)
+
+
+def test_start_empties_the_buffer(upload):
+    buffer = started("examples")
+    buffer.add(upload(0, 0, 1, 2), Weight(2.0, examples=3))
+    buffer.start(Run(1, 4))
+    assert buffer.count == 0
+    closed = buffer.release(0)
+    assert (closed.total().tolist(), closed.weight, closed.tallies) == ([0], 0, {"examples": 0})
+
+
+FLOATS = st.floats(-1e6, 1e6, width=32)
+
+
+@given(st.lists(st.tuples(FLOATS, st.floats(0, 100), st.booleans()), max_size=12), st.integers(0, 12))
+def test_saves_change_no_bit(deferred, same_state, items, saved_after):
+    plain, reloaded = started("tally", length=1), started("tally", length=1)
+    for number, (entry, weight, promised) in enumerate(items):
+        vector = torch.tensor([entry], dtype=torch.float32)
+        for buffer in (plain, reloaded):
+            made = deferred(vector) if promised else vector
+            buffer.add(Update(0, 0, made, 1, 1, 1.0), Weight(weight, tally=number))
+        if number == saved_after:
+            state, reloaded = reloaded.state_dict(), started("tally", length=1)
+            reloaded.load_state_dict(state)
+    assert same_state(plain.state_dict(), reloaded.state_dict())
+    one, other = plain.release(0), reloaded.release(0)
+    assert (one.count, one.weight, one.tallies) == (other.count, other.weight, other.tallies)
+    assert one.total().numpy().tobytes() == other.total().numpy().tobytes()
+
+
+def test_the_total_is_computed_once_and_the_mean_is_divided_once_in_its_memory(vector):
+    made = []
+
+    def make():
+        made.append(vector(3, 4))
+        return made[-1]
+
+    closed = ClosedBuffer(0, make, count=2)
+    total = closed.total()
+    assert closed.total() is total is made[0]
+    assert closed.mean(2).tolist() == [1.5, 2.0]
+    assert closed.mean(2).tolist() == [1.5, 2.0]
+    assert closed.mean(2) is total
+    assert len(made) == 1
+
+
+def test_a_total_that_failed_is_computed_again_and_divided_once(vector):
+    broken = [True]
+
+    def make():
+        if broken:
+            raise RuntimeError("no power")
+        return vector(3, 4)
+
+    closed = ClosedBuffer(0, make, count=2)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="no power"):
+            closed.mean(2)
+    broken.clear()
+    assert closed.mean(2).tolist() == [1.5, 2.0]
+
+
+def test_a_mean_is_not_divided(vector):
+    closed = ClosedBuffer(0, lambda: vector(3, 4), count=2, is_mean=True)
+    assert closed.mean(2).tolist() == [3, 4]
+
+
+def test_changes_are_made_in_order_when_the_sum_is_read(vector):
+    calls = []
+
+    def note(name, change):
+        def changed(total):
+            calls.append(name)
+            return change(total)
+
+        return changed
+
+    closed = ClosedBuffer(0, lambda: vector(3), count=1)
+    assert closed.then(note("double", lambda total: total * 2)).then(note("add", lambda total: total + 1)) is closed
+    assert calls == []
+    assert closed.total().tolist() == [7]
+    assert closed.total().tolist() == [7]
+    assert calls == ["double", "add"]
+
+
+@pytest.mark.parametrize("entry", [math.nan, math.inf, -math.inf, 2e19, -3e38])
+def test_a_sum_that_is_not_finite_is_refused(entry, vector):
+    closed = ClosedBuffer(0, lambda: vector(1, entry), count=1)
+    for read in (closed.total, lambda: closed.mean(2)):
+        with pytest.raises(NotFiniteError, match="the sum of the updates is not finite, or too large for 32 bits"):
+            read()
+
+
+@pytest.mark.parametrize("entry", [0.0, 1e19, -1e19, 1e-45])
+def test_what_can_be_squared_in_32_bits_is_finite(entry, vector):
+    assert check_finite(vector(entry, 0), "the model") is None
+
+
+def test_a_sealed_sum_is_saved_and_cannot_be_read(same_state):
+    sealed = torch.arange(4, dtype=torch.int32)
+    closed = ClosedBuffer(3, lambda: torch.zeros(4), count=5, weight=2.5, tallies={"a": 7.0}, sealed=sealed)
+    loaded = ClosedBuffer.from_state(closed.state_dict())
+    assert (loaded.version, loaded.count, loaded.weight, loaded.tallies) == (3, 5, 2.5, {"a": 7.0})
+    assert loaded.sealed.dtype == torch.int32
+    assert same_state(loaded.state_dict(), closed.state_dict())
+    with pytest.raises(ValueError, match="a sealed sum has no total before it is revealed"):
+        loaded.total()
+
+
+def test_a_plain_buffer_has_nothing_to_reveal(upload, vector):
+    buffer = started()
+    with pytest.raises(ValueError, match="this buffer is not sealed: it has nothing to reveal"):
+        buffer.reveal(buffer.release(0), vector(1, 2))
+
+
+@pytest.mark.parametrize("call", [lambda b: b.add(None, 1.0), lambda b: b.release(0), lambda b: b.state_dict()])
+def test_a_buffer_says_what_it_does(call):
+    with pytest.raises(NotImplementedError):
+        call(Aggregate())
+
+
+def test_a_weight_has_a_factor_a_round_and_tallies():
+    weight = Weight(0.5, round=3, examples=7)
+    assert (weight.value, weight.round, weight.tallies) == (0.5, 3, {"examples": 7})
+    assert (Weight(2.0).round, Weight(2.0).tallies) == (None, {})
+
+
+def test_an_entry_trains_at_most_once(deferred, vector):
+    promise = deferred(vector(1, 2))
+    entry = Entry(Update(0, 0, promise, 1, 1, 1.0, base=vector(3, 4)), 2.0, 2)
+    assert promise.resolved == 0
+    assert [entry.vector.tolist() for _ in range(2)] == [[1, 2]] * 2
+    assert entry.base.tolist() == [3, 4]
+    assert promise.resolved == 1
+
+
+def test_a_long_sum_agrees_with_numpy():
+    numbers = np.random.default_rng(2).standard_normal((200, 3)).astype(np.float32)
+    buffer = started(length=3)
+    for client, row in enumerate(numbers):
+        buffer.add(Update(client % 9, 0, torch.from_numpy(row), 1, 1, 1.0), 0.5)
+    mean = buffer.release(0).mean(200 * 0.5)
+    np.testing.assert_allclose(mean.numpy(), numbers.mean(axis=0), rtol=0, atol=1e-6)

@@ -1,0 +1,71 @@
+import math
+
+import pytest
+import torch
+
+from offbeat.algorithms.components.lazy_model import LazyModel
+
+
+def test_the_initial_model_is_copied(vector):
+    initial = vector(1, 2)
+    model = LazyModel(initial)
+    initial.zero_()
+    assert model.read().tolist() == [1, 2]
+    assert model.length == 2
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (torch.zeros(2, 2), "shape"),
+        (torch.zeros(()), "shape"),
+        (torch.zeros(2, dtype=torch.float64), "float64"),
+        (torch.tensor([0.0, math.nan]), "NaN"),
+        (torch.tensor([0.0, math.inf]), "infinity"),
+    ],
+)
+def test_an_initial_model_that_is_no_finite_float32_vector_is_refused(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        LazyModel(wrong)
+
+
+def test_steps_wait_for_a_reader_and_are_taken_once_in_order(vector):
+    model, taken = LazyModel(vector(3)), []
+
+    def note(name, rule):
+        def step(weights):
+            taken.append(name)
+            return rule(weights)
+
+        model.step(step)
+
+    note("double", lambda weights: weights * 2)
+    note("add one", lambda weights: weights + 1)
+    assert taken == []
+    assert model.read().tolist() == [7]
+    assert model.read() is model.read()
+    assert taken == ["double", "add one"]
+
+
+def test_a_step_that_fails_is_taken_again_and_those_before_it_are_not(vector):
+    model, broken = LazyModel(vector(1)), [True]
+
+    def fragile(weights):
+        if broken:
+            raise RuntimeError("no power")
+        return weights * 10
+
+    model.step(lambda weights: weights + 1)
+    model.step(fragile)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="no power"):
+            model.read()
+    broken.clear()
+    assert model.read().tolist() == [20]
+
+
+def test_an_older_model_is_not_changed(vector):
+    model = LazyModel(vector(1))
+    before = model.read()
+    model.step(lambda weights: weights + 1)
+    assert (model.read().tolist(), before.tolist()) == ([2], [1])

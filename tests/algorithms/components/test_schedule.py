@@ -1,0 +1,168 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offbeat.algorithms.components import Continuous, Run, Schedule
+
+
+def started(concurrency=10, clients=10):
+    schedule = Continuous(concurrency)
+    schedule.start(Run(1, clients))
+    return schedule
+
+
+@pytest.fixture
+def three():
+    schedule = started()
+    for client, version in [(5, 0), (2, 1), (9, 1)]:
+        schedule.assign(client, version)
+    return schedule
+
+
+def test_it_holds_what_was_assigned_with_its_version(three):
+    assert three.at_work == 3
+    assert three.wants(5, 0)
+    assert three.wants(2, 1)
+    assert not three.wants(5, 1)
+    assert not three.wants(7, 0)
+
+
+def test_new_work_replaces_the_old(three):
+    three.assign(5, 4)
+    assert three.at_work == 3
+    assert three.wants(5, 4)
+    assert not three.wants(5, 0)
+
+
+def test_a_lost_client_frees_its_slot_once_and_is_still_expected(three):
+    assert three.lose(5, 0) is True
+    assert three.lose(5, 0) is False
+    assert (three.at_work, three.slots()) == (2, 8)
+    assert three.wants(5, 0)
+
+
+@pytest.mark.parametrize(("client", "version"), [(5, 1), (7, 0), (-1, 0)])
+def test_the_loss_of_unknown_work_does_nothing(three, client, version):
+    assert three.lose(client, version) is False
+    assert three.at_work == 3
+
+
+def test_a_heard_client_is_gone_lost_or_not(three):
+    three.lose(5, 0)
+    assert three.hear(5) is True
+    assert three.hear(2) is True
+    assert (three.at_work, three.slots()) == (1, 9)
+    assert not three.wants(5, 0)
+    assert not three.wants(2, 1)
+    three.assign(5, 3)
+    assert three.at_work == 2
+
+
+def test_new_work_after_a_loss_takes_a_slot_again(three):
+    three.lose(5, 0)
+    three.assign(5, 2)
+    assert three.at_work == 3
+    assert three.lose(5, 2) is True
+
+
+def test_those_from_before_a_version_are_at_work_and_have_not_lapsed(three):
+    assert [three.before(version) for version in (0, 1, 2, 9)] == [[], [5], [5, 2, 9], [5, 2, 9]]
+    three.lose(2, 1)
+    three.hear(5)
+    assert three.before(2) == [9]
+    three.assign(2, 1)
+    three.assign(9, 3)
+    assert three.before(3) == [2]
+
+
+@pytest.mark.parametrize(("concurrency", "clients", "places"), [(3, 10, 3), (10, 3, 3), (1, 1, 1)])
+def test_as_many_work_at_a_time_as_there_are_places(concurrency, clients, places):
+    schedule = started(concurrency, clients)
+    assert schedule.slots() == places
+    schedule.assign(0, 0)
+    assert schedule.slots() == places - 1
+
+
+def test_a_continuous_schedule_has_neither_rounds_nor_a_clock(three):
+    assert (three.number, three.period, three.returns_in(5)) == (None, None, None)
+    assert three.wants_all is True
+    assert three.has_rounds is False
+    assert three.tick() is False
+
+
+def test_closing_and_opening_leave_those_at_work_alone(three, same_state):
+    before = three.state_dict()
+    three.close()
+    three.open()
+    assert same_state(three.state_dict(), before)
+
+
+def test_start_forgets_who_was_at_work(three):
+    three.lose(5, 0)
+    three.start(Run(1, 4))
+    assert (three.at_work, three.slots()) == (0, 4)
+    assert not three.wants(2, 1)
+
+
+def test_a_schedule_says_how_many_it_wants():
+    with pytest.raises(NotImplementedError):
+        Schedule().slots()
+
+
+def test_state_by_hand(three):
+    three.lose(2, 1)
+    state = three.state_dict()
+    assert state["clients"].tolist() == [5, 2, 9]
+    assert state["versions"].tolist() == [0, 1, 1]
+    assert state["lapsed"].tolist() == [False, True, False]
+    assert [value.dtype for value in state.values()] == [torch.int64, torch.int64, torch.bool]
+
+
+def test_an_empty_state_keeps_its_types(same_state):
+    other = started()
+    other.load_state_dict(started().state_dict())
+    assert other.at_work == 0
+    assert same_state(other.state_dict(), started().state_dict())
+    assert other.state_dict()["clients"].dtype == torch.int64
+
+
+SCRIPTS = st.lists(
+    st.tuples(st.sampled_from(["assign", "lose", "hear", "reload"]), st.integers(0, 4), st.integers(0, 2))
+)
+
+
+@given(SCRIPTS)
+def test_it_agrees_with_a_plain_table_and_a_reloaded_one(same_state, script):
+    undisturbed, reloaded, table = started(), started(), {}
+    for operation, client, version in script:
+        if operation == "reload":
+            state, reloaded = reloaded.state_dict(), started()
+            reloaded.load_state_dict(state)
+            continue
+        is_lost = operation == "lose" and table.get(client) == (version, False)
+        for schedule in (undisturbed, reloaded):
+            if operation == "assign":
+                schedule.assign(client, version)
+            elif operation == "lose":
+                assert schedule.lose(client, version) is is_lost
+            elif client in table:
+                assert schedule.hear(client) is True
+        if operation == "assign":
+            table[client] = (version, False)
+        elif is_lost:
+            table[client] = (version, True)
+        elif operation == "hear":
+            table.pop(client, None)
+        assert undisturbed.at_work == sum(not lapsed for _, lapsed in table.values())
+        assert undisturbed.slots() == 10 - undisturbed.at_work
+        assert all(
+            undisturbed.wants(other, number) == (other in table and table[other][0] == number)
+            for other in range(5)
+            for number in range(3)
+        )
+        for number in range(4):
+            older = {other for other, (own, lapsed) in table.items() if own < number and not lapsed}
+            assert set(undisturbed.before(number)) == older
+            assert undisturbed.before(number) == reloaded.before(number)
+        assert same_state(undisturbed.state_dict(), reloaded.state_dict())
