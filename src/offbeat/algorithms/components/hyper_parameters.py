@@ -39,7 +39,7 @@ def _check(name: str, value: Any, hint: Any) -> None:
         if len(options) == 1 and value is not None:
             _check(name, value, options[0])
         return
-    if value is None:
+    if isinstance(hint, type) and value is None:
         raise ValueError(f"{name} must not be None: leave it out")
     if get_origin(hint) is Literal and value not in get_args(hint):
         choices = " or ".join(repr(choice) for choice in get_args(hint))
