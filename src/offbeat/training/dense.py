@@ -30,6 +30,7 @@ def is_dense(module: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]) -> boo
         and alternate
         and all(isinstance(layer.bias, Tensor) for layer in layers[::2])
         and all(parameter.requires_grad for parameter in module.parameters())
+        and len(list(module.parameters())) == 2 * len(kinds[::2])  # no two layers share one
         and gradient_hook(module) is None
         and not any(has_forward_hook(layer) for layer in module.modules())
     )
