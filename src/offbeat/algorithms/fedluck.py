@@ -10,7 +10,7 @@ from torch import Tensor
 from offbeat.algorithms.accumulator import RunningSum
 from offbeat.algorithms.base import Algorithm, Compression, LocalPlan, Payload, Update, check_update
 from offbeat.algorithms.checks import check_client, check_count, check_not_negative, check_positive
-from offbeat.algorithms.fedluck_choice import best_steps_and_compression, check_ranges
+from offbeat.algorithms.fedluck_choice import best_steps_and_compression, check_exponent, check_ranges
 from offbeat.algorithms.in_flight import InFlight
 from offbeat.algorithms.lazy_model import LazyModel
 from offbeat.algorithms.server_optimizer import ServerOptimizer, ServerStep
@@ -26,7 +26,8 @@ class FedLuck(Algorithm):
     ``w_{t+1} = w_t − server_lr · mean_{i ∈ S_t} C(Δ_i)`` every ``period`` T̃, S_t being whose updates came in it; if
     nobody's did, nothing changes and there is no new version. Those in S_t then begin anew. A visit of client i takes
     ``k_i α_i + δ_i β_i`` seconds, with α_i a step's and β_i an uncompressed upload's, both measured at its last visit;
-    its next one gets the (k_i, δ_i) that minimise ``φ(k, δ) = ((kα + δβ)²(2 − δ) + 1)/(kδ)``, α and β in units of T̃.
+    its next one gets the (k_i, δ_i) that minimise ``φ(k, δ) = ((kα + δβ)²(2 − δ) + 1)/(k δ^e)``, α and β in units of
+    T̃ and e = ``compression_exponent``: ½ in the authors' code, 1 in the paper's appendix.
     A client's first visit, of which nothing is known, takes the run's steps, as far as ``steps`` allows, and sends the
     largest share.
 
@@ -34,13 +35,15 @@ class FedLuck(Algorithm):
     its a_i and the mean multiplied by the mean a_i.
 
     The rule and φ: "Theory for FedLuck" (the paper's appendix), sections 1 and 2; there one choice serves all clients,
-    by the slowest; one for each is the published system's way.
+    by the slowest. A choice for each client, and e = ½, are from the authors' code (``Aegsteh-T/FedLuck_Euro_Par`` on
+    GitHub).
 
     Args:
         period: T̃, seconds, > 0.
         server_lr: Step size on the mean, > 0.
         steps: Smallest and largest k.
         compression: Smallest and largest δ, the share of entries that top-k sends, in (0, 1].
+        compression_exponent: e, the power of δ in φ, in (0, 2]; a smaller one compresses more.
         normalise: Divide each update by its a_i.
         server_optimizer: Takes the step instead of plain subtraction; None for plain.
 
@@ -60,16 +63,19 @@ class FedLuck(Algorithm):
         server_lr: float = 1.0,
         steps: tuple[int, int] = (1, 50),
         compression: tuple[float, float] = (0.01, 1.0),
+        compression_exponent: float = 0.5,
         normalise: bool = False,
         server_optimizer: ServerOptimizer | None = None,
     ) -> None:
         check_positive("period", period)
         check_positive("server_lr", server_lr)
         check_ranges(steps, compression)
+        check_exponent(compression_exponent)
         self.period = period
         self.server_lr = server_lr
         self.steps = steps
         self.compression = compression
+        self.compression_exponent = compression_exponent
         self.normalise = normalise
         self.server_optimizer = server_optimizer
 
@@ -121,7 +127,8 @@ class FedLuck(Algorithm):
         smallest, largest = self.steps
         if client not in self._measured:
             return min(max(local.steps, smallest), largest), self.compression[1]
-        return _best(*self._measured[client], self.period, tuple(self.steps), tuple(self.compression))
+        ranges = tuple(self.steps), tuple(self.compression)
+        return _best(*self._measured[client], self.period, *ranges, self.compression_exponent)
 
     def wants(self, client: int, version: int) -> bool:
         return self._in_flight.holds(client, version)
