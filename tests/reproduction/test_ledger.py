@@ -69,8 +69,8 @@ def test_what_has_other_settings_or_claims_is_marked_as_outdated_until_it_is_run
     assert "Marked as outdated, since their files have changed: paper/fig1 (quick)\n" in out
     page = (PAGES / "paper.md").read_text(encoding="utf-8")
     assert page.splitlines()[2] == (
-        "**Outdated, measured before the settings or claims in their files changed:** Figure 1, quick scale. "
-        "To measure them again: `offbeat reproduce paper/fig1 --scale quick --pages docs`."
+        "**Outdated: 1 of 2 figures on this page**, as marked, were measured before the settings or claims in their "
+        "files changed. To measure them again: `offbeat reproduce paper/fig1 --scale quick --pages docs`."
     )
     first, second = page.split("## Figure ")[1:]
     note = "*Outdated: measured before the settings or claims in `experiments/paper/fig1.toml` changed.*\n\n"

@@ -32,7 +32,7 @@ def write_pages(
     for paper, its in papers.items():
         old = [one for one in its if one.key in outdated]
         parts = [f"# {its[0].paper}\n"]
-        parts += [_how_to_update(old, folder)] if old else []
+        parts += [_how_to_update(old, len(its), folder)] if old else []
         parts += [section_of(one, f"{IMAGES}/", is_outdated=one in old) for one in its]
         write_file(folder / f"{paper}.md", "\n".join(parts).encode())
     return write_file(folder / "index.md", _index(papers, outdated, missing).encode())
@@ -75,19 +75,18 @@ def _in_words(finding: Finding) -> str:
     return finding.verdict.replace(finding.word, f"**{finding.word}**")
 
 
-def _how_to_update(records: Sequence[Record], folder: Path) -> str:
-    """Return the line that says which figures of a page are outdated, and which commands measure them again."""
+def _how_to_update(records: Sequence[Record], figures: int, folder: Path) -> str:
+    """Return the line that says how many of a page's figures are outdated, and which commands measure them again."""
     names: dict[str, list[str]] = {}
     for one in records:
         names.setdefault(one.scale, []).append(one.name)
-    which = "; ".join(f"{one.figure}, {one.scale} scale" for one in records)
     commands = ", ".join(
         f"`offbeat reproduce {' '.join(its)} --scale {scale} --pages {folder.as_posix()}`"
         for scale, its in names.items()
     )
     return (
-        f"**Outdated, measured before the settings or claims in their files changed:** {which}. To measure them again: "
-        f"{commands}.\n"
+        f"**Outdated: {len(records)} of {figures} figures on this page**, as marked, were measured before the settings "
+        f"or claims in their files changed. To measure them again: {commands}.\n"
     )
 
 
