@@ -76,7 +76,7 @@ def _in_words(finding: Finding) -> str:
 
 
 def _how_to_update(records: Sequence[Record], figures: int, folder: Path) -> str:
-    """Return the line that says how many of a page's figures are outdated, and which commands measure them again."""
+    """Return the note on a page's outdated figures and how to measure them again."""
     names: dict[str, list[str]] = {}
     for one in records:
         names.setdefault(one.scale, []).append(one.name)

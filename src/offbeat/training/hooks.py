@@ -1,10 +1,10 @@
-"""Hooks that a user's model has, and that not every trainer runs."""
+"""Hooks of a user's model that not every trainer runs."""
 
 from torch import nn
 
 
 def parameter_with_hook(module: nn.Module) -> str | None:
-    """Return the name of a trainable parameter that has a hook; None if none has.
+    """Return the first trainable parameter with a hook, or None.
 
     Such hooks belong to the tensor itself: neither ``torch.func``, which takes other tensors in its place, nor pickle
     keeps them.
@@ -17,7 +17,7 @@ def parameter_with_hook(module: nn.Module) -> str | None:
 
 
 def layer_with_backward_hook(module: nn.Module) -> str | None:
-    """Return the name of a layer that has a backward hook, "" for the module itself; None if none has."""
+    """Return the first layer with a backward hook, "" for the module itself, or None."""
     for name, layer in module.named_modules():
         if layer._backward_hooks or layer._backward_pre_hooks:  # pyright: ignore[reportPrivateUsage]
             return name
@@ -25,13 +25,13 @@ def layer_with_backward_hook(module: nn.Module) -> str | None:
 
 
 def has_forward_hook(layer: nn.Module) -> bool:
-    """Return whether a layer, apart from the layers in it, has a forward hook or a ``forward`` of its own."""
+    """Return whether a layer itself has a forward hook or its own ``forward``."""
     hooks = layer._forward_hooks or layer._forward_pre_hooks  # pyright: ignore[reportPrivateUsage]
     return bool(hooks) or "forward" in vars(layer)
 
 
 def gradient_hook(module: nn.Module) -> str | None:
-    """Return in a few words where a module has a hook on its gradients; None if it has none."""
+    """Return where a module has a hook on its gradients; None if nowhere."""
     parameter = parameter_with_hook(module)
     if parameter is not None:
         return f"its parameter {parameter} has a hook"
