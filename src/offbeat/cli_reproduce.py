@@ -18,8 +18,8 @@ from offbeat.experiments.workers import Workers
 from offbeat.reproduction.catalogue import AnyFigure, all_in, carry_out, find, outcome, with_beside
 from offbeat.reproduction.file import Reproduction
 from offbeat.reproduction.finished import place
-from offbeat.reproduction.ledger import Key, read_ledger, write_ledger
-from offbeat.reproduction.outcome import Finding, Record
+from offbeat.reproduction.ledger import read_ledger, write_ledger
+from offbeat.reproduction.outcome import Finding, Key, Record
 from offbeat.reproduction.page import section_of
 from offbeat.reproduction.sections import SCALES
 
@@ -79,11 +79,16 @@ def reproduce(
 
 def _write_pages(figures: Sequence[AnyFigure], folder: Path) -> None:
     run = [outcome(one, scale, _RESULTS) for one in figures for scale in one.scales]
-    first, gone = write_ledger([one for one in run if one is not None], _fingerprints(figures), folder)
-    if gone:
-        names = ", ".join(f"{name} ({scale})" for name, scale in gone)
-        click.echo(f"No longer in the pages, since their files have changed: {names}")
-    click.echo(f"Pages: {first}")
+    written = write_ledger([one for one in run if one is not None], _fingerprints(figures), folder)
+    if written.outdated:
+        click.echo(f"Marked as outdated, since their files have changed: {_listed(written.outdated)}")
+    if written.removed:
+        click.echo(f"No longer in the pages, since no file has them: {_listed(written.removed)}")
+    click.echo(f"Pages: {written.first_page}")
+
+
+def _listed(keys: Sequence[Key]) -> str:
+    return ", ".join(f"{name} ({scale})" for name, scale in keys)
 
 
 def _fingerprints(figures: Sequence[AnyFigure]) -> dict[Key, str]:

@@ -210,6 +210,18 @@ def test_each_client_gets_what_suits_the_times_that_it_measured_last(begin, plan
         assert len(set(choices)) == 3
 
 
+@pytest.mark.parametrize(("exponent", "steps", "share"), [({}, 34, 0.09), ({"compression_exponent": 1.0}, 50, None)])
+def test_the_exponent_is_the_authors_codes_or_the_appendixs(exponent, steps, share, begin, plan):
+    algorithm = begin(clients=1, period=2.0, **exponent)
+    algorithm.assign(0, plan)
+    algorithm.receive(update(0, 0, 1, seconds=(0.05, 10.0)))
+    algorithm.tick()
+    planned = algorithm.assign(0, plan)
+    assert planned.steps == steps
+    sent = planned.compression and dict(planned.compression.parameters)["share"]
+    assert sent == (share and pytest.approx(share, abs=0.005))
+
+
 def test_what_was_measured_stays_until_both_times_are_measured_anew(begin, plan):
     algorithm = begin(clients=1)
     for seconds in ((0.01, 60.0), (None, None), (9.0, None), (None, 9.0)):
@@ -311,6 +323,8 @@ def test_measured_times_are_saved(begin, plan, same_state):
         ({"steps": (4, 3)}, "steps must run from the smallest to the largest"),
         ({"compression": (0.0, 1.0)}, "compression must be two shares"),
         ({"compression": (0.2, 0.1)}, "compression must be two shares"),
+        ({"compression_exponent": 0.0}, "compression_exponent must be greater than 0"),
+        ({"compression_exponent": 3.0}, "compression_exponent must be at most 2"),
     ],
 )
 def test_hyper_parameters_out_of_range_are_refused(parameters, message):
@@ -321,6 +335,6 @@ def test_hyper_parameters_out_of_range_are_refused(parameters, message):
 def test_defaults():
     algorithm = FedLuck()
     assert (algorithm.period, algorithm.server_lr, algorithm.steps, algorithm.compression) == (1, 1, (1, 50), (0.01, 1))
-    assert (algorithm.normalise, algorithm.server_optimizer) == (False, None)
+    assert (algorithm.compression_exponent, algorithm.normalise, algorithm.server_optimizer) == (0.5, False, None)
     assert (algorithm.name, algorithm.payload) == ("fedluck", "delta")
     assert (algorithm.buffer.linear, algorithm.buffer.releases) == (True, 1)

@@ -1,4 +1,5 @@
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,9 +10,39 @@ from offbeat import theory
 from offbeat.algorithms.fedluck_choice import best_steps_and_compression
 
 
-def phi(k, share, alpha, beta, period=1.0):
-    """(kα + δβ)²(2 − δ) + 1 over kδ, α and β in periods; for numbers and arrays."""
-    return (((k * alpha + share * beta) / period) ** 2 * (2 - share) + 1) / (k * share)
+def phi(k, share, alpha, beta, period=1.0, exponent=0.5):
+    """(kα + δβ)²(2 − δ) + 1 over k δ^e, α and β in periods; for numbers and arrays."""
+    return (((k * alpha + share * beta) / period) ** 2 * (2 - share) + 1) / (k * share**exponent)
+
+
+# The authors' settings for Fashion-MNIST, 234,090 parameters and a period of 1.5 s, and what their code chooses.
+AUTHORS_STEP_SECONDS = np.linspace(0.4, 0.1, 10)
+AUTHORS_UPLOAD_SECONDS = 4 * 234_090 / 2**20 / np.array([0.1, 0.03, *np.linspace(0.1, 0.25, 10)[2:]])
+AUTHORS_CHOICES = [
+    (3, 0.07), (3, 0.02), (4, 0.11), (4, 0.12), (5, 0.14), (6, 0.16), (24, 1), (26, 1), (31, 1), (39, 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("alpha", "beta", "choice"), list(zip(AUTHORS_STEP_SECONDS, AUTHORS_UPLOAD_SECONDS, AUTHORS_CHOICES, strict=True))
+)
+def test_the_choices_of_the_authors_code(alpha, beta, choice):
+    """Their δ is a whole number of hundredths; here it is any number, so it may lie half a hundredth away."""
+    k, share = best_steps_and_compression(alpha, beta, 1.5, (2, 60))
+    assert k == choice[0]
+    assert share == pytest.approx(choice[1], abs=0.005)
+    hundredths = np.arange(1, 101) / 100
+    at = phi(np.arange(2, 61)[:, None], hundredths, alpha, beta, 1.5).argmin()
+    assert (2 + at // 100, hundredths[at % 100]) == choice
+
+
+def test_the_appendix_chooses_otherwise():
+    """With exponent 1 none of the first six of these clients would compress its updates."""
+    for alpha, beta in zip(AUTHORS_STEP_SECONDS[:6], AUTHORS_UPLOAD_SECONDS[:6], strict=True):
+        assert best_steps_and_compression(alpha, beta, 1.5, (2, 60), compression_exponent=1.0)[1] == 1
+    # α = 0.05 s, β = 10 s, T̃ = 2 s
+    assert best_steps_and_compression(0.05, 10, 2, compression_exponent=1.0) == (50, 1.0)
+    assert best_steps_and_compression(0.05, 10, 2) == (34, pytest.approx(0.09, abs=0.005))
 
 
 @pytest.mark.parametrize(("alpha", "steps"), [(0.5, 2), (0.1, 10), (0.3, 3), (2.0, 1), (0.001, 50)])
@@ -25,7 +56,8 @@ def test_nothing_to_upload_needs_no_compression():
 
 
 def test_steps_that_take_no_time_are_all_taken():
-    assert best_steps_and_compression(0, 1, 1, steps=(2, 30)) == (30, 1.0)
+    assert best_steps_and_compression(0, 1, 1, steps=(2, 30))[0] == 30
+    assert best_steps_and_compression(0, 1, 1, steps=(2, 30), compression_exponent=1.0) == (30, 1.0)
 
 
 def test_what_takes_no_time_at_all_is_not_saved():
@@ -40,35 +72,47 @@ def test_seconds_count_in_periods():
     assert best_steps_and_compression(0.02, 60, 2) == best_steps_and_compression(0.01, 30, 1)
 
 
-def test_an_interior_compression_solves_the_cubic():
-    k, share = best_steps_and_compression(0.01, 30, 1, steps=(3, 3), compression=(0.001, 1.0))
+def test_an_interior_compression_solves_the_appendixs_cubic():
+    k, share = best_steps_and_compression(0.01, 30, 1, (3, 3), (0.001, 1.0), compression_exponent=1.0)
     assert k == 3
     assert 0.001 < share < 0.1
     assert 2 * 30**2 * share**3 - 2 * 30 * (30 - 0.03) * share**2 + 2 * 0.03**2 + 1 == pytest.approx(0, abs=1e-9)
 
 
+@pytest.mark.parametrize("exponent", [0.1, 0.5, 1.0, 1.3])
+@pytest.mark.parametrize(("alpha", "beta"), [(0.3, 20.0), (0.001, 300.0), (0.0, 5.0)])
+def test_at_an_interior_compression_phi_is_flat(exponent, alpha, beta):
+    k, share = best_steps_and_compression(alpha, beta, 1, (3, 3), (1e-6, 0.7), exponent)
+    assert 1e-6 < share < 0.7
+    at = [phi(k, share * factor, alpha, beta, exponent=exponent) for factor in (0.999, 1.0, 1.001)]
+    assert at[0] > at[1] < at[2]
+    assert at[0] - at[1] == pytest.approx(at[2] - at[1], rel=0.01)
+
+
 def test_with_two_minima_the_lower_one_is_taken():
     """One step in no time, k = 1: φ = (b²δ²(2 − δ) + 1)/δ has a minimum at the smaller root and one at δ = 1."""
-    assert best_steps_and_compression(0, 1.9, 1, steps=(1, 1)) == (1, 1.0)  # 4.61 there, 4.70 at 0.5625
-    _, share = best_steps_and_compression(0, 2.1, 1, steps=(1, 1))  # 5.41 at 1, 5.30 at the root
+    choose = partial(best_steps_and_compression, steps=(1, 1), compression_exponent=1.0)
+    assert choose(0, 1.9, 1) == (1, 1.0)  # 4.61 there, 4.70 at 0.5625
+    _, share = choose(0, 2.1, 1)  # 5.41 at 1, 5.30 at the root
     assert 0.4 < share < 0.5
     assert share**3 - share**2 + 0.5 / 2.1**2 == pytest.approx(0, abs=1e-12)
-    assert best_steps_and_compression(0, 2.1, 1, steps=(1, 1), compression=(0.5, 0.9)) == (1, 0.5)
+    assert choose(0, 2.1, 1, compression=(0.5, 0.9)) == (1, 0.5)
 
 
 @pytest.mark.parametrize("beta", [1e3, 1e6, 1e9, 1e12])
 def test_the_slower_the_upload_the_less_is_sent_however_slow(beta):
-    # For b → ∞ the cubic's smaller root tends to 1/(b√2), and is that but for a relative 1/(2√2 b).
-    _, share = best_steps_and_compression(0, beta, 1, steps=(1, 1), compression=(1e-15, 1.0))
-    assert share == pytest.approx(1 / (beta * math.sqrt(2)), rel=1 / beta + 1e-12)
+    # For b → ∞ the smaller root tends to √(e/(4 − 2e))/b: at exponent 1 1/(b√2), but for a relative 1/(2√2 b).
+    for exponent, limit in ((1.0, 1 / math.sqrt(2)), (0.5, 1 / math.sqrt(6))):
+        _, share = best_steps_and_compression(0, beta, 1, (1, 1), (1e-15, 1.0), exponent)
+        assert share == pytest.approx(limit / beta, rel=1 / beta + 1e-12)
 
 
 @pytest.mark.parametrize("nudge", [0.0, -1e-16, 1e-16, -1e-9, 1e-9])
 def test_where_the_roots_meet_phi_only_falls(nudge):
     # At b² = 27/8 and ka = 0 the cubic has the double root 2/3.
     beta = math.sqrt(27 / 8) * (1 + nudge)
-    assert best_steps_and_compression(0, beta, 1, steps=(1, 1), compression=(0.1, 1.0)) == (1, 1.0)
-    assert best_steps_and_compression(0, beta, 1, steps=(1, 1), compression=(0.1, 0.6)) == (1, 0.6)
+    for largest in (0.6, 1.0):
+        assert best_steps_and_compression(0, beta, 1, (1, 1), (0.1, largest), 1.0) == (1, largest)
 
 
 @given(
@@ -77,29 +121,53 @@ def test_where_the_roots_meet_phi_only_falls(nudge):
     st.floats(-2, 3),
     st.tuples(st.integers(1, 1000), st.integers(1, 1000)),
     st.tuples(st.floats(-5, 0), st.floats(-5, 0)),
+    st.floats(0, 2, exclude_min=True) | st.sampled_from([0.5, 1.0, 1.5, 2.0]),
 )
-@example(-9.0, math.log10(2.1), 0.0, (1, 1), (-2.0, 0.0))
-@example(-1.0, 1.0, 0.0, (1, 1000), (-5.0, 0.0))
-def test_no_point_of_a_dense_grid_is_better(log_alpha, log_beta, log_period, steps, log_shares):
-    alpha, beta, period = 10**log_alpha, 10**log_beta, 10**log_period
+@example(-9.0, math.log10(2.1), 0.0, (1, 1), (-2.0, 0.0), 1.0)
+@example(-1.0, 1.0, 0.0, (1, 1000), (-5.0, 0.0), 1.0)
+@example(-1.0, 1.0, 0.0, (1, 1000), (-5.0, 0.0), 0.5)
+@example(-1.0, 1.0, 0.0, (1, 1000), (-5.0, 0.0), 5e-324)
+def test_no_point_of_a_dense_grid_is_better(log_alpha, log_beta, log_period, steps, log_shares, exponent):
+    is_best(10**log_alpha, 10**log_beta, 10**log_period, steps, log_shares, exponent)
+
+
+@given(
+    st.sampled_from([0.0, 1e-9, 1e9]) | st.floats(0, 10),
+    st.sampled_from([0.0, 1e-9, 1e9]) | st.floats(0, 100),
+    st.tuples(st.integers(1, 100), st.integers(1, 100)),
+    st.tuples(st.floats(-14, 0), st.floats(-14, 0)),
+    st.floats(0, 2, exclude_min=True) | st.sampled_from([1e-9, 0.5, 1.0, 2.0]),
+)
+def test_no_point_of_a_dense_grid_is_better_at_extreme_times(alpha, beta, steps, log_shares, exponent):
+    is_best(alpha, beta, 1.0, steps, log_shares, exponent)
+
+
+def is_best(alpha, beta, period, steps, log_shares, exponent):
     steps = min(steps), max(steps)
     shares = 10 ** min(log_shares), 10 ** max(log_shares)
-    k, share = best_steps_and_compression(alpha, beta, period, steps, shares)
+    k, share = best_steps_and_compression(alpha, beta, period, steps, shares, exponent)
     assert isinstance(k, int)
     assert steps[0] <= k <= steps[1]
     assert shares[0] <= share <= shares[1]
     ks = np.arange(steps[0], steps[1] + 1, dtype=float)[:, None]
     grid = np.concatenate([np.geomspace(*shares, 100), np.linspace(*shares, 100)]).clip(*shares)
-    assert phi(k, share, alpha, beta, period) <= phi(ks, grid, alpha, beta, period).min() * (1 + 1e-6)
+    least = phi(ks, grid, alpha, beta, period, exponent).min()
+    assert phi(k, share, alpha, beta, period, exponent) <= least * (1 + 1e-6)
 
 
-@given(st.floats(0, 3e38), st.floats(0, 3e38), st.sampled_from([1e-3, 1.0, 1e6]))
-@example(0.0, 1e-200, 1.0)
-@example(5e-324, 5e-324, 1.0)
-@example(3e38, 5e-324, 1e-3)
-@example(3e38, 3e38, 1e-3)
-def test_whatever_a_client_says_it_measured_there_is_a_choice(alpha, beta, period):
-    k, share = best_steps_and_compression(alpha, beta, period, (2, 7), (0.01, 0.5))
+@given(
+    st.floats(0, 3e38),
+    st.floats(0, 3e38),
+    st.sampled_from([1e-45, 1e-3, 1.0, 1e6]),
+    st.floats(0, 2, exclude_min=True),
+)
+@example(0.0, 1e-200, 1.0, 0.5)
+@example(5e-324, 5e-324, 1.0, 5e-324)
+@example(3e38, 5e-324, 1e-3, 0.5)
+@example(3e38, 3e38, 1e-3, 0.5)
+@example(3e38, 3e38, 1e-45, 5e-324)
+def test_whatever_a_client_says_it_measured_there_is_a_choice(alpha, beta, period, exponent):
+    k, share = best_steps_and_compression(alpha, beta, period, (2, 7), (0.01, 0.5), exponent)
     assert 2 <= k <= 7
     assert 0.01 <= share <= 0.5
 
@@ -122,6 +190,9 @@ def test_the_theory_has_it_too():
         ({"compression": (0.5, 1.5)}, "compression must be two shares"),
         ({"compression": (0.5, 0.4)}, "compression must be two shares"),
         ({"compression": (0.5, math.nan)}, "compression must be two shares"),
+        ({"compression_exponent": 0}, "compression_exponent must be greater than 0, got 0"),
+        ({"compression_exponent": math.inf}, "compression_exponent must be finite in 32 bits, got inf"),
+        ({"compression_exponent": 2.1}, "compression_exponent must be at most 2, got 2.1"),
     ],
 )
 def test_ranges_are_checked(change, message):

@@ -250,7 +250,7 @@ ALGORITHM_TABLES: list[dict[str, Any]] = [
      "server_optimizer": {"name": "momentum", "beta": 0.7}},
     {"algorithm": "fedluck"},
     {"algorithm": "fedluck", "period": 2.5, "server_lr": 0.3, "steps": (2, 9), "compression": (0.1, 0.5),
-     "normalise": True, "server_optimizer": {"name": "momentum", "beta": 0.7}},
+     "compression_exponent": 1.0, "normalise": True, "server_optimizer": {"name": "momentum", "beta": 0.7}},
     {"algorithm": "sequential_sgd"},
     {"algorithm": "sequential_sgd", "cohort": 3},
 ]  # fmt: skip

@@ -56,14 +56,41 @@ def test_the_list_has_verdicts_of_the_ledger(two, offbeat):
 
 
 @pytest.mark.parametrize(("old", "new"), [("lr = 0.1", "lr = 0.2"), ("value = 0.15", "value = 0.16")])
-def test_what_has_other_settings_or_claims_goes(two, experiments, offbeat, old, new):
+def test_what_has_other_settings_or_claims_is_marked_as_outdated_until_it_is_run_again(
+    two, experiments, offbeat, old, new
+):
+    fresh = (PAGES / "paper.md").read_text(encoding="utf-8")
     path = experiments / "paper" / "fig1.toml"
     path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
     _, listed, _ = offbeat("reproduce", "--list", "--pages", str(PAGES))
     assert re.search(r"paper/fig1 .*not run", listed)
     code, out, _ = offbeat("reproduce", "paper/fig2", "--jobs", "1", "--pages", str(PAGES))
     assert code == 0
-    assert "No longer in the pages, since their files have changed: paper/fig1 (quick)\n" in out
+    assert "Marked as outdated, since their files have changed: paper/fig1 (quick)\n" in out
+    page = (PAGES / "paper.md").read_text(encoding="utf-8")
+    assert page.splitlines()[2] == (
+        "**Outdated: 1 of 2 figures on this page**, as marked, were measured before the settings or claims in their "
+        "files changed. To measure them again: `offbeat reproduce paper/fig1 --scale quick --pages docs`."
+    )
+    first, second = page.split("## Figure ")[1:]
+    note = "*Outdated: measured before the settings or claims in `experiments/paper/fig1.toml` changed.*\n\n"
+    assert note in first
+    assert "utdated" not in second
+    assert page.replace(note, "").replace(page.splitlines()[2] + "\n\n", "") == fresh
+    index = (PAGES / "index.md").read_text(encoding="utf-8")
+    assert "Of 3 claims 2 hold, 1 do not, 0 differ, 0 are undecided." in index
+    assert index.count(", *outdated* |") == 3
+    _, out, _ = offbeat("reproduce", "paper/fig1", "--jobs", "1", "--pages", str(PAGES))
+    assert "utdated" not in out
+    assert "utdated" not in (PAGES / "paper.md").read_text(encoding="utf-8")
+    assert "utdated" not in (PAGES / "index.md").read_text(encoding="utf-8")
+
+
+def test_a_figure_that_no_file_has_goes(two, experiments, offbeat):
+    (experiments / "paper" / "fig1.toml").unlink()
+    code, out, _ = offbeat("reproduce", "paper/fig2", "--jobs", "1", "--pages", str(PAGES))
+    assert code == 0
+    assert "No longer in the pages, since no file has them: paper/fig1 (quick)\n" in out
     assert "Figure 1" not in (PAGES / "paper.md").read_text(encoding="utf-8")
     assert [path.name for path in (PAGES / "images").iterdir()] == ["paper-fig2-quick.png"]
 

@@ -34,9 +34,11 @@ def test_staleness_counts_the_periods_that_end_before_the_one_of_arrival(seconds
 
 
 def test_objective_by_hand():
+    setting = {"steps": 2, "step_seconds": 1, "upload_seconds": 4, "period": 2}
     # (2·½ + ½·2)² · 1.5 + 1 over 2·½
-    value = fedluck_objective(steps=2, compression=0.5, step_seconds=1, upload_seconds=4, period=2)
-    assert value == pytest.approx(7)
+    assert fedluck_objective(compression=0.5, **setting, compression_exponent=1) == pytest.approx(7)
+    # (2·½ + ¼·2)² · 1.75 + 1 over 2·√¼
+    assert fedluck_objective(compression=0.25, **setting) == pytest.approx(4.9375)
 
 
 def test_mended_bound_by_hand():

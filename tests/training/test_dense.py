@@ -19,6 +19,17 @@ def hooked() -> nn.Module:
     return module
 
 
+def repeated() -> nn.Module:
+    layer = nn.Linear(6, 6)
+    return nn.Sequential(layer, nn.ReLU(), layer)
+
+
+def shared() -> nn.Module:
+    first, last = nn.Linear(6, 6), nn.Linear(6, 6)
+    last.weight = first.weight
+    return nn.Sequential(first, nn.ReLU(), last)
+
+
 class Own(nn.Sequential):
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         return super().forward(2 * inputs)
@@ -50,6 +61,8 @@ def seeded():
         (lambda: Own(nn.Linear(6, 3)), cross_entropy, False),
         (frozen, cross_entropy, False),
         (hooked, cross_entropy, False),
+        (repeated, cross_entropy, False),
+        (shared, cross_entropy, False),
     ],
 )
 def test_what_is_written_out_here_and_nothing_else(make, loss, answer):

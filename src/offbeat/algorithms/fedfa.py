@@ -25,12 +25,17 @@ class FedFa(Algorithm):
     A window holds the last K uploads; the oldest goes as a new one comes. Until K have arrived the model stays w_0;
     the K-th makes the first version and every r-th after it, r = ``release_every``, the next:
 
-    - delta, eq. (4): ``w_{t+1} = w_t − (server_lr / K) · Σ Δ_j`` over the window;
-    - params, eq. (3): ``w_{t+1} = (1 / K) · Σ w_j`` over the window.
+    - delta: ``w_{t+1} = w_t − (server_lr / K) · Σ Δ_j`` over the window;
+    - params: ``w_{t+1} = (1 / K) · Σ w_j`` over the window.
 
-    With r = 1 each delta counts in K successive versions, ``server_lr`` in all; FedBuff's counts once,
-    ``server_lr / K``. Compare the two at equal total step, and count uploads, not versions. r = K is FedBuff, and
-    K = 1 plain asynchronous SGD, both with s = 1.
+    The formulas are our reading of section 3.1 (the model is the mean of all parameters in the buffer, once K have
+    arrived): the text at hand has lost equations (3) and (4), both algorithms and the global learning rate.
+    ``server_lr = 1`` is our assumption, not the paper's value.
+
+    With r = 1 each delta counts in K successive versions, so an upload moves the model by ``server_lr · ‖Δ‖`` in all;
+    in FedBuff by ``server_lr / K``, with params by ``1 / (M + (K − 1)/2)``, M clients at work, in FedAsync by
+    ``α / (1 + α τ̄)``, all for equal directions. Compare algorithms at equal displacement by an upload, or tune each,
+    and count uploads, not versions. r = K is FedBuff, and K = 1 plain asynchronous SGD, both with s = 1.
 
     With ``normalise`` clients count as FedNova's do: each delta is divided by its a_j and the sum multiplied by the
     window's mean a_j (Table 6; the paper found the pair unstable). A client that was cut short before its first
@@ -39,8 +44,7 @@ class FedFa(Algorithm):
     Privacy: two consecutive sums of deltas differ by one that came and one that went, so whoever sees every version
     learns ``Δ_in − Δ_out``. A sum over K clients hides less here than in FedBuff.
 
-    Xu et al., "FedFa: A Fully Asynchronous Training Paradigm for Federated Learning" (IJCAI 2024), section 3.1,
-    equations (3) and (4).
+    Xu et al., "FedFa: A Fully Asynchronous Training Paradigm for Federated Learning" (IJCAI 2024), section 3.1.
 
     Args:
         window: K ≥ 1.

@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 from functools import lru_cache
+from typing import Annotated
 
+from annotated_types import Interval
 from torch import Tensor
 
 from offbeat.algorithms.components import (
@@ -21,6 +23,8 @@ from offbeat.algorithms.components import (
 )
 from offbeat.algorithms.fedluck_choice import best_steps_and_compression, check_ranges
 
+Exponent = Annotated[float, Interval(gt=0, le=2)]
+
 # Simulated clients are measured alike at each visit, and many of them are alike.
 _best = lru_cache(maxsize=4096)(best_steps_and_compression)
 
@@ -31,7 +35,8 @@ class FedLuck(Algorithm):
     ``w_{t+1} = w_t − server_lr · mean_{i ∈ S_t} C(Δ_i)`` every ``period`` T̃, S_t being whose updates came in it; if
     nobody's did, nothing changes and there is no new version. Those in S_t then begin anew. A visit of client i takes
     ``k_i α_i + δ_i β_i`` seconds, with α_i a step's and β_i an uncompressed upload's, both measured at its last visit;
-    its next one gets the (k_i, δ_i) that minimise ``φ(k, δ) = ((kα + δβ)²(2 − δ) + 1)/(kδ)``, α and β in units of T̃.
+    its next one gets the (k_i, δ_i) that minimise ``φ(k, δ) = ((kα + δβ)²(2 − δ) + 1)/(k δ^e)``, α and β in units of
+    T̃ and e = ``compression_exponent``: ½ in the authors' code, 1 in the paper's appendix.
     A client's first visit, of which nothing is known, takes the run's steps, as far as ``steps`` allows, and sends the
     largest share.
 
@@ -39,13 +44,15 @@ class FedLuck(Algorithm):
     its a_i and the mean multiplied by the mean a_i.
 
     The rule and φ: "Theory for FedLuck" (the paper's appendix), sections 1 and 2; there one choice serves all clients,
-    by the slowest; one for each is the published system's way.
+    by the slowest. A choice for each client, and e = ½, are from the authors' code (``Aegsteh-T/FedLuck_Euro_Par`` on
+    GitHub).
 
     Args:
         period: T̃, seconds, > 0.
         server_lr: Step size on the mean, > 0.
         steps: Smallest and largest k.
         compression: Smallest and largest δ, the share of entries that top-k sends, in (0, 1].
+        compression_exponent: e, the power of δ in φ, in (0, 2]; a smaller one compresses more.
         normalise: Divide each update by its a_i.
         server_optimizer: Takes the step instead of plain subtraction; None for plain.
 
@@ -60,6 +67,7 @@ class FedLuck(Algorithm):
     server_lr: Positive = 1.0
     steps: tuple[int, int] = (1, 50)
     compression: tuple[float, float] = (0.01, 1.0)
+    compression_exponent: Exponent = 0.5
     normalise: bool = False
     server_optimizer: ServerOptimizer | None = None
 
@@ -91,8 +99,8 @@ class FedLuck(Algorithm):
         if client not in self.step_seconds:
             smallest, largest = self.steps
             return min(max(local.steps, smallest), largest), self.compression[1]
-        measured = self.step_seconds[client], self.upload_seconds[client]
-        return _best(*measured, self.period, tuple(self.steps), tuple(self.compression))
+        measured, ranges = (self.step_seconds[client], self.upload_seconds[client]), (self.steps, self.compression)
+        return _best(*measured, self.period, *map(tuple, ranges), self.compression_exponent)
 
     def weigh(self, update: Update) -> float | Weight | None:
         for name in ("step_seconds", "upload_seconds"):

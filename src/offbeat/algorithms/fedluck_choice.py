@@ -1,7 +1,5 @@
 """FedLuck's choice: how many local steps, and how much compression, suit a client."""
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -10,6 +8,7 @@ from offbeat.algorithms.components.checks import check_count, check_not_negative
 Range = tuple[float, float]
 
 _MOST_STEPS = 100_000
+_LARGEST_EXPONENT = 2
 
 
 def best_steps_and_compression(
@@ -18,14 +17,18 @@ def best_steps_and_compression(
     period: float,
     steps: tuple[int, int] = (1, 50),
     compression: Range = (0.01, 1.0),
+    compression_exponent: float = 0.5,
 ) -> tuple[int, float]:
-    """Return the (k, δ) that minimises φ(k, δ) = ((kα + δβ)²(2 − δ) + 1)/(kδ), over whole k and all δ in their ranges.
+    """Return the whole k and the δ in their ranges that minimise φ.
 
-    For a fixed k, ∂φ/∂δ has the sign of −(2b²δ³ − 2b(b − ka)δ² + 2k²a² + 1), a = α/T̃ and b = β/T̃. So φ falls up to
-    the cubic's smaller positive root, rises up to its larger one and falls again: the minimum over an interval is at
-    the smaller root or at an end. Every k is tried, since the minima of different k are not ordered.
+    ``φ(k, δ) = ((kα + δβ)²(2 − δ) + 1)/(k δ^e)``, α and β in units of T̃. With A = kα and b = β, also in units of T̃,
+    ∂φ/∂δ for a fixed k has the sign of −P(δ), ``P(δ) = (3−e) b²δ³ − (4−2e) b(b−A) δ² − (1−e) A(4b−A) δ + e(2A² + 1)``.
+    P(0) and the leading coefficient are positive, so P has no positive root or two: φ
+    falls up to the smaller one, rises up to the larger one and falls again. The minimum over an interval is at the
+    smaller root or at an end. Every k is tried, since the minima of different k are not ordered.
 
-    "Theory for FedLuck" (the paper's appendix), section 2.
+    The exponent e is 1 in "Theory for FedLuck" (the paper's appendix), section 2, and ½ in the authors' code
+    (``Aegsteh-T/FedLuck_Euro_Par`` on GitHub).
 
     Args:
         step_seconds: α, seconds a local step, ≥ 0.
@@ -33,6 +36,7 @@ def best_steps_and_compression(
         period: T̃ > 0, seconds.
         steps: Smallest and largest k.
         compression: Smallest and largest δ, in (0, 1].
+        compression_exponent: e, in (0, 2].
 
     Raises:
         ValueError: A value is out of range, or a range is empty.
@@ -41,12 +45,14 @@ def best_steps_and_compression(
     check_not_negative("step_seconds", step_seconds)
     check_not_negative("upload_seconds", upload_seconds)
     check_ranges(steps, compression)
-    a, b = step_seconds / period, upload_seconds / period
+    check_exponent(compression_exponent)
+    b = upload_seconds / period
     ks = torch.arange(steps[0], steps[1] + 1, dtype=torch.float64)
-    shares = torch.stack(
-        [torch.full_like(ks, compression[0]), _smaller_root(ks, a, b), torch.full_like(ks, compression[1])]
-    ).clamp(*compression)
-    objective = ((ks * a + shares * b) ** 2 * (2 - shares) + 1) / (ks * shares)
+    step_periods = ks * (step_seconds / period)
+    smallest, largest = (torch.full_like(ks, share) for share in compression)
+    roots = _smaller_root(step_periods, b, compression_exponent).clamp(*compression)
+    shares = torch.stack([smallest, roots, largest])
+    objective = ((step_periods + shares * b) ** 2 * (2 - shares) + 1) / (ks * shares**compression_exponent)
     which, index = divmod(int(objective.argmin()), len(ks))
     return int(ks[index]), float(shares[which, index])
 
@@ -63,18 +69,28 @@ def check_ranges(steps: tuple[int, int], compression: Range) -> None:
         raise ValueError(f"compression must be two shares in (0, 1], the smaller first, got {list(compression)}")
 
 
-def _smaller_root(ks: Tensor, a: float, b: float) -> Tensor:
-    """Return for each k the smaller positive root of 2b²δ³ − 2b(b − ka)δ² + 2k²a² + 1, or 0 where there is none.
+def check_exponent(compression_exponent: float) -> None:
+    """Raise ``ValueError`` unless 0 < exponent ≤ 2."""
+    check_positive("compression_exponent", compression_exponent)
+    if compression_exponent > _LARGEST_EXPONENT:
+        raise ValueError(f"compression_exponent must be at most {_LARGEST_EXPONENT}, got {compression_exponent}")
 
-    Divided by 2b² it is δ³ − mδ² + c with m = 1 − ka/b and c = (2k²a² + 1)/(2b²): positive roots exist for m > 0 and
-    27c ≤ 4m³. Viète's formula gives them as (m/3)(1 + 2cos(θ + 2πj/3)), cos 3θ = 1 − 27c/(2m³); for the smaller one,
-    j = 2, and small c that is a difference of equals, so it is written here with sines.
+
+def _smaller_root(step_periods: Tensor, b: float, e: float) -> Tensor:
+    """Return P's smaller positive root for each A; where P has none, any number.
+
+    1/δ is the largest root of the reciprocal polynomial ``u³ − c₁u² − c₂u + c₃``, which Viète's formula gives without
+    a difference of equals. Roots are divided by a bound on their size first, so that no power overflows.
     """
-    if b == 0:
-        return torch.zeros_like(ks)
-    m = 1 - ks * (a / b)
-    c = (ks * (a / b)) ** 2 + 0.5 / b / b  # b² may vanish where b does not
-    exists = (m > 0) & (27 * c <= 4 * m**3)
-    m, c = torch.where(exists, m, 1.0), torch.where(exists, c, 0.0)
-    angle = torch.arcsin((6.75 * c / m**3).sqrt()) * (2 / 3)
-    return torch.where(exists, m / 3 * (2 * torch.sin(angle / 2) ** 2 + math.sqrt(3) * torch.sin(angle)), 0.0)
+    e = max(e, 1e-100)  # smaller ones choose the same, and 1/e would overflow
+    squares = 2 * step_periods**2 + 1
+    c1 = (1 - e) / e * (step_periods * (4 * b - step_periods) / squares)
+    c2 = (4 - 2 * e) / e * (b * (b - step_periods) / squares)
+    c3 = (3 - e) / e * (b * b / squares)
+    bound = torch.stack([c1.abs(), c2.abs().sqrt(), c3 ** (1 / 3), torch.ones_like(c1)]).amax(dim=0)
+    c1, c2, c3 = c1 / bound, c2 / bound / bound, c3 / bound / bound / bound
+    # With u = t + c₁/3: t³ − 3r²t + 2q = 0, whose largest root is 2r cos(θ/3), cos θ = −q/r³, if all three are real.
+    radius = (c2 / 3 + c1**2 / 9).clamp(min=0).sqrt()
+    q = c3 / 2 - c1 * c2 / 6 - (c1 / 3) ** 3
+    angle = torch.arccos((-q / radius**3).nan_to_num(0.0).clamp(-1, 1))
+    return 1 / (bound * (c1 / 3 + 2 * radius * torch.cos(angle / 3))).clamp(min=1)

@@ -11,6 +11,8 @@ from offbeat.reproduction.sections import ReproductionSection, Scale
 
 DOTS_PER_INCH = 100  # of the figures: readable, and small enough to be kept in a repository
 Word = Literal["holds", "does not hold", "differs", "undecided"]
+Key = tuple[str, str]
+"""A figure's name and its scale's."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,11 @@ class Record:
     table: str | None
     tuned: tuple[str, ...]
     differs: tuple[str, ...]
+
+    @property
+    def key(self) -> Key:
+        """The figure's name and the scale's."""
+        return self.name, self.scale
 
     @property
     def command(self) -> str:

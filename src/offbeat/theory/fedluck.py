@@ -34,9 +34,15 @@ def staleness_in_periods(*, visit_seconds: float, period: float) -> int:
 
 
 def fedluck_objective(
-    *, steps: float, compression: float, step_seconds: float, upload_seconds: float, period: float
+    *,
+    steps: float,
+    compression: float,
+    step_seconds: float,
+    upload_seconds: float,
+    period: float,
+    compression_exponent: float = 0.5,
 ) -> float:
-    """Return φ(k, δ) = ((kα + δβ)²(2 − δ) + 1)/(kδ), α and β in periods; the smaller, the faster the convergence.
+    """Return φ(k, δ) = ((kα + δβ)²(2 − δ) + 1)/(k δ^e), α and β in periods; the smaller, the faster the convergence.
 
     Args:
         steps: k > 0.
@@ -44,15 +50,16 @@ def fedluck_objective(
         step_seconds: Seconds a local step, ≥ 0.
         upload_seconds: Seconds for an uncompressed upload, ≥ 0.
         period: T̃ > 0, seconds.
+        compression_exponent: e > 0: 1 in the appendix, ½ in the authors' code.
 
     Raises:
         ValueError: A value is out of range.
     """
-    check_positive(steps=steps, period=period)
+    check_positive(steps=steps, period=period, compression_exponent=compression_exponent)
     check_not_negative(step_seconds=step_seconds, upload_seconds=upload_seconds)
     _check_compression(compression)
     visit = (steps * step_seconds + compression * upload_seconds) / period
-    return (visit**2 * (2 - compression) + 1) / (steps * compression)
+    return (visit**2 * (2 - compression) + 1) / (steps * compression**compression_exponent)
 
 
 class FedLuckConstants(TypedDict):

@@ -13,6 +13,7 @@ from offbeat.errors import OffbeatError
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.dense import is_dense
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.hooks import parameter_with_hook
 from offbeat.training.late_processes import LateProcesses
 from offbeat.training.loop import LoopTrainer
 from offbeat.training.processes import ProcessTrainer
@@ -51,6 +52,7 @@ def make_trainer(
 
     ``auto`` is ``vmap`` for small networks of linear layers with ReLU between, which have a kernel of their own, and
     ``loop`` for all others: ``torch.func`` gains no more than a second process does, and not every model can take it.
+    A model with hooks is trained by ``loop``, and with hooks on its parameters in this process only.
     No clock has a say, so the same run is always done the same way.
 
     Args:
@@ -68,8 +70,8 @@ def make_trainer(
             longer than it takes to start them.
 
     Raises:
-        OffbeatError: The model cannot be trained in batches, for instance because it draws random numbers, or cannot
-            be sent to another process.
+        OffbeatError: The model cannot be trained in batches, for instance because it draws random numbers or has a
+            hook on a gradient, or cannot be sent to another process.
     """
     parts: dict[str, Any] = {
         "loss": loss,
@@ -89,7 +91,7 @@ def make_trainer(
         if problem is not None:
             raise OffbeatError(f"trainer = 'vmap': this model cannot be trained in batches ({problem}): take 'loop'")
         return batched
-    if workers < 2 or os.name == "nt":
+    if workers < 2 or os.name == "nt" or parameter_with_hook(model.module) is not None:
         return loop
     return LateProcesses(loop, lambda: ProcessTrainer(model, **parts, workers=workers))
 

@@ -10,9 +10,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from offbeat.training.hooks import gradient_hook, has_forward_hook
+
 
 def is_dense(module: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]) -> bool:
-    """Return whether it is ``Linear`` layers with ``ReLU`` between, maybe after ``Flatten``, and cross-entropy."""
+    """Return whether it is ``Linear`` layers with ``ReLU`` between, maybe after ``Flatten``, and cross-entropy.
+
+    A model with hooks is not: nothing here runs them.
+    """
     if type(module) is not nn.Sequential or loss is not cross_entropy:
         return False
     layers: list[nn.Module] = list(module)
@@ -25,7 +30,9 @@ def is_dense(module: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]) -> boo
         and alternate
         and all(isinstance(layer.bias, Tensor) for layer in layers[::2])
         and all(parameter.requires_grad for parameter in module.parameters())
-        and not any(_has_hooks(layer) for layer in module.modules())
+        and len(list(module.parameters())) == 2 * len(kinds[::2])  # no two layers share one
+        and gradient_hook(module) is None
+        and not any(has_forward_hook(layer) for layer in module.modules())
     )
 
 
@@ -72,7 +79,3 @@ def dense_step(
         biases[layer].sub_(slope.sum(dim=1))
         slope = below
     return losses
-
-
-def _has_hooks(layer: nn.Module) -> bool:
-    return bool(layer._forward_hooks or layer._forward_pre_hooks)  # pyright: ignore[reportPrivateUsage]

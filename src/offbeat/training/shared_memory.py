@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from offbeat.errors import OffbeatError
+from offbeat.training.hooks import parameter_with_hook
 from offbeat.user_code_errors import said
 
 _ALIGNMENT = 64  # bytes, as torch has it for its own tensors
@@ -144,6 +145,12 @@ def packed(module: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]) -> Tenso
     Raises:
         OffbeatError: They cannot be sent.
     """
+    hooked = parameter_with_hook(module)
+    if hooked is not None:  # pickle leaves the hook out without an error
+        raise OffbeatError(
+            f"trainer = 'processes': the model's parameter {hooked} has a hook, which cannot be sent to another "
+            "process: take 'loop'"
+        )
     buffer = io.BytesIO()
     try:
         with _own_modules_by_value():

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from offbeat.algorithms.components import LocalPlan
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.hooks import gradient_hook
 from offbeat.training.trainer import Job, Trainer
 from offbeat.user_code_errors import said
 
@@ -40,6 +41,10 @@ def batching_problem(
     if recurrent is not None:
         # torch.func takes them one model at a time, and is slower for it.
         return f"{type(recurrent).__name__} has no batched form"
+    hook = gradient_hook(model.module)
+    if hook is not None:
+        # torch.func leaves these out, and what they change may be too little to be seen below.
+        return hook
     sizes = [len(shard) for shard in shards]
     start = model.vector.clone()
     # Short and with a small step size: whether the run itself diverges is not the question.

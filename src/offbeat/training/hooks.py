@@ -1,0 +1,41 @@
+"""Hooks of a user's model that not every trainer runs."""
+
+from torch import nn
+
+
+def parameter_with_hook(module: nn.Module) -> str | None:
+    """Return the first trainable parameter with a hook, or None.
+
+    Such hooks belong to the tensor itself: neither ``torch.func``, which takes other tensors in its place, nor pickle
+    keeps them.
+    """
+    for name, parameter in module.named_parameters():
+        hooks = (parameter._backward_hooks, parameter._post_accumulate_grad_hooks)  # pyright: ignore[reportPrivateUsage]
+        if parameter.requires_grad and any(hooks):
+            return name
+    return None
+
+
+def layer_with_backward_hook(module: nn.Module) -> str | None:
+    """Return the first layer with a backward hook, "" for the module itself, or None."""
+    for name, layer in module.named_modules():
+        if layer._backward_hooks or layer._backward_pre_hooks:  # pyright: ignore[reportPrivateUsage]
+            return name
+    return None
+
+
+def has_forward_hook(layer: nn.Module) -> bool:
+    """Return whether a layer itself has a forward hook or its own ``forward``."""
+    hooks = layer._forward_hooks or layer._forward_pre_hooks  # pyright: ignore[reportPrivateUsage]
+    return bool(hooks) or "forward" in vars(layer)
+
+
+def gradient_hook(module: nn.Module) -> str | None:
+    """Return where a module has a hook on its gradients; None if nowhere."""
+    parameter = parameter_with_hook(module)
+    if parameter is not None:
+        return f"its parameter {parameter} has a hook"
+    layer = layer_with_backward_hook(module)
+    if layer is not None:
+        return f"its layer {layer} has a backward hook" if layer else "the model has a backward hook"
+    return None
