@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from http import HTTPStatus
 
+from offbeat.service.descriptors import is_shortage
+
 KINDS: dict[str, int] = {
     "malformed-request": 400,
     "no-token": 401,
@@ -71,6 +73,8 @@ class Refusal(Exception):  # noqa: N818 — most are no errors of anybody
 
 
 def no_space(problem: OSError | str) -> Refusal:
-    """Return what is said if the disk cannot be written."""
+    """Return the refusal of what cannot be written to the disk, or not now since too many files are open."""
+    if isinstance(problem, OSError) and is_shortage(problem):
+        return Refusal("busy", "the server has too many files open: try again later", {"Retry-After": "5"})
     why = problem if isinstance(problem, str) else problem.strerror or "no space left"
     return Refusal("no-space", f"the server's disk cannot be written ({why}): try again later", {"Retry-After": "5"})

@@ -26,6 +26,7 @@ from offbeat.errors import OffbeatError
 from offbeat.service.accounts import Accounts
 from offbeat.service.app import make_app
 from offbeat.service.certificates import Certificates
+from offbeat.service.descriptors import most_connections, raise_limit
 from offbeat.service.engine import Engine
 from offbeat.service.evaluation import Evaluations
 from offbeat.service.model_files import Layout
@@ -39,7 +40,6 @@ from offbeat.service.uploads import Uploads
 _SHARE_OF_CHECKPOINTS = 0.05  # of the time, at most
 _GRACE_SECONDS = 10.0  # for requests under way when the server is asked to stop
 _BACKLOG = 1024
-_MOST_CONNECTIONS = 4000  # idle ones too
 _IDLE_MILLISECONDS = 75_000  # how long a line is kept over which nothing is asked
 # Granian's messages go the way of all others.
 _LOGGING: dict[str, Any] = {
@@ -127,6 +127,7 @@ async def serve(
             ended.set_exception(error) if error else ended.set_result(None)
 
     evaluating: asyncio.Task[None] | None = None
+    connections = most_connections(raise_limit())
     store = Store(settings.folder)
     try:
         run_id = _check_config(store, settings.config)
@@ -152,7 +153,7 @@ async def serve(
             limits=settings.limits,
         )
         tokens = {kind: await _kept_token(store, service, kind) for kind in ("admin", "enrolment")}
-        http = _HttpServer(service, settings, listener)
+        http = _HttpServer(service, settings, listener, connections)
         tasks = [
             asyncio.create_task(http.serve()),
             asyncio.create_task(engine.keep_time()),
@@ -187,7 +188,7 @@ async def serve(
 class _HttpServer(EmbeddedServer):
     """Granian's server on a socket that listens already; left to itself it would share its port with others."""
 
-    def __init__(self, service: Service, settings: Settings, listener: socket.socket) -> None:
+    def __init__(self, service: Service, settings: Settings, listener: socket.socket, connections: int) -> None:
         certificates = settings.certificates
         super().__init__(
             make_app(service),
@@ -195,7 +196,7 @@ class _HttpServer(EmbeddedServer):
             http=HTTPModes.http1,  # uploads over HTTP/2 take five times as long
             websockets=False,
             backlog=_BACKLOG,
-            backpressure=_MOST_CONNECTIONS,
+            backpressure=connections,
             http1_settings=HTTP1Settings(header_read_timeout=_IDLE_MILLISECONDS),
             log_level=LogLevels.error,
             log_dictconfig=_LOGGING,

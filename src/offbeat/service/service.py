@@ -185,10 +185,10 @@ class Service:
         length = self.engine.models.length
         check_body(BufferedUpdate(body, length, plan.compression), self._limits.max_update_norm)
         self.accounts.check_client(client)
-        path, begin = self.segments.append(body)
-        update = StoredUpdate(path, begin, len(body), length, plan.compression)
+        segment, begin = self.segments.append(body)
+        update = StoredUpdate(segment.path, begin, len(body), length, plan.compression)
         self.engine.files.note(0, update)
-        return await self.engine.receive(client, visit, head, update, is_on_disk=False, check_in=check_in)
+        return await self.engine.receive(client, visit, head, update, segment=segment, check_in=check_in)
 
     async def _large(
         self, client: int, visit: int, head: UpdateHead, plan: LocalPlan, whole: Whole, check_in: bool
@@ -199,7 +199,7 @@ class Service:
             update = StoredUpdate(path, 0, head.bytes, self.engine.models.length, plan.compression)
             await asyncio.to_thread(self._bring_in, update)
             self.accounts.check_client(client)
-            return await self.engine.receive(client, visit, head, update, is_on_disk=True, check_in=check_in)
+            return await self.engine.receive(client, visit, head, update, segment=None, check_in=check_in)
         finally:
             # It was refused, or is of no use: no record of the log refers to it.
             if path not in self.engine.files:
