@@ -83,7 +83,8 @@ def join(
 def status(folder: Path) -> None:
     """Say how far the run of the server with this FOLDER is."""
     for key, value in ask_status(folder).items():
-        click.echo(f"{key.replace('_', ' ')}: {f'{value:.2f}' if isinstance(value, float) else value}")
+        if value is not None:
+            click.echo(f"{key.replace('_', ' ')}: {f'{value:.2f}' if isinstance(value, float) else value}")
 
 
 @click.command(epilog="\b\nExample:\n  offbeat runs runs")

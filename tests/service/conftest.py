@@ -102,8 +102,8 @@ class Served:
         self._peers.append(Peer(self.url, token))
         return self._peers[-1]
 
-    def enrol(self) -> Peer:
-        answer = self.peer(self.enrolment_token).http.post("/v1/enrol", json={})
+    def enrol(self, **said: Any) -> Peer:
+        answer = self.peer(self.enrolment_token).http.post("/v1/enrol", json=said)
         assert answer.status_code == 201, answer.text
         return self.peer(answer.json()["token"])
 
@@ -123,6 +123,7 @@ def running(
     layout: Any = LAYOUT,
     lease_seconds: float | None = None,
     max_staleness: int | None = None,
+    waits_for_examples: bool = False,
     stop_versions: float = math.inf,
     limits: Limits | None = None,
     **settings: Any,
@@ -144,6 +145,7 @@ def running(
             seed=7,
             lease_seconds=math.inf if lease_seconds is None else lease_seconds,
             max_staleness=max_staleness,
+            waits_for_examples=waits_for_examples,
         )
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()

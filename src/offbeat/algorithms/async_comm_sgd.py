@@ -71,6 +71,10 @@ class AsyncCommSGD(Algorithm):
         self.server_lr = server_lr
         self.server_optimizer = server_optimizer
 
+    @property
+    def weighs_all_clients(self) -> bool:
+        return self.weighting == "examples"
+
     def start(self, model: Tensor, clients: int, data_weights: Tensor | None = None) -> None:
         check_count("clients", clients)
         shares = client_shares(clients, data_weights, self.weighting)

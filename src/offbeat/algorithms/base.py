@@ -153,6 +153,11 @@ class Algorithm(Protocol):
     period: float | None = None  # seconds between two ticks; None: the algorithm has no clock
 
     @property
+    def weighs_all_clients(self) -> bool:
+        """Whether ``start`` needs every client's data weight: it averages over all clients, by their examples."""
+        return False
+
+    @property
     @abstractmethod
     def model(self) -> Tensor:
         """The current model, float32 ``(d,)``; never changed in place: a new version is a new tensor."""
@@ -183,7 +188,7 @@ class Algorithm(Protocol):
 
     @abstractmethod
     def start(self, model: Tensor, clients: int, data_weights: Tensor | None = None) -> None:
-        """Begin a run.
+        """Begin a run; may be called again, with the data weights, before any work is handed out.
 
         Args:
             model: Initial model w_0, float32 ``(d,)``; copied.

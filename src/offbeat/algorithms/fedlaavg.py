@@ -67,6 +67,10 @@ class FedLaAvg(Algorithm):
         self.server_optimizer = server_optimizer
         self.linear = not server_keeps_updates
 
+    @property
+    def weighs_all_clients(self) -> bool:
+        return self.weighting == "examples"
+
     def start(self, model: Tensor, clients: int, data_weights: Tensor | None = None) -> None:
         opening = Round(0, self.cohort, 1.0, clients)
         shares = client_shares(clients, data_weights, self.weighting)

@@ -51,6 +51,8 @@ class ServiceSection(Section):
     """Between two checkpoints."""
     max_update_norm: Positive | None = None
     """The largest norm of an update; any if it is left out."""
+    max_examples: Count | None = None
+    """The largest number of examples that a client may declare; any if it is left out."""
     requests_a_second: Positive = 20.0
     """Requests of one client, over a while."""
 
@@ -122,6 +124,19 @@ class ServerFile(Section):
         run = {"clients": self.service.clients, "seed": self.service.seed}
         algorithm = {"algorithm": self.algorithm.algorithm, **hyper_parameters_of(self.build_algorithm())}
         return {**whole, "service": run, "algorithm": algorithm}
+
+    def resolved_to_weigh(self) -> dict[str, Any] | None:
+        """Return what ``resolved`` would be if all clients were weighed by their examples.
+
+        None if they are, or if the algorithm cannot.
+        """
+        config = self.resolved()
+        if config["algorithm"].get("weighting") != "uniform":
+            return None
+        hyper_parameters = {**self.algorithm.hyper_parameters, "weighting": "examples"}
+        if not build_algorithm(self.algorithm.algorithm or "", hyper_parameters).weighs_all_clients:
+            return None
+        return {**config, "algorithm": {**config["algorithm"], "weighting": "examples"}}
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> ServerFile:

@@ -34,6 +34,7 @@ class Accounts:
         journal: Where changes are entered.
         clients_limit: Number of clients N.
         token_seconds: How long a client's token is good for; None for ever.
+        max_examples: The largest number of examples that a client may declare; None for any.
         clock: Unix seconds.
     """
 
@@ -44,17 +45,23 @@ class Accounts:
         *,
         clients_limit: int,
         token_seconds: float | None,
+        max_examples: int | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._journal = journal
         self._limit = clients_limit
         self._token_seconds = token_seconds
+        self._max_examples = max_examples
         self._clock = clock
         self._accounts: dict[str, _Account] = {}
         self._token_of: dict[int, str | None] = {}  # by client; None: revoked
         self._next_of: dict[int, str] = {}
+        self._examples: dict[int, int | None] = {}  # by client; None: not declared
         with database.connect() as connection:
-            for client, _, token, expires, following, following_expires in connection.execute(sa.select(clients)):
+            for client, _, token, expires, following, following_expires, examples in connection.execute(
+                sa.select(clients)
+            ):
+                self._examples[client] = examples
                 self._token_of[client] = token
                 if token:
                     self._accounts[token] = _Account("client", client, expires=expires)
@@ -103,26 +110,34 @@ class Accounts:
             return False
         return True
 
-    def enrol(self, token: str | None, name: str, own: str | None = None) -> tuple[int, str, float | None]:
+    def enrol(
+        self, token: str | None, name: str, own: str | None = None, examples: int | None = None
+    ) -> tuple[int, str, float | None]:
         """Return a new client's number, its token, and how long that is good for.
 
         Args:
             token: The enrolment token.
             name: The client's, for people.
             own: The token that the client has made for itself; the same one again is the same client.
+            examples: How many examples the client holds; None if it does not say so yet.
 
         Raises:
-            Refusal: The enrolment token is not good, the client's own has not the right form, or there are N clients
-                already.
+            Refusal: The enrolment token is not good, the client's own has not the right form, there are N clients
+                already, or the examples are too many or others than before.
         """
         if own is not None:
             if not looks_like(own, PREFIXES["client"]):
                 raise Refusal("malformed-request", "token must be obc_ and 32 random bytes in url-safe base64")
             known = self._accounts.get(token_hash(own))
             if known is not None:
-                return self.check(own, "client"), own, self._token_seconds
+                client = self.check(own, "client")
+                if examples is not None:
+                    self.declare(client, examples)
+                return client, own, self._token_seconds
         self.check(token, "enrolment")
         assert token is not None
+        if examples is not None:
+            self._check_most(examples)
         self._journal.check()
         if len(self._token_of) >= self._limit:
             raise Refusal("full", f"all {self._limit} clients have enrolled: raise service.clients")
@@ -131,9 +146,59 @@ class Accounts:
         hashed, expires = token_hash(made), self._expiry()
         self._token_of[client] = hashed
         self._accounts[hashed] = _Account("client", client, expires=expires)
-        values = {"client": client, "name": name, "token": hashed, "expires": expires}
+        self._examples[client] = examples
+        values = {"client": client, "name": name, "token": hashed, "expires": expires, "examples": examples}
         self._journal.execute(sa.insert(clients).values(values))
         return client, made, self._token_seconds
+
+    def declare(self, client: int, examples: int) -> None:
+        """Record how many examples a client holds, once.
+
+        Raises:
+            Refusal: Too many, or another number than before.
+        """
+        self.check_examples(client, examples)
+        if self._examples[client] is None:
+            self._journal.check()
+            self._examples[client] = examples
+            self._update(client, examples=examples)
+
+    def has_declared(self, client: int) -> bool:
+        """Return whether a client has declared its number of examples."""
+        return self._examples[client] is not None
+
+    def check_examples(self, client: int, examples: int) -> None:
+        """Raise ``Refusal`` if a client holds too many examples, or another number than it has declared."""
+        declared = self._examples[client]
+        if declared is None:
+            self._check_most(examples)
+        elif declared != examples:
+            raise Refusal(
+                "wrong-examples",
+                f"the client has declared {declared} examples, not {examples}: train on those, or enrol again",
+            )
+
+    def all_examples(self) -> list[int] | None:
+        """Return how many examples each of the N clients holds, 0 for one that was revoked before it said so.
+
+        None as long as some client has not enrolled, or has not declared its examples.
+        """
+        if self.missing():
+            return None
+        return [self._examples[client] or 0 for client in range(self._limit)]
+
+    def missing(self) -> int:
+        """Return how many of the N clients have not enrolled, or not declared their examples."""
+        known = sum(
+            examples is not None or self._token_of[client] is None for client, examples in self._examples.items()
+        )
+        return self._limit - known
+
+    def _check_most(self, examples: int) -> None:
+        if self._max_examples is not None and examples > self._max_examples:
+            raise Refusal(
+                "too-many-examples", f"a client may declare at most {self._max_examples} examples, not {examples}"
+            )
 
     def rotate(self, client: int) -> tuple[str, float | None]:
         """Return another token for a client; the one that it has ends when this one is first used."""

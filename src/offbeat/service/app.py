@@ -22,6 +22,9 @@ from offbeat.service.update_head import parse_head
 
 T = TypeVar("T")
 
+PROTOCOL = "1.1"
+"""The protocol's version, as in ``docs/protocol.md``; 1.1 has declared examples."""
+
 _LARGEST_NUMBER = 2**63 - 1
 
 Number = Annotated[int, Path(ge=0, le=_LARGEST_NUMBER)]
@@ -43,16 +46,19 @@ Admin = Annotated[int, Depends(_admin)]
 def make_app(service: Service) -> FastAPI:
     """Return the application that speaks for a service."""
     app = FastAPI(
-        title="Offbeat", version="1", docs_url=None, redoc_url=None, redirect_slashes=False, responses=_PROBLEMS
+        title="Offbeat", version=PROTOCOL, docs_url=None, redoc_url=None, redirect_slashes=False, responses=_PROBLEMS
     )
     app.state.service = service
 
     @app.post("/v1/enrol", status_code=201)
     async def enrol(request: Request, enrolment: messages.Enrolment) -> messages.Enrolled:
         """Take part from now on."""
-        number, token, seconds = service.accounts.enrol(_token(request), enrolment.name, enrolment.token)
-        await service.engine.journal.durable()
-        return messages.Enrolled(client=number, token=token, expires_seconds=seconds)
+        return await service.enrol(_token(request), enrolment)
+
+    @app.post("/v1/examples")
+    async def declare(client: Client, declaration: messages.Declaration) -> messages.Declaration:
+        """Declare how many examples the client holds, once."""
+        return await service.declare(client, declaration.examples)
 
     @app.post("/v1/token")
     async def rotate(client: Client) -> messages.NewToken:
@@ -141,8 +147,7 @@ def make_app(service: Service) -> FastAPI:
     @app.delete("/v1/clients/{number}", status_code=204)
     async def revoke(_: Admin, number: Number) -> None:
         """Let nobody speak for a client any more."""
-        service.accounts.revoke(number)
-        await service.engine.journal.durable()
+        await service.revoke(number)
 
     @app.get("/metrics")
     async def metrics(_: Admin) -> Response:
@@ -156,9 +161,11 @@ def make_app(service: Service) -> FastAPI:
 
     @app.get("/readyz")
     async def readyz() -> Response:
-        """Say whether it serves requests, and can write to its disk."""
+        """Return whether it serves requests and can write to its disk, and what a run that has not begun waits for."""
         problem = service.engine.journal.problem or (None if service.ready else "stopping")
-        return Response(f"{problem or 'ok'}\n", 503 if problem else 200, media_type="text/plain")
+        waits_for = service.waits_for()
+        state = f"waits for {waits_for}" if waits_for else "ok"
+        return Response(f"{problem or state}\n", 503 if problem else 200, media_type="text/plain")
 
     _answer_refusals(app, service)
     app.add_middleware(BodyLimit)

@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -283,6 +283,13 @@ class Engine:
                 _known(lambda: self.coordinator.drop(self.now, client, visit))
             await self._try_to_assign()
         await self.journal.durable()
+
+    async def weigh_clients(self, examples: Sequence[int]) -> None:
+        """Begin a run that waits for its clients' examples; nothing happens if it does not."""
+        async with self.lock:
+            if self.coordinator.waits_for_examples:
+                self.coordinator.weigh_clients(self.now, examples)
+                await self._try_to_assign()
 
     async def keep_time(self) -> None:
         """Let leases lapse and periods pass; never returns."""

@@ -9,7 +9,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,8 @@ class Settings:
         evaluate_every: Each how many versions one is measured; None for none.
         evaluate_command: The program that measures them.
         config: The run's configuration, which must be the same when the server is started again.
+        config_to_weigh: Another one that the folder may have, as long as no clients were weighed by their examples:
+            its run then continues with ``config``. None for none.
         clock: Seconds that pass evenly.
     """
 
@@ -87,6 +89,7 @@ class Settings:
     evaluate_every: int | None = None
     evaluate_command: Sequence[str] = ()
     config: dict[str, Any] = field(default_factory=dict)
+    config_to_weigh: dict[str, Any] | None = None
     clock: Callable[[], float] = time.monotonic
 
 
@@ -128,10 +131,10 @@ async def serve(
 
     evaluating: asyncio.Task[None] | None = None
     connections = most_connections(raise_limit())
-    store = Store(settings.folder)
+    store, stack = Store(settings.folder), ExitStack()
     try:
-        run_id = _check_config(store, settings.config)
-        listener = _listen(settings.host, settings.port)
+        run_id = _check_config(store, settings.config, settings.config_to_weigh)
+        listener = stack.enter_context(_listen(settings.host, settings.port))
         port = listener.getsockname()[1]
         engine = await open_engine(
             store, coordinator, layout, stop_versions=settings.stop_versions, clock=settings.clock, failed=end
@@ -141,6 +144,7 @@ async def serve(
             engine.journal,
             clients_limit=engine.coordinator.clients,
             token_seconds=settings.token_seconds,
+            max_examples=settings.limits.max_examples,
         )
         service = Service(
             engine,
@@ -152,6 +156,7 @@ async def serve(
             lease_seconds=settings.lease_seconds,
             limits=settings.limits,
         )
+        await service.weigh_clients()  # the server may have ended just before
         tokens = {kind: await _kept_token(store, service, kind) for kind in ("admin", "enrolment")}
         http = _HttpServer(service, settings, listener, connections)
         tasks = [
@@ -182,6 +187,7 @@ async def serve(
     except OSError as error:
         raise OffbeatError(f"the server's disk cannot be used: {error.strerror}: {store.folder}") from error
     finally:
+        stack.close()
         store.close()
 
 
@@ -244,7 +250,7 @@ async def _stop(store: Store, service: Service, http: _HttpServer, tasks: list[a
     service.segments.close()
 
 
-def _check_config(store: Store, config: dict[str, Any]) -> str:
+def _check_config(store: Store, config: dict[str, Any], config_to_weigh: dict[str, Any] | None) -> str:
     """Return what names the run; it is new if there is none in the store.
 
     Raises:
@@ -255,6 +261,9 @@ def _check_config(store: Store, config: dict[str, Any]) -> str:
         with store.database.begin() as connection:
             values = {"config": wanted, "run": secrets.token_hex(8)}
             connection.execute(sa.insert(meta), [{"key": key, "value": value} for key, value in values.items()])
+    elif found == json.dumps(config_to_weigh, sort_keys=True) and not store.has_record("weigh_clients"):
+        with store.database.begin() as connection:
+            connection.execute(sa.update(meta).where(meta.c.key == "config").values(value=wanted))
     elif found != wanted:
         before = json.loads(found)
         keys = sorted(key for key in {*before, *config} if before.get(key) != config.get(key))

@@ -27,8 +27,8 @@ from sqlalchemy import event, exc
 
 from offbeat.errors import OffbeatError
 
-SCHEMA = 1
-"""Raise it when the store changes its form."""
+SCHEMA = 2
+"""Raise it when the store changes its form; columns that an older store lacks are added, and may be null."""
 
 _metadata = sa.MetaData()
 
@@ -55,6 +55,7 @@ clients = sa.Table(
     sa.Column("expires", sa.Float),  # Unix seconds; null: never
     sa.Column("next_token", sa.Text, unique=True),  # takes the token's place when it is first used
     sa.Column("next_expires", sa.Float),
+    sa.Column("examples", sa.Integer),  # how many the client has declared; null: none yet
 )
 
 other_tokens = sa.Table(
@@ -125,6 +126,11 @@ class Store:
                 values = dict(row._mapping)  # pyright: ignore[reportPrivateUsage]
                 yield Record(**{**values, "arguments": json.loads(values["arguments"])})
 
+    def has_record(self, name: str) -> bool:
+        """Return whether the log has a record of this call."""
+        with self.database.connect() as connection:
+            return connection.execute(sa.select(log.c.number).where(log.c.name == name).limit(1)).first() is not None
+
     def last_number(self) -> int:
         """Return the number of the log's last record, 0 if it is empty."""
         with self.database.connect() as connection:
@@ -148,10 +154,20 @@ def open_database(path: Path) -> sa.Engine:
                     f"{SCHEMA}): use that version"
                 )
             _metadata.create_all(connection)
+            _add_missing_columns(connection)
             connection.exec_driver_sql(f"PRAGMA user_version = {SCHEMA}")
     except exc.DatabaseError as error:
         raise OffbeatError(f"cannot use {path}: {error.orig}") from None
     return engine
+
+
+def _add_missing_columns(connection: sa.Connection) -> None:
+    for table in _metadata.sorted_tables:
+        there = {column["name"] for column in sa.inspect(connection).get_columns(table.name)}
+        for column in table.columns:
+            if column.name not in there:
+                kind = column.type.compile(connection.dialect)
+                connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}")
 
 
 def _prepare(connection: Any, _: Any) -> None:
