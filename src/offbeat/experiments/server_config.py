@@ -45,6 +45,8 @@ class ServiceSection(Section):
     """Its private key, PEM."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     """Fixes the initial model and who is picked."""
+    connections_per_address: Count | None = None
+    """Connections of one address; a quarter of all that the server accepts if it is left out."""
     token_seconds: Positive | None = None
     """How long a client's token is good for; for ever if it is left out."""
     checkpoint_seconds: Positive = 30.0

@@ -48,6 +48,7 @@ def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
         port=section.port,
         certificates=_certificates(file, folder),
         token_seconds=section.token_seconds,
+        connections_per_address=section.connections_per_address,
         checkpoint_seconds=section.checkpoint_seconds,
         limits=Limits(
             max_update_norm=section.max_update_norm,

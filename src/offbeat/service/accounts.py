@@ -83,19 +83,33 @@ class Accounts:
         """
         if not token:
             raise Refusal("no-token", f"send Authorization: Bearer {PREFIXES[kind]}…", _CHALLENGE)
-        has_form = any(looks_like(token, prefix) for prefix in PREFIXES.values())
-        account = self._accounts.get(token_hash(token)) if has_form else None
+        account = self._accounts.get(token_hash(token)) if _has_form(token) else None
         if account is None:
             raise Refusal("unknown-token", "this server does not know the token: enrol again", _CHALLENGE)
         if account.kind != kind:
             raise Refusal("foreign-token", f"this is the {account.kind}'s token, a {kind} token is needed")
-        if account.revoked:
+        if account.revoked or account.uses == 0:
             raise Refusal("revoked-token", "the token was revoked: ask for a new enrolment token", _CHALLENGE)
         if account.expires is not None and account.expires <= self._clock():
             raise Refusal("expired-token", "the token has expired: enrol again", _CHALLENGE)
         if account.is_next and account.client is not None:
             self._take_over(account.client)
         return -1 if account.client is None else account.client
+
+    def check_any(self, token: str | None, *, may_have_ended: bool) -> None:
+        """Check that a token is known, before a body is read.
+
+        Args:
+            token: Of any kind.
+            may_have_ended: Whether one that has been used up, has expired or was revoked will do: a client whose
+                enrolment was not answered asks again with the enrolment token, and proves itself by its own.
+
+        Raises:
+            Refusal: There is none, or it is not valid.
+        """
+        account = self._accounts.get(token_hash(token)) if token and _has_form(token) else None
+        if account is None or not may_have_ended:
+            self.check(token, "client" if account is None else account.kind)
 
     def check_client(self, client: int) -> None:
         """Raise ``Refusal`` if a client has been revoked since its request came."""
@@ -244,11 +258,7 @@ class Accounts:
             return
         account.uses -= 1
         row = other_tokens.c.token == hashed
-        if account.uses:
-            self._journal.execute(sa.update(other_tokens).where(row).values(uses=account.uses))
-        else:
-            account.revoked = True
-            self._journal.execute(sa.delete(other_tokens).where(row))
+        self._journal.execute(sa.update(other_tokens).where(row).values(uses=account.uses))
 
     def _take_over(self, client: int) -> None:
         hashed, before = self._next_of.pop(client), self._token_of[client]
@@ -264,6 +274,10 @@ class Accounts:
 
     def _expiry(self) -> float | None:
         return None if self._token_seconds is None else self._clock() + self._token_seconds
+
+
+def _has_form(token: str) -> bool:
+    return any(looks_like(token, prefix) for prefix in PREFIXES.values())
 
 
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Coroutine
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, FastAPI, Header, Path, Request
@@ -10,9 +11,11 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.types import Scope
 
 from offbeat.service import messages
 from offbeat.service.body_limit import BodyLimit
+from offbeat.service.connections import Connections, CountedRequests, peer_of
 from offbeat.service.logs import event
 from offbeat.service.metrics import Measured
 from offbeat.service.refusal import Refusal
@@ -32,7 +35,9 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {"default": {"model": messages.Prob
 
 
 async def _client(request: Request) -> int:
-    return request.app.state.service.client(_token(request))
+    client = request.app.state.service.client(_token(request))
+    request.app.state.connections.trust(peer_of(request.scope))
+    return client
 
 
 async def _admin(request: Request) -> int:
@@ -43,12 +48,13 @@ Client = Annotated[int, Depends(_client)]
 Admin = Annotated[int, Depends(_admin)]
 
 
-def make_app(service: Service) -> FastAPI:
-    """Return the application that speaks for a service."""
+def make_app(service: Service, connections: Connections) -> FastAPI:
+    """Return the application that speaks for a service, over these connections."""
     app = FastAPI(
         title="Offbeat", version=PROTOCOL, docs_url=None, redoc_url=None, redirect_slashes=False, responses=_PROBLEMS
     )
     app.state.service = service
+    app.state.connections = connections
 
     @app.post("/v1/enrol", status_code=201)
     async def enrol(request: Request, enrolment: messages.Enrolment) -> messages.Enrolled:
@@ -168,10 +174,22 @@ def make_app(service: Service) -> FastAPI:
         return Response(f"{problem or state}\n", 503 if problem else 200, media_type="text/plain")
 
     _answer_refusals(app, service)
-    app.add_middleware(BodyLimit)
+    answer = partial(_answer, service)
+    app.add_middleware(BodyLimit, authenticate=partial(_authenticate, service, connections), answer=answer)
     app.add_middleware(UnreadBody)
     app.add_middleware(Measured, metrics=service.metrics)
+    app.add_middleware(CountedRequests, connections=connections)
     return app
+
+
+def _authenticate(service: Service, connections: Connections, scope: Scope) -> None:
+    """Check the token of a request before its body is read; the route checks whether it may do this.
+
+    Raises:
+        Refusal: There is no token, or it is not valid.
+    """
+    service.accounts.check_any(_token(Request(scope)), may_have_ended=scope["path"] == "/v1/enrol")
+    connections.trust(peer_of(scope))
 
 
 async def _while_it_is_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
@@ -198,11 +216,14 @@ def _token(request: Request) -> str | None:
     return token.strip() if scheme.lower() == "bearer" else None
 
 
+def _answer(service: Service, refusal: Refusal) -> Response:
+    service.metrics.refusals.labels(refusal.kind).inc()
+    event("refused", logging.WARNING, kind=refusal.kind, detail=refusal.detail)
+    return JSONResponse(refusal.problem(), refusal.status, refusal.headers, media_type="application/problem+json")
+
+
 def _answer_refusals(app: FastAPI, service: Service) -> None:
-    def answer(refusal: Refusal) -> Response:
-        service.metrics.refusals.labels(refusal.kind).inc()
-        event("refused", logging.WARNING, kind=refusal.kind, detail=refusal.detail)
-        return JSONResponse(refusal.problem(), refusal.status, refusal.headers, media_type="application/problem+json")
+    answer = partial(_answer, service)
 
     @app.exception_handler(Refusal)
     async def refused(_: Request, refusal: Refusal) -> Response:

@@ -26,6 +26,7 @@ from offbeat.errors import OffbeatError
 from offbeat.service.accounts import Accounts
 from offbeat.service.app import make_app
 from offbeat.service.certificates import Certificates
+from offbeat.service.connections import Connections
 from offbeat.service.descriptors import most_connections, raise_limit
 from offbeat.service.engine import Engine
 from offbeat.service.evaluation import Evaluations
@@ -62,6 +63,7 @@ class Settings:
         certificates: For TLS; None for plain HTTP.
         token_seconds: How long clients' tokens are good for; None for ever.
         checkpoint_seconds: Between two checkpoints.
+        connections_per_address: How many connections an address may have; None for a quarter of all.
         upload_budget: Bytes of large uploads that may be under way.
         limits: What clients may do at most.
         stop_versions: The run is over at this version.
@@ -81,6 +83,7 @@ class Settings:
     certificates: Certificates | None
     token_seconds: float | None = None
     checkpoint_seconds: float = 30.0
+    connections_per_address: int | None = None
     upload_budget: int = 2**34
     limits: Limits = field(default_factory=Limits)
     stop_versions: float = math.inf
@@ -130,7 +133,7 @@ async def serve(
             ended.set_exception(error) if error else ended.set_result(None)
 
     evaluating: asyncio.Task[None] | None = None
-    connections = most_connections(raise_limit())
+    most = most_connections(raise_limit())
     store, stack = Store(settings.folder), ExitStack()
     try:
         run_id = _check_config(store, settings.config, settings.config_to_weigh)
@@ -158,10 +161,12 @@ async def serve(
         )
         await service.weigh_clients()  # the server may have ended just before
         tokens = {kind: await _kept_token(store, service, kind) for kind in ("admin", "enrolment")}
-        http = _HttpServer(service, settings, listener, connections)
+        connections = Connections(port, min(settings.connections_per_address or most // 4, most))
+        http = _HttpServer(service, settings, listener, connections, most)
         tasks = [
             asyncio.create_task(http.serve()),
             asyncio.create_task(engine.keep_time()),
+            asyncio.create_task(connections.keep_watch()),
             asyncio.create_task(_make_checkpoints(store, engine, settings.checkpoint_seconds)),
             asyncio.create_task(_wait(stop)),
         ]
@@ -194,15 +199,17 @@ async def serve(
 class _HttpServer(EmbeddedServer):
     """Granian's server on a socket that listens already; left to itself it would share its port with others."""
 
-    def __init__(self, service: Service, settings: Settings, listener: socket.socket, connections: int) -> None:
+    def __init__(
+        self, service: Service, settings: Settings, listener: socket.socket, connections: Connections, most: int
+    ) -> None:
         certificates = settings.certificates
         super().__init__(
-            make_app(service),
+            make_app(service, connections),
             interface=Interfaces.ASGINL,
             http=HTTPModes.http1,  # uploads over HTTP/2 take five times as long
             websockets=False,
             backlog=_BACKLOG,
-            backpressure=connections,
+            backpressure=most,
             http1_settings=HTTP1Settings(header_read_timeout=_IDLE_MILLISECONDS),
             log_level=LogLevels.error,
             log_dictconfig=_LOGGING,
