@@ -44,6 +44,7 @@ class Coordinator:
         local: The run's plan for a visit.
         seed: The run's seed.
         lease_seconds: How long a slot is kept for a silent client.
+        max_visit_seconds: How long a slot is kept at most, however often the client renews its lease.
         max_staleness: The largest staleness at which an update counts; None for any.
         data_weights: Each client's share of the objective, ``(N,)``; None for uniform.
         waits_for_examples: Whether there is no work before ``weigh_clients``.
@@ -66,6 +67,7 @@ class Coordinator:
         local: LocalPlan,
         seed: int = 0,
         lease_seconds: float = math.inf,
+        max_visit_seconds: float = math.inf,
         max_staleness: int | None = None,
         data_weights: Tensor | None = None,
         waits_for_examples: bool = False,
@@ -82,6 +84,7 @@ class Coordinator:
         self.statistics = Statistics()
         self._local = local
         self._lease_seconds = lease_seconds
+        self._max_visit_seconds = max_visit_seconds
         self._max_staleness = max_staleness
         self.record = record
         self.waits_for_examples = waits_for_examples
@@ -168,9 +171,10 @@ class Coordinator:
 
     def _assign(self, now: float, client: int) -> Assignment:
         plan = self.algorithm.assign(client, self._local)
-        lease_until = now + self._lease_seconds
+        visit_until = now + self._max_visit_seconds
+        lease_until = min(now + self._lease_seconds, visit_until)
         self.statistics.lost += self.is_open(client)
-        assignment = self._visits.open(client, self.algorithm.version, plan, lease_until)
+        assignment = self._visits.open(client, self.algorithm.version, plan, lease_until, visit_until)
         self._present[client] = False
         if self._round is not None:
             self._take_turn(client)
@@ -257,7 +261,7 @@ class Coordinator:
         return receipt
 
     def renew(self, now: float, client: int, visit: int) -> bool:
-        """Let the lease of an open visit begin anew; return whether the visit is open.
+        """Let the lease of an open visit begin anew, but not beyond its longest duration; return whether it is open.
 
         One that has hardly begun is left as it is, so that nobody who calls often makes much work.
 
@@ -270,7 +274,7 @@ class Coordinator:
             return False
         if not self.is_open(client):
             return False
-        lease_until = now + self._lease_seconds
+        lease_until = min(now + self._lease_seconds, assignment.visit_until)
         if lease_until - assignment.lease_until > _NEW_SHARE_OF_LEASE * self._lease_seconds:
             self._visits.renew(client, lease_until)
             self._expect_lapse(lease_until, client, visit)

@@ -65,6 +65,7 @@ class Undisturbed:
             local=config.plan(),
             seed=config.service.seed,
             lease_seconds=math.inf if lease_seconds is None else lease_seconds,
+            max_visit_seconds=config.server.max_visit_seconds,
             max_staleness=config.server.max_staleness,
             waits_for_examples=algorithm.weighs_all_clients,
         )

@@ -122,6 +122,7 @@ def running(
     model: torch.Tensor | None = None,
     layout: Any = LAYOUT,
     lease_seconds: float | None = None,
+    max_visit_seconds: float = math.inf,
     max_staleness: int | None = None,
     waits_for_examples: bool = False,
     stop_versions: float = math.inf,
@@ -144,6 +145,7 @@ def running(
             local=plan,
             seed=7,
             lease_seconds=math.inf if lease_seconds is None else lease_seconds,
+            max_visit_seconds=max_visit_seconds,
             max_staleness=max_staleness,
             waits_for_examples=waits_for_examples,
         )

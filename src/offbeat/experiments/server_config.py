@@ -67,6 +67,15 @@ class ServiceSection(Section):
         return self
 
 
+class VisitsSection(ServerSection):
+    """``[server]``: how the server deals with clients that do not come back."""
+
+    lease_seconds: Positive | None = 600.0
+    """How long a slot is kept for a silent client."""
+    max_visit_seconds: Positive = 14_400.0
+    """How long a slot is kept at most, however often the client says that it is still at work."""
+
+
 class StopSection(Section):
     """``[stop]``: when the run is over."""
 
@@ -82,7 +91,7 @@ class ServerFile(Section):
     data: DataSection | None = None
     """What the server evaluates on, and what tells a built-in model its size; the clients' data stay with them."""
     local: LocalSection
-    server: ServerSection = ServerSection()
+    server: VisitsSection = VisitsSection()
     stop: StopSection | None = None
     """The server goes on for ever if it is left out."""
     evaluate: EvaluateSection | None = None

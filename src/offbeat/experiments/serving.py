@@ -97,6 +97,7 @@ def _fresh(file: ServerFile) -> tuple[Coordinator, Layout]:
             local=plan,
             seed=section.seed,
             lease_seconds=math.inf if lease_seconds is None else lease_seconds,
+            max_visit_seconds=file.server.max_visit_seconds,
             max_staleness=file.server.max_staleness,
             waits_for_examples=algorithm.weighs_all_clients,
         )

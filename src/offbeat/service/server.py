@@ -2,10 +2,8 @@
 
 import asyncio
 import errno
-import json
 import math
 import os
-import secrets
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -14,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
@@ -30,12 +27,13 @@ from offbeat.service.connections import Connections
 from offbeat.service.descriptors import most_connections, raise_limit
 from offbeat.service.engine import Engine
 from offbeat.service.evaluation import Evaluations
+from offbeat.service.folder_config import check_config
 from offbeat.service.model_files import Layout
 from offbeat.service.refusal import Refusal
 from offbeat.service.segments import Segments
 from offbeat.service.service import Limits, Service
 from offbeat.service.start_up import checkpoint, open_engine
-from offbeat.service.store import Store, meta
+from offbeat.service.store import Store
 from offbeat.service.uploads import Uploads
 
 _SHARE_OF_CHECKPOINTS = 0.05  # of the time, at most
@@ -136,7 +134,7 @@ async def serve(
     most = most_connections(raise_limit())
     store, stack = Store(settings.folder), ExitStack()
     try:
-        run_id = _check_config(store, settings.config, settings.config_to_weigh)
+        run_id = check_config(store, settings.config, settings.config_to_weigh)
         listener = stack.enter_context(_listen(settings.host, settings.port))
         port = listener.getsockname()[1]
         engine = await open_engine(
@@ -255,30 +253,6 @@ async def _stop(store: Store, service: Service, http: _HttpServer, tasks: list[a
     await engine.journal.close()
     engine.close()
     service.segments.close()
-
-
-def _check_config(store: Store, config: dict[str, Any], config_to_weigh: dict[str, Any] | None) -> str:
-    """Return what names the run; it is new if there is none in the store.
-
-    Raises:
-        OffbeatError: There is one with other settings.
-    """
-    found, wanted = store.get_meta("config"), json.dumps(config, sort_keys=True)
-    if found is None:
-        with store.database.begin() as connection:
-            values = {"config": wanted, "run": secrets.token_hex(8)}
-            connection.execute(sa.insert(meta), [{"key": key, "value": value} for key, value in values.items()])
-    elif found == json.dumps(config_to_weigh, sort_keys=True) and not store.has_record("weigh_clients"):
-        with store.database.begin() as connection:
-            connection.execute(sa.update(meta).where(meta.c.key == "config").values(value=wanted))
-    elif found != wanted:
-        before = json.loads(found)
-        keys = sorted(key for key in {*before, *config} if before.get(key) != config.get(key))
-        raise OffbeatError(
-            f"{store.folder} holds a run with other settings ({', '.join(keys)}): take another service.folder, or the "
-            "settings that it was begun with"
-        )
-    return store.get_meta("run") or ""
 
 
 async def _kept_token(store: Store, service: Service, kind: Any) -> str:
