@@ -13,6 +13,16 @@ from offbeat.service.store import clients, other_tokens
 from offbeat.service.tokens import looks_like, new_token, token_hash
 
 Kind = Literal["enrolment", "client", "admin"]
+State = Literal["valid", "expired", "used up", "revoked"]
+IN_FOLDER = "in the server's folder"
+"""The name of the tokens that the server puts into its folder."""
+
+_ID_DIGITS = 12
+_REMEDIES: dict[Kind, str] = {
+    "enrolment": "ask for a new enrolment token",
+    "client": "ask for a new enrolment token, and enrol again in another folder",
+    "admin": "delete admin-token in the server's folder and start the server again, which makes another one",
+}
 PREFIXES: dict[Kind, str] = {"enrolment": "obe_", "client": "obc_", "admin": "oba_"}
 
 
@@ -24,6 +34,36 @@ class _Account:
     expires: float | None = None  # Unix seconds
     is_next: bool = False  # takes the place of the client's token when it is first used
     revoked: bool = False
+    name: str | None = ""  # for people; None: made by an earlier version
+
+    def state(self, now: float) -> State:
+        """Return whether the token is valid, or why not."""
+        if self.revoked:
+            return "revoked"
+        if self.uses == 0:
+            return "used up"
+        return "expired" if self.expires is not None and self.expires <= now else "valid"
+
+
+@dataclass(frozen=True)
+class TokenInfo:
+    """An enrolment or admin token, without the token itself.
+
+    Attributes:
+        id: The beginning of its hash.
+        kind: Enrolment or admin.
+        name: For people.
+        state: Whether it is valid.
+        uses: How many are left; None for any number.
+        expires_seconds: Until it expires; None for never.
+    """
+
+    id: str
+    kind: Kind
+    name: str
+    state: State
+    uses: int | None
+    expires_seconds: float | None
 
 
 class Accounts:
@@ -68,8 +108,10 @@ class Accounts:
                 if following:
                     self._next_of[client] = following
                     self._accounts[following] = _Account("client", client, expires=following_expires, is_next=True)
-            for token, kind, uses, expires in connection.execute(sa.select(other_tokens)):
-                self._accounts[token] = _Account(kind, uses=uses, expires=expires)
+            for token, kind, uses, expires, name, revoked in connection.execute(sa.select(other_tokens)):
+                self._accounts[token] = _Account(
+                    kind, uses=uses, expires=expires, revoked=revoked is not None, name=name
+                )
 
     def __len__(self) -> int:
         """How many clients have enrolled."""
@@ -89,9 +131,10 @@ class Accounts:
         if account.kind != kind:
             raise Refusal("foreign-token", f"this is the {account.kind}'s token, a {kind} token is needed")
         if account.revoked or account.uses == 0:
-            raise Refusal("revoked-token", "the token was revoked: ask for a new enrolment token", _CHALLENGE)
+            what = "used up" if account.uses == 0 else "revoked"
+            raise Refusal("revoked-token", f"the token was {what}: {_REMEDIES[kind]}", _CHALLENGE)
         if account.expires is not None and account.expires <= self._clock():
-            raise Refusal("expired-token", "the token has expired: enrol again", _CHALLENGE)
+            raise Refusal("expired-token", f"the token has expired: {_REMEDIES[kind]}", _CHALLENGE)
         if account.is_next and account.client is not None:
             self._take_over(account.client)
         return -1 if account.client is None else account.client
@@ -114,7 +157,7 @@ class Accounts:
     def check_client(self, client: int) -> None:
         """Raise ``Refusal`` if a client has been revoked since its request came."""
         if self._token_of.get(client) is None:
-            raise Refusal("revoked-token", "the token was revoked: ask for a new enrolment token", _CHALLENGE)
+            raise Refusal("revoked-token", f"the token was revoked: {_REMEDIES['client']}", _CHALLENGE)
 
     def knows(self, token: str, kind: Kind) -> bool:
         """Return whether a token is good for this."""
@@ -241,14 +284,67 @@ class Accounts:
         self._token_of[client] = None
         self._update(client, token=None, expires=None, next_token=None, next_expires=None)
 
-    def make(self, kind: Kind, *, uses: int | None = None, seconds: float | None = None) -> str:
+    def tokens(self) -> list[TokenInfo]:
+        """Return all enrolment and admin tokens."""
+        now = self._clock()
+        return [
+            TokenInfo(
+                id=hashed[:_ID_DIGITS],
+                kind=account.kind,
+                name=account.name or "",
+                state=account.state(now),
+                uses=account.uses,
+                expires_seconds=None if account.expires is None else account.expires - now,
+            )
+            for hashed, account in self._accounts.items()
+            if account.kind != "client"
+        ]
+
+    def revoke_token(self, which: str) -> None:
+        """Revoke an enrolment or admin token.
+
+        Raises:
+            Refusal: There is no token with this id.
+        """
+        found = [
+            hashed
+            for hashed, account in self._accounts.items()
+            if account.kind != "client" and hashed[:_ID_DIGITS] == which
+        ]
+        if not found:
+            raise Refusal(
+                "no-such-token", f"there is no token {which[:100]!r}: list them, for instance by offbeat tokens"
+            )
+        for hashed in found:
+            self._accounts[hashed].revoked = True
+            self._change_token(hashed, revoked=self._clock())
+
+    def keep_for_folder(self, token: str | None, kind: Kind) -> bool:
+        """Return whether a token of the server's folder is valid, and revoke those that the folder had before.
+
+        Args:
+            token: What is in the folder's file; None if the file is missing.
+            kind: Enrolment or admin.
+        """
+        is_valid = token is not None and self.knows(token, kind)
+        kept = token_hash(token) if token is not None and is_valid else None
+        for hashed, account in self._accounts.items():
+            if hashed == kept and account.name is None:
+                account.name = IN_FOLDER
+                self._change_token(hashed, name=IN_FOLDER)
+            elif hashed != kept and account.kind == kind and account.name == IN_FOLDER and not account.revoked:
+                account.revoked = True
+                self._change_token(hashed, revoked=self._clock())
+        return is_valid
+
+    def make(self, kind: Kind, *, uses: int | None = None, seconds: float | None = None, name: str = "") -> str:
         """Return a new enrolment or admin token that is good for so many uses and seconds."""
         self._journal.check()
         made = new_token(PREFIXES[kind])
         hashed = token_hash(made)
         expires = None if seconds is None else self._clock() + seconds
-        self._accounts[hashed] = _Account(kind, uses=uses, expires=expires)
-        values = {"token": hashed, "kind": kind, "uses": uses, "expires": expires}
+        self._accounts[hashed] = _Account(kind, uses=uses, expires=expires, name=name)
+        values = {"token": hashed, "kind": kind, "uses": uses, "expires": expires, "name": name}
         self._journal.execute(sa.insert(other_tokens).values(values))
         return made
 
@@ -257,8 +353,7 @@ class Accounts:
         if account.uses is None:
             return
         account.uses -= 1
-        row = other_tokens.c.token == hashed
-        self._journal.execute(sa.update(other_tokens).where(row).values(uses=account.uses))
+        self._change_token(hashed, uses=account.uses)
 
     def _take_over(self, client: int) -> None:
         hashed, before = self._next_of.pop(client), self._token_of[client]
@@ -268,6 +363,10 @@ class Accounts:
             del self._accounts[before]
         self._token_of[client] = hashed
         self._update(client, token=hashed, expires=account.expires, next_token=None, next_expires=None)
+
+    def _change_token(self, hashed: str, **values: object) -> None:
+        row = other_tokens.c.token == hashed
+        self._journal.execute(sa.update(other_tokens).where(row).values(**values))
 
     def _update(self, client: int, **values: object) -> None:
         self._journal.execute(sa.update(clients).where(clients.c.client == client).values(**values))

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Coroutine
+from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
@@ -144,11 +145,31 @@ def make_app(service: Service, connections: Connections) -> FastAPI:
         return now
 
     @app.post("/v1/enrolment-tokens", status_code=201)
-    async def make_token(_: Admin, wanted: messages.NewEnrolmentToken) -> messages.EnrolmentToken:
+    async def make_token(_: Admin, wanted: messages.NewEnrolmentToken) -> messages.MadeToken:
         """Make a token that lets clients enrol."""
-        token = service.accounts.make("enrolment", uses=wanted.uses, seconds=wanted.expires_seconds)
+        token = service.accounts.make("enrolment", uses=wanted.uses, seconds=wanted.expires_seconds, name=wanted.name)
         await service.engine.journal.durable()
-        return messages.EnrolmentToken(token=token)
+        return messages.MadeToken(token=token)
+
+    @app.post("/v1/admin-tokens", status_code=201)
+    async def make_admin_token(_: Admin, wanted: messages.NewAdminToken) -> messages.MadeToken:
+        """Make a token for an admin."""
+        token = service.accounts.make("admin", seconds=wanted.expires_seconds, name=wanted.name)
+        await service.engine.journal.durable()
+        return messages.MadeToken(token=token)
+
+    @app.get("/v1/tokens")
+    async def tokens(_: Admin) -> messages.Tokens:
+        """List all enrolment and admin tokens."""
+        listed = [messages.ListedToken(**asdict(token)) for token in service.accounts.tokens()]
+        await service.engine.journal.durable()
+        return messages.Tokens(tokens=listed)
+
+    @app.delete("/v1/tokens/{token_id}", status_code=204)
+    async def revoke_token(_: Admin, token_id: str) -> None:
+        """Revoke an enrolment or admin token."""
+        service.accounts.revoke_token(token_id)
+        await service.engine.journal.durable()
 
     @app.delete("/v1/clients/{number}", status_code=204)
     async def revoke(_: Admin, number: Number) -> None:

@@ -119,12 +119,37 @@ class NewEnrolmentToken(Message):
 
     uses: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
     expires_seconds: Annotated[float, Field(gt=0, le=1e10)] | None = None
+    name: Annotated[str, Field(max_length=100)] = ""
 
 
-class EnrolmentToken(Message):
-    """An enrolment token."""
+class NewAdminToken(Message):
+    """What an admin token is to be good for; null: for ever."""
+
+    expires_seconds: Annotated[float, Field(gt=0, le=1e10)] | None = None
+    name: Annotated[str, Field(max_length=100)] = ""
+
+
+class MadeToken(Message):
+    """An enrolment or admin token."""
 
     token: str
+
+
+class ListedToken(Message):
+    """An enrolment or admin token, without the token itself."""
+
+    id: str
+    kind: str
+    name: str
+    state: str
+    uses: int | None
+    expires_seconds: float | None
+
+
+class Tokens(Message):
+    """All enrolment and admin tokens."""
+
+    tokens: list[ListedToken]
 
 
 class Status(Message):

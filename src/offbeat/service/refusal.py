@@ -15,6 +15,7 @@ KINDS: dict[str, int] = {
     "no-such-version": 404,
     "no-such-visit": 404,
     "no-such-client": 404,
+    "no-such-token": 404,
     "not-found": 404,
     "method-not-allowed": 405,
     "too-slow": 408,

@@ -20,7 +20,7 @@ from granian.server.embed import Server as EmbeddedServer
 
 from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
-from offbeat.service.accounts import Accounts
+from offbeat.service.accounts import IN_FOLDER, Accounts
 from offbeat.service.app import make_app
 from offbeat.service.certificates import Certificates
 from offbeat.service.connections import Connections
@@ -256,13 +256,18 @@ async def _stop(store: Store, service: Service, http: _HttpServer, tasks: list[a
 
 
 async def _kept_token(store: Store, service: Service, kind: Any) -> str:
-    """Return the token in the folder's file of that name, made if it is not there or not good any more."""
-    path = store.folder / f"{kind}-token"
+    """Return the token in the folder's file, made anew if the file is missing or its token is not valid any more.
+
+    The token that was in a file that is missing is revoked.
+    """
+    path, token = store.folder / f"{kind}-token", None
     with suppress(FileNotFoundError, ValueError):
         token = path.read_text(encoding="ascii").strip()
-        if service.accounts.knows(token, kind):
-            return token
-    token = service.accounts.make(kind)
+    is_valid = service.accounts.keep_for_folder(token, kind)
+    await service.engine.journal.durable()
+    if token is not None and is_valid:
+        return token
+    token = service.accounts.make(kind, name=IN_FOLDER)
     await service.engine.journal.durable()
     descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as file:

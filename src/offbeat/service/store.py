@@ -65,6 +65,8 @@ other_tokens = sa.Table(
     sa.Column("kind", sa.Text, nullable=False),  # "enrolment" or "admin"
     sa.Column("uses", sa.Integer),  # that are left; null: any number
     sa.Column("expires", sa.Float),
+    sa.Column("name", sa.Text),  # for people; null: an earlier version made it
+    sa.Column("revoked", sa.Float),  # Unix seconds; null: it is not
 )
 
 

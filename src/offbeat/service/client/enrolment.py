@@ -33,7 +33,7 @@ def identify(connection: Connection, folder: Folder, enrolment_token: str | None
     identity = folder.identity(connection.url)
     if identity is None:
         if enrolment_token is None:
-            raise OffbeatError(f"no client has enrolled in {folder.path}: give an enrolment token with --token")
+            raise OffbeatError(f"no client has enrolled in {folder.path}: give an enrolment token with --token-file")
         connection.token = enrolment_token
         wanted = {"token": folder.own_token(), **({} if name is None else {"name": name})}
         answer = connection.ask("POST", "/v1/enrol", wanted, backoff=_first_contact(connection.backoff))
