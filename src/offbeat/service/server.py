@@ -123,6 +123,20 @@ async def serve(
     Raises:
         OffbeatError: The folder or the port cannot be used, or the disk has failed.
     """
+    before = os.umask(0o077)  # others read nothing that the server writes
+    try:
+        await _serve(settings, coordinator, layout, ready, stop)
+    finally:
+        os.umask(before)
+
+
+async def _serve(
+    settings: Settings,
+    coordinator: Coordinator,
+    layout: Layout,
+    ready: Callable[[Listening], None],
+    stop: asyncio.Event,
+) -> None:
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
 

@@ -15,8 +15,9 @@ checkpoint covers the records up to its number; updates that no later record ref
 
 import json
 import os
+import stat
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from offbeat.errors import OffbeatError
 
 SCHEMA = 2
 """Raise it when the store changes its form; columns that an older store lacks are added, and may be null."""
+
+_OTHERS = 0o077  # the permissions of all but the owner
 
 _metadata = sa.MetaData()
 
@@ -104,6 +107,7 @@ class Store:
                 (folder / name).mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = FileLock(folder / "server.lock")
             self._lock.acquire(timeout=0)
+            _close_to_others(folder)
         except Timeout:
             raise OffbeatError(f"{folder} is in use by another server: stop it, or take another folder") from None
         except OSError as error:
@@ -137,6 +141,21 @@ class Store:
         """Return the number of the log's last record, 0 if it is empty."""
         with self.database.connect() as connection:
             return connection.execute(sa.select(sa.func.max(log.c.number))).scalar() or 0
+
+
+def _close_to_others(folder: Path) -> None:
+    """Take all permissions of others from a folder and what is in it, which an earlier version may have left.
+
+    Raises:
+        OSError: The folder belongs to another user.
+    """
+    if os.name == "nt":
+        return
+    for path in (folder, *folder.rglob("*")):
+        with suppress(FileNotFoundError):
+            mode = stat.S_IMODE(path.lstat().st_mode)
+            if mode & _OTHERS and not path.is_symlink():
+                path.chmod(mode & ~_OTHERS)
 
 
 def open_database(path: Path) -> sa.Engine:
