@@ -142,7 +142,7 @@ def test_a_client_may_declare_after_it_has_enrolled_and_only_once(tmp_path):
         assert kind_of(peers[0].http.post("/v1/examples", json={"examples": 0}), 400) == "malformed-request"
         assert peers[0].check_in() is not None
     with weighing(tmp_path / "server") as server:
-        assert server.service.accounts.all_examples() == list(EXAMPLES)
+        assert server.service.accounts.examples.all() == list(EXAMPLES)
 
 
 def test_a_revoked_client_that_never_declared_keeps_nobody_waiting(tmp_path):
@@ -153,6 +153,18 @@ def test_a_revoked_client_that_never_declared_keeps_nobody_waiting(tmp_path):
         assert state_of(server) == "waits for 1 of 3 clients to enrol\n"
         assert server.admin.http.delete("/v1/clients/1").status_code == 204
         assert first.check_in(5.0) is not None
+
+
+def test_a_revoked_client_keeps_nobody_waiting_after_a_restart_either(tmp_path):
+    with weighing(tmp_path / "server") as server:
+        server.enrol()
+        server.enrol(examples=10)
+        server.admin.http.delete("/v1/clients/0")
+        assert state_of(server) == "waits for 1 of 3 clients to enrol\n"
+    with weighing(tmp_path / "server") as server:
+        assert state_of(server) == "waits for 1 of 3 clients to enrol\n"
+        assert server.enrol(examples=30).check_in(5.0) is not None
+        assert server.service.accounts.examples.all() == [0, 10, 30]
 
 
 def test_an_update_with_other_examples_than_declared_is_refused_before_its_body(server):
@@ -222,7 +234,7 @@ def test_a_store_of_an_earlier_version_is_opened_and_its_clients_have_declared_n
         database.commit()
     with running(tmp_path / "server") as server:
         assert len(server.service.accounts) == 1
-        assert not server.service.accounts.has_declared(0)
+        assert not server.service.accounts.examples.is_known(0)
 
 
 EXAMPLES_CONFIG = {"algorithm": {"algorithm": "fedlaavg", "weighting": "examples"}}

@@ -2,18 +2,16 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
 
 import sqlalchemy as sa
 
+from offbeat.service.account import Account, Kind, TokenInfo
+from offbeat.service.declared_examples import DeclaredExamples
 from offbeat.service.journal import Journal
 from offbeat.service.refusal import Refusal
 from offbeat.service.store import clients, other_tokens
 from offbeat.service.tokens import looks_like, new_token, token_hash
 
-Kind = Literal["enrolment", "client", "admin"]
-State = Literal["valid", "expired", "used up", "revoked"]
 IN_FOLDER = "in the server's folder"
 """The name of the tokens that the server puts into its folder."""
 
@@ -26,46 +24,6 @@ _REMEDIES: dict[Kind, str] = {
 PREFIXES: dict[Kind, str] = {"enrolment": "obe_", "client": "obc_", "admin": "oba_"}
 
 
-@dataclass
-class _Account:
-    kind: Kind
-    client: int | None = None
-    uses: int | None = None  # that are left; None: any number
-    expires: float | None = None  # Unix seconds
-    is_next: bool = False  # takes the place of the client's token when it is first used
-    revoked: bool = False
-    name: str | None = ""  # for people; None: made by an earlier version
-
-    def state(self, now: float) -> State:
-        """Return whether the token is valid, or why not."""
-        if self.revoked:
-            return "revoked"
-        if self.uses == 0:
-            return "used up"
-        return "expired" if self.expires is not None and self.expires <= now else "valid"
-
-
-@dataclass(frozen=True)
-class TokenInfo:
-    """An enrolment or admin token, without the token itself.
-
-    Attributes:
-        id: The beginning of its hash.
-        kind: Enrolment or admin.
-        name: For people.
-        state: Whether it is valid.
-        uses: How many are left; None for any number.
-        expires_seconds: Until it expires; None for never.
-    """
-
-    id: str
-    kind: Kind
-    name: str
-    state: State
-    uses: int | None
-    expires_seconds: float | None
-
-
 class Accounts:
     """All tokens' hashes, in memory and in the database.
 
@@ -76,6 +34,9 @@ class Accounts:
         token_seconds: How long a client's token is good for; None for ever.
         max_examples: The largest number of examples that a client may declare; None for any.
         clock: Unix seconds.
+
+    Attributes:
+        examples: How many examples clients have declared.
     """
 
     def __init__(
@@ -91,25 +52,26 @@ class Accounts:
         self._journal = journal
         self._limit = clients_limit
         self._token_seconds = token_seconds
-        self._max_examples = max_examples
+        self.examples = DeclaredExamples(clients_limit, max_examples)
         self._clock = clock
-        self._accounts: dict[str, _Account] = {}
+        self._accounts: dict[str, Account] = {}
         self._token_of: dict[int, str | None] = {}  # by client; None: revoked
         self._next_of: dict[int, str] = {}
-        self._examples: dict[int, int | None] = {}  # by client; None: not declared
         with database.connect() as connection:
             for client, _, token, expires, following, following_expires, examples in connection.execute(
                 sa.select(clients)
             ):
-                self._examples[client] = examples
+                self.examples.set(client, examples)
                 self._token_of[client] = token
-                if token:
-                    self._accounts[token] = _Account("client", client, expires=expires)
+                if token is None:
+                    self.examples.revoke(client)
+                else:
+                    self._accounts[token] = Account("client", client, expires=expires)
                 if following:
                     self._next_of[client] = following
-                    self._accounts[following] = _Account("client", client, expires=following_expires, is_next=True)
+                    self._accounts[following] = Account("client", client, expires=following_expires, is_next=True)
             for token, kind, uses, expires, name, revoked in connection.execute(sa.select(other_tokens)):
-                self._accounts[token] = _Account(
+                self._accounts[token] = Account(
                     kind, uses=uses, expires=expires, revoked=revoked is not None, name=name
                 )
 
@@ -194,7 +156,7 @@ class Accounts:
         self.check(token, "enrolment")
         assert token is not None
         if examples is not None:
-            self._check_most(examples)
+            self.examples.check_most(examples)
         self._journal.check()
         if len(self._token_of) >= self._limit:
             raise Refusal("full", f"all {self._limit} clients have enrolled: raise service.clients")
@@ -202,8 +164,8 @@ class Accounts:
         client, made = len(self._token_of), own or new_token(PREFIXES["client"])
         hashed, expires = token_hash(made), self._expiry()
         self._token_of[client] = hashed
-        self._accounts[hashed] = _Account("client", client, expires=expires)
-        self._examples[client] = examples
+        self._accounts[hashed] = Account("client", client, expires=expires)
+        self.examples.set(client, examples)
         values = {"client": client, "name": name, "token": hashed, "expires": expires, "examples": examples}
         self._journal.execute(sa.insert(clients).values(values))
         return client, made, self._token_seconds
@@ -214,48 +176,11 @@ class Accounts:
         Raises:
             Refusal: Too many, or another number than before.
         """
-        self.check_examples(client, examples)
-        if self._examples[client] is None:
+        self.examples.check(client, examples)
+        if not self.examples.is_known(client):
             self._journal.check()
-            self._examples[client] = examples
+            self.examples.set(client, examples)
             self._update(client, examples=examples)
-
-    def has_declared(self, client: int) -> bool:
-        """Return whether a client has declared its number of examples."""
-        return self._examples[client] is not None
-
-    def check_examples(self, client: int, examples: int) -> None:
-        """Raise ``Refusal`` if a client holds too many examples, or another number than it has declared."""
-        declared = self._examples[client]
-        if declared is None:
-            self._check_most(examples)
-        elif declared != examples:
-            raise Refusal(
-                "wrong-examples",
-                f"the client has declared {declared} examples, not {examples}: train on those, or enrol again",
-            )
-
-    def all_examples(self) -> list[int] | None:
-        """Return how many examples each of the N clients holds, 0 for one that was revoked before it said so.
-
-        None as long as some client has not enrolled, or has not declared its examples.
-        """
-        if self.missing():
-            return None
-        return [self._examples[client] or 0 for client in range(self._limit)]
-
-    def missing(self) -> int:
-        """Return how many of the N clients have not enrolled, or not declared their examples."""
-        known = sum(
-            examples is not None or self._token_of[client] is None for client, examples in self._examples.items()
-        )
-        return self._limit - known
-
-    def _check_most(self, examples: int) -> None:
-        if self._max_examples is not None and examples > self._max_examples:
-            raise Refusal(
-                "too-many-examples", f"a client may declare at most {self._max_examples} examples, not {examples}"
-            )
 
     def rotate(self, client: int) -> tuple[str, float | None]:
         """Return another token for a client; the one that it has ends when this one is first used."""
@@ -266,7 +191,7 @@ class Accounts:
         made = new_token(PREFIXES["client"])
         hashed, expires = token_hash(made), self._expiry()
         self._next_of[client] = hashed
-        self._accounts[hashed] = _Account("client", client, expires=expires, is_next=True)
+        self._accounts[hashed] = Account("client", client, expires=expires, is_next=True)
         self._update(client, next_token=hashed, next_expires=expires)
         return made, self._token_seconds
 
@@ -282,6 +207,7 @@ class Accounts:
             if hashed:
                 self._accounts[hashed].revoked = True
         self._token_of[client] = None
+        self.examples.revoke(client)
         self._update(client, token=None, expires=None, next_token=None, next_expires=None)
 
     def tokens(self) -> list[TokenInfo]:
@@ -343,7 +269,7 @@ class Accounts:
         made = new_token(PREFIXES[kind])
         hashed = token_hash(made)
         expires = None if seconds is None else self._clock() + seconds
-        self._accounts[hashed] = _Account(kind, uses=uses, expires=expires, name=name)
+        self._accounts[hashed] = Account(kind, uses=uses, expires=expires, name=name)
         values = {"token": hashed, "kind": kind, "uses": uses, "expires": expires, "name": name}
         self._journal.execute(sa.insert(other_tokens).values(values))
         return made

@@ -110,7 +110,7 @@ class Service:
 
     async def weigh_clients(self) -> None:
         """Begin a run that waits for its clients' examples if all are known; all entered so far is then on disk."""
-        if self.engine.coordinator.waits_for_examples and (examples := self.accounts.all_examples()):
+        if self.engine.coordinator.waits_for_examples and (examples := self.accounts.examples.all()):
             await self.engine.weigh_clients(examples)
         await self.engine.journal.durable()
 
@@ -118,7 +118,7 @@ class Service:
         """Return what has to happen before there is work, None if nothing has."""
         if not self.engine.coordinator.waits_for_examples:
             return None
-        return f"{self.accounts.missing()} of {self.engine.coordinator.clients} clients to enrol"
+        return f"{self.accounts.examples.missing()} of {self.engine.coordinator.clients} clients to enrol"
 
     async def check_in(self, client: int, wait_seconds: float) -> messages.CheckedIn:
         """Return a client's work, or when it is to come back.
@@ -126,7 +126,7 @@ class Service:
         Raises:
             Refusal: The run waits until all clients have declared their examples, and this one has not.
         """
-        if self.engine.coordinator.waits_for_examples and not self.accounts.has_declared(client):
+        if self.engine.coordinator.waits_for_examples and not self.accounts.examples.is_known(client):
             raise Refusal(
                 "no-examples",
                 "this run weighs every client by its examples: declare how many you hold (POST /v1/examples; in "
@@ -182,7 +182,7 @@ class Service:
         Raises:
             Refusal: It is not what it should be; nothing has changed, but the beginning of it may be kept.
         """
-        self.accounts.check_examples(client, head.examples)
+        self.accounts.examples.check(client, head.examples)
         plan = self._plan(client, visit)
         is_small = head.bytes <= SMALL and offset == 0 and length == head.bytes
         if plan is None:
@@ -208,7 +208,7 @@ class Service:
             raise no_space(error) from None
         self.metrics.upload_bytes.inc(head.bytes)
         self._note(answer)
-        if answer.counted and not self.accounts.has_declared(client):
+        if answer.counted and not self.accounts.examples.is_known(client):
             self.accounts.declare(client, head.examples)
         return messages.Received(
             receipt=messages.receipt_message(answer), next=self._checked_in(client, following) if check_in else None

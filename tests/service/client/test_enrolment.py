@@ -88,7 +88,7 @@ def test_a_client_declares_its_examples_once_and_remembers_that_it_has(tmp_path)
         declared = declare(line, folder, identity, 60)
         assert declared.examples == 60
         assert identify(line, folder, None, None) == declared
-        assert server.service.accounts.has_declared(0)
+        assert server.service.accounts.examples.is_known(0)
         with pytest.raises(OffbeatError, match=r"declared 60 examples, not 61.*wrong-examples"):
             declare(line, folder, declared, 61)
     # No server is needed to say the same again.

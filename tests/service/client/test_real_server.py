@@ -129,7 +129,7 @@ def test_clients_of_an_algorithm_that_weighs_all_declare_their_examples_by_thems
         waits_for_examples=True,
     ) as served:
         counted = take_part(served, tmp_path, 2, quick)
-        assert served.service.accounts.all_examples() == [10, 10]
+        assert served.service.accounts.examples.all() == [10, 10]
     assert sum(counted.values()) >= 2
 
 
