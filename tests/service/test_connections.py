@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from offbeat.service.connections import Connections
+from offbeat.service.connections import Connections, pause_after
 from tests.service.conftest import running
 from tests.service.test_descriptors import limited, wait_until_ready
 from tests.service.test_hostile import line, until
@@ -84,6 +84,13 @@ def test_who_never_asked_goes_first_then_who_has_been_idle_then_the_newest_reque
             assert connections.shut_down_excess() == 1
             assert not is_open(gone)
         assert is_open(busy)
+
+
+@pytest.mark.parametrize(
+    ("took", "is_crowded", "pause"), [(0.001, False, 0.25), (0.03, False, 1.5), (0.001, True, 0.05), (0.03, True, 0.3)]
+)
+def test_to_look_takes_little_of_the_time(took, is_crowded, pause):
+    assert pause_after(took, is_crowded=is_crowded) == pytest.approx(pause)
 
 
 def test_a_descriptor_that_is_another_file_by_now_is_left_alone(listener, tmp_path):

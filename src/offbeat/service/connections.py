@@ -23,6 +23,8 @@ from offbeat.service.logs import event
 
 _SECONDS = 0.25  # between two looks
 _SECONDS_IF_CROWDED = 0.05
+_SHARE = 0.02  # of the time, at most
+_SHARE_IF_CROWDED = 0.1
 _DESCRIPTORS = next((path for path in (Path("/proc/self/fd"), Path("/dev/fd")) if path.is_dir()), None)
 
 Peer = tuple[str, int]
@@ -62,7 +64,10 @@ class Connections:
     async def keep_watch(self) -> None:
         """Look again and again; never returns."""
         while True:
-            await asyncio.sleep(_SECONDS_IF_CROWDED if self.shut_down_excess() else _SECONDS)
+            began = time.perf_counter()
+            is_crowded = self.shut_down_excess() > 0
+            took = time.perf_counter() - began
+            await asyncio.sleep(pause_after(took, is_crowded=is_crowded))
 
     @contextmanager
     def request(self, peer: Peer) -> Generator[None]:
@@ -146,6 +151,13 @@ class CountedRequests:
         """Serve a request."""
         with self._connections.request(peer_of(scope)):
             await self._app(scope, receive, send)
+
+
+def pause_after(seconds: float, *, is_crowded: bool) -> float:
+    """Return how long to wait after a look that took so many seconds, so that looks take little of the time."""
+    if is_crowded:
+        return max(_SECONDS_IF_CROWDED, seconds / _SHARE_IF_CROWDED)
+    return max(_SECONDS, seconds / _SHARE)
 
 
 def peer_of(scope: Scope) -> Peer:
