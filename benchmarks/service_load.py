@@ -30,6 +30,7 @@ SERVER = """
 [service]
 folder = "{folder}"
 clients = 1000
+connections_per_address = 4000
 port = 0
 tls = {tls}
 requests_a_second = 1e9

@@ -1,6 +1,6 @@
 """A client of the service: softmax regression on its share of the handwritten digits.
 
-    offbeat join https://host:8443 --token obe_… --client examples/service/client.py:make_client
+    offbeat join https://host:8443 --token-file enrolment-token --client examples/service/client.py:make_client
 
 All that is asked of a client is ``fit``, or a function that does the same: here is the built-in one. Data of your own
 are two tensors, or two numpy arrays: ``LocalSGD(model, cross_entropy, (inputs, labels))``.

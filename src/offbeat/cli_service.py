@@ -1,6 +1,7 @@
 """The commands of the service: ``offbeat serve``, ``join``, ``status``, ``runs``, ``export``, ``backup``, ``demo``."""
 
 import logging
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,11 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from offbeat.errors import OffbeatError
 from offbeat.experiments.import_path import load_callable
 from offbeat.experiments.server_config import load
+from offbeat.service.admin import make_token as ask_for_token
 from offbeat.service.admin import newest_model
+from offbeat.service.admin import revoke as ask_to_revoke
 from offbeat.service.admin import runs as list_runs
 from offbeat.service.admin import status as ask_status
+from offbeat.service.admin import tokens as list_tokens
 from offbeat.service.backup import back_up
 from offbeat.service.certificates import fingerprint
 from offbeat.service.logs import write_logs
@@ -41,7 +46,7 @@ def serve(file: Path, changes: Sequence[str], logs: bool) -> None:
     def ready(listening: "Listening") -> None:
         status = listening.service.status()
         click.echo(f"Listening at {listening.url}: {status.algorithm}, version {status.version}")
-        options = [f"--token {listening.enrolment_token}"]
+        options = [f"--token-file {folder / 'enrolment-token'}"]
         if server.service.tls and not server.service.certificate:
             ca = folder / "tls" / "ca.pem"
             options.append(f"--ca {ca}")
@@ -54,11 +59,14 @@ def serve(file: Path, changes: Sequence[str], logs: bool) -> None:
 
 
 @click.command(
-    epilog="\b\nExample:\n  offbeat join https://localhost:8443 --token obe_… --ca ca.pem "
+    epilog="\b\nExample:\n  offbeat join https://localhost:8443 --token-file enrolment-token --ca ca.pem "
     "--client examples/service/client.py:make_client"
 )
 @click.argument("url", metavar="URL")
-@click.option("--token", metavar="TOKEN", help="The enrolment token, for the first time.")
+@click.option("--token-file", metavar="FILE", type=Path, help="The file with the enrolment token, for the first time.")
+@click.option(
+    "--token", metavar="TOKEN", help="The enrolment token itself, which other users of the machine can then see."
+)
 @click.option("--client", "path", metavar="FILE.py:NAME", required=True, help="What makes the client from its number.")
 @click.option("--ca", metavar="FILE", type=Path, help="Certificates to trust; those of the system if it is left out.")
 @click.option(
@@ -67,15 +75,36 @@ def serve(file: Path, changes: Sequence[str], logs: bool) -> None:
 @click.option("--name", metavar="NAME", help="The client's name, for people.")
 @click.option("--visits", metavar="N", type=click.IntRange(min=1), help="Stop after so many updates.")
 def join(
-    url: str, token: str | None, path: str, ca: Path | None, folder: Path, name: str | None, visits: int | None
+    url: str,
+    token_file: Path | None,
+    token: str | None,
+    path: str,
+    ca: Path | None,
+    folder: Path,
+    name: str | None,
+    visits: int | None,
 ) -> None:
     """Take part in the run of the server at URL until it is over; the same command goes on where it was."""
     from offbeat.service.client.run import run_client
 
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    if token_file is not None:
+        token = _read_token(token_file, token)
     counted = run_client(url, load_callable(path), folder, enrolment_token=token, name=name, ca=ca, visits=visits)
     click.echo(f"Done: {counted} updates counted")
+
+
+def _read_token(file: Path, token: str | None) -> str:
+    if token is not None:
+        raise OffbeatError("give --token-file or --token, not both")
+    try:
+        return file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise OffbeatError(
+            f"cannot read the token in {file}: {why}: copy enrolment-token from the server's folder"
+        ) from None
 
 
 @click.command(epilog="\b\nExample:\n  offbeat status runs/service")
@@ -83,7 +112,58 @@ def join(
 def status(folder: Path) -> None:
     """Say how far the run of the server with this FOLDER is."""
     for key, value in ask_status(folder).items():
-        click.echo(f"{key.replace('_', ' ')}: {f'{value:.2f}' if isinstance(value, float) else value}")
+        if value is not None:
+            click.echo(f"{key.replace('_', ' ')}: {f'{value:.2f}' if isinstance(value, float) else value}")
+
+
+@click.command(epilog="\b\nExample:\n  offbeat tokens runs/service")
+@click.argument("folder", metavar="FOLDER", type=Path)
+def tokens(folder: Path) -> None:
+    """List the enrolment and admin tokens of the server with this FOLDER; the tokens themselves are not kept."""
+    for token in list_tokens(folder):
+        parts = [token["kind"], token["state"]]
+        if token["uses"]:
+            parts.append(f"{token['uses']} uses left")
+        if token["state"] == "valid" and token["expires_seconds"] is not None:
+            parts.append(f"expires in {token['expires_seconds'] / 3600:.1f} hours")
+        click.echo(f"{token['id']}: {', '.join([*parts, *filter(None, [token['name']])])}")
+
+
+@click.command(
+    epilog="\b\nExample:\n  offbeat make-token runs/service enrolment --uses 8 --hours 24 --output ward-3-token"
+)
+@click.argument("folder", metavar="FOLDER", type=Path)
+@click.argument("kind", metavar="KIND", type=click.Choice(["enrolment", "admin"]))
+@click.option("--uses", metavar="N", type=click.IntRange(1, 2**31 - 1), help="How many clients may enrol by it.")
+@click.option("--hours", metavar="HOURS", type=click.FloatRange(0, 1e6, min_open=True), help="How long it is valid.")
+@click.option("--name", metavar="NAME", default="", help="What it is for, for people.")
+@click.option("--output", metavar="FILE", type=Path, required=True, help="The file for it, which only you can read.")
+def make_token(folder: Path, kind: str, uses: int | None, hours: float | None, name: str, output: Path) -> None:
+    """Make an enrolment or admin token (KIND) for the server with this FOLDER."""
+    if uses is not None and kind != "enrolment":
+        raise OffbeatError("--uses is for enrolment tokens: leave it out")
+    # First, so that no token is made that cannot be written down.
+    try:
+        descriptor = os.open(output, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except OSError as error:
+        raise OffbeatError(f"cannot write {output}: {error.strerror}: choose another --output") from None
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        try:
+            token = ask_for_token(folder, kind, uses=uses, seconds=None if hours is None else hours * 3600, name=name)
+        except OffbeatError:
+            output.unlink()
+            raise
+        file.write(f"{token}\n")
+    click.echo(f"{output}: a new {kind} token")
+
+
+@click.command(epilog="\b\nExample:\n  offbeat revoke runs/service client-3")
+@click.argument("folder", metavar="FOLDER", type=Path)
+@click.argument("which", metavar="WHICH")
+def revoke(folder: Path, which: str) -> None:
+    """Revoke a token of the server with this FOLDER: WHICH is its id as in `offbeat tokens`, or `client-3`."""
+    ask_to_revoke(folder, which)
+    click.echo(f"{which}: revoked")
 
 
 @click.command(epilog="\b\nExample:\n  offbeat runs runs")

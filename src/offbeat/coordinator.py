@@ -2,7 +2,7 @@
 
 import heapq
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -18,6 +18,9 @@ from offbeat.selection import POOLS, Pool
 
 _NEW_SHARE_OF_LEASE = 0.05
 _OF_THE_VISIT = frozenset({"client", "version", "plan"})  # what the table knows of an update
+_CALLS = frozenset(
+    ("present", "absent", "assign", "offer", "receive", "renew", "drop", "lapse", "tick", "weigh_clients")
+)  # that can be replayed
 
 
 class Coordinator:
@@ -26,7 +29,8 @@ class Coordinator:
     Sans-IO: it has no clock, every call says what time it is. A simulator makes the calls from its event queue, a
     server from its requests: ``present`` (a client is there and idle), ``assign`` (fill the algorithm's slots),
     ``offer`` (a client asks whether its update is still wanted), ``receive`` (the update), ``renew`` (a client is still
-    at work), ``drop`` (it gave up), ``lapse`` (leases that have ended), ``tick``.
+    at work), ``drop`` (it gave up), ``lapse`` (leases that have ended), ``tick``,
+    ``weigh_clients`` (every client's number of examples is known).
 
     A client has at most one open assignment. It has to be ``present`` again before it is given another; that closes
     the old one. So the table has one entry a client, whatever the length of the run. A lease that lapses frees the
@@ -41,12 +45,15 @@ class Coordinator:
         local: The run's plan for a visit.
         seed: The run's seed.
         lease_seconds: How long a slot is kept for a silent client.
+        max_visit_seconds: How long a slot is kept at most, however often the client renews its lease.
         max_staleness: The largest staleness at which an update counts; None for any.
         data_weights: Each client's share of the objective, ``(N,)``; None for uniform.
+        waits_for_examples: Whether there is no work before ``weigh_clients``.
         record: Called with every call that changed something, after it did; what it gets can be replayed.
 
     Attributes:
         record: The same; may be set later, for instance once a log has been replayed.
+        waits_for_examples: Whether ``weigh_clients`` has to come first.
 
     Raises:
         ValueError: Something does not fit, for instance a cohort that is larger than N.
@@ -61,8 +68,10 @@ class Coordinator:
         local: LocalPlan,
         seed: int = 0,
         lease_seconds: float = math.inf,
+        max_visit_seconds: float = math.inf,
         max_staleness: int | None = None,
         data_weights: Tensor | None = None,
+        waits_for_examples: bool = False,
         record: Callable[[Call], None] | None = None,
     ) -> None:
         if max_staleness is not None and algorithm.measures:
@@ -76,13 +85,14 @@ class Coordinator:
         self.statistics = Statistics()
         self._local = local
         self._lease_seconds = lease_seconds
+        self._max_visit_seconds = max_visit_seconds
         self._max_staleness = max_staleness
         self.record = record
+        self.waits_for_examples = waits_for_examples
         self._present = bytearray(clients)
         selection = algorithm.selection
-        self._pool: Pool = (POOLS[selection] if isinstance(selection, str) else selection)(
-            clients, seed
-        )  # who is present and may be assigned in this round
+        # Who is present and may be assigned in this round.
+        self._pool: Pool = (POOLS[selection] if isinstance(selection, str) else selection)(clients, seed)
         self._round = algorithm.round
         self._had_turn: dict[int, None] = {}  # who was assigned or heard in this round, in order
         self._resting: dict[int, int] = {}  # who may not come again before a later round, and which
@@ -95,6 +105,24 @@ class Coordinator:
     def may_refuse(self) -> bool:
         """Whether an update may come too late to count; if not, ``offer`` answers None for every open visit."""
         return self._max_staleness is not None or not self.algorithm.wants_all
+
+    def weigh_clients(self, now: float, examples: Sequence[int]) -> None:
+        """Start the algorithm with the clients' data weights, before any work is handed out.
+
+        Args:
+            now: Seconds.
+            examples: How many examples each of the N clients holds.
+
+        Raises:
+            ValueError: There are not N numbers, one is negative, all are 0, or the clients have been weighed.
+        """
+        if not self.waits_for_examples:
+            raise ValueError("the clients have been weighed already")
+        weights = torch.tensor(examples, dtype=torch.float64)
+        self.algorithm.start(self.algorithm.model, self.clients, weights)
+        self.waits_for_examples = False
+        self._round = self.algorithm.round
+        self._note("weigh_clients", now=now, examples=list(examples))
 
     def present(self, now: float, client: int) -> None:
         """Note that the client is there and idle; nothing happens if that is known.
@@ -134,6 +162,8 @@ class Coordinator:
         self.algorithm.now = now
         assignments: list[Assignment] = []
         if clients is not None:
+            if self.waits_for_examples:
+                raise ValueError(f"{self.algorithm.name} needs every client's number of examples before there is work")
             for client in clients:
                 self._pool.take(client)
                 assignments.append(self._assign(now, client))
@@ -145,9 +175,10 @@ class Coordinator:
 
     def _assign(self, now: float, client: int) -> Assignment:
         plan = self.algorithm.assign(client, self._local)
-        lease_until = now + self._lease_seconds
+        visit_until = now + self._max_visit_seconds
+        lease_until = min(now + self._lease_seconds, visit_until)
         self.statistics.lost += self.is_open(client)
-        assignment = self._visits.open(client, self.algorithm.version, plan, lease_until)
+        assignment = self._visits.open(client, self.algorithm.version, plan, lease_until, visit_until)
         self._present[client] = False
         if self._round is not None:
             self._take_turn(client)
@@ -168,7 +199,7 @@ class Coordinator:
     @property
     def has_work(self) -> bool:
         """Whether ``assign`` would give somebody work now."""
-        return bool(self._pool) and self.algorithm.slots() > 0
+        return not self.waits_for_examples and bool(self._pool) and self.algorithm.slots() > 0
 
     def unfinished(self) -> Iterator[Assignment]:
         """Return all assignments whose updates are still expected."""
@@ -252,7 +283,7 @@ class Coordinator:
         return receipt
 
     def renew(self, now: float, client: int, visit: int) -> bool:
-        """Let the lease of an open visit begin anew; return whether the visit is open.
+        """Let the lease of an open visit begin anew, but not beyond its longest duration; return whether it is open.
 
         One that has hardly begun is left as it is, so that nobody who calls often makes much work.
 
@@ -265,7 +296,7 @@ class Coordinator:
             return False
         if not self.is_open(client):
             return False
-        lease_until = now + self._lease_seconds
+        lease_until = min(now + self._lease_seconds, assignment.visit_until)
         if lease_until - assignment.lease_until > _NEW_SHARE_OF_LEASE * self._lease_seconds:
             self._visits.renew(client, lease_until)
             self._expect_lapse(lease_until, client, visit)
@@ -338,7 +369,12 @@ class Coordinator:
         return [assignment for assignment in found if assignment is not None]
 
     def tick(self, now: float) -> bool:
-        """Note that one of the algorithm's periods has passed; return whether that made a new version."""
+        """Note that one of the algorithm's periods has passed; return whether that made a new version.
+
+        Nothing happens before the clients have been weighed.
+        """
+        if self.waits_for_examples:
+            return False
         self.algorithm.now = now
         new_version = self.algorithm.tick()
         self._open_round_if_new()
@@ -347,7 +383,7 @@ class Coordinator:
 
     def replay(self, call: Call) -> None:
         """Make a recorded call again."""
-        if call.name not in ("present", "absent", "assign", "offer", "receive", "renew", "drop", "lapse", "tick"):
+        if call.name not in _CALLS:
             raise ValueError(f"{call.name!r} is no call that can be replayed")
         getattr(self, call.name)(**call.arguments)
 
@@ -361,11 +397,21 @@ class Coordinator:
             "had_turn": torch.tensor(list(self._had_turn), dtype=torch.int64),
             "resting": torch.tensor(list(self._resting.items()), dtype=torch.int64).reshape(-1, 2),
             "round_deadline": self._round_deadline,
+            "waits_for_examples": self.waits_for_examples,
             **prefixed("visits", self._visits.state_dict(self._local)),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state; the arguments of the constructor must be the same."""
+        """Go on from a saved state; the arguments of the constructor must be the same.
+
+        Raises:
+            ValueError: Clients are to be weighed by their examples, but the run began when each weighed the same.
+        """
+        if self.waits_for_examples:
+            # An earlier version of Offbeat did not wait.
+            self.waits_for_examples = state.get("waits_for_examples", not state["statistics.assigned"])
+            if not self.waits_for_examples and "waits_for_examples" not in state:
+                raise ValueError("the run began when every client weighed the same")
         self.algorithm.load_state_dict(under("algorithm", state))
         self._pool.load_state_dict(under("pool", state))
         self.statistics = Statistics(**under("statistics", state))

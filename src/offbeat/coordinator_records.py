@@ -1,5 +1,6 @@
 """What a coordinator hands out, answers, remembers, counts and records."""
 
+import math
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ class Assignment(NamedTuple):
     plan: LocalPlan
     lease_until: float  # seconds
     since: int | None  # the version of the client's last counted update, None if there is none
+    visit_until: float = math.inf  # seconds; no lease is renewed beyond that
 
 
 class Receipt(NamedTuple):

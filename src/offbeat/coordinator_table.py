@@ -1,5 +1,6 @@
 """Each client's latest visit, and what became of the last one that counted."""
 
+import math
 from array import array
 from collections.abc import Iterator
 from typing import Any
@@ -58,11 +59,15 @@ class VisitTable:
             return None if client in self._open else _unpacked(self._receipt[client])
         return _unpacked(self._counted_receipt[client]) if self._counted_visit[client] == visit else None
 
-    def open(self, client: int, version: int, plan: LocalPlan, lease_until: float) -> Assignment:
+    def open(
+        self, client: int, version: int, plan: LocalPlan, lease_until: float, visit_until: float = math.inf
+    ) -> Assignment:
         """Enter new work in place of the client's latest visit, and return it."""
         visit = self._visit[client] + 1
         since = self._counted_version[client]
-        assignment = Assignment(client, visit, version, plan, lease_until, None if since == _NONE else since)
+        assignment = Assignment(
+            client, visit, version, plan, lease_until, None if since == _NONE else since, visit_until
+        )
         self._open[client] = assignment
         self._visit[client] = visit
         self._version[client] = version

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -52,11 +53,15 @@ def live(url: str, token: str, folder: str, gate: str) -> None:
         note.unlink()
         return trained(model, visit.client, visit.number), 1 + visit.client
 
+    def make_client(client: int) -> Callable[[dict[str, Tensor], Visit], tuple[dict[str, Tensor], int]]:
+        fit.examples = 1 + client  # pyright: ignore[reportFunctionMemberAccess]
+        return fit
+
     backoff = Backoff(first_seconds=0.02, largest_seconds=0.3)
     while True:
         # Who has not enrolled yet gives up after a few attempts.
         with suppress(UnreachableError):
-            run_client(url, lambda _: fit, Path(folder), enrolment_token=token, backoff=backoff)
+            run_client(url, make_client, Path(folder), enrolment_token=token, backoff=backoff)
             return
 
 

@@ -57,14 +57,17 @@ class Undisturbed:
     def __post_init__(self) -> None:
         config = load(self.file)
         lease_seconds = config.server.lease_seconds
+        algorithm = config.build_algorithm()
         self.coordinator = Coordinator(
-            config.build_algorithm(),
+            algorithm,
             build_model(config.model, None, config.service.seed).vector.clone(),
             clients=config.service.clients,
             local=config.plan(),
             seed=config.service.seed,
             lease_seconds=math.inf if lease_seconds is None else lease_seconds,
+            max_visit_seconds=config.server.max_visit_seconds,
             max_staleness=config.server.max_staleness,
+            waits_for_examples=algorithm.weighs_all_clients,
         )
         self._versions = None if config.stop is None else config.stop.versions
         self._starts: dict[int, Tensor] = {}  # by version

@@ -102,8 +102,8 @@ class Served:
         self._peers.append(Peer(self.url, token))
         return self._peers[-1]
 
-    def enrol(self) -> Peer:
-        answer = self.peer(self.enrolment_token).http.post("/v1/enrol", json={})
+    def enrol(self, **said: Any) -> Peer:
+        answer = self.peer(self.enrolment_token).http.post("/v1/enrol", json=said)
         assert answer.status_code == 201, answer.text
         return self.peer(answer.json()["token"])
 
@@ -122,7 +122,9 @@ def running(
     model: torch.Tensor | None = None,
     layout: Any = LAYOUT,
     lease_seconds: float | None = None,
+    max_visit_seconds: float = math.inf,
     max_staleness: int | None = None,
+    waits_for_examples: bool = False,
     stop_versions: float = math.inf,
     limits: Limits | None = None,
     **settings: Any,
@@ -143,7 +145,9 @@ def running(
             local=plan,
             seed=7,
             lease_seconds=math.inf if lease_seconds is None else lease_seconds,
+            max_visit_seconds=max_visit_seconds,
             max_staleness=max_staleness,
+            waits_for_examples=waits_for_examples,
         )
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()

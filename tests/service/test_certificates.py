@@ -98,7 +98,7 @@ def test_the_certificates_say_what_they_are_for(tmp_path: Path) -> None:
 def test_keys_are_for_the_owner_alone_and_nothing_else_is_left(tmp_path: Path) -> None:
     make_certificates(tmp_path / "a" / "b", HOSTS)
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "a" / "b").iterdir()}
-    assert modes == {"ca.pem": 0o644, "ca.key": 0o600, "server.pem": 0o644, "server.key": 0o600}
+    assert modes == dict.fromkeys(("ca.pem", "ca.key", "server.pem", "server.key"), 0o600)
 
 
 def test_a_file_that_cannot_be_written_leaves_no_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

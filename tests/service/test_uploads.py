@@ -161,17 +161,9 @@ def test_there_is_a_budget_for_all_and_a_number_for_each(uploads):
     assert refused(uploads.read(5, 2, sent(b"abc"))) == "malformed-request"
 
 
-def test_small_bodies_share_a_file_and_are_aligned(segments):
-    path, begin = segments.append(b"first")
-    assert (path.name, begin) == ("segment-1", 0)
-    same, second = segments.append(b"second")
-    assert (same, second) == (path, 8)
-    assert path.read_bytes() == b"first\0\0\0second"
-
-
 def test_after_a_restart_a_body_that_was_whole_need_not_come_again(tmp_path, uploads, segments):
     asyncio.run(uploads.write(3, 1, 0, 3, sent(b"abc")))
-    known = segments.append(b"known")[0].name
+    known = segments.append(b"known")[0].path.name
     (tmp_path / "updates" / "notes").touch()
     clean_up(tmp_path, {known})
     assert sorted(path.name for path in (tmp_path / "updates").iterdir()) == ["notes", known]

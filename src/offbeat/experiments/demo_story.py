@@ -76,7 +76,12 @@ class Story:
 
     def _start_client(self, client: int) -> None:
         command = ["join", self._kept("url"), "--client", _MAKE_CLIENT, "--name", _name(client)]
-        command += ["--token", self._kept("enrolment-token"), "--ca", str(self._folder / "server" / "tls" / "ca.pem")]
+        command += [
+            "--token-file",
+            str(self._folder / "server" / "enrolment-token"),
+            "--ca",
+            str(self._folder / "server" / "tls" / "ca.pem"),
+        ]
         self._processes.start(_name(client), [*command, "--folder", str(self._client_folder(client))])
 
     def _has_enrolled(self, client: int) -> bool:

@@ -45,12 +45,16 @@ class ServiceSection(Section):
     """Its private key, PEM."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     """Fixes the initial model and who is picked."""
+    connections_per_address: Count | None = None
+    """Connections of one address; a quarter of all that the server accepts if it is left out."""
     token_seconds: Positive | None = None
     """How long a client's token is good for; for ever if it is left out."""
     checkpoint_seconds: Positive = 30.0
     """Between two checkpoints."""
     max_update_norm: Positive | None = None
     """The largest norm of an update; any if it is left out."""
+    max_examples: Count | None = None
+    """The largest number of examples that a client may declare; any if it is left out."""
     requests_a_second: Positive = 20.0
     """Requests of one client, over a while."""
 
@@ -61,6 +65,15 @@ class ServiceSection(Section):
         if self.certificate and not self.tls:
             raise ValueError("certificate is for tls = true")
         return self
+
+
+class VisitsSection(ServerSection):
+    """``[server]``: how the server deals with clients that do not come back."""
+
+    lease_seconds: Positive | None = 600.0
+    """How long a slot is kept for a silent client."""
+    max_visit_seconds: Positive = 14_400.0
+    """How long a slot is kept at most, however often the client says that it is still at work."""
 
 
 class StopSection(Section):
@@ -78,7 +91,7 @@ class ServerFile(Section):
     data: DataSection | None = None
     """What the server evaluates on, and what tells a built-in model its size; the clients' data stay with them."""
     local: LocalSection
-    server: ServerSection = ServerSection()
+    server: VisitsSection = VisitsSection()
     stop: StopSection | None = None
     """The server goes on for ever if it is left out."""
     evaluate: EvaluateSection | None = None
@@ -122,6 +135,19 @@ class ServerFile(Section):
         run = {"clients": self.service.clients, "seed": self.service.seed}
         algorithm = {"algorithm": self.algorithm.algorithm, **hyper_parameters_of(self.build_algorithm())}
         return {**whole, "service": run, "algorithm": algorithm}
+
+    def resolved_to_weigh(self) -> dict[str, Any] | None:
+        """Return what ``resolved`` would be if all clients were weighed by their examples.
+
+        None if they are, or if the algorithm cannot.
+        """
+        config = self.resolved()
+        if config["algorithm"].get("weighting") != "uniform":
+            return None
+        hyper_parameters = {**self.algorithm.hyper_parameters, "weighting": "examples"}
+        if not build_algorithm(self.algorithm.algorithm or "", hyper_parameters).weighs_all_clients:
+            return None
+        return {**config, "algorithm": {**config["algorithm"], "weighting": "examples"}}
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> ServerFile:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -48,17 +49,20 @@ def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
         port=section.port,
         certificates=_certificates(file, folder),
         token_seconds=section.token_seconds,
+        connections_per_address=section.connections_per_address,
         checkpoint_seconds=section.checkpoint_seconds,
         limits=Limits(
             max_update_norm=file.server.max_update_norm or section.max_update_norm,
             requests_a_second=section.requests_a_second,
+            max_examples=section.max_examples,
         ),
         stop_versions=math.inf if file.stop is None else file.stop.versions,
         lease_seconds=file.server.lease_seconds,
         seed=section.seed,
         evaluate_every=file.evaluate.every_versions if file.evaluate else None,
         evaluate_command=_evaluation(file),
-        config=json.loads(json.dumps(file.resolved())),
+        config=_plain(file.resolved()),
+        config_to_weigh=_plain(file.resolved_to_weigh()),
     )
 
     async def until_a_signal() -> None:
@@ -95,11 +99,18 @@ def _fresh(file: ServerFile) -> tuple[Coordinator, Layout]:
             local=plan,
             seed=section.seed,
             lease_seconds=math.inf if lease_seconds is None else lease_seconds,
+            max_visit_seconds=file.server.max_visit_seconds,
             max_staleness=file.server.max_staleness,
+            waits_for_examples=algorithm.weighs_all_clients,
         )
     except ValueError as error:
         raise OffbeatError(f"algorithm: {error}") from None
     return coordinator, [(name, tuple(tensor.shape)) for name, tensor in model.named(model.vector).items()]
+
+
+def _plain(config: dict[str, Any] | None) -> Any:
+    """Return a configuration as JSON gives it back."""
+    return json.loads(json.dumps(config))
 
 
 def _event_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:

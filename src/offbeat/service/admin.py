@@ -6,8 +6,10 @@ import ssl
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -32,14 +34,54 @@ def status(folder: Path) -> dict[str, Any]:
     Raises:
         OffbeatError: There is no such folder, or no server runs.
     """
+    return _ask(folder, "GET", "/v1/status")
+
+
+def tokens(folder: Path) -> list[dict[str, Any]]:
+    """Return the enrolment and admin tokens of a server, without the tokens themselves.
+
+    Raises:
+        OffbeatError: There is no such folder, or no server runs.
+    """
+    return _ask(folder, "GET", "/v1/tokens")["tokens"]
+
+
+def make_token(folder: Path, kind: str, *, uses: int | None, seconds: float | None, name: str) -> str:
+    """Return a new enrolment or admin token.
+
+    Raises:
+        OffbeatError: There is no such folder, or no server runs.
+    """
+    wanted: dict[str, Any] = {"expires_seconds": seconds, "name": name}
+    if kind == "enrolment":
+        wanted["uses"] = uses
+    return _ask(folder, "POST", f"/v1/{kind}-tokens", wanted)["token"]
+
+
+def revoke(folder: Path, which: str) -> None:
+    """Revoke a token by its id, or the tokens of a client, ``client-3``.
+
+    Raises:
+        OffbeatError: There is no such token or client, no such folder, or no server runs.
+    """
+    kind, _, number = which.partition("-")
+    if kind == "client" and not number.isdecimal():
+        raise OffbeatError(f"{which!r} is no client: write client-3 for client 3")
+    _ask(folder, "DELETE", f"/v1/clients/{number}" if kind == "client" else f"/v1/tokens/{quote(which, safe='')}")
+
+
+def _ask(folder: Path, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
     url, token = (_kept(folder, name) for name in ("url", "admin-token"))
     ca = folder / "tls" / "ca.pem"
     verify = ssl.create_default_context(cafile=ca) if ca.exists() else True
+    headers = {"Authorization": f"Bearer {token}"}
     try:
-        answer = httpx.get(f"{url}/v1/status", headers={"Authorization": f"Bearer {token}"}, verify=verify, timeout=10)
+        answer = httpx.request(method, f"{url}{path}", json=body, headers=headers, verify=verify, timeout=10)
+        if HTTPStatus.BAD_REQUEST <= answer.status_code < HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise OffbeatError(answer.json()["detail"])
         answer.raise_for_status()
-        return answer.json()
-    except (httpx.HTTPError, ValueError) as error:
+        return answer.json() if answer.content else {}
+    except (httpx.HTTPError, ValueError, LookupError) as error:
         raise OffbeatError(f"the server of {folder} does not answer at {url}: start it ({error})") from None
 
 

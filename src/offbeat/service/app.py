@@ -3,6 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Coroutine
+from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, FastAPI, Header, Path, Request
@@ -10,9 +12,11 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.types import Scope
 
 from offbeat.service import messages
 from offbeat.service.body_limit import BodyLimit
+from offbeat.service.connections import Connections, CountedRequests, peer_of
 from offbeat.service.logs import event
 from offbeat.service.metrics import Measured
 from offbeat.service.refusal import Refusal
@@ -22,6 +26,9 @@ from offbeat.service.update_head import parse_head
 
 T = TypeVar("T")
 
+PROTOCOL = "1.1"
+"""The protocol's version, as in ``docs/protocol.md``; 1.1 has declared examples."""
+
 _LARGEST_NUMBER = 2**63 - 1
 
 Number = Annotated[int, Path(ge=0, le=_LARGEST_NUMBER)]
@@ -29,7 +36,9 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {"default": {"model": messages.Prob
 
 
 async def _client(request: Request) -> int:
-    return request.app.state.service.client(_token(request))
+    client = request.app.state.service.client(_token(request))
+    request.app.state.connections.trust(peer_of(request.scope))
+    return client
 
 
 async def _admin(request: Request) -> int:
@@ -40,19 +49,23 @@ Client = Annotated[int, Depends(_client)]
 Admin = Annotated[int, Depends(_admin)]
 
 
-def make_app(service: Service) -> FastAPI:
-    """Return the application that speaks for a service."""
+def make_app(service: Service, connections: Connections) -> FastAPI:
+    """Return the application that speaks for a service, over these connections."""
     app = FastAPI(
-        title="Offbeat", version="1", docs_url=None, redoc_url=None, redirect_slashes=False, responses=_PROBLEMS
+        title="Offbeat", version=PROTOCOL, docs_url=None, redoc_url=None, redirect_slashes=False, responses=_PROBLEMS
     )
     app.state.service = service
+    app.state.connections = connections
 
     @app.post("/v1/enrol", status_code=201)
     async def enrol(request: Request, enrolment: messages.Enrolment) -> messages.Enrolled:
         """Take part from now on."""
-        number, token, seconds = service.accounts.enrol(_token(request), enrolment.name, enrolment.token)
-        await service.engine.journal.durable()
-        return messages.Enrolled(client=number, token=token, expires_seconds=seconds)
+        return await service.enrol(_token(request), enrolment)
+
+    @app.post("/v1/examples")
+    async def declare(client: Client, declaration: messages.Declaration) -> messages.Declaration:
+        """Declare how many examples the client holds, once."""
+        return await service.declare(client, declaration.examples)
 
     @app.post("/v1/token")
     async def rotate(client: Client) -> messages.NewToken:
@@ -132,17 +145,36 @@ def make_app(service: Service) -> FastAPI:
         return now
 
     @app.post("/v1/enrolment-tokens", status_code=201)
-    async def make_token(_: Admin, wanted: messages.NewEnrolmentToken) -> messages.EnrolmentToken:
+    async def make_token(_: Admin, wanted: messages.NewEnrolmentToken) -> messages.MadeToken:
         """Make a token that lets clients enrol."""
-        token = service.accounts.make("enrolment", uses=wanted.uses, seconds=wanted.expires_seconds)
+        token = service.accounts.make("enrolment", uses=wanted.uses, seconds=wanted.expires_seconds, name=wanted.name)
         await service.engine.journal.durable()
-        return messages.EnrolmentToken(token=token)
+        return messages.MadeToken(token=token)
+
+    @app.post("/v1/admin-tokens", status_code=201)
+    async def make_admin_token(_: Admin, wanted: messages.NewAdminToken) -> messages.MadeToken:
+        """Make a token for an admin."""
+        token = service.accounts.make("admin", seconds=wanted.expires_seconds, name=wanted.name)
+        await service.engine.journal.durable()
+        return messages.MadeToken(token=token)
+
+    @app.get("/v1/tokens")
+    async def tokens(_: Admin) -> messages.Tokens:
+        """List all enrolment and admin tokens."""
+        listed = [messages.ListedToken(**asdict(token)) for token in service.accounts.tokens()]
+        await service.engine.journal.durable()
+        return messages.Tokens(tokens=listed)
+
+    @app.delete("/v1/tokens/{token_id}", status_code=204)
+    async def revoke_token(_: Admin, token_id: str) -> None:
+        """Revoke an enrolment or admin token."""
+        service.accounts.revoke_token(token_id)
+        await service.engine.journal.durable()
 
     @app.delete("/v1/clients/{number}", status_code=204)
     async def revoke(_: Admin, number: Number) -> None:
         """Let nobody speak for a client any more."""
-        service.accounts.revoke(number)
-        await service.engine.journal.durable()
+        await service.revoke(number)
 
     @app.get("/metrics")
     async def metrics(_: Admin) -> Response:
@@ -156,15 +188,29 @@ def make_app(service: Service) -> FastAPI:
 
     @app.get("/readyz")
     async def readyz() -> Response:
-        """Say whether it serves requests, and can write to its disk."""
+        """Return whether it serves requests and can write to its disk, and what a run that has not begun waits for."""
         problem = service.engine.journal.problem or (None if service.ready else "stopping")
-        return Response(f"{problem or 'ok'}\n", 503 if problem else 200, media_type="text/plain")
+        waits_for = service.waits_for()
+        state = f"waits for {waits_for}" if waits_for else "ok"
+        return Response(f"{problem or state}\n", 503 if problem else 200, media_type="text/plain")
 
     _answer_refusals(app, service)
-    app.add_middleware(BodyLimit)
+    answer = partial(_answer, service)
+    app.add_middleware(BodyLimit, authenticate=partial(_authenticate, service, connections), answer=answer)
     app.add_middleware(UnreadBody)
     app.add_middleware(Measured, metrics=service.metrics)
+    app.add_middleware(CountedRequests, connections=connections)
     return app
+
+
+def _authenticate(service: Service, connections: Connections, scope: Scope) -> None:
+    """Check the token of a request before its body is read; the route checks whether it may do this.
+
+    Raises:
+        Refusal: There is no token, or it is not valid.
+    """
+    service.accounts.check_any(_token(Request(scope)), may_have_ended=scope["path"] == "/v1/enrol")
+    connections.trust(peer_of(scope))
 
 
 async def _while_it_is_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
@@ -191,11 +237,14 @@ def _token(request: Request) -> str | None:
     return token.strip() if scheme.lower() == "bearer" else None
 
 
+def _answer(service: Service, refusal: Refusal) -> Response:
+    service.metrics.refusals.labels(refusal.kind).inc()
+    event("refused", logging.WARNING, kind=refusal.kind, detail=refusal.detail)
+    return JSONResponse(refusal.problem(), refusal.status, refusal.headers, media_type="application/problem+json")
+
+
 def _answer_refusals(app: FastAPI, service: Service) -> None:
-    def answer(refusal: Refusal) -> Response:
-        service.metrics.refusals.labels(refusal.kind).inc()
-        event("refused", logging.WARNING, kind=refusal.kind, detail=refusal.detail)
-        return JSONResponse(refusal.problem(), refusal.status, refusal.headers, media_type="application/problem+json")
+    answer = partial(_answer, service)
 
     @app.exception_handler(Refusal)
     async def refused(_: Request, refusal: Refusal) -> Response:

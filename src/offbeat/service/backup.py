@@ -37,6 +37,7 @@ def back_up(folder: Path, target: Path) -> int:
 
 
 def _copy(folder: Path, target: Path) -> int:
+    target.mkdir(parents=True, exist_ok=True, mode=0o700)
     for name in ("checkpoints", "models", "updates", "partial"):
         (target / name).mkdir(parents=True, exist_ok=True, mode=0o700)
     # First the checkpoint, then the log, which then holds all that comes after it, then what the log refers to.

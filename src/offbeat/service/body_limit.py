@@ -1,45 +1,47 @@
-"""Bodies that are JSON are small; whoever sends more is stopped before it is in memory."""
+"""Limits of JSON bodies: who may send one, how large it is, and how long it takes."""
 
 import asyncio
+from collections.abc import Callable
 
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from offbeat.service.refusal import Refusal
 
 _LARGEST_JSON = 2**16
-_PATIENCE_SECONDS = 20.0
+_MOST_SECONDS = 20.0  # for the whole body
 
 
 class BodyLimit:
-    """An ASGI middleware that refuses bodies above 64 KiB, but for updates, which have a limit of their own."""
+    """An ASGI middleware that reads the bodies of ``POST`` requests, up to 64 KiB and for up to 20 s each.
 
-    def __init__(self, app: ASGIApp) -> None:
+    Nothing is read of a request that is not allowed to have a body. Updates, which are put, have limits of their own.
+
+    Args:
+        app: What answers.
+        authenticate: Raises ``Refusal`` for a request whose token is not valid.
+        answer: Makes an answer from a refusal.
+    """
+
+    def __init__(
+        self, app: ASGIApp, authenticate: Callable[[Scope], None], answer: Callable[[Refusal], Response]
+    ) -> None:
         self._app = app
+        self._authenticate = authenticate
+        self._answer = answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
-        if scope["type"] != "http" or scope["method"] == "PUT":
+        if scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        body = bytearray()
-        while True:
-            try:
-                async with asyncio.timeout(_PATIENCE_SECONDS):
-                    message = await receive()
-            except TimeoutError:
-                await _answer(Refusal("too-slow", f"no body came for {_PATIENCE_SECONDS:g} s"), scope, receive, send)
-                return
-            if message["type"] == "http.disconnect":
-                return
-            body += message.get("body", b"")
-            if len(body) > _LARGEST_JSON:
-                refusal = Refusal("too-large", f"a body has at most {_LARGEST_JSON} bytes here, but for updates")
-                await _answer(refusal, scope, receive, send)
-                return
-            if not message.get("more_body", False):
-                break
-        whole: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+        try:
+            self._authenticate(scope)
+            body = await _read(receive)
+        except Refusal as refusal:
+            await self._answer(refusal)(scope, receive, send)
+            return
+        whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replay() -> Message:
             return whole.pop() if whole else await receive()
@@ -47,6 +49,19 @@ class BodyLimit:
         await self._app(scope, replay, send)
 
 
-async def _answer(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
-    answer = JSONResponse(refusal.problem(), refusal.status, media_type="application/problem+json")
-    await answer(scope, receive, send)
+async def _read(receive: Receive) -> bytes:
+    body = bytearray()
+    try:
+        async with asyncio.timeout(_MOST_SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    # The client has left, or its chunks are malformed: Granian does not say which.
+                    raise Refusal("malformed-request", "the body ends too early, or its chunks are malformed")
+                body += message.get("body", b"")
+                if len(body) > _LARGEST_JSON:
+                    raise Refusal("too-large", f"a body has at most {_LARGEST_JSON} bytes here, but for updates")
+                if not message.get("more_body", False):
+                    return bytes(body)
+    except TimeoutError:
+        raise Refusal("too-slow", f"the body did not come within {_MOST_SECONDS:g} s") from None

@@ -58,7 +58,8 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
         raise OffbeatError("a certificate needs a host: say by what names or addresses clients call the server")
     names = [_name(host) for host in hosts]
     made = Certificates(folder / "ca.pem", folder / "server.pem", folder / "server.key")
-    folder.mkdir(parents=True, exist_ok=True)
+    for missing in (folder.parent, folder):
+        missing.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not made.ca.exists():
         _write_ca(made.ca)
     if not _holds(made, names):
@@ -111,8 +112,8 @@ def _write_ca(path: Path) -> None:
         .sign(key, hashes.SHA256())
     )
     # The certificate comes last: once it is there, so is its key.
-    _write(path.with_suffix(".key"), _pem(key), mode=0o600)
-    _write(path, certificate.public_bytes(_PEM), mode=0o644)
+    _write(path.with_suffix(".key"), _pem(key))
+    _write(path, certificate.public_bytes(_PEM))
 
 
 def _write_server(made: Certificates, names: list[x509.GeneralName]) -> None:
@@ -128,8 +129,8 @@ def _write_server(made: Certificates, names: list[x509.GeneralName]) -> None:
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
         .sign(ca_key, hashes.SHA256())
     )
-    _write(made.key, _pem(key), mode=0o600)
-    _write(made.certificate, certificate.public_bytes(_PEM), mode=0o644)
+    _write(made.key, _pem(key))
+    _write(made.certificate, certificate.public_bytes(_PEM))
 
 
 def _read_ca(path: Path) -> tuple[x509.Certificate, _Key]:
@@ -183,14 +184,13 @@ def _pem(key: _Key) -> bytes:
     return key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
 
 
-def _write(path: Path, data: bytes, mode: int) -> None:
-    """Write a file whole or not at all; nobody else can read it before it has its mode."""
+def _write(path: Path, data: bytes) -> None:
+    """Write a file, which others cannot read, whole or not at all."""
     descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
-            os.fchmod(descriptor, mode)
             os.fsync(descriptor)
         Path(partial).replace(path)
     except BaseException:

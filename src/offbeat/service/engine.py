@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ from offbeat.service.logs import event
 from offbeat.service.model_files import ModelFiles
 from offbeat.service.records import NOT_LOGGED, arguments_of
 from offbeat.service.refusal import Refusal
+from offbeat.service.segments import Segment
 from offbeat.service.update_files import UpdateFiles
 from offbeat.service.update_format import StoredUpdate
 from offbeat.service.update_head import UpdateHead
@@ -76,7 +77,7 @@ class Engine:
         self._began = clock() - now
         self._aggregator = ThreadPoolExecutor(1, thread_name_prefix="aggregator")
         self._evaluated = coordinator.algorithm.version
-        self._incoming = ("", False)  # the SHA-256 of the update that is taken in, and whether it is on disk
+        self._incoming: tuple[str, Segment | None] = ("", None)  # the update that is taken in: SHA-256, what to sync
         self._next_tick = self.now + (coordinator.algorithm.period or math.inf)
 
     @property
@@ -98,9 +99,8 @@ class Engine:
         if not isinstance(vector, StoredUpdate):
             self.journal.record(call.name, arguments)
             return
-        digest, is_on_disk = self._incoming
+        digest, file = self._incoming
         place = vector.path.name, vector.offset, vector.size, digest
-        file = None if is_on_disk else vector.path
         self.files.note(self.journal.record(call.name, arguments, *place, file=file), vector)
 
     async def check_in(self, client: int, wait_seconds: float) -> Assignment | None:
@@ -160,7 +160,14 @@ class Engine:
         return receipt
 
     async def receive(
-        self, client: int, visit: int, head: UpdateHead, update: StoredUpdate, *, is_on_disk: bool, check_in: bool
+        self,
+        client: int,
+        visit: int,
+        head: UpdateHead,
+        update: StoredUpdate,
+        *,
+        segment: Segment | None,
+        check_in: bool,
     ) -> tuple[Receipt, Assignment | None]:
         """Take in an update whose body has been checked; return its receipt, and the client's next visit.
 
@@ -169,7 +176,7 @@ class Engine:
             visit: The visit's number.
             head: What the client says of it.
             update: Where it is.
-            is_on_disk: Whether its file is.
+            segment: The segment that holds it; None if its file is on disk already.
             check_in: Whether the client wants its next visit, if there is one now.
 
         Raises:
@@ -180,7 +187,7 @@ class Engine:
         async with self.lock:
             receipt = self._over(client, visit, head.sha256)
             if receipt is None:
-                self._incoming = (head.sha256, is_on_disk)
+                self._incoming = (head.sha256, segment)
                 try:
                     receipt = self._receive(client, visit, head, update)
                 except Refusal as error:
@@ -276,6 +283,13 @@ class Engine:
                 _known(lambda: self.coordinator.drop(self.now, client, visit))
             await self._try_to_assign()
         await self.journal.durable()
+
+    async def weigh_clients(self, examples: Sequence[int]) -> None:
+        """Begin a run that waits for its clients' examples; nothing happens if it does not."""
+        async with self.lock:
+            if self.coordinator.waits_for_examples:
+                self.coordinator.weigh_clients(self.now, examples)
+                await self._try_to_assign()
 
     async def keep_time(self) -> None:
         """Let leases lapse and periods pass; never returns."""

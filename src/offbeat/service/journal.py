@@ -5,14 +5,14 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import exc
 
 from offbeat.service.refusal import no_space
-from offbeat.service.store import Record, log, sync_file
+from offbeat.service.segments import Segment
+from offbeat.service.store import Record, log
 
 _PATIENCE_SECONDS = 1.0  # between two tries to write to a disk that is full
 # What may be mended while the server runs. After any other failure nobody knows what is on the disk.
@@ -25,7 +25,7 @@ class _Batch:
 
     records: list[dict[str, Any]] = field(default_factory=list)
     statements: list[sa.Executable] = field(default_factory=list)
-    files: set[Path] = field(default_factory=set)  # that records of the batch refer to, and are not on disk yet
+    files: set[Segment] = field(default_factory=set)  # that records of the batch refer to, and are not on disk yet
     last: int = 0  # the number of the last entry
 
 
@@ -56,7 +56,7 @@ class Journal:
         self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
         self._thread.start()
 
-    def record(self, name: str, arguments: dict[str, Any], *place: Any, file: Path | None = None) -> int:
+    def record(self, name: str, arguments: dict[str, Any], *place: Any, file: Segment | None = None) -> int:
         """Enter a call that changed the coordinator, and return its number.
 
         Args:
@@ -99,7 +99,7 @@ class Journal:
             self._changed.notify()
         await asyncio.to_thread(self._thread.join)
 
-    def _enter(self, add: Callable[[_Batch], None], file: Path | None = None) -> None:
+    def _enter(self, add: Callable[[_Batch], None], file: Segment | None = None) -> None:
         with self._changed:
             self._entered += 1
             add(self._waiting)
@@ -132,8 +132,8 @@ class Journal:
     def _write(self, batch: _Batch) -> str | None:
         """Write a batch, all or nothing; return why it cannot be written, None if it was."""
         # An error of a sync is told once only, so there is no trying again: what it was about may be lost.
-        for path in batch.files:
-            sync_file(path)
+        for file in batch.files:
+            file.sync()
         batch.files.clear()
         try:
             with self._database.begin() as connection:

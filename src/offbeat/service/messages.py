@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from offbeat.algorithms.components import LocalPlan
+from offbeat.algorithms.components.checks import LARGEST_COUNT
 from offbeat.coordinator_records import Assignment
 from offbeat.coordinator_records import Receipt as Answer
 
@@ -16,11 +17,15 @@ class Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
+Examples = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
+
+
 class Enrolment(Message):
     """A client that wants to take part."""
 
     name: Annotated[str, Field(max_length=100)] = ""
     token: Annotated[str, Field(max_length=100)] | None = None
+    examples: Examples | None = None
 
 
 class Enrolled(Message):
@@ -29,6 +34,12 @@ class Enrolled(Message):
     client: int
     token: str
     expires_seconds: float | None
+
+
+class Declaration(Message):
+    """How many examples a client holds."""
+
+    examples: Examples
 
 
 class NewToken(Message):
@@ -108,12 +119,37 @@ class NewEnrolmentToken(Message):
 
     uses: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
     expires_seconds: Annotated[float, Field(gt=0, le=1e10)] | None = None
+    name: Annotated[str, Field(max_length=100)] = ""
 
 
-class EnrolmentToken(Message):
-    """An enrolment token."""
+class NewAdminToken(Message):
+    """What an admin token is to be good for; null: for ever."""
+
+    expires_seconds: Annotated[float, Field(gt=0, le=1e10)] | None = None
+    name: Annotated[str, Field(max_length=100)] = ""
+
+
+class MadeToken(Message):
+    """An enrolment or admin token."""
 
     token: str
+
+
+class ListedToken(Message):
+    """An enrolment or admin token, without the token itself."""
+
+    id: str
+    kind: str
+    name: str
+    state: str
+    uses: int | None
+    expires_seconds: float | None
+
+
+class Tokens(Message):
+    """All enrolment and admin tokens."""
+
+    tokens: list[ListedToken]
 
 
 class Status(Message):
@@ -124,6 +160,7 @@ class Status(Message):
     finished: bool
     enrolled: int
     clients: int
+    waits_for: str | None
     waiting: int
     assigned: int
     counted: int

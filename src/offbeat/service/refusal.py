@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from http import HTTPStatus
 
+from offbeat.service.descriptors import is_shortage
+
 KINDS: dict[str, int] = {
     "malformed-request": 400,
     "no-token": 401,
@@ -13,6 +15,7 @@ KINDS: dict[str, int] = {
     "no-such-version": 404,
     "no-such-visit": 404,
     "no-such-client": 404,
+    "no-such-token": 404,
     "not-found": 404,
     "method-not-allowed": 405,
     "too-slow": 408,
@@ -29,6 +32,9 @@ KINDS: dict[str, int] = {
     "norm-too-large": 422,
     "wrong-version": 422,
     "wrong-plan": 422,
+    "no-examples": 422,
+    "wrong-examples": 422,
+    "too-many-examples": 422,
     "lost-memory": 422,
     "too-many-requests": 429,
     "busy": 503,
@@ -71,6 +77,8 @@ class Refusal(Exception):  # noqa: N818 — most are no errors of anybody
 
 
 def no_space(problem: OSError | str) -> Refusal:
-    """Return what is said if the disk cannot be written."""
+    """Return the refusal of what cannot be written to the disk, or not now since too many files are open."""
+    if isinstance(problem, OSError) and is_shortage(problem):
+        return Refusal("busy", "the server has too many files open: try again later", {"Retry-After": "5"})
     why = problem if isinstance(problem, str) else problem.strerror or "no space left"
     return Refusal("no-space", f"the server's disk cannot be written ({why}): try again later", {"Retry-After": "5"})

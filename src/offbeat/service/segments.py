@@ -1,6 +1,7 @@
 """Segments: files that hold many small bodies, which reach the disk together."""
 
 import os
+import weakref
 from pathlib import Path
 
 from offbeat.service.refusal import no_space
@@ -9,8 +10,32 @@ from offbeat.service.store import sync_folder
 _FULL = 2**26  # bytes from which on there is a new one
 
 
+class Segment:
+    """A file that stays open until nobody needs it, so that a sync never has to open it again.
+
+    Args:
+        path: The file, which does not exist yet.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+        weakref.finalize(self, os.close, self._descriptor)
+
+    def write(self, body: bytes, begin: int) -> int:
+        """Write a body at a place; return how many bytes were written."""
+        return os.pwrite(self._descriptor, body, begin)
+
+    def sync(self) -> None:
+        """Wait until all that was written is on disk."""
+        os.fdatasync(self._descriptor)
+
+
 class Segments:
-    """Appends bodies to a segment; who needs one on disk has to sync its file.
+    """Appends bodies to a segment; the caller has to sync it.
 
     Args:
         folder: Where they are; nobody else's files there are called ``segment-…``.
@@ -18,45 +43,42 @@ class Segments:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._descriptor = -1
-        self._path = Path()
+        self._segment: Segment | None = None
         self._size = 0
         self._made = 0
 
-    def append(self, body: bytes) -> tuple[Path, int]:
-        """Put a body into a segment, not yet on disk; return its file, and where it begins.
+    def append(self, body: bytes) -> tuple[Segment, int]:
+        """Put a body into a segment, not yet on disk; return the segment, and where the body begins.
 
         Raises:
-            Refusal: The disk is full.
+            Refusal: The disk is full, or too many files are open.
         """
         try:
             # It is not there any more if a checkpoint has covered all that was in it.
-            if self._descriptor < 0 or self._size > _FULL or not self._path.exists():
-                self._begin()
+            if self._segment is None or self._size > _FULL or not self._segment.path.exists():
+                self._segment = self._new()
+                self._size = 0
             begin = self._size
             # After an error the next one is written over what is left of this one.
-            written = os.pwrite(self._descriptor, body, begin)
+            written = self._segment.write(body, begin)
             if written < len(body):
                 raise OSError(None, "no space left")
         except OSError as error:
             raise no_space(error) from None
         # So that whoever maps it finds its entries aligned.
         self._size += len(body) + -len(body) % 8
-        return self._path, begin
+        return self._segment, begin
 
     def close(self) -> None:
-        """Close the file."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        """Let go of the segment."""
+        self._segment = None
 
-    def _begin(self) -> None:
-        self.close()
+    def _new(self) -> Segment:
         while True:
             self._made += 1
-            self._path = self._folder / f"segment-{self._made}"
-            if not self._path.exists():  # an earlier server's
+            path = self._folder / f"segment-{self._made}"
+            if not path.exists():  # an earlier server's
                 break
-        self._descriptor = os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
-        self._size = 0
+        segment = Segment(path)
         sync_folder(self._folder)
+        return segment

@@ -2,19 +2,16 @@
 
 import asyncio
 import errno
-import json
 import math
 import os
-import secrets
 import socket
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
@@ -23,23 +20,25 @@ from granian.server.embed import Server as EmbeddedServer
 
 from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
-from offbeat.service.accounts import Accounts
+from offbeat.service.accounts import IN_FOLDER, Accounts
 from offbeat.service.app import make_app
 from offbeat.service.certificates import Certificates
+from offbeat.service.connections import Connections
+from offbeat.service.descriptors import most_connections, raise_limit
 from offbeat.service.engine import Engine
 from offbeat.service.evaluation import Evaluations
+from offbeat.service.folder_config import check_config
 from offbeat.service.model_files import Layout
 from offbeat.service.refusal import Refusal
 from offbeat.service.segments import Segments
 from offbeat.service.service import Limits, Service
 from offbeat.service.start_up import checkpoint, open_engine
-from offbeat.service.store import Store, meta
+from offbeat.service.store import Store
 from offbeat.service.uploads import Uploads
 
 _SHARE_OF_CHECKPOINTS = 0.05  # of the time, at most
 _GRACE_SECONDS = 10.0  # for requests under way when the server is asked to stop
 _BACKLOG = 1024
-_MOST_CONNECTIONS = 4000  # idle ones too
 _IDLE_MILLISECONDS = 75_000  # how long a line is kept over which nothing is asked
 # Granian's messages go the way of all others.
 _LOGGING: dict[str, Any] = {
@@ -62,6 +61,7 @@ class Settings:
         certificates: For TLS; None for plain HTTP.
         token_seconds: How long clients' tokens are good for; None for ever.
         checkpoint_seconds: Between two checkpoints.
+        connections_per_address: How many connections an address may have; None for a quarter of all.
         upload_budget: Bytes of large uploads that may be under way.
         limits: What clients may do at most.
         stop_versions: The run is over at this version.
@@ -70,6 +70,8 @@ class Settings:
         evaluate_every: Each how many versions one is measured; None for none.
         evaluate_command: The program that measures them.
         config: The run's configuration, which must be the same when the server is started again.
+        config_to_weigh: Another one that the folder may have, as long as no clients were weighed by their examples:
+            its run then continues with ``config``. None for none.
         clock: Seconds that pass evenly.
     """
 
@@ -79,6 +81,7 @@ class Settings:
     certificates: Certificates | None
     token_seconds: float | None = None
     checkpoint_seconds: float = 30.0
+    connections_per_address: int | None = None
     upload_budget: int = 2**34
     limits: Limits = field(default_factory=Limits)
     stop_versions: float = math.inf
@@ -87,6 +90,7 @@ class Settings:
     evaluate_every: int | None = None
     evaluate_command: Sequence[str] = ()
     config: dict[str, Any] = field(default_factory=dict)
+    config_to_weigh: dict[str, Any] | None = None
     clock: Callable[[], float] = time.monotonic
 
 
@@ -119,6 +123,20 @@ async def serve(
     Raises:
         OffbeatError: The folder or the port cannot be used, or the disk has failed.
     """
+    before = os.umask(0o077)  # others read nothing that the server writes
+    try:
+        await _serve(settings, coordinator, layout, ready, stop)
+    finally:
+        os.umask(before)
+
+
+async def _serve(
+    settings: Settings,
+    coordinator: Coordinator,
+    layout: Layout,
+    ready: Callable[[Listening], None],
+    stop: asyncio.Event,
+) -> None:
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
 
@@ -127,10 +145,11 @@ async def serve(
             ended.set_exception(error) if error else ended.set_result(None)
 
     evaluating: asyncio.Task[None] | None = None
-    store = Store(settings.folder)
+    most = most_connections(raise_limit())
+    store, stack = Store(settings.folder), ExitStack()
     try:
-        run_id = _check_config(store, settings.config)
-        listener = _listen(settings.host, settings.port)
+        run_id = check_config(store, settings.config, settings.config_to_weigh)
+        listener = stack.enter_context(_listen(settings.host, settings.port))
         port = listener.getsockname()[1]
         engine = await open_engine(
             store, coordinator, layout, stop_versions=settings.stop_versions, clock=settings.clock, failed=end
@@ -140,6 +159,7 @@ async def serve(
             engine.journal,
             clients_limit=engine.coordinator.clients,
             token_seconds=settings.token_seconds,
+            max_examples=settings.limits.max_examples,
         )
         service = Service(
             engine,
@@ -151,11 +171,14 @@ async def serve(
             lease_seconds=settings.lease_seconds,
             limits=settings.limits,
         )
+        await service.weigh_clients()  # the server may have ended just before
         tokens = {kind: await _kept_token(store, service, kind) for kind in ("admin", "enrolment")}
-        http = _HttpServer(service, settings, listener)
+        connections = Connections(port, min(settings.connections_per_address or most // 4, most))
+        http = _HttpServer(service, settings, listener, connections, most)
         tasks = [
             asyncio.create_task(http.serve()),
             asyncio.create_task(engine.keep_time()),
+            asyncio.create_task(connections.keep_watch()),
             asyncio.create_task(_make_checkpoints(store, engine, settings.checkpoint_seconds)),
             asyncio.create_task(_wait(stop)),
         ]
@@ -181,21 +204,24 @@ async def serve(
     except OSError as error:
         raise OffbeatError(f"the server's disk cannot be used: {error.strerror}: {store.folder}") from error
     finally:
+        stack.close()
         store.close()
 
 
 class _HttpServer(EmbeddedServer):
     """Granian's server on a socket that listens already; left to itself it would share its port with others."""
 
-    def __init__(self, service: Service, settings: Settings, listener: socket.socket) -> None:
+    def __init__(
+        self, service: Service, settings: Settings, listener: socket.socket, connections: Connections, most: int
+    ) -> None:
         certificates = settings.certificates
         super().__init__(
-            make_app(service),
+            make_app(service, connections),
             interface=Interfaces.ASGINL,
             http=HTTPModes.http1,  # uploads over HTTP/2 take five times as long
             websockets=False,
             backlog=_BACKLOG,
-            backpressure=_MOST_CONNECTIONS,
+            backpressure=most,
             http1_settings=HTTP1Settings(header_read_timeout=_IDLE_MILLISECONDS),
             log_level=LogLevels.error,
             log_dictconfig=_LOGGING,
@@ -243,35 +269,19 @@ async def _stop(store: Store, service: Service, http: _HttpServer, tasks: list[a
     service.segments.close()
 
 
-def _check_config(store: Store, config: dict[str, Any]) -> str:
-    """Return what names the run; it is new if there is none in the store.
-
-    Raises:
-        OffbeatError: There is one with other settings.
-    """
-    found, wanted = store.get_meta("config"), json.dumps(config, sort_keys=True)
-    if found is None:
-        with store.database.begin() as connection:
-            values = {"config": wanted, "run": secrets.token_hex(8)}
-            connection.execute(sa.insert(meta), [{"key": key, "value": value} for key, value in values.items()])
-    elif found != wanted:
-        before = json.loads(found)
-        keys = sorted(key for key in {*before, *config} if before.get(key) != config.get(key))
-        raise OffbeatError(
-            f"{store.folder} holds a run with other settings ({', '.join(keys)}): take another service.folder, or the "
-            "settings that it was begun with"
-        )
-    return store.get_meta("run") or ""
-
-
 async def _kept_token(store: Store, service: Service, kind: Any) -> str:
-    """Return the token in the folder's file of that name, made if it is not there or not good any more."""
-    path = store.folder / f"{kind}-token"
+    """Return the token in the folder's file, made anew if the file is missing or its token is not valid any more.
+
+    The token that was in a file that is missing is revoked.
+    """
+    path, token = store.folder / f"{kind}-token", None
     with suppress(FileNotFoundError, ValueError):
         token = path.read_text(encoding="ascii").strip()
-        if service.accounts.knows(token, kind):
-            return token
-    token = service.accounts.make(kind)
+    is_valid = service.accounts.keep_for_folder(token, kind)
+    await service.engine.journal.durable()
+    if token is not None and is_valid:
+        return token
+    token = service.accounts.make(kind, name=IN_FOLDER)
     await service.engine.journal.durable()
     descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as file:

@@ -30,6 +30,7 @@ class Limits:
     max_update_norm: float | None = None
     requests_a_second: float = 20.0  # of one client, over a while
     burst: int = 200  # requests of one client at once
+    max_examples: int | None = None  # that a client may declare
 
 
 class Service:
@@ -90,8 +91,47 @@ class Service:
         self._allowance[client] = (left, now)
         return client
 
+    async def enrol(self, token: str | None, enrolment: messages.Enrolment) -> messages.Enrolled:
+        """Return a new client's number and token; the run begins with the last one if it waits for its clients."""
+        number, own, seconds = self.accounts.enrol(token, enrolment.name, enrolment.token, enrolment.examples)
+        await self.weigh_clients()
+        return messages.Enrolled(client=number, token=own, expires_seconds=seconds)
+
+    async def declare(self, client: int, examples: int) -> messages.Declaration:
+        """Record how many examples a client holds; the run begins with the last one if it waits for its clients."""
+        self.accounts.declare(client, examples)
+        await self.weigh_clients()
+        return messages.Declaration(examples=examples)
+
+    async def revoke(self, client: int) -> None:
+        """Revoke a client's token; a run that waits for its clients does not wait for this one."""
+        self.accounts.revoke(client)
+        await self.weigh_clients()
+
+    async def weigh_clients(self) -> None:
+        """Begin a run that waits for its clients' examples if all are known; all entered so far is then on disk."""
+        if self.engine.coordinator.waits_for_examples and (examples := self.accounts.examples.all()):
+            await self.engine.weigh_clients(examples)
+        await self.engine.journal.durable()
+
+    def waits_for(self) -> str | None:
+        """Return what has to happen before there is work, None if nothing has."""
+        if not self.engine.coordinator.waits_for_examples:
+            return None
+        return f"{self.accounts.examples.missing()} of {self.engine.coordinator.clients} clients to enrol"
+
     async def check_in(self, client: int, wait_seconds: float) -> messages.CheckedIn:
-        """Return a client's work, or when it is to come back."""
+        """Return a client's work, or when it is to come back.
+
+        Raises:
+            Refusal: The run waits until all clients have declared their examples, and this one has not.
+        """
+        if self.engine.coordinator.waits_for_examples and not self.accounts.examples.is_known(client):
+            raise Refusal(
+                "no-examples",
+                "this run weighs every client by its examples: declare how many you hold (POST /v1/examples; in "
+                "Python the attribute `examples` of the client)",
+            )
         return self._checked_in(client, await self.engine.check_in(client, wait_seconds))
 
     def _checked_in(self, client: int, assignment: Assignment | None) -> messages.CheckedIn:
@@ -142,6 +182,7 @@ class Service:
         Raises:
             Refusal: It is not what it should be; nothing has changed, but the beginning of it may be kept.
         """
+        self.accounts.examples.check(client, head.examples)
         plan = self._plan(client, visit)
         is_small = head.bytes <= SMALL and offset == 0 and length == head.bytes
         if plan is None:
@@ -167,6 +208,8 @@ class Service:
             raise no_space(error) from None
         self.metrics.upload_bytes.inc(head.bytes)
         self._note(answer)
+        if answer.counted and not self.accounts.examples.is_known(client):
+            self.accounts.declare(client, head.examples)
         return messages.Received(
             receipt=messages.receipt_message(answer), next=self._checked_in(client, following) if check_in else None
         )
@@ -185,10 +228,10 @@ class Service:
         length = self.engine.models.length
         check_body(BufferedUpdate(body, length, plan.compression), self._limits.max_update_norm)
         self.accounts.check_client(client)
-        path, begin = self.segments.append(body)
-        update = StoredUpdate(path, begin, len(body), length, plan.compression)
+        segment, begin = self.segments.append(body)
+        update = StoredUpdate(segment.path, begin, len(body), length, plan.compression)
         self.engine.files.note(0, update)
-        return await self.engine.receive(client, visit, head, update, is_on_disk=False, check_in=check_in)
+        return await self.engine.receive(client, visit, head, update, segment=segment, check_in=check_in)
 
     async def _large(
         self, client: int, visit: int, head: UpdateHead, plan: LocalPlan, whole: Whole, check_in: bool
@@ -199,7 +242,7 @@ class Service:
             update = StoredUpdate(path, 0, head.bytes, self.engine.models.length, plan.compression)
             await asyncio.to_thread(self._bring_in, update)
             self.accounts.check_client(client)
-            return await self.engine.receive(client, visit, head, update, is_on_disk=True, check_in=check_in)
+            return await self.engine.receive(client, visit, head, update, segment=None, check_in=check_in)
         finally:
             # It was refused, or is of no use: no record of the log refers to it.
             if path not in self.engine.files:
@@ -235,6 +278,7 @@ class Service:
             version=coordinator.algorithm.version,
             finished=self.engine.finished,
             enrolled=len(self.accounts),
+            waits_for=self.waits_for(),
             clients=coordinator.clients,
             waiting=len(self.engine.waiting),
             assigned=statistics.assigned,

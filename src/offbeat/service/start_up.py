@@ -21,6 +21,10 @@ from offbeat.service.update_format import StoredUpdate
 from offbeat.service.uploads import clean_up
 
 
+class UnweighedError(OffbeatError):
+    """A run that should weigh its clients by their examples began without."""
+
+
 async def open_engine(
     store: Store,
     coordinator: Coordinator,
@@ -56,6 +60,8 @@ async def open_engine(
             raise OffbeatError(f"{store.folder} is broken: its log has no record {number + 1}; restore a backup")
         call = call_of(record, coordinator, store.folder / "updates", models)
         if record.name == "assign":
+            if coordinator.waits_for_examples:
+                raise _began_unweighed(store.folder)
             models.write(algorithm.version, algorithm.model)
         coordinator.replay(call)
         if record.name == "receive":
@@ -123,11 +129,27 @@ def _load(store: Store, coordinator: Coordinator) -> tuple[int, float, dict[int,
     path = _path(store.folder, max(numbers))
     try:
         state = read_checkpoint(path)
+        if coordinator.waits_for_examples and _began_earlier(under("coordinator", state)):
+            raise _began_unweighed(store.folder)
         coordinator.load_state_dict(under("coordinator", state))
+    except UnweighedError:
+        raise
     except (OffbeatError, LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         raise OffbeatError(f"{path} is broken, or of another version of Offbeat: restore a backup") from error
     digests = {client: (visit, digest) for client, visit, digest in state["digests"]}
     return max(numbers), state["now"], digests, state["versions"]
+
+
+def _began_earlier(state: dict[str, Any]) -> bool:
+    """Return whether an earlier version of Offbeat, which did not weigh clients, has handed out work."""
+    return "waits_for_examples" not in state and state["statistics.assigned"] > 0
+
+
+def _began_unweighed(folder: Path) -> UnweighedError:
+    return UnweighedError(
+        f"{folder} holds a run that an earlier version of Offbeat began, in which every client weighs the same: set "
+        'algorithm.weighting = "uniform" to continue it, or take another service.folder'
+    )
 
 
 def _path(folder: Path, number: int) -> Path:

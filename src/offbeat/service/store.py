@@ -15,8 +15,9 @@ checkpoint covers the records up to its number; updates that no later record ref
 
 import json
 import os
+import stat
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,10 @@ from sqlalchemy import event, exc
 
 from offbeat.errors import OffbeatError
 
-SCHEMA = 1
-"""Raise it when the store changes its form."""
+SCHEMA = 2
+"""Raise it when the store changes its form; columns that an older store lacks are added, and may be null."""
+
+_OTHERS = 0o077  # the permissions of all but the owner
 
 _metadata = sa.MetaData()
 
@@ -55,6 +58,7 @@ clients = sa.Table(
     sa.Column("expires", sa.Float),  # Unix seconds; null: never
     sa.Column("next_token", sa.Text, unique=True),  # takes the token's place when it is first used
     sa.Column("next_expires", sa.Float),
+    sa.Column("examples", sa.Integer),  # how many the client has declared; null: none yet
 )
 
 other_tokens = sa.Table(
@@ -64,6 +68,8 @@ other_tokens = sa.Table(
     sa.Column("kind", sa.Text, nullable=False),  # "enrolment" or "admin"
     sa.Column("uses", sa.Integer),  # that are left; null: any number
     sa.Column("expires", sa.Float),
+    sa.Column("name", sa.Text),  # for people; null: an earlier version made it
+    sa.Column("revoked", sa.Float),  # Unix seconds; null: it is not
 )
 
 
@@ -101,6 +107,7 @@ class Store:
                 (folder / name).mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = FileLock(folder / "server.lock")
             self._lock.acquire(timeout=0)
+            _close_to_others(folder)
         except Timeout:
             raise OffbeatError(f"{folder} is in use by another server: stop it, or take another folder") from None
         except OSError as error:
@@ -125,10 +132,30 @@ class Store:
                 values = dict(row._mapping)  # pyright: ignore[reportPrivateUsage]
                 yield Record(**{**values, "arguments": json.loads(values["arguments"])})
 
+    def has_record(self, name: str) -> bool:
+        """Return whether the log has a record of this call."""
+        with self.database.connect() as connection:
+            return connection.execute(sa.select(log.c.number).where(log.c.name == name).limit(1)).first() is not None
+
     def last_number(self) -> int:
         """Return the number of the log's last record, 0 if it is empty."""
         with self.database.connect() as connection:
             return connection.execute(sa.select(sa.func.max(log.c.number))).scalar() or 0
+
+
+def _close_to_others(folder: Path) -> None:
+    """Take all permissions of others from a folder and what is in it, which an earlier version may have left.
+
+    Raises:
+        OSError: The folder belongs to another user.
+    """
+    if os.name == "nt":
+        return
+    for path in (folder, *folder.rglob("*")):
+        with suppress(FileNotFoundError):
+            mode = stat.S_IMODE(path.lstat().st_mode)
+            if mode & _OTHERS and not path.is_symlink():
+                path.chmod(mode & ~_OTHERS)
 
 
 def open_database(path: Path) -> sa.Engine:
@@ -148,10 +175,20 @@ def open_database(path: Path) -> sa.Engine:
                     f"{SCHEMA}): use that version"
                 )
             _metadata.create_all(connection)
+            _add_missing_columns(connection)
             connection.exec_driver_sql(f"PRAGMA user_version = {SCHEMA}")
     except exc.DatabaseError as error:
         raise OffbeatError(f"cannot use {path}: {error.orig}") from None
     return engine
+
+
+def _add_missing_columns(connection: sa.Connection) -> None:
+    for table in _metadata.sorted_tables:
+        there = {column["name"] for column in sa.inspect(connection).get_columns(table.name)}
+        for column in table.columns:
+            if column.name not in there:
+                kind = column.type.compile(connection.dialect)
+                connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}")
 
 
 def _prepare(connection: Any, _: Any) -> None:

@@ -23,7 +23,7 @@ class UnreadBody:
         async def seen() -> Message:
             nonlocal whole
             message = await receive()
-            whole = whole or not message.get("more_body", False)
+            whole = whole or (message["type"] == "http.request" and not message.get("more_body", False))
             return message
 
         async def say(message: Message) -> None:

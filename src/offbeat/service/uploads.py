@@ -17,6 +17,7 @@ SMALL = 2**20
 
 _BATCH = 2**20  # bytes that are written at once
 _MOST_PIECES = 512  # that are written at once; systems take no more than 1024
+_SLOWEST = 1000  # bytes a second, over a whole request
 _MOST_SMALL = 32  # small bodies of one client at once
 
 
@@ -68,7 +69,7 @@ class Uploads:
 
         async def read() -> bytes:
             body = bytearray()
-            async for piece in self._patiently(pieces):
+            async for piece in self._patiently(pieces, size):
                 body += piece
                 if len(body) > size:
                     break
@@ -132,7 +133,7 @@ class Uploads:
         there, waiting = file.size, 0  # bytes that came; in the batch
         writing = loop.run_in_executor(None, file.prepare)
         try:
-            async for piece in self._patiently(pieces):
+            async for piece in self._patiently(pieces, size):
                 there += len(piece)
                 if there > size:
                     raise Refusal("too-large", f"the update was said to have {size} bytes, but more came")
@@ -177,15 +178,21 @@ class Uploads:
         finally:
             self._bytes -= size
 
-    async def _patiently(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def _patiently(self, pieces: AsyncIterator[bytes], size: int) -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._patience_seconds + size / _SLOWEST
         while True:
             try:
-                async with asyncio.timeout(self._patience_seconds):
+                async with asyncio.timeout_at(min(loop.time() + self._patience_seconds, end)):
                     piece = await anext(pieces)
             except StopAsyncIteration:
                 return
             except TimeoutError:
-                raise Refusal("too-slow", f"nothing came for {self._patience_seconds:g} s: go on later") from None
+                if loop.time() < end:
+                    problem = f"nothing came for {self._patience_seconds:g} s"
+                else:
+                    problem = f"{size} bytes came slower than {_SLOWEST} bytes a second"
+                raise Refusal("too-slow", f"{problem}: go on later") from None
             yield piece
 
     def _new_path(self, name: str) -> Path:

@@ -115,3 +115,41 @@ def test_a_revoked_client_is_told(tmp_path, quick):
             pytest.raises(OffbeatError, match="revoked-token"),
         ):
             connection.ask("POST", "/v1/checkin", {"wait_seconds": 0.0})
+
+
+def test_clients_of_an_algorithm_that_weighs_all_declare_their_examples_by_themselves(tmp_path, quick):
+    model = FlatModel(nn.Linear(2, 2)).vector
+    with running(
+        tmp_path / "server",
+        lambda: FedLaAvg(cohort=2),
+        clients=2,
+        plan=PLAN,
+        model=model,
+        stop_versions=2,
+        waits_for_examples=True,
+    ) as served:
+        counted = take_part(served, tmp_path, 2, quick)
+        assert served.service.accounts.examples.all() == [10, 10]
+    assert sum(counted.values()) >= 2
+
+
+def test_a_client_that_cannot_say_how_many_examples_it_holds_gets_one_line(tmp_path, quick):
+    settings = {"clients": 2, "plan": PLAN, "waits_for_examples": True}
+    with running(tmp_path / "server", lambda: FedLaAvg(cohort=2), **settings) as served:
+        options = {"enrolment_token": served.enrolment_token, "visits": 1, "backoff": quick}
+        with pytest.raises(OffbeatError, match=r"weighs every client by its examples: .*attribute `examples`"):
+            run_client(served.url, lambda _: lambda model, _: (model, 3), tmp_path / "me", **options)
+
+
+@pytest.mark.parametrize("examples", [0, 2**31, 1.5, "many", True])
+def test_a_number_of_examples_that_is_none_is_refused_before_it_is_sent(examples, tmp_path, quick):
+    class Mine:
+        def fit(self, model, visit):
+            return model, 3
+
+    client = Mine()
+    client.examples = examples
+    with running(tmp_path / "server", clients=2, plan=PLAN) as served:
+        options = {"enrolment_token": served.enrolment_token, "visits": 1, "backoff": quick}
+        with pytest.raises(OffbeatError, match="the client's examples must be"):
+            run_client(served.url, lambda _: client, tmp_path / "me", **options)

@@ -63,7 +63,11 @@ Fit = Callable[[dict[str, Tensor], Visit], Fitted | tuple[dict[str, Tensor], int
 
 
 class Client(Protocol):
-    """A user's client."""
+    """A user's client.
+
+    It may have an attribute ``examples``, how many examples it holds, which the server is told once, when the client
+    enrols. Algorithms that weigh all clients by their examples need it. A function may have the attribute, too.
+    """
 
     @abstractmethod
     def fit(self, model: dict[str, Tensor], visit: Visit) -> Fitted | tuple[dict[str, Tensor], int]:

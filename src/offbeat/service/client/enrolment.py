@@ -10,6 +10,7 @@ from offbeat.errors import OffbeatError
 from offbeat.service.client.connection import Connection
 from offbeat.service.client.folder import Folder, Identity
 from offbeat.service.client.messages import understanding
+from offbeat.service.client.refusal import ServiceError
 from offbeat.service.client.retry import Backoff
 
 _FIRST_ATTEMPTS = 6
@@ -32,7 +33,7 @@ def identify(connection: Connection, folder: Folder, enrolment_token: str | None
     identity = folder.identity(connection.url)
     if identity is None:
         if enrolment_token is None:
-            raise OffbeatError(f"no client has enrolled in {folder.path}: give an enrolment token with --token")
+            raise OffbeatError(f"no client has enrolled in {folder.path}: give an enrolment token with --token-file")
         connection.token = enrolment_token
         wanted = {"token": folder.own_token(), **({} if name is None else {"name": name})}
         answer = connection.ask("POST", "/v1/enrol", wanted, backoff=_first_contact(connection.backoff))
@@ -52,10 +53,35 @@ def renew(connection: Connection, folder: Folder, identity: Identity) -> Identit
     """
     if identity.renew_at is None or time.time() < identity.renew_at:
         return identity
-    identity = _keep(connection, folder, identity.client, connection.ask("POST", "/v1/token"))
+    identity = _keep(connection, folder, identity.client, connection.ask("POST", "/v1/token"), identity.examples)
     # The old one ends when the new one is first used, which is on disk by now.
     connection.token = identity.token
     return identity
+
+
+def declare(connection: Connection, folder: Folder, identity: Identity, examples: int | None) -> Identity:
+    """Tell the server how many examples the client holds, unless it knows.
+
+    Args:
+        connection: To the server, which speaks for the client.
+        folder: The client's.
+        identity: Who the client is.
+        examples: How many; None if the client does not say.
+
+    Raises:
+        OffbeatError: The server refuses, for instance since it was another number before.
+    """
+    if examples is None or identity.examples == examples:
+        return identity
+    try:
+        connection.ask("POST", "/v1/examples", {"examples": examples})
+    except ServiceError as error:
+        if error.kind != "not-found":  # an older server does not ask
+            raise
+        return identity
+    declared = replace(identity, examples=examples)
+    folder.keep_identity(declared)
+    return declared
 
 
 def _first_contact(backoff: Backoff) -> Backoff:
@@ -64,10 +90,12 @@ def _first_contact(backoff: Backoff) -> Backoff:
     return replace(backoff, attempts=most)
 
 
-def _keep(connection: Connection, folder: Folder, client: int, answer: Mapping[str, Any]) -> Identity:
+def _keep(
+    connection: Connection, folder: Folder, client: int, answer: Mapping[str, Any], examples: int | None = None
+) -> Identity:
     with understanding("answer with a token"):
         expires = answer["expires_seconds"]
         renew_at = None if expires is None else time.time() + expires / 2
-        identity = Identity(connection.url, client, str(answer["token"]), renew_at)
+        identity = Identity(connection.url, client, str(answer["token"]), renew_at, examples)
     folder.keep_identity(identity)
     return identity

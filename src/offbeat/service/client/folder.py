@@ -21,12 +21,14 @@ class Identity:
         client: The client's number there.
         token: Its token, a secret.
         renew_at: When to ask for another token, in seconds since 1970; None for never.
+        examples: How many examples it has declared; None for none.
     """
 
     server: str
     client: int
     token: str = field(repr=False)
     renew_at: float | None = None
+    examples: int | None = None
 
 
 class Folder:

@@ -35,6 +35,11 @@ class LocalSGD:
                 f"a client needs examples, a label for each: got {len(self._inputs)} inputs, {len(self._labels)} labels"
             )
 
+    @property
+    def examples(self) -> int:
+        """How many examples the client holds."""
+        return len(self._inputs)
+
     def fit(self, model: dict[str, Tensor], visit: Visit) -> Fitted:
         """Train, in an urgent visit only to the end of the step that it is at.
 

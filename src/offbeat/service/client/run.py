@@ -8,11 +8,12 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, cast
 
+from offbeat.algorithms.components.checks import check_count
 from offbeat.errors import OffbeatError
 from offbeat.service.client.connection import Connection
 from offbeat.service.client.contract import Client, Fit, Visit
 from offbeat.service.client.download import download
-from offbeat.service.client.enrolment import identify, renew
+from offbeat.service.client.enrolment import declare, identify, renew
 from offbeat.service.client.folder import Folder
 from offbeat.service.client.heartbeat import Heartbeat
 from offbeat.service.client.messages import CheckIn, read_check_in
@@ -66,7 +67,9 @@ def run_client(
     with Folder(folder) as home, Connection(url, ca=ca, backoff=backoff) as connection:
         try:
             identity = identify(connection, home, enrolment_token, name)
-            participant = _Participant(connection, folder, identity.client, _fit(make_client, identity.client))
+            made = _make(make_client, identity.client)
+            participant = _Participant(connection, folder, identity.client, _fit(made))
+            identity = declare(connection, home, identity, _examples(made))
             counted = done = 0
             while (visits is None or done < visits) and not participant.finished:
                 identity = renew(connection, home, identity)
@@ -79,13 +82,28 @@ def run_client(
             raise OffbeatError(f"cannot use {folder}: {error.strerror or error}") from error
 
 
-def _fit(make_client: Callable[[int], Client | Fit], client: int) -> Fit:
+def _make(make_client: Callable[[int], Client | Fit], client: int) -> Client | Fit:
     try:
-        made = make_client(client)
+        return make_client(client)
     except OffbeatError:
         raise
     except Exception as error:
         raise failure("making the client failed", error) from error
+
+
+def _examples(made: Client | Fit) -> int | None:
+    """Return how many examples the user's client holds, None if it does not say."""
+    examples: Any = getattr(made, "examples", None)
+    if examples is None:
+        return None
+    try:
+        check_count("the client's examples", examples)
+    except ValueError as error:
+        raise OffbeatError(str(error)) from None
+    return int(examples)
+
+
+def _fit(made: Client | Fit) -> Fit:
     fit: Any = getattr(made, "fit", made)
     if not callable(fit):
         raise OffbeatError(

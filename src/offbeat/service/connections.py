@@ -1,0 +1,192 @@
+"""Limit of connections per address.
+
+Granian accepts connections itself and has one limit for all of them, so that one address could take every place. It
+runs in this process, so its connections are among the process's descriptors: those of an address that has too many
+are shut down here, and Granian closes them.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import stat
+import time
+from collections.abc import Generator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from offbeat.service.logs import event
+
+_SECONDS = 0.25  # between two looks
+_SECONDS_IF_CROWDED = 0.05
+_SHARE = 0.02  # of the time, at most
+_SHARE_IF_CROWDED = 0.1
+_DESCRIPTORS = next((path for path in (Path("/proc/self/fd"), Path("/dev/fd")) if path.is_dir()), None)
+
+Peer = tuple[str, int]
+"""A client's end of a connection: address and port."""
+
+
+class _Place(NamedTuple):
+    descriptor: int
+    inode: int
+
+
+@dataclass
+class _Open:
+    peer: Peer
+    since: float
+    is_shut: bool = False  # Granian is about to close it
+
+
+class Connections:
+    """Counts the connections of each address, and shuts down those that are too many.
+
+    First those go that never made a request with a valid token, the oldest first, then those that have been idle for
+    the longest time, and last those with a request under way, the newest first.
+
+    Args:
+        port: The server's.
+        most: How many connections an address may have.
+    """
+
+    def __init__(self, port: int, most: int) -> None:
+        self._port = port
+        self._most = most
+        self._open: dict[_Place, _Open] = {}
+        self._requests: dict[Peer, int] = {}  # under way
+        self._last: dict[Peer, float] = {}  # when a request with a valid token came
+
+    async def keep_watch(self) -> None:
+        """Look again and again; never returns."""
+        while True:
+            began = time.perf_counter()
+            is_crowded = self.shut_down_excess() > 0
+            took = time.perf_counter() - began
+            await asyncio.sleep(pause_after(took, is_crowded=is_crowded))
+
+    @contextmanager
+    def request(self, peer: Peer) -> Generator[None]:
+        """Record that a request is under way."""
+        self._requests[peer] = self._requests.get(peer, 0) + 1
+        try:
+            yield
+        finally:
+            self._requests[peer] -= 1
+            if not self._requests[peer]:
+                del self._requests[peer]
+
+    def trust(self, peer: Peer) -> None:
+        """Record that a request had a valid token."""
+        self._last[peer] = time.monotonic()
+
+    def shut_down_excess(self) -> int:
+        """Shut down the connections that are too many, and return how many there were."""
+        if _DESCRIPTORS is None:
+            return 0
+        with suppress(OSError):  # too many files are open in the whole system
+            names = os.listdir(_DESCRIPTORS)  # noqa: PTH208 — half the time
+            if len(names) <= self._most:
+                return 0
+            self._look(names)
+        by_address: dict[str, list[tuple[_Place, _Open]]] = {}
+        for place, found in self._open.items():
+            if found.is_shut:
+                continue
+            by_address.setdefault(found.peer[0], []).append((place, found))
+        closed = 0
+        for address, connections in by_address.items():
+            excess = len(connections) - self._most
+            if excess <= 0:
+                continue
+            connections.sort(key=lambda connection: self._worth(connection[1]))
+            for place, found in connections[:excess]:
+                found.is_shut = True
+                closed += _shut_down(place)
+            event("connections_closed", logging.WARNING, address=address, number=excess)
+        return closed
+
+    def _worth(self, connection: _Open) -> tuple[bool, float, float]:
+        is_busy = connection.peer in self._requests
+        last = self._last.get(connection.peer, -1.0)  # −1: never
+        return is_busy, -connection.since if is_busy else last, connection.since
+
+    def _look(self, names: list[str]) -> None:
+        now, before = time.monotonic(), self._open
+        self._open = {}
+        for name in names:
+            descriptor = int(name)
+            with suppress(OSError):  # closed by now
+                found = os.fstat(descriptor)
+                if not stat.S_ISSOCK(found.st_mode):
+                    continue
+                place = _Place(descriptor, found.st_ino)
+                if (known := before.get(place)) is not None:
+                    self._open[place] = known
+                elif (peer := self._peer(descriptor)) is not None:
+                    self._open[place] = _Open(peer, now)
+        peers = {connection.peer for connection in self._open.values()}
+        self._last = {peer: last for peer, last in self._last.items() if peer in peers}
+
+    def _peer(self, descriptor: int) -> Peer | None:
+        """Return the other end of a connection to the server; None if it is another socket."""
+        with _duplicate(descriptor) as found:
+            if found.family not in (socket.AF_INET, socket.AF_INET6) or found.getsockname()[1] != self._port:
+                return None
+            return found.getpeername()[:2]
+
+
+class CountedRequests:
+    """An ASGI middleware that tells ``Connections`` over which of them a request is under way."""
+
+    def __init__(self, app: ASGIApp, connections: Connections) -> None:
+        self._app = app
+        self._connections = connections
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        with self._connections.request(peer_of(scope)):
+            await self._app(scope, receive, send)
+
+
+def pause_after(seconds: float, *, is_crowded: bool) -> float:
+    """Return how long to wait after a look that took so many seconds, so that looks take little of the time."""
+    if is_crowded:
+        return max(_SECONDS_IF_CROWDED, seconds / _SHARE_IF_CROWDED)
+    return max(_SECONDS, seconds / _SHARE)
+
+
+def peer_of(scope: Scope) -> Peer:
+    """Return the client's end of the connection over which a request came."""
+    address, port = scope.get("client") or ("", 0)
+    return str(address), int(port)
+
+
+def _shut_down(place: _Place) -> bool:
+    """Shut a connection down unless its descriptor is another's by now; return whether that was so."""
+    with suppress(OSError), _duplicate(place.descriptor) as connection:
+        if os.fstat(connection.fileno()).st_ino == place.inode:
+            connection.shutdown(socket.SHUT_RDWR)
+            return True
+    return False
+
+
+@contextmanager
+def _duplicate(descriptor: int) -> Generator[socket.socket]:
+    """Hold a descriptor that Granian may close at any moment.
+
+    Raises:
+        OSError: It is closed, or is no socket.
+    """
+    own = os.dup(descriptor)
+    try:
+        duplicate = socket.socket(fileno=own)
+    except OSError:
+        os.close(own)
+        raise
+    with closing(duplicate):
+        yield duplicate

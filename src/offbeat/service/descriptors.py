@@ -1,0 +1,48 @@
+"""Limits of open files and of connections."""
+
+import errno
+import sys
+
+from offbeat.errors import OffbeatError
+
+_MOST_CONNECTIONS = 4000
+_LARGEST_LIMIT = 2**16  # more would only make it slower to start other programs
+_RESERVE = 96  # descriptors for the database, the log, segments, checkpoints and the threads that write to the disk
+_LEAST_CONNECTIONS = 16
+_FILES_A_CONNECTION = 2  # the connection itself, and the update or the model that it transfers
+
+
+def raise_limit() -> int:
+    """Raise the soft limit of open files as far as the hard one allows; return the limit."""
+    if sys.platform == "win32":
+        return _LARGEST_LIMIT
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _LARGEST_LIMIT if hard == resource.RLIM_INFINITY else min(hard, _LARGEST_LIMIT)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError):  # macOS has a lower limit of its own
+            return soft
+        return wanted
+    return _LARGEST_LIMIT if soft == resource.RLIM_INFINITY else soft
+
+
+def most_connections(limit: int) -> int:
+    """Return how many connections a server may accept that may have ``limit`` files open.
+
+    Raises:
+        OffbeatError: Too few files for a server.
+    """
+    connections = (limit - _RESERVE) // _FILES_A_CONNECTION
+    if connections < _LEAST_CONNECTIONS:
+        raise OffbeatError(
+            f"this process may have {limit} files open, too few for a server: run `ulimit -n 1024` first"
+        )
+    return min(connections, _MOST_CONNECTIONS)
+
+
+def is_shortage(error: OSError) -> bool:
+    """Return whether the process or the machine has too many files open, which passes."""
+    return error.errno in (errno.EMFILE, errno.ENFILE)
