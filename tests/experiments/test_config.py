@@ -9,6 +9,7 @@ import tomli_w
 from offbeat.algorithms import ALGORITHMS, LocalPlan
 from offbeat.algorithms.components import Compression
 from offbeat.experiments import population_sections, sections
+from offbeat.experiments.algorithm_table import hyper_parameters_of
 from offbeat.experiments.config import Experiment, load
 
 QUICKSTART = Path(__file__).parents[2] / "experiments" / "quickstart.toml"
@@ -284,7 +285,7 @@ class TestResolved:
             assert getattr(second.evaluate, key) == getattr(first.evaluate, key)
         before, after = first.algorithm("a label"), second.algorithm("a label")
         assert type(before) is type(after)
-        assert vars(before) == vars(after)
+        assert hyper_parameters_of(before) == hyper_parameters_of(after)
         # What was written is there, and was not replaced by a default on both sides.
         for key in table.keys() - {"algorithm"}:
             assert resolved["algorithms"]["a label"][key] == table[key]
