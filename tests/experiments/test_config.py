@@ -52,6 +52,10 @@ lossy = { fraction = 0.25, probability = 1.0 }
 [server]
 lease_seconds = 11.0
 max_staleness = 0
+update_clip_norm = 3.0
+max_update_norm = 4.0
+max_step_norm = 5.0
+aggregate = "krum"
 [algorithms.one]
 algorithm = "fedbuff"
 buffer_size = 3
@@ -248,6 +252,12 @@ ALGORITHM_TABLES: list[dict[str, Any]] = [
     {"algorithm": "async_comm_sgd", "pattern": {"name": "imbalanced"}},
     {"algorithm": "fedlaavg"},
     {"algorithm": "fedlaavg", "cohort": 3, "server_lr": 0.3, "weighting": "uniform", "server_keeps_updates": True,
+     "server_optimizer": {"name": "momentum", "beta": 0.7}},
+    {"algorithm": "mifa"},
+    {"algorithm": "mifa", "server_lr": 0.3, "weighting": "uniform", "server_keeps_updates": True,
+     "server_optimizer": {"name": "momentum", "beta": 0.7}},
+    {"algorithm": "scaffold"},
+    {"algorithm": "scaffold", "cohort": 3, "server_lr": 0.1, "over_selection": 1.7,
      "server_optimizer": {"name": "momentum", "beta": 0.7}},
     {"algorithm": "fedluck"},
     {"algorithm": "fedluck", "period": 2.5, "server_lr": 0.3, "steps": (2, 9), "compression": (0.1, 0.5),
