@@ -310,30 +310,36 @@ class Engine:
             return
         await self._evaluate()
         if self.finished:
-            await self._publish()
+            await self.publish()
             self.waiting.let_go()
             return
         if not self.coordinator.has_work:
             return
         # First, since it may fail, and then nothing has happened.
-        await self._publish()
+        await self.publish()
         for assignment in self.coordinator.assign(self.now):
             self.waiting.tell(assignment)
 
     async def _evaluate(self) -> None:
         version = self.coordinator.algorithm.version
         if self.evaluations is not None and version > self._evaluated and self.evaluations.wants(version):
-            await self._publish()
+            await self.publish()
             self._evaluated = version
             self.evaluations.add(version)
 
-    async def _publish(self) -> None:
+    async def publish(self) -> None:
+        """Write the newest version, with the lock held; it is published once the records before it are on disk.
+
+        Raises:
+            Refusal: ``no-space``.
+        """
         algorithm = self.coordinator.algorithm
         version = algorithm.version
         if version == self._published:
             return
         try:
             await self.aggregate(lambda: self.models.write(version, algorithm.model))
+            self.journal.publish(lambda: self.models.publish(version))
             self._published = version
         except OSError as error:
             raise Refusal("no-space", f"the server cannot write a model ({error.strerror}): try again later") from None

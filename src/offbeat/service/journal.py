@@ -26,6 +26,7 @@ class _Batch:
     records: list[dict[str, Any]] = field(default_factory=list)
     statements: list[sa.Executable] = field(default_factory=list)
     files: set[Path] = field(default_factory=set)  # that records of the batch refer to, and are not on disk yet
+    publications: list[Callable[[], None]] = field(default_factory=list)  # once all of it is on disk
     last: int = 0  # the number of the last entry
 
 
@@ -73,6 +74,10 @@ class Journal:
     def execute(self, statement: sa.Executable) -> None:
         """Enter another change of the database."""
         self._enter(lambda batch: batch.statements.append(statement))
+
+    def publish(self, publication: Callable[[], None]) -> None:
+        """Have this done in the journal's thread once all that has been entered so far is on disk."""
+        self._enter(lambda batch: batch.publications.append(publication))
 
     def check(self) -> None:
         """Raise ``Refusal`` if the disk cannot be written now."""
@@ -136,16 +141,25 @@ class Journal:
             sync_file(path)
         batch.files.clear()
         try:
-            with self._database.begin() as connection:
-                for statement in batch.statements:
-                    connection.execute(statement)
-                if batch.records:
-                    connection.execute(sa.insert(log), batch.records)
+            if batch.statements or batch.records:
+                self._commit(batch)
         except exc.OperationalError as error:
             if getattr(error.orig, "sqlite_errorname", "").partition("_")[2] not in _PASSING:
                 raise
             return str(error.orig)
+        while batch.publications:
+            batch.publications[0]()
+            del batch.publications[0]
         return None
+
+    def _commit(self, batch: _Batch) -> None:
+        with self._database.begin() as connection:
+            for statement in batch.statements:
+                connection.execute(statement)
+            if batch.records:
+                connection.execute(sa.insert(log), batch.records)
+        batch.statements.clear()
+        batch.records.clear()
 
     def _tell(self, what: Callable[[Any], None], argument: Any) -> None:
         try:

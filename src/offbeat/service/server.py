@@ -161,7 +161,7 @@ async def serve(
         ]
         if settings.evaluate_every is not None:
             every, command = settings.evaluate_every, settings.evaluate_command
-            engine.evaluations = Evaluations(store.folder, engine.models, every, command)
+            engine.evaluations = Evaluations(store.folder, engine.models, engine.journal.durable, every, command)
             # That it ends is no reason to stop.
             evaluating = asyncio.create_task(engine.evaluations.run())
         for task in tasks:

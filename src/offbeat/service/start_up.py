@@ -13,6 +13,7 @@ from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
 from offbeat.service.engine import Engine
+from offbeat.service.evaluation import discard_links
 from offbeat.service.journal import Journal
 from offbeat.service.model_files import Layout, ModelFiles, numbers_of
 from offbeat.service.records import call_of
@@ -49,6 +50,8 @@ async def open_engine(
     number, now, digests, versions = _load(store, coordinator)
     # What a kill has left of the others may be broken.
     models.keep(versions)
+    models.discard_pending()
+    discard_links(store.folder)
     replayed: list[tuple[int, StoredUpdate]] = []
     algorithm = coordinator.algorithm
     for record in store.records(number):
@@ -57,6 +60,7 @@ async def open_engine(
         call = call_of(record, coordinator, store.folder / "updates", models)
         if record.name == "assign":
             models.write(algorithm.version, algorithm.model)
+            models.publish(algorithm.version)
         coordinator.replay(call)
         if record.name == "receive":
             digests[record.arguments["client"]] = (record.arguments["visit"], record.digest or "")
@@ -84,7 +88,7 @@ async def checkpoint(folder: Path, engine: Engine) -> None:
         number, now = engine.journal.number, engine.now
         state = await engine.aggregate(engine.coordinator.state_dict)
         versions = engine.needed_versions()
-        await engine.aggregate(lambda: engine.models.write(max(versions), engine.coordinator.algorithm.model))
+        await engine.publish()
         digests = [[client, *digest] for client, digest in engine.digests.items()]
     # So that the log has all that the checkpoint covers: it is the run's history.
     await engine.journal.durable()
