@@ -173,6 +173,11 @@ class Coordinator:
         """Return whether the client has a slot: its lease has not ended, and its update not come."""
         return self._visits.state(client) is VisitState.OPEN
 
+    def is_wanted(self, client: int, visit: int) -> bool:
+        """Return whether the update of a visit would count now."""
+        assignment = self._expected(client, visit)
+        return assignment is not None and self._counts_now(assignment)
+
     def offer(self, now: float, client: int, visit: int) -> Receipt | None:
         """Answer a client that is about to upload: None if it should, else what has become of its update.
 

@@ -16,10 +16,11 @@ from offbeat.service.evaluation import Evaluations
 from offbeat.service.journal import Journal
 from offbeat.service.logs import event
 from offbeat.service.model_files import ModelFiles
-from offbeat.service.records import NOT_LOGGED, arguments_of
+from offbeat.service.records import NOT_LOGGED, DiscardedUpdate, arguments_of
 from offbeat.service.refusal import Refusal
+from offbeat.service.segments import Segments
 from offbeat.service.update_files import UpdateFiles
-from offbeat.service.update_format import StoredUpdate
+from offbeat.service.update_format import Body, StoredUpdate
 from offbeat.service.update_head import UpdateHead
 from offbeat.service.waiting_clients import Answer, WaitingClients
 
@@ -36,6 +37,7 @@ class Engine:
         coordinator: As it was when the server ended, or fresh.
         journal: Where its calls are logged.
         models: Where versions are put for clients to download.
+        segments: Where small updates are stored.
         digests: For each client the number and the SHA-256 of its last update.
         now: Seconds since the run began, not counting when no server ran.
         stop_versions: The run is over at this version; infinity for never.
@@ -46,6 +48,7 @@ class Engine:
         files: Those that updates lie in.
         waiting: Who waits for work.
         kept_versions: What was needed at the last checkpoint, and may just be downloaded.
+        stored_bytes: Of all updates that have been stored, also of those that have been deleted again.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class Engine:
         coordinator: Coordinator,
         journal: Journal,
         models: ModelFiles,
+        segments: Segments,
         *,
         digests: dict[int, tuple[int, str]],
         now: float,
@@ -62,6 +66,7 @@ class Engine:
         self.coordinator = coordinator
         self.journal = journal
         self.models = models
+        self.segments = segments
         self.digests = digests
         self.lock = asyncio.Lock()
         self.evaluations: Evaluations | None = None
@@ -76,6 +81,7 @@ class Engine:
         self._began = clock() - now
         self._aggregator = ThreadPoolExecutor(1, thread_name_prefix="aggregator")
         self._evaluated = coordinator.algorithm.version
+        self.stored_bytes = 0
         self._incoming = ("", False)  # the SHA-256 of the update that is taken in, and whether it is on disk
         self._next_tick = self.now + (coordinator.algorithm.period or math.inf)
 
@@ -95,12 +101,16 @@ class Engine:
             return
         arguments, vector = arguments_of(call), call.arguments.get("vector")
         event(call.name, version=self.coordinator.algorithm.version, **arguments)
-        if not isinstance(vector, StoredUpdate):
+        if vector is None:
             self.journal.record(call.name, arguments)
             return
         digest, is_on_disk = self._incoming
+        if not isinstance(vector, StoredUpdate):
+            self.journal.record(call.name, arguments, None, None, None, digest)
+            return
         place = vector.path.name, vector.offset, vector.size, digest
         file = None if is_on_disk else vector.path
+        self.stored_bytes += vector.size
         self.files.note(self.journal.record(call.name, arguments, *place, file=file), vector)
 
     async def check_in(self, client: int, wait_seconds: float) -> Assignment | None:
@@ -160,7 +170,7 @@ class Engine:
         return receipt
 
     async def receive(
-        self, client: int, visit: int, head: UpdateHead, update: StoredUpdate, *, is_on_disk: bool, check_in: bool
+        self, client: int, visit: int, head: UpdateHead, update: Body, *, check_in: bool
     ) -> tuple[Receipt, Assignment | None]:
         """Take in an update whose body has been checked; return its receipt, and the client's next visit.
 
@@ -168,8 +178,7 @@ class Engine:
             client: Whose.
             visit: The visit's number.
             head: What the client says of it.
-            update: Where it is.
-            is_on_disk: Whether its file is.
+            update: A small one in memory, which is stored if it counts; or a large one in a file, which is on disk.
             check_in: Whether the client wants its next visit, if there is one now.
 
         Raises:
@@ -180,7 +189,7 @@ class Engine:
         async with self.lock:
             receipt = self._over(client, visit, head.sha256)
             if receipt is None:
-                self._incoming = (head.sha256, is_on_disk)
+                self._incoming = (head.sha256, isinstance(update, StoredUpdate))
                 try:
                     receipt = self._receive(client, visit, head, update)
                 except Refusal as error:
@@ -209,31 +218,41 @@ class Engine:
         if head.steps > assignment.plan.steps:
             raise Refusal("wrong-plan", f"the plan has {assignment.plan.steps} steps, not {head.steps}")
 
-    def _receive(self, client: int, visit: int, head: UpdateHead, update: StoredUpdate) -> Receipt:
+    def _receive(self, client: int, visit: int, head: UpdateHead, update: Body) -> Receipt:
         assignment, algorithm = self.coordinator.assignment(client), self.coordinator.algorithm
         assert assignment is not None
         self.check(client, visit, head)
+        base = self.models.read(assignment.version) if algorithm.needs_base else None
+        vector = self._store(update) if self.coordinator.is_wanted(client, visit) else DiscardedUpdate()
         try:
             receipt = self.coordinator.receive(
                 self.now,
                 client,
                 visit,
-                update,
+                vector,
                 examples=head.examples,
                 steps=head.steps,
                 normaliser=head.normaliser,
-                base=self.models.read(assignment.version) if algorithm.needs_base else None,
+                base=base,
                 since=head.since,
                 step_seconds=head.step_seconds,
                 upload_seconds=head.upload_seconds,
             )
         except ValueError as error:
+            if vector is not update:
+                self.segments.take_back()
             if algorithm.payload == "difference" and head.since != assignment.since:
                 self.coordinator.drop(self.now, client, visit)
                 raise Refusal("lost-memory", str(error)) from None
             raise Refusal("malformed-update", str(error)) from None
         self.digests[client] = (visit, head.sha256)
         return receipt
+
+    def _store(self, update: Body) -> StoredUpdate:
+        if isinstance(update, StoredUpdate):
+            return update
+        path, begin = self.segments.append(update.data)
+        return StoredUpdate(path, begin, update.size, update.length, update.plan_compression)
 
     async def answered(self, client: int, visit: int, sha256: str) -> Receipt:
         """Return what became of a visit that is over, for one that uploads again.
@@ -370,6 +389,7 @@ class Engine:
     def close(self) -> None:
         """End the aggregator's thread."""
         self._aggregator.shutdown()
+        self.segments.close()
 
 
 def _known(call: Callable[[], Any]) -> Any:

@@ -21,9 +21,10 @@ class Segments:
         self._descriptor = -1
         self._path = Path()
         self._size = 0
+        self._last = 0  # where the last body begins
         self._made = 0
 
-    def append(self, body: bytes) -> tuple[Path, int]:
+    def append(self, body: bytes | bytearray) -> tuple[Path, int]:
         """Put a body into a segment, not yet on disk; return its file, and where it begins.
 
         Raises:
@@ -33,7 +34,7 @@ class Segments:
             # It is not there any more if a checkpoint has covered all that was in it.
             if self._descriptor < 0 or self._size > _FULL or not self._path.exists():
                 self._begin()
-            begin = self._size
+            begin = self._last = self._size
             # After an error the next one is written over what is left of this one.
             written = os.pwrite(self._descriptor, body, begin)
             if written < len(body):
@@ -43,6 +44,11 @@ class Segments:
         # So that whoever maps it finds its entries aligned.
         self._size += len(body) + -len(body) % 8
         return self._path, begin
+
+    def take_back(self) -> None:
+        """Remove the body that was appended last, which nobody needs."""
+        self._size = self._last
+        os.ftruncate(self._descriptor, self._size)
 
     def close(self) -> None:
         """Close the file."""

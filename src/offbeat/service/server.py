@@ -30,13 +30,13 @@ from offbeat.service.engine import Engine
 from offbeat.service.evaluation import Evaluations
 from offbeat.service.model_files import Layout
 from offbeat.service.refusal import Refusal
-from offbeat.service.segments import Segments
 from offbeat.service.service import Limits, Service
 from offbeat.service.start_up import checkpoint, open_engine
 from offbeat.service.store import Store, meta
 from offbeat.service.uploads import Uploads
 
 _SHARE_OF_CHECKPOINTS = 0.05  # of the time, at most
+_LOOK_SECONDS = 0.5  # how often it is looked whether one is due
 _GRACE_SECONDS = 10.0  # for requests under way when the server is asked to stop
 _BACKLOG = 1024
 _MOST_CONNECTIONS = 4000  # idle ones too
@@ -62,6 +62,7 @@ class Settings:
         certificates: For TLS; None for plain HTTP.
         token_seconds: How long clients' tokens are good for; None for ever.
         checkpoint_seconds: Between two checkpoints.
+        checkpoint_bytes: Of updates between two checkpoints, at most, unless a model has a sixteenth of that or more.
         upload_budget: Bytes of large uploads that may be under way.
         limits: What clients may do at most.
         stop_versions: The run is over at this version.
@@ -79,6 +80,7 @@ class Settings:
     certificates: Certificates | None
     token_seconds: float | None = None
     checkpoint_seconds: float = 30.0
+    checkpoint_bytes: int = 2**28
     upload_budget: int = 2**34
     limits: Limits = field(default_factory=Limits)
     stop_versions: float = math.inf
@@ -127,6 +129,7 @@ async def serve(
             ended.set_exception(error) if error else ended.set_result(None)
 
     evaluating: asyncio.Task[None] | None = None
+    listener: socket.socket | None = None
     store = Store(settings.folder)
     try:
         run_id = _check_config(store, settings.config)
@@ -144,7 +147,6 @@ async def serve(
         service = Service(
             engine,
             Uploads(store.folder, settings.upload_budget),
-            Segments(store.folder / "updates"),
             accounts,
             run_id=run_id,
             seed=settings.seed,
@@ -156,7 +158,7 @@ async def serve(
         tasks = [
             asyncio.create_task(http.serve()),
             asyncio.create_task(engine.keep_time()),
-            asyncio.create_task(_make_checkpoints(store, engine, settings.checkpoint_seconds)),
+            asyncio.create_task(_make_checkpoints(store, engine, settings)),
             asyncio.create_task(_wait(stop)),
         ]
         if settings.evaluate_every is not None:
@@ -181,6 +183,8 @@ async def serve(
     except OSError as error:
         raise OffbeatError(f"the server's disk cannot be used: {error.strerror}: {store.folder}") from error
     finally:
+        if listener is not None:
+            listener.close()
         store.close()
 
 
@@ -213,16 +217,21 @@ async def _wait(stop: asyncio.Event) -> None:
     await stop.wait()
 
 
-async def _make_checkpoints(store: Store, engine: Engine, seconds: float) -> None:
-    pause, number = seconds, engine.journal.number
+async def _make_checkpoints(store: Store, engine: Engine, settings: Settings) -> None:
+    seconds, number, ended, took = settings.checkpoint_seconds, engine.journal.number, engine.now, 0.0
+    most_bytes, stored = max(settings.checkpoint_bytes, 64 * engine.models.length), engine.stored_bytes
     while True:
-        await asyncio.sleep(pause)
+        await asyncio.sleep(min(seconds, _LOOK_SECONDS))
+        passed = engine.now - ended
+        is_due = passed >= seconds or engine.stored_bytes - stored >= most_bytes
+        if not is_due or passed < took / _SHARE_OF_CHECKPOINTS:
+            continue
         if engine.journal.number == number or engine.journal.problem:
             continue
-        began, number = engine.now, engine.journal.number
+        began, number, stored = engine.now, engine.journal.number, engine.stored_bytes
         with suppress(OSError, Refusal):  # the disk is full: the last one is still there
             await checkpoint(store.folder, engine)
-        pause = max(seconds, (engine.now - began) / _SHARE_OF_CHECKPOINTS)
+        ended, took = engine.now, engine.now - began
 
 
 async def _stop(store: Store, service: Service, http: _HttpServer, tasks: list[asyncio.Task[Any]]) -> None:
@@ -240,7 +249,6 @@ async def _stop(store: Store, service: Service, http: _HttpServer, tasks: list[a
         await checkpoint(store.folder, engine)
     await engine.journal.close()
     engine.close()
-    service.segments.close()
 
 
 def _check_config(store: Store, config: dict[str, Any]) -> str:

@@ -13,7 +13,6 @@ from offbeat.service.accounts import Accounts
 from offbeat.service.engine import Engine
 from offbeat.service.metrics import Metrics
 from offbeat.service.refusal import Refusal, no_space
-from offbeat.service.segments import Segments
 from offbeat.service.store import sync_file, sync_folder
 from offbeat.service.update_format import BufferedUpdate, StoredUpdate, check_body, largest_body
 from offbeat.service.update_head import UpdateHead
@@ -38,7 +37,6 @@ class Service:
     Args:
         engine: The coordinator.
         uploads: Bodies on their way here.
-        segments: Where small ones go.
         accounts: Who may speak.
         run_id: Names the run, so that no two runs' versions are taken for each other.
         seed: The run's seed.
@@ -53,7 +51,6 @@ class Service:
         self,
         engine: Engine,
         uploads: Uploads,
-        segments: Segments,
         accounts: Accounts,
         *,
         run_id: str,
@@ -63,7 +60,6 @@ class Service:
     ) -> None:
         self.engine = engine
         self.uploads = uploads
-        self.segments = segments
         self.accounts = accounts
         self.metrics = Metrics()
         self.ready = True
@@ -162,7 +158,8 @@ class Service:
                 there = await self.uploads.write(client, visit, offset, head.bytes, pieces)
                 if isinstance(there, int):
                     return messages.Partly(offset=there)
-                answer, following = await self._large(client, visit, head, plan, there, check_in)
+                with self.uploads.holding(client):
+                    answer, following = await self._large(client, visit, head, plan, there, check_in)
         except OSError as error:
             raise no_space(error) from None
         self.metrics.upload_bytes.inc(head.bytes)
@@ -183,12 +180,10 @@ class Service:
         body = await self.uploads.read(client, head.bytes, pieces)
         _check_digest(hashlib.sha256(body).hexdigest(), head)
         length = self.engine.models.length
-        check_body(BufferedUpdate(body, length, plan.compression), self._limits.max_update_norm)
+        update = BufferedUpdate(body, length, plan.compression)
+        check_body(update, self._limits.max_update_norm)
         self.accounts.check_client(client)
-        path, begin = self.segments.append(body)
-        update = StoredUpdate(path, begin, len(body), length, plan.compression)
-        self.engine.files.note(0, update)
-        return await self.engine.receive(client, visit, head, update, is_on_disk=False, check_in=check_in)
+        return await self.engine.receive(client, visit, head, update, check_in=check_in)
 
     async def _large(
         self, client: int, visit: int, head: UpdateHead, plan: LocalPlan, whole: Whole, check_in: bool
@@ -199,7 +194,7 @@ class Service:
             update = StoredUpdate(path, 0, head.bytes, self.engine.models.length, plan.compression)
             await asyncio.to_thread(self._bring_in, update)
             self.accounts.check_client(client)
-            return await self.engine.receive(client, visit, head, update, is_on_disk=True, check_in=check_in)
+            return await self.engine.receive(client, visit, head, update, check_in=check_in)
         finally:
             # It was refused, or is of no use: no record of the log refers to it.
             if path not in self.engine.files:

@@ -17,6 +17,7 @@ from offbeat.service.evaluation import discard_links
 from offbeat.service.journal import Journal
 from offbeat.service.model_files import Layout, ModelFiles, numbers_of
 from offbeat.service.records import call_of
+from offbeat.service.segments import Segments
 from offbeat.service.store import Store, sync_folder
 from offbeat.service.update_format import StoredUpdate
 from offbeat.service.uploads import clean_up
@@ -56,19 +57,29 @@ async def open_engine(
     algorithm = coordinator.algorithm
     for record in store.records(number):
         if record.number != number + 1:
-            raise OffbeatError(f"{store.folder} is broken: its log has no record {number + 1}; restore a backup")
-        call = call_of(record, coordinator, store.folder / "updates", models)
-        if record.name == "assign":
-            models.write(algorithm.version, algorithm.model)
-            models.publish(algorithm.version)
-        coordinator.replay(call)
+            raise OffbeatError(f"{store.database_path} is broken: its log has no record {number + 1}; restore a backup")
+        try:
+            call = call_of(record, coordinator, store.folder / "updates", models)
+            if record.name == "assign":
+                models.write(algorithm.version, algorithm.model)
+                models.publish(algorithm.version)
+            coordinator.replay(call)
+        except (ValueError, LookupError, TypeError, AssertionError) as error:
+            raise OffbeatError(
+                f"{store.database_path} is broken: its log's record {record.number} does not follow from those before "
+                f"it ({error}); restore a backup"
+            ) from error
         if record.name == "receive":
             digests[record.arguments["client"]] = (record.arguments["visit"], record.digest or "")
-            replayed.append((record.number, call.arguments["vector"]))
+            if record.file is not None:
+                replayed.append((record.number, call.arguments["vector"]))
         number, now = record.number, max(now, record.arguments["now"])
     coordinator.forget_presence()
     journal = Journal(store.database, number, failed)
-    engine = Engine(coordinator, journal, models, digests=digests, now=now, stop_versions=stop_versions, clock=clock)
+    segments = Segments(store.folder / "updates")
+    engine = Engine(
+        coordinator, journal, models, segments, digests=digests, now=now, stop_versions=stop_versions, clock=clock
+    )
     for of_update, update in replayed:
         engine.files.note(of_update, update)
     coordinator.record = engine.record

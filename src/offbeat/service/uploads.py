@@ -18,6 +18,7 @@ SMALL = 2**20
 _BATCH = 2**20  # bytes that are written at once
 _MOST_PIECES = 512  # that are written at once; systems take no more than 1024
 _MOST_SMALL = 32  # small bodies of one client at once
+_MOST_HELD = 2  # large bodies of one client that are whole, and neither counted nor deleted yet
 
 
 class Whole(NamedTuple):
@@ -34,6 +35,8 @@ class Uploads:
     ``updates/``, under a name that no other body ever has.
 
     A client has one large body on its way at most: if it begins again over another line, the one before is given up.
+    While two of its bodies are whole and being checked, it may not send a third. So at most three of its bodies are on
+    the disk without being counted.
 
     Args:
         folder: The store's.
@@ -50,6 +53,7 @@ class Uploads:
         self._large: dict[int, asyncio.Task[Any]] = {}  # by client
         self._files: dict[int, GrowingFile] = {}  # by client, the one that is not whole, open or not
         self._small: dict[int, int] = {}  # by client, how many
+        self._held: dict[int, int] = {}  # by client, how many are whole, and neither counted nor deleted yet
         self._made = 0  # files moved to updates/
 
     def offset(self, client: int, visit: int) -> int:
@@ -96,8 +100,11 @@ class Uploads:
             How much is there then; if that is all, the file in ``updates/``, which is the caller's and not on disk yet.
 
         Raises:
-            Refusal: The offset is not where the body ends, too much comes or nothing more, or the disk is full.
+            Refusal: The offset is not where the body ends, too much comes or nothing more, too many are being checked,
+                or the disk is full.
         """
+        if self._held.get(client, 0) >= _MOST_HELD:
+            raise _busy()
         return await self._alone(client, size, self._write(client, visit, offset, size, pieces))
 
     async def _write(
@@ -124,6 +131,17 @@ class Uploads:
             return Whole(whole, file.sha256())
         except OSError as error:
             raise no_space(error) from None
+
+    @contextmanager
+    def holding(self, client: int) -> Generator[None]:
+        """Count a large body of the client as one that is whole, and neither counted nor deleted yet."""
+        self._held[client] = self._held.get(client, 0) + 1
+        try:
+            yield
+        finally:
+            self._held[client] -= 1
+            if not self._held[client]:
+                del self._held[client]
 
     async def _copy(self, file: GrowingFile, size: int, pieces: AsyncIterator[bytes]) -> None:
         """Write one batch in a thread while the next arrives; what has arrived is kept, however the line ends."""
