@@ -33,6 +33,9 @@ class Coordinator:
     than ``max_staleness``. Where there are rounds, one that still has free places when the last of its leases has ended
     waits for nobody else and ends with what is in.
 
+    If the algorithm's ``assign``, ``receive``, ``drop`` or ``tick`` raises, that step has not happened; what the same
+    call did before, to other clients, stays, and is recorded.
+
     Args:
         algorithm: Started here, with ``model``.
         model: Initial model, float32 ``(d,)``.
@@ -128,18 +131,24 @@ class Coordinator:
             clients: Who it was, in a replay; so the records of who was present are not needed for one.
         """
         assignments: list[Assignment] = []
-        if clients is not None:
-            for client in clients:
-                self._pool.take(client)
-                assignments.append(self._assign(now, client))
-        while clients is None and self.has_work:
-            assignments.append(self._assign(now, self._pool.pick()))
-        if assignments and self.record:
-            self._note("assign", now=now, clients=[assignment.client for assignment in assignments])
+        try:
+            if clients is not None:
+                for client in clients:
+                    self._pool.take(client)
+                    assignments.append(self._assign(now, client))
+            while clients is None and self.has_work:
+                assignments.append(self._assign(now, self._pool.pick()))
+        finally:
+            if assignments and self.record:
+                self._note("assign", now=now, clients=[assignment.client for assignment in assignments])
         return assignments
 
     def _assign(self, now: float, client: int) -> Assignment:
-        plan = self.algorithm.assign(client, self._local)
+        try:
+            plan = self.algorithm.assign(client, self._local)
+        except BaseException:
+            self._return(client)
+            raise
         lease_until = now + self._lease_seconds
         self.statistics.lost += self.is_open(client)
         assignment = self._visits.open(client, self.algorithm.version, plan, lease_until)
@@ -274,20 +283,28 @@ class Coordinator:
 
     def lapse(self, now: float) -> bool:
         """Let the leases lapse that have ended; return whether that made a new version."""
-        changed = new_version = False
-        while self._leases and self._leases[0][0] <= now:
-            lease_until, client, visit = heapq.heappop(self._leases)
-            assignment = self._expected(client, visit)
-            if assignment is not None and assignment.lease_until == lease_until and self.is_open(client):
-                changed = True
-                new_version = self._let_lapse(client) or new_version
+        lapsed: list[tuple[int, int]] = []
+        ended = new_version = False
+        try:
+            while self._leases and self._leases[0][0] <= now:
+                lease_until, client, visit = self._leases[0]
+                assignment = self._expected(client, visit)
+                if assignment is not None and assignment.lease_until == lease_until and self.is_open(client):
+                    new_version = self._let_lapse(client) or new_version
+                    lapsed.append((client, visit))
+                    self._open_round_if_new()
+                heapq.heappop(self._leases)
+            if self._round_deadline <= now:
+                new_version = self.algorithm.tick() or new_version
+                self._round_deadline = math.inf
+                ended = True
                 self._open_round_if_new()
-        if self._round_deadline <= now:
-            self._round_deadline = math.inf
-            changed = True
-            new_version = self.algorithm.tick() or new_version
-            self._open_round_if_new()
-        if changed:
+        except BaseException:
+            # A lapse that is made again would be of all leases, so each of these is recorded as what it comes to.
+            for client, visit in lapsed:
+                self._note("drop", now=now, client=client, visit=visit)
+            raise
+        if lapsed or ended:
             self._note("lapse", now=now)
         return new_version
 
@@ -415,9 +432,10 @@ class Coordinator:
         self._visits.close(client, receipt)
 
     def _let_lapse(self, client: int) -> bool:
+        new_version = self.algorithm.drop(client, self._visits.version(client))
         self._visits.lapse(client)
         self.statistics.lost += 1
-        return self.algorithm.drop(client, self._visits.version(client))
+        return new_version
 
     def _take_turn(self, client: int) -> None:
         """Keep the client from being assigned again in this round."""
