@@ -15,6 +15,7 @@ from offbeat.service import messages
 from offbeat.service.body_limit import BodyLimit
 from offbeat.service.logs import event
 from offbeat.service.metrics import Measured
+from offbeat.service.model_response import ModelResponse
 from offbeat.service.refusal import Refusal
 from offbeat.service.service import Service
 from offbeat.service.unread_body import UnreadBody
@@ -78,15 +79,10 @@ def make_app(service: Service) -> FastAPI:
     @app.get("/v1/models/{version}", response_class=FileResponse)
     async def model(client: Client, version: Number) -> FileResponse:
         """Download a version of the model."""
-        path = service.engine.models.path(version)
-        try:
-            stat = path.stat()
-        except FileNotFoundError:
-            raise Refusal("no-such-version", f"version {version} is not kept: check in for new work") from None
-        service.metrics.download_bytes.inc(stat.st_size)
         headers = {"ETag": f'"{service.run_id}-{version}"', "Cache-Control": "private, immutable, max-age=31536000"}
-        # Left to look for itself, it would fail if a checkpoint has deleted the version meanwhile; Granian answers 404.
-        return FileResponse(path, media_type="application/octet-stream", headers=headers, stat_result=stat)
+        response = ModelResponse(service.engine.models.path(version), headers)
+        service.metrics.download_bytes.inc(int(response.headers["Content-Length"]))
+        return response
 
     @app.get("/v1/uploads/{number}")
     async def upload_state(client: Client, number: Number) -> messages.UploadState:
@@ -157,7 +153,7 @@ def make_app(service: Service) -> FastAPI:
     @app.get("/readyz")
     async def readyz() -> Response:
         """Say whether it serves requests, and can write to its disk."""
-        problem = service.engine.journal.problem or (None if service.ready else "stopping")
+        problem = service.engine.problem or (None if service.ready else "stopping")
         return Response(f"{problem or 'ok'}\n", 503 if problem else 200, media_type="text/plain")
 
     _answer_refusals(app, service)
@@ -200,6 +196,13 @@ def _answer_refusals(app: FastAPI, service: Service) -> None:
     @app.exception_handler(Refusal)
     async def refused(_: Request, refusal: Refusal) -> Response:
         return answer(refusal)
+
+    @app.exception_handler(FileNotFoundError)
+    async def deleted(request: Request, _: FileNotFoundError) -> Response:
+        version = request.path_params.get("version")
+        if version is None:
+            raise
+        return answer(Refusal("no-such-version", f"version {version} is not kept: check in for new work"))
 
     @app.exception_handler(RequestValidationError)
     async def malformed(_: Request, error: RequestValidationError) -> Response:

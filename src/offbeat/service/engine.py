@@ -12,6 +12,7 @@ from torch import Tensor
 
 from offbeat.coordinator import Assignment, Coordinator
 from offbeat.coordinator_records import Call, Receipt
+from offbeat.service.disk import Disk
 from offbeat.service.evaluation import Evaluations
 from offbeat.service.journal import Journal
 from offbeat.service.logs import event
@@ -38,6 +39,7 @@ class Engine:
         journal: Where its calls are logged.
         models: Where versions are put for clients to download.
         segments: Where small updates are stored.
+        disk: Decides what follows from a failure of the disk.
         digests: For each client the number and the SHA-256 of its last update.
         now: Seconds since the run began, not counting when no server ran.
         stop_versions: The run is over at this version; infinity for never.
@@ -48,6 +50,7 @@ class Engine:
         files: Those that updates lie in.
         waiting: Who waits for work.
         kept_versions: What was needed at the last checkpoint, and may just be downloaded.
+        reserve_size: Bytes of the disk to keep back for the next checkpoint, its model and the log.
         stored_bytes: Of all updates that have been stored, also of those that have been deleted again.
     """
 
@@ -57,6 +60,7 @@ class Engine:
         journal: Journal,
         models: ModelFiles,
         segments: Segments,
+        disk: Disk,
         *,
         digests: dict[int, tuple[int, str]],
         now: float,
@@ -67,6 +71,7 @@ class Engine:
         self.journal = journal
         self.models = models
         self.segments = segments
+        self.disk = disk
         self.digests = digests
         self.lock = asyncio.Lock()
         self.evaluations: Evaluations | None = None
@@ -74,6 +79,7 @@ class Engine:
         self.files = UpdateFiles()
         self.waiting = WaitingClients()
         self._published = -1
+        self._publish_problem: str | None = None
         self._must_assign = False
         self._stopping = False
         self._stop_versions = stop_versions
@@ -82,6 +88,7 @@ class Engine:
         self._aggregator = ThreadPoolExecutor(1, thread_name_prefix="aggregator")
         self._evaluated = coordinator.algorithm.version
         self.stored_bytes = 0
+        self.reserve_size = 0
         self._incoming = ("", False)  # the SHA-256 of the update that is taken in, and whether it is on disk
         self._next_tick = self.now + (coordinator.algorithm.period or math.inf)
 
@@ -94,6 +101,11 @@ class Engine:
     def finished(self) -> bool:
         """Whether the run is over."""
         return self.coordinator.algorithm.version >= self._stop_versions
+
+    @property
+    def problem(self) -> str | None:
+        """Why the server cannot give out or take in work now; None if it can."""
+        return self.journal.problem or self._publish_problem
 
     def record(self, call: Call) -> None:
         """Log a call that the coordinator has carried out."""
@@ -344,13 +356,16 @@ class Engine:
         if self.evaluations is not None and version > self._evaluated and self.evaluations.wants(version):
             await self.publish()
             self._evaluated = version
-            self.evaluations.add(version)
+            try:
+                self.evaluations.add(version)
+            except OSError as error:  # no client need suffer for it
+                event("evaluation_failed", version=version, problem=error.strerror)
 
     async def publish(self) -> None:
         """Write the newest version, with the lock held; it is published once the records before it are on disk.
 
         Raises:
-            Refusal: ``no-space``.
+            Refusal: It cannot be written, or what it is made of cannot be read.
         """
         algorithm = self.coordinator.algorithm
         version = algorithm.version
@@ -360,8 +375,10 @@ class Engine:
             await self.aggregate(lambda: self.models.write(version, algorithm.model))
             self.journal.publish(lambda: self.models.publish(version))
             self._published = version
+            self._publish_problem = None
         except OSError as error:
-            raise Refusal("no-space", f"the server cannot write a model ({error.strerror}): try again later") from None
+            self._publish_problem = f"version {version} cannot be made: {error.strerror or error}"
+            raise self.disk.refusal(error) from None
 
     async def aggregate(self, work: Callable[[], T]) -> T:
         """Do what takes long with vectors, with the lock held, in the one thread for it."""

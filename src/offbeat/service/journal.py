@@ -1,9 +1,11 @@
 """Group commit: many requests wait for one write to the disk."""
 
 import asyncio
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,12 +13,18 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import exc
 
+from offbeat.errors import OffbeatError
+from offbeat.service.disk import Disk, is_full, passes
 from offbeat.service.refusal import no_space
-from offbeat.service.store import Record, log, sync_file
+from offbeat.service.store import Record, log
 
 _PATIENCE_SECONDS = 1.0  # between two tries to write to a disk that is full
 # What may be mended while the server runs. After any other failure nobody knows what is on the disk.
 _PASSING = ("FULL", "READONLY", "CANTOPEN", "BUSY")
+
+
+class SyncError(OffbeatError):
+    """A file could not be brought to the disk; what it held may be lost."""
 
 
 @dataclass
@@ -39,14 +47,16 @@ class Journal:
     Args:
         database: Where to write.
         number: The number of the log's last record.
+        disk: Hears of it when the disk is full.
         failed: Called in the event loop if the disk fails otherwise: the server has to end, and starts again from
             what is on the disk.
     """
 
-    def __init__(self, database: sa.Engine, number: int, failed: Callable[[BaseException], None]) -> None:
+    def __init__(self, database: sa.Engine, number: int, disk: Disk, failed: Callable[[BaseException], None]) -> None:
         self.number = number
-        self.problem: str | None = None  # why nothing can be written now
+        self._problem: str | None = None
         self._database = database
+        self._disk = disk
         self._failed = failed
         self._loop = asyncio.get_running_loop()
         self._changed = threading.Condition()
@@ -56,6 +66,16 @@ class Journal:
         self._stopping = False
         self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
         self._thread.start()
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing can be written, or nothing new is taken in, now; None if there is no reason."""
+        return self._problem or self._disk.problem
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether what has been entered could not be written when it was last tried."""
+        return self._problem is not None
 
     def record(self, name: str, arguments: dict[str, Any], *place: Any, file: Path | None = None) -> int:
         """Enter a call that changed the coordinator, and return its number.
@@ -81,18 +101,23 @@ class Journal:
 
     def check(self) -> None:
         """Raise ``Refusal`` if the disk cannot be written now."""
-        if self.problem is not None:
-            raise no_space(self.problem)
+        problem = self.problem
+        if problem is not None:
+            raise no_space(problem)
 
-    async def durable(self) -> None:
+    async def durable(self, *, on_reserve: bool = False) -> None:
         """Wait until all that has been entered so far is on disk.
+
+        Args:
+            on_reserve: Wait also while the disk is full and the log is written on the reserve.
 
         Raises:
             Refusal: The disk is full, or cannot be written; what was entered will be on it once that is mended.
         """
         if self._durable >= self._entered:
             return
-        self.check()
+        if not on_reserve:
+            self.check()
         future: asyncio.Future[None] = self._loop.create_future()
         self._listeners.append((self._entered, future))
         await future
@@ -116,9 +141,14 @@ class Journal:
     def _work(self) -> None:
         try:
             self._write_all()
+        except exc.DBAPIError as error:
+            self._end(OffbeatError(f"the server's database cannot be written: {error.orig}"))
         except BaseException as error:
-            self._tell(self._refuse, str(error))
-            self._tell(self._failed, error)
+            self._end(error)
+
+    def _end(self, error: BaseException) -> None:
+        self._tell(self._refuse, str(error))
+        self._tell(self._failed, error)
 
     def _write_all(self) -> None:
         while True:
@@ -136,21 +166,46 @@ class Journal:
 
     def _write(self, batch: _Batch) -> str | None:
         """Write a batch, all or nothing; return why it cannot be written, None if it was."""
-        # An error of a sync is told once only, so there is no trying again: what it was about may be lost.
-        for path in batch.files:
-            sync_file(path)
-        batch.files.clear()
         try:
+            self._sync(batch)
             if batch.statements or batch.records:
                 self._commit(batch)
+            while batch.publications:
+                batch.publications[0]()
+                del batch.publications[0]
         except exc.OperationalError as error:
-            if getattr(error.orig, "sqlite_errorname", "").partition("_")[2] not in _PASSING:
+            kind = getattr(error.orig, "sqlite_errorname", "").partition("_")[2]
+            if kind not in _PASSING:
                 raise
+            if kind == "FULL":
+                self._make_room(str(error.orig))
             return str(error.orig)
-        while batch.publications:
-            batch.publications[0]()
-            del batch.publications[0]
+        except OSError as error:
+            if not passes(error):
+                raise
+            problem = error.strerror or str(error)
+            if is_full(error):
+                self._make_room(problem)
+            return problem
         return None
+
+    def _sync(self, batch: _Batch) -> None:
+        while batch.files:
+            path = next(iter(batch.files))
+            with path.open("rb") as file:
+                try:
+                    os.fdatasync(file.fileno())
+                except OSError as error:
+                    # It is reported once only, so there is no trying again: what it was about may be lost.
+                    raise SyncError(f"{path}: {error.strerror}") from error
+            batch.files.remove(path)
+
+    def _make_room(self, problem: str) -> None:
+        """Release the reserve, or if there is none what the database's write-ahead log has grown to."""
+        if self._disk.fill(problem):
+            return
+        with suppress(exc.OperationalError), self._database.connect() as connection:
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _commit(self, batch: _Batch) -> None:
         with self._database.begin() as connection:
@@ -168,7 +223,7 @@ class Journal:
             return
 
     def _announce(self, last: int) -> None:
-        self.problem = None
+        self._problem = None
         self._durable = last
         while self._listeners and self._listeners[0][0] <= last:
             _, future = self._listeners.popleft()
@@ -176,7 +231,7 @@ class Journal:
                 future.set_result(None)
 
     def _refuse(self, problem: str) -> None:
-        self.problem = problem
+        self._problem = problem
         while self._listeners:
             _, future = self._listeners.popleft()
             if not future.done():

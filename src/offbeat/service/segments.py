@@ -1,9 +1,9 @@
 """Segments: files that hold many small bodies, which reach the disk together."""
 
+import errno
 import os
 from pathlib import Path
 
-from offbeat.service.refusal import no_space
 from offbeat.service.store import sync_folder
 
 _FULL = 2**26  # bytes from which on there is a new one
@@ -28,19 +28,16 @@ class Segments:
         """Put a body into a segment, not yet on disk; return its file, and where it begins.
 
         Raises:
-            Refusal: The disk is full.
+            OSError: The disk is full, for instance.
         """
-        try:
-            # It is not there any more if a checkpoint has covered all that was in it.
-            if self._descriptor < 0 or self._size > _FULL or not self._path.exists():
-                self._begin()
-            begin = self._last = self._size
-            # After an error the next one is written over what is left of this one.
-            written = os.pwrite(self._descriptor, body, begin)
-            if written < len(body):
-                raise OSError(None, "no space left")
-        except OSError as error:
-            raise no_space(error) from None
+        # It is not there any more if a checkpoint has covered all that was in it.
+        if self._descriptor < 0 or self._size > _FULL or not self._path.exists():
+            self._begin()
+        begin = self._last = self._size
+        # After an error the next one is written over what is left of this one.
+        written = os.pwrite(self._descriptor, body, begin)
+        if written < len(body):
+            raise OSError(errno.ENOSPC, "No space left on device")
         # So that whoever maps it finds its entries aligned.
         self._size += len(body) + -len(body) % 8
         return self._path, begin

@@ -26,7 +26,7 @@ from offbeat.errors import OffbeatError
 from offbeat.service.accounts import Accounts
 from offbeat.service.app import make_app
 from offbeat.service.certificates import Certificates
-from offbeat.service.engine import Engine
+from offbeat.service.checkpoint_schedule import CheckpointSchedule
 from offbeat.service.evaluation import Evaluations
 from offbeat.service.model_files import Layout
 from offbeat.service.refusal import Refusal
@@ -35,8 +35,6 @@ from offbeat.service.start_up import checkpoint, open_engine
 from offbeat.service.store import Store, meta
 from offbeat.service.uploads import Uploads
 
-_SHARE_OF_CHECKPOINTS = 0.05  # of the time, at most
-_LOOK_SECONDS = 0.5  # how often it is looked whether one is due
 _GRACE_SECONDS = 10.0  # for requests under way when the server is asked to stop
 _BACKLOG = 1024
 _MOST_CONNECTIONS = 4000  # idle ones too
@@ -155,10 +153,16 @@ async def serve(
         )
         tokens = {kind: await _kept_token(store, service, kind) for kind in ("admin", "enrolment")}
         http = _HttpServer(service, settings, listener)
+        schedule = CheckpointSchedule(
+            engine,
+            lambda: checkpoint(store.folder, engine),
+            seconds=settings.checkpoint_seconds,
+            most_bytes=max(settings.checkpoint_bytes, 64 * engine.models.length),
+        )
         tasks = [
             asyncio.create_task(http.serve()),
             asyncio.create_task(engine.keep_time()),
-            asyncio.create_task(_make_checkpoints(store, engine, settings)),
+            asyncio.create_task(schedule.run()),
             asyncio.create_task(_wait(stop)),
         ]
         if settings.evaluate_every is not None:
@@ -181,7 +185,10 @@ async def serve(
                 evaluating.cancel()
                 await asyncio.gather(evaluating, return_exceptions=True)
     except OSError as error:
-        raise OffbeatError(f"the server's disk cannot be used: {error.strerror}: {store.folder}") from error
+        raise OffbeatError(f"the server's disk cannot be used: {error.strerror or error}: {store.folder}") from error
+    except Refusal as refusal:
+        error = (ended.exception() if ended.done() else None) or refusal
+        raise OffbeatError(f"the server's disk cannot be used: {error}: {store.folder}") from error
     finally:
         if listener is not None:
             listener.close()
@@ -215,23 +222,6 @@ class _HttpServer(EmbeddedServer):
 
 async def _wait(stop: asyncio.Event) -> None:
     await stop.wait()
-
-
-async def _make_checkpoints(store: Store, engine: Engine, settings: Settings) -> None:
-    seconds, number, ended, took = settings.checkpoint_seconds, engine.journal.number, engine.now, 0.0
-    most_bytes, stored = max(settings.checkpoint_bytes, 64 * engine.models.length), engine.stored_bytes
-    while True:
-        await asyncio.sleep(min(seconds, _LOOK_SECONDS))
-        passed = engine.now - ended
-        is_due = passed >= seconds or engine.stored_bytes - stored >= most_bytes
-        if not is_due or passed < took / _SHARE_OF_CHECKPOINTS:
-            continue
-        if engine.journal.number == number or engine.journal.problem:
-            continue
-        began, number, stored = engine.now, engine.journal.number, engine.stored_bytes
-        with suppress(OSError, Refusal):  # the disk is full: the last one is still there
-            await checkpoint(store.folder, engine)
-        ended, took = engine.now, engine.now - began
 
 
 async def _stop(store: Store, service: Service, http: _HttpServer, tasks: list[asyncio.Task[Any]]) -> None:

@@ -12,7 +12,7 @@ from offbeat.service import messages
 from offbeat.service.accounts import Accounts
 from offbeat.service.engine import Engine
 from offbeat.service.metrics import Metrics
-from offbeat.service.refusal import Refusal, no_space
+from offbeat.service.refusal import Refusal
 from offbeat.service.store import sync_file, sync_folder
 from offbeat.service.update_format import BufferedUpdate, StoredUpdate, check_body, largest_body
 from offbeat.service.update_head import UpdateHead
@@ -155,13 +155,14 @@ class Service:
             if is_small:
                 answer, following = await self._small(client, visit, head, plan, pieces, check_in)
             else:
+                self.engine.journal.check()
                 there = await self.uploads.write(client, visit, offset, head.bytes, pieces)
                 if isinstance(there, int):
                     return messages.Partly(offset=there)
                 with self.uploads.holding(client):
                     answer, following = await self._large(client, visit, head, plan, there, check_in)
         except OSError as error:
-            raise no_space(error) from None
+            raise self.engine.disk.refusal(error) from None
         self.metrics.upload_bytes.inc(head.bytes)
         self._note(answer)
         return messages.Received(
@@ -178,6 +179,7 @@ class Service:
         check_in: bool,
     ) -> tuple[Receipt, Assignment | None]:
         body = await self.uploads.read(client, head.bytes, pieces)
+        self.engine.journal.check()
         _check_digest(hashlib.sha256(body).hexdigest(), head)
         length = self.engine.models.length
         update = BufferedUpdate(body, length, plan.compression)

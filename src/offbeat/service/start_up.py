@@ -12,15 +12,19 @@ from offbeat.algorithms.state import prefixed, under
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
+from offbeat.service.disk import Disk
 from offbeat.service.engine import Engine
 from offbeat.service.evaluation import discard_links
 from offbeat.service.journal import Journal
 from offbeat.service.model_files import Layout, ModelFiles, numbers_of
 from offbeat.service.records import call_of
+from offbeat.service.reserve import Reserve
 from offbeat.service.segments import Segments
 from offbeat.service.store import Store, sync_folder
 from offbeat.service.update_format import StoredUpdate
 from offbeat.service.uploads import clean_up
+
+_LOG_BYTES = 2**17  # that the reserve has for the log, beside a checkpoint and a model
 
 
 async def open_engine(
@@ -75,10 +79,11 @@ async def open_engine(
                 replayed.append((record.number, call.arguments["vector"]))
         number, now = record.number, max(now, record.arguments["now"])
     coordinator.forget_presence()
-    journal = Journal(store.database, number, failed)
+    disk = Disk(Reserve(store.folder / "reserve"), failed)
+    journal = Journal(store.database, number, disk, failed)
     segments = Segments(store.folder / "updates")
     engine = Engine(
-        coordinator, journal, models, segments, digests=digests, now=now, stop_versions=stop_versions, clock=clock
+        coordinator, journal, models, segments, disk, digests=digests, now=now, stop_versions=stop_versions, clock=clock
     )
     for of_update, update in replayed:
         engine.files.note(of_update, update)
@@ -102,7 +107,7 @@ async def checkpoint(folder: Path, engine: Engine) -> None:
         await engine.publish()
         digests = [[client, *digest] for client, digest in engine.digests.items()]
     # So that the log has all that the checkpoint covers: it is the run's history.
-    await engine.journal.durable()
+    await engine.journal.durable(on_reserve=True)
     path = _path(folder, number)
     whole = {**prefixed("coordinator", state), "now": now, "digests": digests, "versions": sorted(versions)}
     await asyncio.to_thread(lambda: _write(path, whole, [engine.models.path(version) for version in versions]))
@@ -113,6 +118,9 @@ async def checkpoint(folder: Path, engine: Engine) -> None:
         older = [_path(folder, other) for other in numbers_of(path.parent) if other != number]
         for old in [*engine.files.forget(number), *older]:
             old.unlink(missing_ok=True)
+    engine.reserve_size = path.stat().st_size + engine.models.path(max(versions)).stat().st_size + _LOG_BYTES
+    if engine.disk.problem is None:
+        await asyncio.to_thread(engine.disk.keep_reserve, engine.reserve_size)
 
 
 def _write(path: Path, state: dict[str, Any], models: list[Path]) -> None:

@@ -7,6 +7,7 @@ checkpoints/7.safetensors     the coordinator after the log's record 7
 models/12.safetensors         version 12 of the model, while somebody works from it
 updates/             whole updates, each in a file of its own, and segments that hold many small ones
 partial/             uploads that are not whole yet
+reserve              keeps space back, for a checkpoint on a disk that is full
 ```
 
 An update's bytes are on disk before the log's record that refers to them is, and both before the client is told so. A

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from offbeat.service.growing_file import GrowingFile
-from offbeat.service.refusal import Refusal, no_space
+from offbeat.service.refusal import Refusal
 
 T = TypeVar("T")
 
@@ -101,7 +101,8 @@ class Uploads:
 
         Raises:
             Refusal: The offset is not where the body ends, too much comes or nothing more, too many are being checked,
-                or the disk is full.
+                ``busy``.
+            OSError: The disk is full, for instance.
         """
         if self._held.get(client, 0) >= _MOST_HELD:
             raise _busy()
@@ -111,26 +112,23 @@ class Uploads:
         self, client: int, visit: int, offset: int, size: int, pieces: AsyncIterator[bytes]
     ) -> "int | Whole":
         path = self._path(client, visit)
+        for other in self._partial.glob(f"{client}-*"):
+            if other != path:
+                other.unlink()
+        there = self.offset(client, visit)
+        if offset not in (0, there):
+            raise wrong_offset(there)
+        file = self._files[client] = GrowingFile(path, offset, self._files.get(client))
         try:
-            for other in self._partial.glob(f"{client}-*"):
-                if other != path:
-                    other.unlink()
-            there = self.offset(client, visit)
-            if offset not in (0, there):
-                raise wrong_offset(there)
-            file = self._files[client] = GrowingFile(path, offset, self._files.get(client))
-            try:
-                await self._copy(file, size, pieces)
-            finally:
-                file.close()
-            if file.size < size:
-                return file.size
-            del self._files[client]
-            whole = self._new_path(path.name)
-            path.replace(whole)
-            return Whole(whole, file.sha256())
-        except OSError as error:
-            raise no_space(error) from None
+            await self._copy(file, size, pieces)
+        finally:
+            file.close()
+        if file.size < size:
+            return file.size
+        del self._files[client]
+        whole = self._new_path(path.name)
+        path.replace(whole)
+        return Whole(whole, file.sha256())
 
     @contextmanager
     def holding(self, client: int) -> Generator[None]:
