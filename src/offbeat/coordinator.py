@@ -242,6 +242,15 @@ class Coordinator:
             self._note("receive", now=now, client=client, visit=visit, **arguments)
         return receipt
 
+    def remembers(self, client: int, visit: int) -> bool:
+        """Return whether it is known if a visit that is over counted: it is no older than the last that did."""
+        return visit >= self._visits.counted_visit(client)
+
+    def has_counted(self, client: int, visit: int) -> bool:
+        """Return whether a visit counted, if that is remembered."""
+        receipt = self._visits.receipt(client, visit)
+        return receipt is not None and receipt.counted
+
     def renew(self, now: float, client: int, visit: int) -> bool:
         """Let the lease of an open visit begin anew; return whether the visit is open.
 

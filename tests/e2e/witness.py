@@ -79,7 +79,7 @@ class Witness:
         if answer.gives_work:
             self.is_now(Moment.WORK_SENT, request)
         said = answer.receipt
-        if said is not None:
+        if said is not None and said.counted is not None:  # else it is of a visit that nobody remembers
             self.is_now(Moment.RECEIPT_SENT, request)
             which = self._clients[request.token], request.number
             before = self.told.setdefault(which, said)

@@ -39,7 +39,12 @@ class CheckpointSchedule:
             if self._engine.journal.number != self._number and self._is_due(was_full):
                 await self._try()
             if was_full and not self._engine.journal.is_blocked:
-                await asyncio.to_thread(self._engine.disk.keep_reserve, self._engine.reserve_size)
+                await self._end_pause()
+
+    async def _end_pause(self) -> None:
+        disk, size = self._engine.disk, self._engine.reserve_size
+        if not await asyncio.to_thread(disk.keep_reserve, size):
+            self._engine.journal.truncate()
 
     def _is_due(self, is_full: bool) -> bool:
         passed = self._engine.now - self._ended

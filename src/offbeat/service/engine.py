@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from offbeat.coordinator import Assignment, Coordinator
-from offbeat.coordinator_records import Call, Receipt
+from offbeat.coordinator_records import Call, Receipt, Unknown
+from offbeat.service.digests import Digests
 from offbeat.service.disk import Disk
 from offbeat.service.evaluation import Evaluations
 from offbeat.service.journal import Journal
@@ -40,7 +41,7 @@ class Engine:
         models: Where versions are put for clients to download.
         segments: Where small updates are stored.
         disk: Decides what follows from a failure of the disk.
-        digests: For each client the number and the SHA-256 of its last update.
+        digests: Of the clients' last uploads.
         now: Seconds since the run began, not counting when no server ran.
         stop_versions: The run is over at this version; infinity for never.
         clock: Seconds that pass evenly.
@@ -62,7 +63,7 @@ class Engine:
         segments: Segments,
         disk: Disk,
         *,
-        digests: dict[int, tuple[int, str]],
+        digests: Digests,
         now: float,
         stop_versions: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
@@ -167,7 +168,7 @@ class Engine:
         if self.waiting.end(client, answer):
             self.coordinator.absent(self.now, client)
 
-    async def ask(self, client: int, visit: int) -> Receipt | None:
+    async def ask(self, client: int, visit: int) -> Receipt | Unknown | None:
         """Return None if the update of a visit is wanted, else what has become of it.
 
         Raises:
@@ -183,7 +184,7 @@ class Engine:
 
     async def receive(
         self, client: int, visit: int, head: UpdateHead, update: Body, *, check_in: bool
-    ) -> tuple[Receipt, Assignment | None]:
+    ) -> tuple[Receipt | Unknown, Assignment | None]:
         """Take in an update whose body has been checked; return its receipt, and the client's next visit.
 
         Args:
@@ -257,7 +258,7 @@ class Engine:
                 self.coordinator.drop(self.now, client, visit)
                 raise Refusal("lost-memory", str(error)) from None
             raise Refusal("malformed-update", str(error)) from None
-        self.digests[client] = (visit, head.sha256)
+        self.digests.add(client, visit, head.sha256, counted=receipt.counted)
         return receipt
 
     def _store(self, update: Body) -> StoredUpdate:
@@ -266,7 +267,7 @@ class Engine:
         path, begin = self.segments.append(update.data)
         return StoredUpdate(path, begin, update.size, update.length, update.plan_compression)
 
-    async def answered(self, client: int, visit: int, sha256: str) -> Receipt:
+    async def answered(self, client: int, visit: int, sha256: str) -> Receipt | Unknown:
         """Return what became of a visit that is over, for one that uploads again.
 
         Raises:
@@ -278,17 +279,20 @@ class Engine:
         await self.journal.durable()
         return receipt
 
-    def _over(self, client: int, visit: int, sha256: str | None = None) -> Receipt | None:
+    def _over(self, client: int, visit: int, sha256: str | None = None) -> Receipt | Unknown | None:
         """Return what has become of a visit that is over, None if it is not."""
         assignment = self.coordinator.assignment(client)
         if assignment is not None and assignment.visit == visit:
             if self.finished:
                 return Receipt(False, self.coordinator.algorithm.version - assignment.version, False)
             return None
-        known = self.digests.get(client)
-        if sha256 is not None and known is not None and known[0] == visit and known[1] != sha256:
+        known = self.digests.get(client, visit)
+        if sha256 is not None and known is not None and known != sha256:
             raise Refusal("other-upload", f"another update was received for visit {visit}: check in for new work")
-        return _known(lambda: self.coordinator.offer(self.now, client, visit))
+        receipt: Receipt = _known(lambda: self.coordinator.offer(self.now, client, visit))
+        # Without the digest it is not known whether this is the update that counted.
+        is_another_perhaps = sha256 is not None and known is None and receipt.counted
+        return receipt if self.coordinator.remembers(client, visit) and not is_another_perhaps else Unknown()
 
     async def heartbeat(self, client: int, visit: int) -> tuple[bool, bool]:
         """Renew a visit's lease; return whether its update is still wanted, and whether it is urgent."""

@@ -22,6 +22,8 @@ _PATIENCE_SECONDS = 1.0  # between two tries to write to a disk that is full
 # What may be mended while the server runs. After any other failure nobody knows what is on the disk.
 _PASSING = ("FULL", "READONLY", "CANTOPEN", "BUSY")
 
+_LARGE_LOG = 2**19  # bytes of a write-ahead log that it pays to release
+
 
 class SyncError(OffbeatError):
     """A file could not be brought to the disk; what it held may be lost."""
@@ -98,6 +100,10 @@ class Journal:
     def publish(self, publication: Callable[[], None]) -> None:
         """Have this done in the journal's thread once all that has been entered so far is on disk."""
         self._enter(lambda batch: batch.publications.append(publication))
+
+    def truncate(self) -> None:
+        """Have the space released that the database's write-ahead log has grown to."""
+        self.publish(self._truncate)
 
     def check(self) -> None:
         """Raise ``Refusal`` if the disk cannot be written now."""
@@ -201,9 +207,13 @@ class Journal:
             batch.files.remove(path)
 
     def _make_room(self, problem: str) -> None:
-        """Release the reserve, or if there is none what the database's write-ahead log has grown to."""
-        if self._disk.fill(problem):
-            return
+        """Release the reserve, with which the database's write-ahead log, if it is large, can be released, too."""
+        self._disk.fill(problem)
+        with suppress(FileNotFoundError):
+            if Path(f"{self._database.url.database}-wal").stat().st_size >= _LARGE_LOG:
+                self._truncate()
+
+    def _truncate(self) -> None:
         with suppress(exc.OperationalError), self._database.connect() as connection:
             connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 

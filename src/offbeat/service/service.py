@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from offbeat.algorithms.base import LocalPlan
-from offbeat.coordinator_records import Assignment, Receipt
+from offbeat.coordinator_records import Assignment, Receipt, Unknown
 from offbeat.service import messages
 from offbeat.service.accounts import Accounts
 from offbeat.service.engine import Engine
@@ -177,7 +177,7 @@ class Service:
         plan: LocalPlan,
         pieces: AsyncIterator[bytes],
         check_in: bool,
-    ) -> tuple[Receipt, Assignment | None]:
+    ) -> tuple[Receipt | Unknown, Assignment | None]:
         body = await self.uploads.read(client, head.bytes, pieces)
         self.engine.journal.check()
         _check_digest(hashlib.sha256(body).hexdigest(), head)
@@ -189,7 +189,7 @@ class Service:
 
     async def _large(
         self, client: int, visit: int, head: UpdateHead, plan: LocalPlan, whole: Whole, check_in: bool
-    ) -> tuple[Receipt, Assignment | None]:
+    ) -> tuple[Receipt | Unknown, Assignment | None]:
         path = whole.path
         try:
             _check_digest(whole.sha256, head)
@@ -213,7 +213,9 @@ class Service:
         assignment: Assignment | None = self.engine.coordinator.assignment(client)
         return assignment.plan if assignment is not None and assignment.visit == visit else None
 
-    def _note(self, answer: Receipt) -> None:
+    def _note(self, answer: Receipt | Unknown) -> None:
+        if isinstance(answer, Unknown):
+            return
         self.metrics.updates.labels("counted" if answer.counted else "unused").inc()
         if answer.counted:
             self.metrics.staleness.observe(answer.staleness)

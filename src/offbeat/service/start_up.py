@@ -12,6 +12,7 @@ from offbeat.algorithms.state import prefixed, under
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
+from offbeat.service.digests import Digests
 from offbeat.service.disk import Disk
 from offbeat.service.engine import Engine
 from offbeat.service.evaluation import discard_links
@@ -74,7 +75,8 @@ async def open_engine(
                 f"it ({error}); restore a backup"
             ) from error
         if record.name == "receive":
-            digests[record.arguments["client"]] = (record.arguments["visit"], record.digest or "")
+            client, visit = record.arguments["client"], record.arguments["visit"]
+            digests.add(client, visit, record.digest or "", counted=coordinator.has_counted(client, visit))
             if record.file is not None:
                 replayed.append((record.number, call.arguments["vector"]))
         number, now = record.number, max(now, record.arguments["now"])
@@ -105,7 +107,7 @@ async def checkpoint(folder: Path, engine: Engine) -> None:
         state = await engine.aggregate(engine.coordinator.state_dict)
         versions = engine.needed_versions()
         await engine.publish()
-        digests = [[client, *digest] for client, digest in engine.digests.items()]
+        digests = engine.digests.entries()
     # So that the log has all that the checkpoint covers: it is the run's history.
     await engine.journal.durable(on_reserve=True)
     path = _path(folder, number)
@@ -136,21 +138,20 @@ def _write(path: Path, state: dict[str, Any], models: list[Path]) -> None:
     sync_folder(path.parent)
 
 
-def _load(store: Store, coordinator: Coordinator) -> tuple[int, float, dict[int, tuple[int, str]], list[int]]:
+def _load(store: Store, coordinator: Coordinator) -> tuple[int, float, Digests, list[int]]:
     """Load the last checkpoint; return its number, its time, the updates' digests, and the versions in models/."""
     numbers = numbers_of(store.folder / "checkpoints")
     if not numbers:
         if store.last_number():
             raise OffbeatError(f"{store.folder} is broken: there is no checkpoint; restore a backup")
-        return 0, 0.0, {}, []
+        return 0, 0.0, Digests(), []
     path = _path(store.folder, max(numbers))
     try:
         state = read_checkpoint(path)
         coordinator.load_state_dict(under("coordinator", state))
     except (OffbeatError, LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         raise OffbeatError(f"{path} is broken, or of another version of Offbeat: restore a backup") from error
-    digests = {client: (visit, digest) for client, visit, digest in state["digests"]}
-    return max(numbers), state["now"], digests, state["versions"]
+    return max(numbers), state["now"], Digests(state["digests"]), state["versions"]
 
 
 def _path(folder: Path, number: int) -> Path:
