@@ -68,6 +68,7 @@ class Undisturbed:
         )
         self._versions = None if config.stop is None else config.stop.versions
         self._starts: dict[int, Tensor] = {}  # by version
+        self.model_digests: dict[int, str] = {}  # of the files of all versions that were given out
         with closing(sqlite3.connect(self.folder / "offbeat.sqlite")) as database:
             rows = database.execute("SELECT number, name, arguments, digest FROM log ORDER BY number").fetchall()
         assert [number for number, *_ in rows] == list(range(1, len(rows) + 1))
@@ -92,6 +93,13 @@ class Undisturbed:
         saved = load_file(models.path(algorithm.version))["weight"].view(-1)
         assert torch.equal(saved, algorithm.model), "the model is not that of the log"
 
+    def check_reads(self, digests: dict[str, str]) -> None:
+        """Check that the parameters that were downloaded, by ETag, are those that the log makes of each version."""
+        assert digests
+        for etag, digest in digests.items():
+            version = int(etag.strip('"').rpartition("-")[2])
+            assert self.model_digests[version] == digest, f"version {version} is not that of the log"
+
     def _came_after_the_end(self, client: int, visit: int) -> bool:
         """Return whether a visit was not over when the run was."""
         assignment = self.coordinator.assignment(client)
@@ -111,7 +119,9 @@ class Undisturbed:
                 self.replaced |= {(open_one.client, open_one.visit) for open_one in before if open_one is not None}
                 used = {assignment.version for assignment in self.coordinator.unfinished()}
                 self._starts = {version: start for version, start in self._starts.items() if version in used}
-                self._starts[self.coordinator.algorithm.version] = self.coordinator.algorithm.model
+                version, model = self.coordinator.algorithm.version, self.coordinator.algorithm.model
+                self._starts[version] = model
+                self.model_digests[version] = hashlib.sha256(model.numpy().tobytes()).hexdigest()
             self.coordinator.replay(Call(name, arguments))
 
     def _receive(self, arguments: dict[str, Any], digest: str | None) -> None:
