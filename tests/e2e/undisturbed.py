@@ -68,12 +68,14 @@ class Undisturbed:
         )
         self._versions = None if config.stop is None else config.stop.versions
         self._starts: dict[int, Tensor] = {}  # by version
-        self.model_digests: dict[int, str] = {}  # of the files of all versions that were given out
+        self.model_digests: dict[int, str] = {}  # of the parameters, by version
+        self._note_model()
         with closing(sqlite3.connect(self.folder / "offbeat.sqlite")) as database:
             rows = database.execute("SELECT number, name, arguments, digest FROM log ORDER BY number").fetchall()
         assert [number for number, *_ in rows] == list(range(1, len(rows) + 1))
         for _, name, text, digest in rows:
             self._make_again(name, json.loads(text), digest)
+            self._note_model()
 
     def check(self, told: Told) -> None:
         """Check that the log and the newest model are what clients and a coordinator know of."""
@@ -100,6 +102,12 @@ class Undisturbed:
             version = int(etag.strip('"').rpartition("-")[2])
             assert self.model_digests[version] == digest, f"version {version} is not that of the log"
 
+    def _note_model(self) -> None:
+        algorithm = self.coordinator.algorithm
+        if algorithm.version not in self.model_digests:
+            digest = hashlib.sha256(algorithm.model.numpy().tobytes()).hexdigest()
+            self.model_digests[algorithm.version] = digest
+
     def _came_after_the_end(self, client: int, visit: int) -> bool:
         """Return whether a visit was not over when the run was."""
         assignment = self.coordinator.assignment(client)
@@ -119,9 +127,7 @@ class Undisturbed:
                 self.replaced |= {(open_one.client, open_one.visit) for open_one in before if open_one is not None}
                 used = {assignment.version for assignment in self.coordinator.unfinished()}
                 self._starts = {version: start for version, start in self._starts.items() if version in used}
-                version, model = self.coordinator.algorithm.version, self.coordinator.algorithm.model
-                self._starts[version] = model
-                self.model_digests[version] = hashlib.sha256(model.numpy().tobytes()).hexdigest()
+                self._starts[self.coordinator.algorithm.version] = self.coordinator.algorithm.model
             self.coordinator.replay(Call(name, arguments))
 
     def _receive(self, arguments: dict[str, Any], digest: str | None) -> None:
