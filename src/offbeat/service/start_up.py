@@ -91,7 +91,12 @@ async def open_engine(
         engine.files.note(of_update, update)
     coordinator.record = engine.record
     clean_up(store.folder, {update.path.name for _, update in replayed})
-    await checkpoint(store.folder, engine)
+    try:
+        await checkpoint(store.folder, engine)
+    except BaseException:
+        await journal.close()
+        engine.close()
+        raise
     return engine
 
 
