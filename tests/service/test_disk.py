@@ -139,3 +139,23 @@ def test_a_sync_for_which_a_descriptor_is_missing_is_made_later(tmp_path, monkey
         assert not left
         until(lambda: peer.http.get("/readyz").status_code == 200)
         assert peer.put(visit, body_of(ONES)).json()["receipt"]["counted"]
+
+
+def test_a_folder_that_cannot_be_listed_for_lack_of_a_descriptor_is_listed_later(server, monkeypatch):
+    peer = server.enrol()
+    failing_once(monkeypatch, os, "scandir", OSError(errno.EMFILE, os.strerror(errno.EMFILE), "models"))
+    assert kind_of(peer.http.get("/v1/models/latest"), 503) == "busy"
+    assert peer.http.get("/v1/models/latest").status_code == 307
+
+
+def test_a_log_that_cannot_be_synced_ends_the_server_in_one_line(tmp_path, monkeypatch):
+    def meet_it():
+        with running(tmp_path / "server", one_version_a_visit) as server:
+            peer = server.enrol()
+            visit = peer.check_in()
+            failing_once(monkeypatch, os, "fdatasync", BROKEN)
+            assert peer.put(visit, body_of(ONES)).status_code == 503
+            until(lambda: not server.service.ready)
+
+    with pytest.raises(OffbeatError, match="segment-1: Input/output error"):
+        meet_it()

@@ -197,12 +197,14 @@ def _answer_refusals(app: FastAPI, service: Service) -> None:
     async def refused(_: Request, refusal: Refusal) -> Response:
         return answer(refusal)
 
-    @app.exception_handler(FileNotFoundError)
-    async def deleted(request: Request, _: FileNotFoundError) -> Response:
+    @app.exception_handler(OSError)
+    async def unreadable(request: Request, error: OSError) -> Response:
         version = request.path_params.get("version")
-        if version is None:
-            raise
-        return answer(Refusal("no-such-version", f"version {version} is not kept: check in for new work"))
+        if isinstance(error, FileNotFoundError) and version is not None:
+            return answer(Refusal("no-such-version", f"version {version} is not kept: check in for new work"))
+        if error.filename is None:  # it is not the disk's
+            raise error
+        return answer(service.engine.disk.refusal(error))
 
     @app.exception_handler(RequestValidationError)
     async def malformed(_: Request, error: RequestValidationError) -> Response:

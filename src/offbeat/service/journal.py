@@ -57,6 +57,7 @@ class Journal:
     def __init__(self, database: sa.Engine, number: int, disk: Disk, failed: Callable[[BaseException], None]) -> None:
         self.number = number
         self._problem: str | None = None
+        self._has_failed = False  # nothing is written any more
         self._database = database
         self._disk = disk
         self._failed = failed
@@ -122,7 +123,7 @@ class Journal:
         """
         if self._durable >= self._entered:
             return
-        if not on_reserve:
+        if not on_reserve or self._has_failed:
             self.check()
         future: asyncio.Future[None] = self._loop.create_future()
         self._listeners.append((self._entered, future))
@@ -153,6 +154,7 @@ class Journal:
             self._end(error)
 
     def _end(self, error: BaseException) -> None:
+        self._has_failed = True
         self._tell(self._refuse, str(error))
         self._tell(self._failed, error)
 
