@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit kills torture bench-simulation bench-peers bench-service docs reference theory-docs performance-docs service-docs figures results clean
+.PHONY: help run test lint types unit kills torture faults bench-simulation bench-peers bench-service docs reference theory-docs performance-docs service-docs figures results clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -36,6 +36,9 @@ kills: .venv/installed ## kill a run at 20 random moments, resume it, compare (C
 
 torture: .venv/installed ## kill server and clients, 200 times each of six runs, on good lines and bad ones (CI kills 10 times; takes half an hour)
 	OFFBEAT_SERVER_KILLS=200 $(BIN)/pytest -v tests/e2e/test_service_kills.py tests/e2e/test_service_bad_lines.py
+
+faults: .venv/installed ## let each system call of the service fail once in process, and 200 of a real server's (needs strace)
+	OFFBEAT_FAULTS=all OFFBEAT_SERVER_FAULTS=200 $(BIN)/pytest -v tests/service/test_faults.py tests/e2e/test_service_faults.py
 
 bench-simulation: .venv/installed ## client updates a second, beside a plain loop; ARGS="--quick" takes a few minutes
 	$(BIN)/python benchmarks/simulation.py $(ARGS)

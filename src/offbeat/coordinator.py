@@ -38,6 +38,9 @@ class Coordinator:
     than ``max_staleness``. Where there are rounds, one that still has free places when the last of its leases has ended
     waits for nobody else and ends with what is in.
 
+    If the algorithm's ``assign``, ``receive``, ``drop`` or ``tick`` raises, that step has not happened; what the same
+    call did before, to other clients, stays, and is recorded.
+
     Args:
         algorithm: Started here, with ``model``.
         model: Initial model, float32 ``(d,)``.
@@ -161,20 +164,26 @@ class Coordinator:
         """
         self.algorithm.now = now
         assignments: list[Assignment] = []
-        if clients is not None:
-            if self.waits_for_examples:
-                raise ValueError(f"{self.algorithm.name} needs every client's number of examples before there is work")
-            for client in clients:
-                self._pool.take(client)
-                assignments.append(self._assign(now, client))
-        while clients is None and self.has_work:
-            assignments.append(self._assign(now, self._pool.pick()))
-        if assignments and self.record:
-            self._note("assign", now=now, clients=[assignment.client for assignment in assignments])
+        if clients is not None and self.waits_for_examples:
+            raise ValueError(f"{self.algorithm.name} needs every client's number of examples before there is work")
+        try:
+            if clients is not None:
+                for client in clients:
+                    self._pool.take(client)
+                    assignments.append(self._assign(now, client))
+            while clients is None and self.has_work:
+                assignments.append(self._assign(now, self._pool.pick()))
+        finally:
+            if assignments and self.record:
+                self._note("assign", now=now, clients=[assignment.client for assignment in assignments])
         return assignments
 
     def _assign(self, now: float, client: int) -> Assignment:
-        plan = self.algorithm.assign(client, self._local)
+        try:
+            plan = self.algorithm.assign(client, self._local)
+        except BaseException:
+            self._return(client)
+            raise
         visit_until = now + self._max_visit_seconds
         lease_until = min(now + self._lease_seconds, visit_until)
         self.statistics.lost += self.is_open(client)
@@ -208,6 +217,11 @@ class Coordinator:
     def is_open(self, client: int) -> bool:
         """Return whether the client has a slot: its lease has not ended, and its update not come."""
         return self._visits.state(client) is VisitState.OPEN
+
+    def is_wanted(self, client: int, visit: int) -> bool:
+        """Return whether the update of a visit would count now."""
+        assignment = self._expected(client, visit)
+        return assignment is not None and self._counts_now(assignment)
 
     def offer(self, now: float, client: int, visit: int) -> Receipt | None:
         """Answer a client that is about to upload: None if it should, else what has become of its update.
@@ -282,6 +296,15 @@ class Coordinator:
             self._note("receive", now=now, client=client, visit=visit, **arguments)
         return receipt
 
+    def remembers(self, client: int, visit: int) -> bool:
+        """Return whether it is known if a visit that is over counted: it is no older than the last that did."""
+        return visit >= self._visits.counted_visit(client)
+
+    def has_counted(self, client: int, visit: int) -> bool:
+        """Return whether a visit counted, if that is remembered."""
+        receipt = self._visits.receipt(client, visit)
+        return receipt is not None and receipt.counted
+
     def renew(self, now: float, client: int, visit: int) -> bool:
         """Let the lease of an open visit begin anew, but not beyond its longest duration; return whether it is open.
 
@@ -325,20 +348,28 @@ class Coordinator:
     def lapse(self, now: float) -> bool:
         """Let the leases lapse that have ended; return whether that made a new version."""
         self.algorithm.now = now
-        changed = new_version = False
-        while self._leases and self._leases[0][0] <= now:
-            lease_until, client, visit = heapq.heappop(self._leases)
-            assignment = self._expected(client, visit)
-            if assignment is not None and assignment.lease_until == lease_until and self.is_open(client):
-                changed = True
-                new_version = self._let_lapse(client) or new_version
+        lapsed: list[tuple[int, int]] = []
+        ended = new_version = False
+        try:
+            while self._leases and self._leases[0][0] <= now:
+                lease_until, client, visit = self._leases[0]
+                assignment = self._expected(client, visit)
+                if assignment is not None and assignment.lease_until == lease_until and self.is_open(client):
+                    new_version = self._let_lapse(client) or new_version
+                    lapsed.append((client, visit))
+                    self._open_round_if_new()
+                heapq.heappop(self._leases)
+            if min(self._round_deadline, self.algorithm.deadline()) <= now:
+                new_version = self.algorithm.tick() or new_version
+                self._round_deadline = math.inf
+                ended = True
                 self._open_round_if_new()
-        if min(self._round_deadline, self.algorithm.deadline()) <= now:
-            self._round_deadline = math.inf
-            changed = True
-            new_version = self.algorithm.tick() or new_version
-            self._open_round_if_new()
-        if changed:
+        except BaseException:
+            # A lapse that is made again would be of all leases, so each of these is recorded as what it comes to.
+            for client, visit in lapsed:
+                self._note("drop", now=now, client=client, visit=visit)
+            raise
+        if lapsed or ended:
             self._note("lapse", now=now)
         return new_version
 
@@ -490,9 +521,10 @@ class Coordinator:
         self._visits.close(client, receipt)
 
     def _let_lapse(self, client: int) -> bool:
+        new_version = self.algorithm.drop(client, self._visits.version(client))
         self._visits.lapse(client)
         self.statistics.lost += 1
-        return self.algorithm.drop(client, self._visits.version(client))
+        return new_version
 
     def _take_turn(self, client: int) -> None:
         """Keep the client from being assigned again in this round."""

@@ -28,6 +28,10 @@ class Receipt(NamedTuple):
     new_version: bool  # it completed a new version
 
 
+class Unknown:
+    """What became of a visit that is over and older than the client's last counted one."""
+
+
 class VisitState(IntEnum):
     """How far a visit is."""
 

@@ -37,6 +37,10 @@ class VisitTable:
         """Return the number of the client's latest visit, −1 if it never had one."""
         return self._visit[client]
 
+    def counted_visit(self, client: int) -> int:
+        """Return the number of the client's last counted visit, −1 if it never had one."""
+        return self._counted_visit[client]
+
     def version(self, client: int) -> int:
         """Return the version that the client was given with its latest visit."""
         return self._version[client]

@@ -99,8 +99,12 @@ class Answer:
         return int(self.data.split(maxsplit=2)[1])
 
     @property
+    def body(self) -> bytes:
+        return self.data.partition(b"\r\n\r\n")[2]
+
+    @property
     def text(self) -> str:
-        return self.data.partition(b"\r\n\r\n")[2].decode(errors="replace")
+        return self.body.decode(errors="replace")
 
     @property
     def value(self) -> Any:

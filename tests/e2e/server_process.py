@@ -128,6 +128,17 @@ class Server:
     def start(self) -> None:
         self._process = self._launcher.tell([str(self.file)])
 
+    @property
+    def process(self) -> int:
+        """The number of the server's process."""
+        assert self._process is not None
+        return self._process
+
+    def has_ended(self) -> bool:
+        """Return whether the server has ended by itself."""
+        status = Path(f"/proc/{self.process}/stat").read_text()
+        return status.rpartition(")")[2].split()[0] == "Z"
+
     def strike(self, number: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal."""
         assert self._process is not None

@@ -77,6 +77,8 @@ def test_whoever_dies_and_whatever_the_line_does_each_update_counts_once(
     assert world.killed == Counter(victims)
     undisturbed = Undisturbed(server.file, server.folder, learnt, encoded)
     undisturbed.check(proxy.witness.told)
+    assert proxy.witness.reads.problems == []
+    undisturbed.check_reads(proxy.witness.reads.digests)
     for client in world.clients:
         check_client(client, undisturbed)
     check_troubles(proxy, is_large=length == LARGE_LENGTH)

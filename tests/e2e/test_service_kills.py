@@ -42,6 +42,7 @@ class Flapping(threading.Thread):
         self.told: dict[int, Receipt] = {}  # by visit
         self.client = -1
         self.problems: list[str] = []
+        self.digests: dict[str, str] = {}  # of the parameters that were downloaded, by ETag
         self._token = token
         self._length = length
         self._ended = stop
@@ -67,6 +68,8 @@ class Flapping(threading.Thread):
         if not visit:
             time.sleep(0.02)
             return
+        if self._random.random() < 0.5:
+            self._download(self._random.choice(["latest", str(visit["version"])]))
         time.sleep(self._random.choice([0.0, 0.0, 0.05, 0.2]))
         fate = self._random.random()
         if fate < 0.05:
@@ -75,6 +78,19 @@ class Flapping(threading.Thread):
             time.sleep(2.0)  # longer than its lease
         else:
             self._upload(visit, again=fate > 0.8)
+
+    def _download(self, version: str) -> None:
+        headers = {"Authorization": f"Bearer {self._token}"}
+        try:
+            answer = self._http.get(f"/v1/models/{version}", headers=headers, follow_redirects=True)
+        except httpx.TransportError:
+            return
+        if answer.status_code != 200:  # it is stopped, or the version is not kept any more
+            return
+        begin = 8 + int.from_bytes(answer.content[:8], "little")
+        etag, digest = answer.headers["etag"], hashlib.sha256(answer.content[begin:]).hexdigest()
+        if self.digests.setdefault(etag, digest) != digest:
+            self.problems.append(f"{etag} has other parameters than before")
 
     def _upload(self, visit: dict[str, Any], *, again: bool) -> None:
         number = visit["number"]
@@ -175,6 +191,9 @@ def test_killed_at_random_it_loses_nothing_and_counts_nothing_twice(
     told = {(client.client, visit): receipt for client in clients for visit, receipt in client.told.items()}
     undisturbed = Undisturbed(server.file, server.folder, lambda c, v, _: vector_of(c, v, length), body_of)
     undisturbed.check(told)
+    for client in clients:
+        if client.digests:
+            undisturbed.check_reads(client.digests)
     say(f"{KILLS} kills, {len(told)} updates acknowledged, {time.monotonic() - began:.0f} s")
 
 

@@ -71,11 +71,14 @@ class Undisturbed:
         )
         self._versions = None if config.stop is None else config.stop.versions
         self._starts: dict[int, Tensor] = {}  # by version
+        self.model_digests: dict[int, str] = {}  # of the parameters, by version
+        self._note_model()
         with closing(sqlite3.connect(self.folder / "offbeat.sqlite")) as database:
             rows = database.execute("SELECT number, name, arguments, digest FROM log ORDER BY number").fetchall()
         assert [number for number, *_ in rows] == list(range(1, len(rows) + 1))
         for _, name, text, digest in rows:
             self._make_again(name, json.loads(text), digest)
+            self._note_model()
 
     def check(self, told: Told) -> None:
         """Check that the log and the newest model are what clients and a coordinator know of."""
@@ -94,6 +97,19 @@ class Undisturbed:
         assert models.versions() >= {algorithm.version}
         saved = load_file(models.path(algorithm.version))["weight"].view(-1)
         assert torch.equal(saved, algorithm.model), "the model is not that of the log"
+
+    def check_reads(self, digests: dict[str, str]) -> None:
+        """Check that the parameters that were downloaded, by ETag, are those that the log makes of each version."""
+        assert digests
+        for etag, digest in digests.items():
+            version = int(etag.strip('"').rpartition("-")[2])
+            assert self.model_digests[version] == digest, f"version {version} is not that of the log"
+
+    def _note_model(self) -> None:
+        algorithm = self.coordinator.algorithm
+        if algorithm.version not in self.model_digests:
+            digest = hashlib.sha256(algorithm.model.numpy().tobytes()).hexdigest()
+            self.model_digests[algorithm.version] = digest
 
     def _came_after_the_end(self, client: int, visit: int) -> bool:
         """Return whether a visit was not over when the run was."""

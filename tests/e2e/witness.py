@@ -7,6 +7,7 @@ from enum import Enum
 
 from offbeat.coordinator_records import Receipt
 from tests.e2e.http_message import Answer, Request
+from tests.e2e.read_history import ReadHistory
 
 # What a client may hear of a server that works; 503 is of one that is being stopped.
 _EXPECTED = {200, 201, 202, 204, 206, 404, 409, 503}
@@ -38,11 +39,13 @@ class Witness:
 
     Attributes:
         told: Receipts by client and visit that the server has sent while the client might have heard them.
+        reads: What was downloaded.
         problems: Answers that should not be.
     """
 
     def __init__(self) -> None:
         self.told: dict[tuple[int, int], Receipt] = {}
+        self.reads = ReadHistory()
         self.problems: list[str] = []
         self._clients: dict[str, int] = {}  # by token
         self._awaited: _Awaited | None = None
@@ -74,12 +77,14 @@ class Witness:
         """Note what the server says to somebody who may hear it."""
         if not self.check(request, answer):
             return
+        if request.kind == "download":
+            self.reads.add(answer)
         if request.kind == "enrol":
             self._clients[answer.value["token"]] = answer.value["client"]
         if answer.gives_work:
             self.is_now(Moment.WORK_SENT, request)
         said = answer.receipt
-        if said is not None:
+        if said is not None and said.counted is not None:  # else it is of a visit that nobody remembers
             self.is_now(Moment.RECEIPT_SENT, request)
             which = self._clients[request.token], request.number
             before = self.told.setdefault(which, said)

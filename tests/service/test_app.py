@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 from safetensors.torch import load as load_tensors
-from starlette.responses import FileResponse
 
 from offbeat.algorithms import FedBuff
+from offbeat.service.model_response import ModelResponse
 from tests.service.conftest import LAYOUT, LENGTH, body_of, running
 
 ONES = torch.ones(LENGTH)
@@ -168,7 +168,7 @@ def test_a_line_ends_with_an_answer_that_comes_before_the_body(server):
 
 
 def test_a_version_that_is_deleted_just_as_it_is_asked_for(server, monkeypatch):
-    class Deleted(FileResponse):
+    class Deleted(ModelResponse):
         async def __call__(self, *arguments):
             server.service.engine.models.path(0).unlink()
             await super().__call__(*arguments)
@@ -176,7 +176,7 @@ def test_a_version_that_is_deleted_just_as_it_is_asked_for(server, monkeypatch):
     peer = server.enrol()
     peer.check_in()
     assert peer.http.get("/v1/models/0").status_code == 200
-    monkeypatch.setattr("offbeat.service.app.FileResponse", Deleted)
+    monkeypatch.setattr("offbeat.service.app.ModelResponse", Deleted)
     assert peer.http.get("/v1/models/0").status_code == 404
 
 

@@ -65,7 +65,9 @@ class Machine:
 class Host:
     """A server on the small disk."""
 
-    def __init__(self, machine: Machine, algorithm: str, *, server: str = "", clients: int = 8) -> None:
+    def __init__(
+        self, machine: Machine, algorithm: str, *, server: str = "", clients: int = 8, checkpoint_seconds: float = 0.2
+    ) -> None:
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self.disk = machine.disk
@@ -76,7 +78,7 @@ class Host:
         self._file.write_text(
             SERVER.format(
                 folder="disk/server", port=port, algorithm=algorithm, server=server, length=LENGTH, clients=clients
-            )
+            ).replace("checkpoint_seconds = 0.2", f"checkpoint_seconds = {checkpoint_seconds}")
         )
         self._process = 0
         self._peers: list[Peer] = []
@@ -296,4 +298,30 @@ def test_a_disk_that_has_room_but_for_no_new_file_is_full(host: Make, tmp_path: 
     for client, (peer, visit) in enumerate(zip(peers, visits, strict=True)):
         assert put(peer, visit, client).json()["receipt"]["counted"]
     assert server.status()["version"] == 1
+    server.check(tmp_path / "copy")
+
+
+def test_a_disk_filled_by_the_servers_own_segments_recovers_by_itself(host: Make, tmp_path: Path) -> None:
+    server = host(FEDBUFF, checkpoint_seconds=1e6)
+    peers = [server.enrol() for _ in range(3)]
+    refused = counted = 0
+    # Each update and each version takes 8 kB of the disk's 2 MB, and no checkpoint is due.
+    for number in range(400):
+        peer = peers[number % 3]
+        answer = peer.http.post("/v1/checkin", json={})
+        if answer.status_code == 200:
+            answer = put(peer, answer.json()["visit"], number % 3)
+        if answer.status_code == 200:
+            counted += answer.json()["receipt"]["counted"]
+            continue
+        assert kind_of(answer, 503) == "no-space"
+        refused += 1
+        ready = httpx.get(f"{server.url}/readyz")
+        if ready.status_code == 503:
+            assert ready.text.strip()
+        until(lambda: httpx.get(f"{server.url}/readyz").status_code == 200)
+    assert refused > 0
+    assert counted > 300
+    # What was refused while the log could not be written may have been taken in after all.
+    assert counted <= server.status()["counted"] <= counted + refused
     server.check(tmp_path / "copy")

@@ -90,7 +90,8 @@ def test_what_a_failed_write_left_is_counted(uploads, tmp_path, monkeypatch):
 
     write = os.pwritev
     monkeypatch.setattr(os, "pwritev", half)
-    assert refused(uploads.write(3, 1, 0, 6, sent(b"abcd"))) == "no-space"
+    with pytest.raises(OSError, match="No space left"):
+        asyncio.run(uploads.write(3, 1, 0, 6, sent(b"abcd")))
     monkeypatch.undo()
     assert uploads.offset(3, 1) == 2
     whole = asyncio.run(uploads.write(3, 1, 2, 6, sent(b"cdef")))

@@ -19,6 +19,7 @@ from offbeat.service.body_limit import BodyLimit
 from offbeat.service.connections import Connections, CountedRequests, peer_of
 from offbeat.service.logs import event
 from offbeat.service.metrics import Measured
+from offbeat.service.model_response import ModelResponse
 from offbeat.service.refusal import Refusal
 from offbeat.service.service import Service
 from offbeat.service.unread_body import UnreadBody
@@ -91,15 +92,10 @@ def make_app(service: Service, connections: Connections) -> FastAPI:
     @app.get("/v1/models/{version}", response_class=FileResponse)
     async def model(client: Client, version: Number) -> FileResponse:
         """Download a version of the model."""
-        path = service.engine.models.path(version)
-        try:
-            stat = path.stat()
-        except FileNotFoundError:
-            raise Refusal("no-such-version", f"version {version} is not kept: check in for new work") from None
-        service.metrics.download_bytes.inc(stat.st_size)
         headers = {"ETag": f'"{service.run_id}-{version}"', "Cache-Control": "private, immutable, max-age=31536000"}
-        # Left to look for itself, it would fail if a checkpoint has deleted the version meanwhile; Granian answers 404.
-        return FileResponse(path, media_type="application/octet-stream", headers=headers, stat_result=stat)
+        response = ModelResponse(service.engine.models.path(version), headers)
+        service.metrics.download_bytes.inc(int(response.headers["Content-Length"]))
+        return response
 
     @app.get("/v1/uploads/{number}")
     async def upload_state(client: Client, number: Number) -> messages.UploadState:
@@ -189,7 +185,7 @@ def make_app(service: Service, connections: Connections) -> FastAPI:
     @app.get("/readyz")
     async def readyz() -> Response:
         """Return whether it serves requests and can write to its disk, and what a run that has not begun waits for."""
-        problem = service.engine.journal.problem or (None if service.ready else "stopping")
+        problem = service.engine.problem or (None if service.ready else "stopping")
         waits_for = service.waits_for()
         state = f"waits for {waits_for}" if waits_for else "ok"
         return Response(f"{problem or state}\n", 503 if problem else 200, media_type="text/plain")
@@ -249,6 +245,15 @@ def _answer_refusals(app: FastAPI, service: Service) -> None:
     @app.exception_handler(Refusal)
     async def refused(_: Request, refusal: Refusal) -> Response:
         return answer(refusal)
+
+    @app.exception_handler(OSError)
+    async def unreadable(request: Request, error: OSError) -> Response:
+        version = request.path_params.get("version")
+        if isinstance(error, FileNotFoundError) and version is not None:
+            return answer(Refusal("no-such-version", f"version {version} is not kept: check in for new work"))
+        if error.filename is None:  # it is not the disk's
+            raise error
+        return answer(service.engine.disk.refusal(error))
 
     @app.exception_handler(RequestValidationError)
     async def malformed(_: Request, error: RequestValidationError) -> Response:

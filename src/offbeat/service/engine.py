@@ -11,16 +11,18 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from offbeat.coordinator import Assignment, Coordinator
-from offbeat.coordinator_records import Call, Receipt
+from offbeat.coordinator_records import Call, Receipt, Unknown
+from offbeat.service.digests import Digests
+from offbeat.service.disk import Disk
 from offbeat.service.evaluation import Evaluations
 from offbeat.service.journal import Journal
 from offbeat.service.logs import event
 from offbeat.service.model_files import ModelFiles
-from offbeat.service.records import NOT_LOGGED, arguments_of
+from offbeat.service.records import NOT_LOGGED, DiscardedUpdate, arguments_of
 from offbeat.service.refusal import Refusal
-from offbeat.service.segments import Segment
+from offbeat.service.segments import Segment, Segments
 from offbeat.service.update_files import UpdateFiles
-from offbeat.service.update_format import StoredUpdate
+from offbeat.service.update_format import Body, StoredUpdate
 from offbeat.service.update_head import UpdateHead
 from offbeat.service.waiting_clients import Answer, WaitingClients
 
@@ -37,7 +39,9 @@ class Engine:
         coordinator: As it was when the server ended, or fresh.
         journal: Where its calls are logged.
         models: Where versions are put for clients to download.
-        digests: For each client the number and the SHA-256 of its last update.
+        segments: Where small updates are stored.
+        disk: Decides what follows from a failure of the disk.
+        digests: Of the clients' last uploads.
         now: Seconds since the run began, not counting when no server ran.
         stop_versions: The run is over at this version; infinity for never.
         clock: Seconds that pass evenly.
@@ -47,6 +51,8 @@ class Engine:
         files: Those that updates lie in.
         waiting: Who waits for work.
         kept_versions: What was needed at the last checkpoint, and may just be downloaded.
+        reserve_size: Bytes of the disk to keep back for the next checkpoint, its model and the log.
+        stored_bytes: Of all updates that have been stored, also of those that have been deleted again.
     """
 
     def __init__(
@@ -54,8 +60,10 @@ class Engine:
         coordinator: Coordinator,
         journal: Journal,
         models: ModelFiles,
+        segments: Segments,
+        disk: Disk,
         *,
-        digests: dict[int, tuple[int, str]],
+        digests: Digests,
         now: float,
         stop_versions: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
@@ -63,6 +71,8 @@ class Engine:
         self.coordinator = coordinator
         self.journal = journal
         self.models = models
+        self.segments = segments
+        self.disk = disk
         self.digests = digests
         self.lock = asyncio.Lock()
         self.evaluations: Evaluations | None = None
@@ -70,6 +80,7 @@ class Engine:
         self.files = UpdateFiles()
         self.waiting = WaitingClients()
         self._published = -1
+        self._publish_problem: str | None = None
         self._must_assign = False
         self._stopping = False
         self._stop_versions = stop_versions
@@ -77,6 +88,8 @@ class Engine:
         self._began = clock() - now
         self._aggregator = ThreadPoolExecutor(1, thread_name_prefix="aggregator")
         self._evaluated = coordinator.algorithm.version
+        self.stored_bytes = 0
+        self.reserve_size = 0
         self._incoming: tuple[str, Segment | None] = ("", None)  # the update that is taken in: SHA-256, what to sync
         self._next_tick = self.now + (coordinator.algorithm.period or math.inf)
 
@@ -90,17 +103,26 @@ class Engine:
         """Whether the run is over."""
         return self.coordinator.algorithm.version >= self._stop_versions
 
+    @property
+    def problem(self) -> str | None:
+        """Why the server cannot give out or take in work now; None if it can."""
+        return self.journal.problem or self._publish_problem
+
     def record(self, call: Call) -> None:
         """Log a call that the coordinator has carried out."""
         if call.name in NOT_LOGGED:
             return
         arguments, vector = arguments_of(call), call.arguments.get("vector")
         event(call.name, version=self.coordinator.algorithm.version, **arguments)
-        if not isinstance(vector, StoredUpdate):
+        if vector is None:
             self.journal.record(call.name, arguments)
             return
         digest, file = self._incoming
+        if not isinstance(vector, StoredUpdate):
+            self.journal.record(call.name, arguments, None, None, None, digest)
+            return
         place = vector.path.name, vector.offset, vector.size, digest
+        self.stored_bytes += vector.size
         self.files.note(self.journal.record(call.name, arguments, *place, file=file), vector)
 
     async def check_in(self, client: int, wait_seconds: float) -> Assignment | None:
@@ -145,7 +167,7 @@ class Engine:
         if self.waiting.end(client, answer):
             self.coordinator.absent(self.now, client)
 
-    async def ask(self, client: int, visit: int) -> Receipt | None:
+    async def ask(self, client: int, visit: int) -> Receipt | Unknown | None:
         """Return None if the update of a visit is wanted, else what has become of it.
 
         Raises:
@@ -160,23 +182,15 @@ class Engine:
         return receipt
 
     async def receive(
-        self,
-        client: int,
-        visit: int,
-        head: UpdateHead,
-        update: StoredUpdate,
-        *,
-        segment: Segment | None,
-        check_in: bool,
-    ) -> tuple[Receipt, Assignment | None]:
+        self, client: int, visit: int, head: UpdateHead, update: Body, *, check_in: bool
+    ) -> tuple[Receipt | Unknown, Assignment | None]:
         """Take in an update whose body has been checked; return its receipt, and the client's next visit.
 
         Args:
             client: Whose.
             visit: The visit's number.
             head: What the client says of it.
-            update: Where it is.
-            segment: The segment that holds it; None if its file is on disk already.
+            update: A small one in memory, which is stored if it counts; or a large one in a file, which is on disk.
             check_in: Whether the client wants its next visit, if there is one now.
 
         Raises:
@@ -187,7 +201,7 @@ class Engine:
         async with self.lock:
             receipt = self._over(client, visit, head.sha256)
             if receipt is None:
-                self._incoming = (head.sha256, segment)
+                self._incoming = (head.sha256, None)
                 try:
                     receipt = self._receive(client, visit, head, update)
                 except Refusal as error:
@@ -216,33 +230,44 @@ class Engine:
         if head.steps > assignment.plan.steps:
             raise Refusal("wrong-plan", f"the plan has {assignment.plan.steps} steps, not {head.steps}")
 
-    def _receive(self, client: int, visit: int, head: UpdateHead, update: StoredUpdate) -> Receipt:
+    def _receive(self, client: int, visit: int, head: UpdateHead, update: Body) -> Receipt:
         assignment, algorithm = self.coordinator.assignment(client), self.coordinator.algorithm
         assert assignment is not None
         self.check(client, visit, head)
+        base = self.models.read(assignment.version) if algorithm.needs_base else None
+        vector = self._store(update) if self.coordinator.is_wanted(client, visit) else DiscardedUpdate()
         try:
             receipt = self.coordinator.receive(
                 self.now,
                 client,
                 visit,
-                update,
+                vector,
                 examples=head.examples,
                 steps=head.steps,
                 normaliser=head.normaliser,
-                base=self.models.read(assignment.version) if algorithm.needs_base else None,
+                base=base,
                 since=head.since,
                 step_seconds=head.step_seconds,
                 upload_seconds=head.upload_seconds,
             )
         except ValueError as error:
+            if vector is not update:
+                self.segments.take_back()
             if algorithm.payload == "difference" and head.since != assignment.since:
                 self.coordinator.drop(self.now, client, visit)
                 raise Refusal("lost-memory", str(error)) from None
             raise Refusal("malformed-update", str(error)) from None
-        self.digests[client] = (visit, head.sha256)
+        self.digests.add(client, visit, head.sha256, counted=receipt.counted)
         return receipt
 
-    async def answered(self, client: int, visit: int, sha256: str) -> Receipt:
+    def _store(self, update: Body) -> StoredUpdate:
+        if isinstance(update, StoredUpdate):
+            return update
+        segment, begin = self.segments.append(update.data)
+        self._incoming = (self._incoming[0], segment)
+        return StoredUpdate(segment.path, begin, update.size, update.length, update.plan_compression)
+
+    async def answered(self, client: int, visit: int, sha256: str) -> Receipt | Unknown:
         """Return what became of a visit that is over, for one that uploads again.
 
         Raises:
@@ -254,17 +279,20 @@ class Engine:
         await self.journal.durable()
         return receipt
 
-    def _over(self, client: int, visit: int, sha256: str | None = None) -> Receipt | None:
+    def _over(self, client: int, visit: int, sha256: str | None = None) -> Receipt | Unknown | None:
         """Return what has become of a visit that is over, None if it is not."""
         assignment = self.coordinator.assignment(client)
         if assignment is not None and assignment.visit == visit:
             if self.finished:
                 return Receipt(False, self.coordinator.algorithm.version - assignment.version, False)
             return None
-        known = self.digests.get(client)
-        if sha256 is not None and known is not None and known[0] == visit and known[1] != sha256:
+        known = self.digests.get(client, visit)
+        if sha256 is not None and known is not None and known != sha256:
             raise Refusal("other-upload", f"another update was received for visit {visit}: check in for new work")
-        return _known(lambda: self.coordinator.offer(self.now, client, visit))
+        receipt: Receipt = _known(lambda: self.coordinator.offer(self.now, client, visit))
+        # Without the digest it is not known whether this is the update that counted.
+        is_another_perhaps = sha256 is not None and known is None and receipt.counted
+        return receipt if self.coordinator.remembers(client, visit) and not is_another_perhaps else Unknown()
 
     async def heartbeat(self, client: int, visit: int) -> tuple[bool, bool]:
         """Renew a visit's lease; return whether its update is still wanted, and whether it is urgent."""
@@ -324,33 +352,44 @@ class Engine:
             return
         await self._evaluate()
         if self.finished:
-            await self._publish()
+            await self.publish()
             self.waiting.let_go()
             return
         if not self.coordinator.has_work:
             return
         # First, since it may fail, and then nothing has happened.
-        await self._publish()
+        await self.publish()
         for assignment in self.coordinator.assign(self.now):
             self.waiting.tell(assignment)
 
     async def _evaluate(self) -> None:
         version = self.coordinator.algorithm.version
         if self.evaluations is not None and version > self._evaluated and self.evaluations.wants(version):
-            await self._publish()
+            await self.publish()
             self._evaluated = version
-            self.evaluations.add(version)
+            try:
+                self.evaluations.add(version)
+            except OSError as error:  # no client need suffer for it
+                event("evaluation_failed", version=version, problem=error.strerror)
 
-    async def _publish(self) -> None:
+    async def publish(self) -> None:
+        """Write the newest version, with the lock held; it is published once the records before it are on disk.
+
+        Raises:
+            Refusal: It cannot be written, or what it is made of cannot be read.
+        """
         algorithm = self.coordinator.algorithm
         version = algorithm.version
         if version == self._published:
             return
         try:
             await self.aggregate(lambda: self.models.write(version, algorithm.model))
+            self.journal.publish(lambda: self.models.publish(version))
             self._published = version
+            self._publish_problem = None
         except OSError as error:
-            raise Refusal("no-space", f"the server cannot write a model ({error.strerror}): try again later") from None
+            self._publish_problem = f"version {version} cannot be made: {error.strerror or error}"
+            raise self.disk.refusal(error) from None
 
     async def aggregate(self, work: Callable[[], T]) -> T:
         """Do what takes long with vectors, with the lock held, in the one thread for it."""
@@ -378,6 +417,7 @@ class Engine:
     def close(self) -> None:
         """End the aggregator's thread."""
         self._aggregator.shutdown()
+        self.segments.close()
 
 
 def _known(call: Callable[[], Any]) -> Any:

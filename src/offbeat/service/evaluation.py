@@ -2,14 +2,17 @@
 
 import asyncio
 import json
-import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from offbeat.service.logs import event
 from offbeat.service.model_files import ModelFiles
+from offbeat.service.refusal import Refusal
+
+_SUFFIX = ".evaluated"
+_PATIENCE_SECONDS = 1.0  # until the disk is asked again
 
 
 class Evaluations:
@@ -18,6 +21,7 @@ class Evaluations:
     Args:
         folder: The store's.
         models: Where versions are.
+        durable: Waits until the log's records that a version is made of are on disk; before, nobody hears of it.
         every_versions: n.
         command: A program that reads paths of models from its standard input, a line each, and answers each by a line
             of JSON.
@@ -26,10 +30,18 @@ class Evaluations:
         last: What was measured last, None if nothing was.
     """
 
-    def __init__(self, folder: Path, models: ModelFiles, every_versions: int, command: Sequence[str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        models: ModelFiles,
+        durable: Callable[[], Awaitable[None]],
+        every_versions: int,
+        command: Sequence[str],
+    ) -> None:
         self.last: dict[str, Any] | None = None
         self._folder = folder
         self._models = models
+        self._durable = durable
         self._every = every_versions
         self._command = command
         self._waiting: asyncio.Queue[tuple[int, Path]] = asyncio.Queue()
@@ -40,9 +52,9 @@ class Evaluations:
 
     def add(self, version: int) -> None:
         """Have a version measured, which is in ``models`` now, but perhaps not for long."""
-        path = self._folder / f".{version}.evaluated"
+        path = self._folder / f".{version}{_SUFFIX}"
         with suppress(FileExistsError):
-            os.link(self._models.path(version), path)
+            self._models.link(version, path)
         self._waiting.put_nowait((version, path))
 
     async def run(self) -> None:
@@ -54,6 +66,7 @@ class Evaluations:
         try:
             while True:
                 version, path = await self._waiting.get()
+                await self._until_durable()
                 process.stdin.write(f"{path}\n".encode())
                 line = await process.stdout.readline()
                 path.unlink(missing_ok=True)
@@ -69,3 +82,16 @@ class Evaluations:
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+
+    async def _until_durable(self) -> None:
+        while True:
+            try:
+                return await self._durable()
+            except Refusal:  # the disk is full
+                await asyncio.sleep(_PATIENCE_SECONDS)
+
+
+def discard_links(folder: Path) -> None:
+    """Delete what an earlier server had not measured."""
+    for path in folder.glob(f".*{_SUFFIX}"):
+        path.unlink()

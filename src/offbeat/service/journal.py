@@ -4,12 +4,16 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import exc
 
+from offbeat.errors import OffbeatError
+from offbeat.service.disk import Disk, is_full, passes
 from offbeat.service.refusal import no_space
 from offbeat.service.segments import Segment
 from offbeat.service.store import Record, log
@@ -17,6 +21,12 @@ from offbeat.service.store import Record, log
 _PATIENCE_SECONDS = 1.0  # between two tries to write to a disk that is full
 # What may be mended while the server runs. After any other failure nobody knows what is on the disk.
 _PASSING = ("FULL", "READONLY", "CANTOPEN", "BUSY")
+
+_LARGE_LOG = 2**19  # bytes of a write-ahead log that it pays to release
+
+
+class SyncError(OffbeatError):
+    """A file could not be brought to the disk; what it held may be lost."""
 
 
 @dataclass
@@ -26,6 +36,7 @@ class _Batch:
     records: list[dict[str, Any]] = field(default_factory=list)
     statements: list[sa.Executable] = field(default_factory=list)
     files: set[Segment] = field(default_factory=set)  # that records of the batch refer to, and are not on disk yet
+    publications: list[Callable[[], None]] = field(default_factory=list)  # once all of it is on disk
     last: int = 0  # the number of the last entry
 
 
@@ -38,14 +49,17 @@ class Journal:
     Args:
         database: Where to write.
         number: The number of the log's last record.
+        disk: Hears of it when the disk is full.
         failed: Called in the event loop if the disk fails otherwise: the server has to end, and starts again from
             what is on the disk.
     """
 
-    def __init__(self, database: sa.Engine, number: int, failed: Callable[[BaseException], None]) -> None:
+    def __init__(self, database: sa.Engine, number: int, disk: Disk, failed: Callable[[BaseException], None]) -> None:
         self.number = number
-        self.problem: str | None = None  # why nothing can be written now
+        self._problem: str | None = None
+        self._has_failed = False  # nothing is written any more
         self._database = database
+        self._disk = disk
         self._failed = failed
         self._loop = asyncio.get_running_loop()
         self._changed = threading.Condition()
@@ -55,6 +69,16 @@ class Journal:
         self._stopping = False
         self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
         self._thread.start()
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing can be written, or nothing new is taken in, now; None if there is no reason."""
+        return self._problem or self._disk.problem
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether what has been entered could not be written when it was last tried."""
+        return self._problem is not None
 
     def record(self, name: str, arguments: dict[str, Any], *place: Any, file: Segment | None = None) -> int:
         """Enter a call that changed the coordinator, and return its number.
@@ -74,20 +98,33 @@ class Journal:
         """Enter another change of the database."""
         self._enter(lambda batch: batch.statements.append(statement))
 
+    def publish(self, publication: Callable[[], None]) -> None:
+        """Have this done in the journal's thread once all that has been entered so far is on disk."""
+        self._enter(lambda batch: batch.publications.append(publication))
+
+    def truncate(self) -> None:
+        """Have the space released that the database's write-ahead log has grown to."""
+        self.publish(self._truncate)
+
     def check(self) -> None:
         """Raise ``Refusal`` if the disk cannot be written now."""
-        if self.problem is not None:
-            raise no_space(self.problem)
+        problem = self.problem
+        if problem is not None:
+            raise no_space(problem)
 
-    async def durable(self) -> None:
+    async def durable(self, *, on_reserve: bool = False) -> None:
         """Wait until all that has been entered so far is on disk.
+
+        Args:
+            on_reserve: Wait also while the disk is full and the log is written on the reserve.
 
         Raises:
             Refusal: The disk is full, or cannot be written; what was entered will be on it once that is mended.
         """
         if self._durable >= self._entered:
             return
-        self.check()
+        if not on_reserve or self._has_failed:
+            self.check()
         future: asyncio.Future[None] = self._loop.create_future()
         self._listeners.append((self._entered, future))
         await future
@@ -111,9 +148,15 @@ class Journal:
     def _work(self) -> None:
         try:
             self._write_all()
+        except exc.DBAPIError as error:
+            self._end(OffbeatError(f"the server's database cannot be written: {error.orig}"))
         except BaseException as error:
-            self._tell(self._refuse, str(error))
-            self._tell(self._failed, error)
+            self._end(error)
+
+    def _end(self, error: BaseException) -> None:
+        self._has_failed = True
+        self._tell(self._refuse, str(error))
+        self._tell(self._failed, error)
 
     def _write_all(self) -> None:
         while True:
@@ -131,21 +174,58 @@ class Journal:
 
     def _write(self, batch: _Batch) -> str | None:
         """Write a batch, all or nothing; return why it cannot be written, None if it was."""
-        # An error of a sync is told once only, so there is no trying again: what it was about may be lost.
-        for file in batch.files:
-            file.sync()
-        batch.files.clear()
         try:
-            with self._database.begin() as connection:
-                for statement in batch.statements:
-                    connection.execute(statement)
-                if batch.records:
-                    connection.execute(sa.insert(log), batch.records)
+            self._sync(batch)
+            if batch.statements or batch.records:
+                self._commit(batch)
+            while batch.publications:
+                batch.publications[0]()
+                del batch.publications[0]
         except exc.OperationalError as error:
-            if getattr(error.orig, "sqlite_errorname", "").partition("_")[2] not in _PASSING:
+            kind = getattr(error.orig, "sqlite_errorname", "").partition("_")[2]
+            if kind not in _PASSING:
                 raise
+            if kind == "FULL":
+                self._make_room(str(error.orig))
             return str(error.orig)
+        except OSError as error:
+            if not passes(error):
+                raise
+            problem = error.strerror or str(error)
+            if is_full(error):
+                self._make_room(problem)
+            return problem
         return None
+
+    def _sync(self, batch: _Batch) -> None:
+        while batch.files:
+            segment = next(iter(batch.files))
+            try:
+                segment.sync()
+            except OSError as error:
+                # It is reported once only, so there is no trying again: what it was about may be lost.
+                raise SyncError(f"{segment.path}: {error.strerror}") from error
+            batch.files.remove(segment)
+
+    def _make_room(self, problem: str) -> None:
+        """Release the reserve, with which the database's write-ahead log, if it is large, can be released, too."""
+        self._disk.fill(problem)
+        with suppress(FileNotFoundError):
+            if Path(f"{self._database.url.database}-wal").stat().st_size >= _LARGE_LOG:
+                self._truncate()
+
+    def _truncate(self) -> None:
+        with suppress(exc.OperationalError), self._database.connect() as connection:
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _commit(self, batch: _Batch) -> None:
+        with self._database.begin() as connection:
+            for statement in batch.statements:
+                connection.execute(statement)
+            if batch.records:
+                connection.execute(sa.insert(log), batch.records)
+        batch.statements.clear()
+        batch.records.clear()
 
     def _tell(self, what: Callable[[Any], None], argument: Any) -> None:
         try:
@@ -154,7 +234,7 @@ class Journal:
             return
 
     def _announce(self, last: int) -> None:
-        self.problem = None
+        self._problem = None
         self._durable = last
         while self._listeners and self._listeners[0][0] <= last:
             _, future = self._listeners.popleft()
@@ -162,7 +242,7 @@ class Journal:
                 future.set_result(None)
 
     def _refuse(self, problem: str) -> None:
-        self.problem = problem
+        self._problem = problem
         while self._listeners:
             _, future = self._listeners.popleft()
             if not future.done():

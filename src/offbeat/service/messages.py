@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from offbeat.algorithms.components import LocalPlan
 from offbeat.algorithms.components.checks import LARGEST_COUNT
-from offbeat.coordinator_records import Assignment
+from offbeat.coordinator_records import Assignment, Unknown
 from offbeat.coordinator_records import Receipt as Answer
 
 
@@ -78,11 +78,11 @@ class CheckedIn(Message):
 
 
 class Receipt(Message):
-    """What became of an update."""
+    """What became of an update; all null if that is not known any more."""
 
-    counted: bool
-    staleness: int
-    new_version: bool
+    counted: bool | None
+    staleness: int | None
+    new_version: bool | None
 
 
 class Received(Message):
@@ -206,6 +206,8 @@ def visit_message(
     )
 
 
-def receipt_message(answer: Answer) -> Receipt:
+def receipt_message(answer: Answer | Unknown) -> Receipt:
     """Return a receipt as it travels."""
+    if isinstance(answer, Unknown):
+        return Receipt(counted=None, staleness=None, new_version=None)
     return Receipt(counted=answer.counted, staleness=answer.staleness, new_version=answer.new_version)

@@ -1,10 +1,10 @@
 """Segments: files that hold many small bodies, which reach the disk together."""
 
+import errno
 import os
 import weakref
 from pathlib import Path
 
-from offbeat.service.refusal import no_space
 from offbeat.service.store import sync_folder
 
 _FULL = 2**26  # bytes from which on there is a new one
@@ -25,9 +25,13 @@ class Segment:
         self._descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         weakref.finalize(self, os.close, self._descriptor)
 
-    def write(self, body: bytes, begin: int) -> int:
+    def write(self, body: bytes | bytearray, begin: int) -> int:
         """Write a body at a place; return how many bytes were written."""
         return os.pwrite(self._descriptor, body, begin)
+
+    def truncate(self, size: int) -> None:
+        """Remove what lies beyond a size, in bytes."""
+        os.ftruncate(self._descriptor, size)
 
     def sync(self) -> None:
         """Wait until all that was written is on disk."""
@@ -45,29 +49,33 @@ class Segments:
         self._folder = folder
         self._segment: Segment | None = None
         self._size = 0
+        self._last = 0  # where the last body begins
         self._made = 0
 
-    def append(self, body: bytes) -> tuple[Segment, int]:
+    def append(self, body: bytes | bytearray) -> tuple[Segment, int]:
         """Put a body into a segment, not yet on disk; return the segment, and where the body begins.
 
         Raises:
-            Refusal: The disk is full, or too many files are open.
+            OSError: The disk is full, for instance.
         """
-        try:
-            # It is not there any more if a checkpoint has covered all that was in it.
-            if self._segment is None or self._size > _FULL or not self._segment.path.exists():
-                self._segment = self._new()
-                self._size = 0
-            begin = self._size
-            # After an error the next one is written over what is left of this one.
-            written = self._segment.write(body, begin)
-            if written < len(body):
-                raise OSError(None, "no space left")
-        except OSError as error:
-            raise no_space(error) from None
+        # It is not there any more if a checkpoint has covered all that was in it.
+        if self._segment is None or self._size > _FULL or not self._segment.path.exists():
+            self._segment = self._new()
+            self._size = 0
+        begin = self._last = self._size
+        # After an error the next one is written over what is left of this one.
+        written = self._segment.write(body, begin)
+        if written < len(body):
+            raise OSError(errno.ENOSPC, "No space left on device")
         # So that whoever maps it finds its entries aligned.
         self._size += len(body) + -len(body) % 8
         return self._segment, begin
+
+    def take_back(self) -> None:
+        """Remove the body that was appended last, which nobody needs."""
+        assert self._segment is not None
+        self._size = self._last
+        self._segment.truncate(self._size)
 
     def close(self) -> None:
         """Let go of the segment."""

@@ -23,20 +23,18 @@ from offbeat.errors import OffbeatError
 from offbeat.service.accounts import IN_FOLDER, Accounts
 from offbeat.service.app import make_app
 from offbeat.service.certificates import Certificates
+from offbeat.service.checkpoint_schedule import CheckpointSchedule
 from offbeat.service.connections import Connections
 from offbeat.service.descriptors import most_connections, raise_limit
-from offbeat.service.engine import Engine
 from offbeat.service.evaluation import Evaluations
 from offbeat.service.folder_config import check_config
 from offbeat.service.model_files import Layout
 from offbeat.service.refusal import Refusal
-from offbeat.service.segments import Segments
 from offbeat.service.service import Limits, Service
 from offbeat.service.start_up import checkpoint, open_engine
 from offbeat.service.store import Store
 from offbeat.service.uploads import Uploads
 
-_SHARE_OF_CHECKPOINTS = 0.05  # of the time, at most
 _GRACE_SECONDS = 10.0  # for requests under way when the server is asked to stop
 _BACKLOG = 1024
 _IDLE_MILLISECONDS = 75_000  # how long a line is kept over which nothing is asked
@@ -62,6 +60,7 @@ class Settings:
         token_seconds: How long clients' tokens are good for; None for ever.
         checkpoint_seconds: Between two checkpoints.
         connections_per_address: How many connections an address may have; None for a quarter of all.
+        checkpoint_bytes: Of updates between two checkpoints, at most, unless a model has a sixteenth of that or more.
         upload_budget: Bytes of large uploads that may be under way.
         limits: What clients may do at most.
         stop_versions: The run is over at this version.
@@ -82,6 +81,7 @@ class Settings:
     token_seconds: float | None = None
     checkpoint_seconds: float = 30.0
     connections_per_address: int | None = None
+    checkpoint_bytes: int = 2**28
     upload_budget: int = 2**34
     limits: Limits = field(default_factory=Limits)
     stop_versions: float = math.inf
@@ -164,7 +164,6 @@ async def _serve(
         service = Service(
             engine,
             Uploads(store.folder, settings.upload_budget),
-            Segments(store.folder / "updates"),
             accounts,
             run_id=run_id,
             seed=settings.seed,
@@ -175,16 +174,22 @@ async def _serve(
         tokens = {kind: await _kept_token(store, service, kind) for kind in ("admin", "enrolment")}
         connections = Connections(port, min(settings.connections_per_address or most // 4, most))
         http = _HttpServer(service, settings, listener, connections, most)
+        schedule = CheckpointSchedule(
+            engine,
+            lambda: checkpoint(store.folder, engine),
+            seconds=settings.checkpoint_seconds,
+            most_bytes=max(settings.checkpoint_bytes, 64 * engine.models.length),
+        )
         tasks = [
             asyncio.create_task(http.serve()),
             asyncio.create_task(engine.keep_time()),
             asyncio.create_task(connections.keep_watch()),
-            asyncio.create_task(_make_checkpoints(store, engine, settings.checkpoint_seconds)),
+            asyncio.create_task(schedule.run()),
             asyncio.create_task(_wait(stop)),
         ]
         if settings.evaluate_every is not None:
             every, command = settings.evaluate_every, settings.evaluate_command
-            engine.evaluations = Evaluations(store.folder, engine.models, every, command)
+            engine.evaluations = Evaluations(store.folder, engine.models, engine.journal.durable, every, command)
             # That it ends is no reason to stop.
             evaluating = asyncio.create_task(engine.evaluations.run())
         for task in tasks:
@@ -202,7 +207,10 @@ async def _serve(
                 evaluating.cancel()
                 await asyncio.gather(evaluating, return_exceptions=True)
     except OSError as error:
-        raise OffbeatError(f"the server's disk cannot be used: {error.strerror}: {store.folder}") from error
+        raise OffbeatError(f"the server's disk cannot be used: {error.strerror or error}: {store.folder}") from error
+    except Refusal as refusal:
+        error = (ended.exception() if ended.done() else None) or refusal
+        raise OffbeatError(f"the server's disk cannot be used: {error}: {store.folder}") from error
     finally:
         stack.close()
         store.close()
@@ -239,18 +247,6 @@ async def _wait(stop: asyncio.Event) -> None:
     await stop.wait()
 
 
-async def _make_checkpoints(store: Store, engine: Engine, seconds: float) -> None:
-    pause, number = seconds, engine.journal.number
-    while True:
-        await asyncio.sleep(pause)
-        if engine.journal.number == number or engine.journal.problem:
-            continue
-        began, number = engine.now, engine.journal.number
-        with suppress(OSError, Refusal):  # the disk is full: the last one is still there
-            await checkpoint(store.folder, engine)
-        pause = max(seconds, (engine.now - began) / _SHARE_OF_CHECKPOINTS)
-
-
 async def _stop(store: Store, service: Service, http: _HttpServer, tasks: list[asyncio.Task[Any]]) -> None:
     service.ready = False
     engine = service.engine
@@ -266,7 +262,6 @@ async def _stop(store: Store, service: Service, http: _HttpServer, tasks: list[a
         await checkpoint(store.folder, engine)
     await engine.journal.close()
     engine.close()
-    service.segments.close()
 
 
 async def _kept_token(store: Store, service: Service, kind: Any) -> str:

@@ -7,13 +7,12 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from offbeat.algorithms.components import LocalPlan
-from offbeat.coordinator_records import Assignment, Receipt
+from offbeat.coordinator_records import Assignment, Receipt, Unknown
 from offbeat.service import messages
 from offbeat.service.accounts import Accounts
 from offbeat.service.engine import Engine
 from offbeat.service.metrics import Metrics
-from offbeat.service.refusal import Refusal, no_space
-from offbeat.service.segments import Segments
+from offbeat.service.refusal import Refusal
 from offbeat.service.store import sync_file, sync_folder
 from offbeat.service.update_format import BufferedUpdate, StoredUpdate, check_body, largest_body
 from offbeat.service.update_head import UpdateHead
@@ -39,7 +38,6 @@ class Service:
     Args:
         engine: The coordinator.
         uploads: Bodies on their way here.
-        segments: Where small ones go.
         accounts: Who may speak.
         run_id: Names the run, so that no two runs' versions are taken for each other.
         seed: The run's seed.
@@ -54,7 +52,6 @@ class Service:
         self,
         engine: Engine,
         uploads: Uploads,
-        segments: Segments,
         accounts: Accounts,
         *,
         run_id: str,
@@ -64,7 +61,6 @@ class Service:
     ) -> None:
         self.engine = engine
         self.uploads = uploads
-        self.segments = segments
         self.accounts = accounts
         self.metrics = Metrics()
         self.ready = True
@@ -200,15 +196,17 @@ class Service:
             if is_small:
                 answer, following = await self._small(client, visit, head, plan, pieces, check_in)
             else:
+                self.engine.journal.check()
                 there = await self.uploads.write(client, visit, offset, head.bytes, pieces)
                 if isinstance(there, int):
                     return messages.Partly(offset=there)
-                answer, following = await self._large(client, visit, head, plan, there, check_in)
+                with self.uploads.holding(client):
+                    answer, following = await self._large(client, visit, head, plan, there, check_in)
         except OSError as error:
-            raise no_space(error) from None
+            raise self.engine.disk.refusal(error) from None
         self.metrics.upload_bytes.inc(head.bytes)
         self._note(answer)
-        if answer.counted and not self.accounts.examples.is_known(client):
+        if isinstance(answer, Receipt) and answer.counted and not self.accounts.examples.is_known(client):
             self.accounts.declare(client, head.examples)
         return messages.Received(
             receipt=messages.receipt_message(answer), next=self._checked_in(client, following) if check_in else None
@@ -222,27 +220,26 @@ class Service:
         plan: LocalPlan,
         pieces: AsyncIterator[bytes],
         check_in: bool,
-    ) -> tuple[Receipt, Assignment | None]:
+    ) -> tuple[Receipt | Unknown, Assignment | None]:
         body = await self.uploads.read(client, head.bytes, pieces)
+        self.engine.journal.check()
         _check_digest(hashlib.sha256(body).hexdigest(), head)
         length = self.engine.models.length
-        check_body(BufferedUpdate(body, length, plan.compression), self._limits.max_update_norm)
+        update = BufferedUpdate(body, length, plan.compression)
+        check_body(update, self._limits.max_update_norm)
         self.accounts.check_client(client)
-        segment, begin = self.segments.append(body)
-        update = StoredUpdate(segment.path, begin, len(body), length, plan.compression)
-        self.engine.files.note(0, update)
-        return await self.engine.receive(client, visit, head, update, segment=segment, check_in=check_in)
+        return await self.engine.receive(client, visit, head, update, check_in=check_in)
 
     async def _large(
         self, client: int, visit: int, head: UpdateHead, plan: LocalPlan, whole: Whole, check_in: bool
-    ) -> tuple[Receipt, Assignment | None]:
+    ) -> tuple[Receipt | Unknown, Assignment | None]:
         path = whole.path
         try:
             _check_digest(whole.sha256, head)
             update = StoredUpdate(path, 0, head.bytes, self.engine.models.length, plan.compression)
             await asyncio.to_thread(self._bring_in, update)
             self.accounts.check_client(client)
-            return await self.engine.receive(client, visit, head, update, segment=None, check_in=check_in)
+            return await self.engine.receive(client, visit, head, update, check_in=check_in)
         finally:
             # It was refused, or is of no use: no record of the log refers to it.
             if path not in self.engine.files:
@@ -259,7 +256,9 @@ class Service:
         assignment: Assignment | None = self.engine.coordinator.assignment(client)
         return assignment.plan if assignment is not None and assignment.visit == visit else None
 
-    def _note(self, answer: Receipt) -> None:
+    def _note(self, answer: Receipt | Unknown) -> None:
+        if isinstance(answer, Unknown):
+            return
         self.metrics.updates.labels("counted" if answer.counted else "unused").inc()
         if answer.counted:
             self.metrics.staleness.observe(answer.staleness)

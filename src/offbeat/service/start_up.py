@@ -12,13 +12,20 @@ from offbeat.algorithms.components.state import prefixed, under
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
+from offbeat.service.digests import Digests
+from offbeat.service.disk import Disk
 from offbeat.service.engine import Engine
+from offbeat.service.evaluation import discard_links
 from offbeat.service.journal import Journal
 from offbeat.service.model_files import Layout, ModelFiles, numbers_of
 from offbeat.service.records import call_of
+from offbeat.service.reserve import Reserve
+from offbeat.service.segments import Segments
 from offbeat.service.store import Store, sync_folder
 from offbeat.service.update_format import StoredUpdate
 from offbeat.service.uploads import clean_up
+
+_LOG_BYTES = 2**17  # that the reserve has for the log, beside a checkpoint and a model
 
 
 class UnweighedError(OffbeatError):
@@ -53,29 +60,49 @@ async def open_engine(
     number, now, digests, versions = _load(store, coordinator)
     # What a kill has left of the others may be broken.
     models.keep(versions)
+    models.discard_pending()
+    discard_links(store.folder)
     replayed: list[tuple[int, StoredUpdate]] = []
     algorithm = coordinator.algorithm
     for record in store.records(number):
         if record.number != number + 1:
-            raise OffbeatError(f"{store.folder} is broken: its log has no record {number + 1}; restore a backup")
-        call = call_of(record, coordinator, store.folder / "updates", models)
-        if record.name == "assign":
-            if coordinator.waits_for_examples:
-                raise _began_unweighed(store.folder)
-            models.write(algorithm.version, algorithm.model)
-        coordinator.replay(call)
+            raise OffbeatError(f"{store.database_path} is broken: its log has no record {number + 1}; restore a backup")
+        try:
+            call = call_of(record, coordinator, store.folder / "updates", models)
+            if record.name == "assign":
+                if coordinator.waits_for_examples:
+                    raise _began_unweighed(store.folder)
+                models.write(algorithm.version, algorithm.model)
+                models.publish(algorithm.version)
+            coordinator.replay(call)
+        except (ValueError, LookupError, TypeError, AssertionError) as error:
+            raise OffbeatError(
+                f"{store.database_path} is broken: its log's record {record.number} does not follow from those before "
+                f"it ({error}); restore a backup"
+            ) from error
         if record.name == "receive":
-            digests[record.arguments["client"]] = (record.arguments["visit"], record.digest or "")
-            replayed.append((record.number, call.arguments["vector"]))
+            client, visit = record.arguments["client"], record.arguments["visit"]
+            digests.add(client, visit, record.digest or "", counted=coordinator.has_counted(client, visit))
+            if record.file is not None:
+                replayed.append((record.number, call.arguments["vector"]))
         number, now = record.number, max(now, record.arguments["now"])
     coordinator.forget_presence()
-    journal = Journal(store.database, number, failed)
-    engine = Engine(coordinator, journal, models, digests=digests, now=now, stop_versions=stop_versions, clock=clock)
+    disk = Disk(Reserve(store.folder / "reserve"), failed)
+    journal = Journal(store.database, number, disk, failed)
+    segments = Segments(store.folder / "updates")
+    engine = Engine(
+        coordinator, journal, models, segments, disk, digests=digests, now=now, stop_versions=stop_versions, clock=clock
+    )
     for of_update, update in replayed:
         engine.files.note(of_update, update)
     coordinator.record = engine.record
     clean_up(store.folder, {update.path.name for _, update in replayed})
-    await checkpoint(store.folder, engine)
+    try:
+        await checkpoint(store.folder, engine)
+    except BaseException:
+        await journal.close()
+        engine.close()
+        raise
     return engine
 
 
@@ -90,10 +117,10 @@ async def checkpoint(folder: Path, engine: Engine) -> None:
         number, now = engine.journal.number, engine.now
         state = await engine.aggregate(engine.coordinator.state_dict)
         versions = engine.needed_versions()
-        await engine.aggregate(lambda: engine.models.write(max(versions), engine.coordinator.algorithm.model))
-        digests = [[client, *digest] for client, digest in engine.digests.items()]
+        await engine.publish()
+        digests = engine.digests.entries()
     # So that the log has all that the checkpoint covers: it is the run's history.
-    await engine.journal.durable()
+    await engine.journal.durable(on_reserve=True)
     path = _path(folder, number)
     whole = {**prefixed("coordinator", state), "now": now, "digests": digests, "versions": sorted(versions)}
     await asyncio.to_thread(lambda: _write(path, whole, [engine.models.path(version) for version in versions]))
@@ -104,6 +131,9 @@ async def checkpoint(folder: Path, engine: Engine) -> None:
         older = [_path(folder, other) for other in numbers_of(path.parent) if other != number]
         for old in [*engine.files.forget(number), *older]:
             old.unlink(missing_ok=True)
+    engine.reserve_size = path.stat().st_size + engine.models.path(max(versions)).stat().st_size + _LOG_BYTES
+    if engine.disk.problem is None:
+        await asyncio.to_thread(engine.disk.keep_reserve, engine.reserve_size)
 
 
 def _write(path: Path, state: dict[str, Any], models: list[Path]) -> None:
@@ -119,13 +149,13 @@ def _write(path: Path, state: dict[str, Any], models: list[Path]) -> None:
     sync_folder(path.parent)
 
 
-def _load(store: Store, coordinator: Coordinator) -> tuple[int, float, dict[int, tuple[int, str]], list[int]]:
+def _load(store: Store, coordinator: Coordinator) -> tuple[int, float, Digests, list[int]]:
     """Load the last checkpoint; return its number, its time, the updates' digests, and the versions in models/."""
     numbers = numbers_of(store.folder / "checkpoints")
     if not numbers:
         if store.last_number():
             raise OffbeatError(f"{store.folder} is broken: there is no checkpoint; restore a backup")
-        return 0, 0.0, {}, []
+        return 0, 0.0, Digests(), []
     path = _path(store.folder, max(numbers))
     try:
         state = read_checkpoint(path)
@@ -136,8 +166,7 @@ def _load(store: Store, coordinator: Coordinator) -> tuple[int, float, dict[int,
         raise
     except (OffbeatError, LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         raise OffbeatError(f"{path} is broken, or of another version of Offbeat: restore a backup") from error
-    digests = {client: (visit, digest) for client, visit, digest in state["digests"]}
-    return max(numbers), state["now"], digests, state["versions"]
+    return max(numbers), state["now"], Digests(state["digests"]), state["versions"]
 
 
 def _began_earlier(state: dict[str, Any]) -> bool:

@@ -7,6 +7,7 @@ checkpoints/7.safetensors     the coordinator after the log's record 7
 models/12.safetensors         version 12 of the model, while somebody works from it
 updates/             whole updates, each in a file of its own, and segments that hold many small ones
 partial/             uploads that are not whole yet
+reserve              keeps space back, for a checkpoint on a disk that is full
 ```
 
 An update's bytes are on disk before the log's record that refers to them is, and both before the client is told so. A
@@ -43,7 +44,7 @@ log = sa.Table(
     sa.Column("number", sa.Integer, primary_key=True),
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("arguments", sa.Text, nullable=False),  # JSON
-    sa.Column("file", sa.Text),  # in updates/; where the update is, if there is one
+    sa.Column("file", sa.Text),  # in updates/; where the update is, if there is one and it counts
     sa.Column("offset", sa.Integer),
     sa.Column("size", sa.Integer),
     sa.Column("digest", sa.Text),  # the update's SHA-256
@@ -112,7 +113,8 @@ class Store:
             raise OffbeatError(f"{folder} is in use by another server: stop it, or take another folder") from None
         except OSError as error:
             raise OffbeatError(f"cannot use the folder {folder}: {error.strerror}") from None
-        self.database = open_database(folder / "offbeat.sqlite")
+        self.database_path = folder / "offbeat.sqlite"
+        self.database = open_database(self.database_path)
 
     def close(self) -> None:
         """Let another server use the folder."""
@@ -127,10 +129,13 @@ class Store:
     def records(self, after: int) -> Iterator[Record]:
         """Yield the log's records with numbers above this one, in order."""
         query = sa.select(log).where(log.c.number > after).order_by(log.c.number)
-        with self.database.connect() as connection:
-            for row in connection.execution_options(yield_per=1000).execute(query):
-                values = dict(row._mapping)  # pyright: ignore[reportPrivateUsage]
-                yield Record(**{**values, "arguments": json.loads(values["arguments"])})
+        try:
+            with self.database.connect() as connection:
+                for row in connection.execution_options(yield_per=1000).execute(query):
+                    values = dict(row._mapping)  # pyright: ignore[reportPrivateUsage]
+                    yield Record(**{**values, "arguments": json.loads(values["arguments"])})
+        except (exc.DatabaseError, ValueError) as error:
+            raise OffbeatError(f"{self.database_path} is broken ({error}): restore a backup") from error
 
     def has_record(self, name: str) -> bool:
         """Return whether the log has a record of this call."""

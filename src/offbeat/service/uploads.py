@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from offbeat.service.growing_file import GrowingFile
-from offbeat.service.refusal import Refusal, no_space
+from offbeat.service.refusal import Refusal
 
 T = TypeVar("T")
 
@@ -19,6 +19,7 @@ _BATCH = 2**20  # bytes that are written at once
 _MOST_PIECES = 512  # that are written at once; systems take no more than 1024
 _SLOWEST = 1000  # bytes a second, over a whole request
 _MOST_SMALL = 32  # small bodies of one client at once
+_MOST_HELD = 2  # large bodies of one client that are whole, and neither counted nor deleted yet
 
 
 class Whole(NamedTuple):
@@ -35,6 +36,8 @@ class Uploads:
     ``updates/``, under a name that no other body ever has.
 
     A client has one large body on its way at most: if it begins again over another line, the one before is given up.
+    While two of its bodies are whole and being checked, it may not send a third. So at most three of its bodies are on
+    the disk without being counted.
 
     Args:
         folder: The store's.
@@ -51,6 +54,7 @@ class Uploads:
         self._large: dict[int, asyncio.Task[Any]] = {}  # by client
         self._files: dict[int, GrowingFile] = {}  # by client, the one that is not whole, open or not
         self._small: dict[int, int] = {}  # by client, how many
+        self._held: dict[int, int] = {}  # by client, how many are whole, and neither counted nor deleted yet
         self._made = 0  # files moved to updates/
 
     def offset(self, client: int, visit: int) -> int:
@@ -97,34 +101,46 @@ class Uploads:
             How much is there then; if that is all, the file in ``updates/``, which is the caller's and not on disk yet.
 
         Raises:
-            Refusal: The offset is not where the body ends, too much comes or nothing more, or the disk is full.
+            Refusal: The offset is not where the body ends, too much comes or nothing more, too many are being checked,
+                ``busy``.
+            OSError: The disk is full, for instance.
         """
+        if self._held.get(client, 0) >= _MOST_HELD:
+            raise _busy()
         return await self._alone(client, size, self._write(client, visit, offset, size, pieces))
 
     async def _write(
         self, client: int, visit: int, offset: int, size: int, pieces: AsyncIterator[bytes]
     ) -> "int | Whole":
         path = self._path(client, visit)
+        for other in self._partial.glob(f"{client}-*"):
+            if other != path:
+                other.unlink()
+        there = self.offset(client, visit)
+        if offset not in (0, there):
+            raise wrong_offset(there)
+        file = self._files[client] = GrowingFile(path, offset, self._files.get(client))
         try:
-            for other in self._partial.glob(f"{client}-*"):
-                if other != path:
-                    other.unlink()
-            there = self.offset(client, visit)
-            if offset not in (0, there):
-                raise wrong_offset(there)
-            file = self._files[client] = GrowingFile(path, offset, self._files.get(client))
-            try:
-                await self._copy(file, size, pieces)
-            finally:
-                file.close()
-            if file.size < size:
-                return file.size
-            del self._files[client]
-            whole = self._new_path(path.name)
-            path.replace(whole)
-            return Whole(whole, file.sha256())
-        except OSError as error:
-            raise no_space(error) from None
+            await self._copy(file, size, pieces)
+        finally:
+            file.close()
+        if file.size < size:
+            return file.size
+        del self._files[client]
+        whole = self._new_path(path.name)
+        path.replace(whole)
+        return Whole(whole, file.sha256())
+
+    @contextmanager
+    def holding(self, client: int) -> Generator[None]:
+        """Count a large body of the client as one that is whole, and neither counted nor deleted yet."""
+        self._held[client] = self._held.get(client, 0) + 1
+        try:
+            yield
+        finally:
+            self._held[client] -= 1
+            if not self._held[client]:
+                del self._held[client]
 
     async def _copy(self, file: GrowingFile, size: int, pieces: AsyncIterator[bytes]) -> None:
         """Write one batch in a thread while the next arrives; what has arrived is kept, however the line ends."""

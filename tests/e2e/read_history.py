@@ -1,0 +1,59 @@
+"""What clients have downloaded: a version has the same bytes whoever reads it, before and after a kill."""
+
+import hashlib
+import re
+
+from tests.e2e.http_message import Answer, header
+
+_MOST_KEPT = 8  # versions of which all bytes are kept; clients read the newest ones
+
+
+class ReadHistory:
+    """Compares downloads, whole and in part, by their ETag.
+
+    Attributes:
+        digests: The SHA-256 of the parameters of each version that was read whole, by ETag.
+        parts: How many parts were compared with the whole.
+        problems: Downloads that contradict each other.
+    """
+
+    def __init__(self) -> None:
+        self.digests: dict[str, str] = {}
+        self.parts = 0
+        self.problems: list[str] = []
+        self._whole: dict[str, bytes] = {}  # by ETag, the last ones
+        self._waiting: dict[str, list[tuple[int, bytes]]] = {}  # by ETag, parts of versions not read whole yet
+
+    def add(self, answer: Answer) -> None:
+        """Compare a download with those before it."""
+        etag = header(answer.data, "ETag")
+        if etag is None or answer.status not in (200, 206):
+            self.problems.append(f"download: {answer.status} with ETag {etag}")
+        elif answer.status == 200:
+            self._add_whole(etag, answer.body)
+        else:
+            found = re.match(r"bytes (\d+)-", header(answer.data, "Content-Range") or "")
+            assert found is not None
+            self._add_part(etag, int(found[1]), answer.body)
+
+    def _add_whole(self, etag: str, body: bytes) -> None:
+        # A safetensors file begins with the length of its header; the parameters follow.
+        begin = 8 + int.from_bytes(body[:8], "little")
+        digest = hashlib.sha256(body[begin:]).hexdigest()
+        if self.digests.setdefault(etag, digest) != digest:
+            self.problems.append(f"download: {etag} has other parameters than before")
+        if self._whole.setdefault(etag, body) != body:
+            self.problems.append(f"download: {etag} has other bytes than before")
+        while len(self._whole) > _MOST_KEPT:
+            del self._whole[next(iter(self._whole))]
+        for offset, part in self._waiting.pop(etag, ()):
+            self._add_part(etag, offset, part)
+
+    def _add_part(self, etag: str, begin: int, part: bytes) -> None:
+        whole = self._whole.get(etag)
+        if whole is None:
+            self._waiting.setdefault(etag, []).append((begin, part))
+            return
+        self.parts += 1
+        if whole[begin : begin + len(part)] != part:
+            self.problems.append(f"download: {etag} has other bytes than before from {begin} on")

@@ -1,0 +1,67 @@
+"""A version that changes its contents, or that no log makes, is seen."""
+
+import hashlib
+
+import pytest
+import torch
+from safetensors.torch import save
+
+from tests.e2e.http_message import Answer
+from tests.e2e.read_history import ReadHistory
+from tests.e2e.undisturbed import Undisturbed
+
+ONES = torch.ones(4)
+
+
+def download(vector, etag='"run-3"', begin=None):
+    body = save({"weight": vector})
+    head = f"HTTP/1.1 {200 if begin is None else 206} X\r\nETag: {etag}\r\n"
+    if begin is not None:
+        head += f"Content-Range: bytes {begin}-{len(body) - 1}/{len(body)}\r\n"
+        body = body[begin:]
+    return Answer(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+
+
+@pytest.fixture
+def history():
+    return ReadHistory()
+
+
+def test_a_version_with_other_bytes_than_before_is_a_problem(history):
+    for _ in range(2):
+        history.add(download(ONES))
+    history.add(download(0 * ONES, '"run-4"'))
+    assert history.problems == []
+    history.add(download(2 * ONES))
+    assert history.problems == [
+        'download: "run-3" has other parameters than before',
+        'download: "run-3" has other bytes than before',
+    ]
+
+
+@pytest.mark.parametrize("whole_first", [True, False])
+def test_a_part_is_compared_with_the_whole(whole_first, history):
+    parts = [download(ONES, begin=30), download(2 * ONES, begin=40)]
+    for answer in [download(ONES), *parts] if whole_first else [*parts, download(ONES)]:
+        history.add(answer)
+    assert history.parts == 2
+    assert history.problems == ['download: "run-3" has other bytes than before from 40 on']
+
+
+def test_parameters_of_old_versions_are_compared_too(history):
+    for number in range(20):
+        history.add(download(number * ONES, f'"run-{number}"'))
+    history.add(download(ONES, '"run-1"'))
+    assert history.problems == []
+    history.add(download(ONES, '"run-2"'))
+    assert len(history.problems) == 1
+
+
+def test_a_version_that_the_log_does_not_make_is_a_problem(history):
+    history.add(download(ONES))
+    undisturbed = Undisturbed.__new__(Undisturbed)
+    undisturbed.model_digests = {3: hashlib.sha256(ONES.numpy().tobytes()).hexdigest()}
+    undisturbed.check_reads(history.digests)
+    undisturbed.model_digests = {3: hashlib.sha256((0 * ONES).numpy().tobytes()).hexdigest()}
+    with pytest.raises(AssertionError, match="version 3"):
+        undisturbed.check_reads(history.digests)

@@ -1,0 +1,86 @@
+"""What clients, evaluations and exports see of a version before the log holds what it is made of: nothing."""
+
+import os
+import sqlite3
+import sys
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+
+import pytest
+import torch
+
+from offbeat.algorithms import FedBuff
+from offbeat.service.admin import newest_model
+from tests.service.conftest import LENGTH, Served, body_of, running
+from tests.service.test_hostile import until
+
+ONES = torch.ones(LENGTH)
+# Writes the path of each version that it is given into a file, and answers.
+RECORDER = """
+import pathlib, sys
+for line in sys.stdin:
+    with open(sys.argv[1], "a") as file:
+        file.write(line)
+    print('{"loss": 0.0}', flush=True)
+"""
+
+
+@contextmanager
+def no_commits(server: Served) -> Generator[None]:
+    """Keep the server's log from being written."""
+    with closing(sqlite3.connect(server.folder / "offbeat.sqlite", isolation_level=None)) as database:
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        finally:
+            database.execute("ROLLBACK")
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    return tmp_path / "recorded"
+
+
+@pytest.fixture
+def server(tmp_path, recorded):
+    command = [sys.executable, "-c", RECORDER, str(recorded)]
+    with running(
+        tmp_path / "server", lambda: FedBuff(buffer_size=1, concurrency=4), evaluate_every=1, evaluate_command=command
+    ) as served:
+        yield served
+
+
+def test_a_version_is_handed_out_evaluated_and_exported_once_its_log_is_on_disk(server, recorded):
+    peers = [server.enrol() for _ in range(3)]
+    visit = peers[0].check_in()
+    engine = server.service.engine
+    with ThreadPoolExecutor(2) as pool:
+        with no_commits(server):
+            upload = pool.submit(peers[0].put, visit, body_of(ONES))
+            until(lambda: engine.coordinator.algorithm.version == 1)
+            work = pool.submit(peers[1].check_in)
+            until(lambda: engine.coordinator.statistics.assigned == 2)  # so version 1 has been written
+            reader = peers[2].http
+            assert reader.get("/v1/models/latest").headers["location"] == "/v1/models/0"
+            assert reader.get("/v1/models/1").status_code == 404
+            assert newest_model(server.folder).name == "0.safetensors"
+            assert not recorded.exists()
+            assert not upload.done()
+            assert not work.done()
+        assert upload.result(20).json()["receipt"]["new_version"]
+        assert work.result(20)["version"] == 1
+    assert reader.get("/v1/models/latest").headers["location"] == "/v1/models/1"
+    assert reader.get("/v1/models/1").status_code == 200
+    assert newest_model(server.folder).name == "1.safetensors"
+    until(recorded.exists)
+
+
+def test_versions_that_a_killed_server_had_not_published_are_deleted(tmp_path):
+    with running(tmp_path / "server") as server:
+        server.enrol()
+    leftovers = [tmp_path / "server" / "models" / ".7.pending", tmp_path / "server" / ".7.evaluated"]
+    for path in leftovers:
+        path.write_bytes(b"half of it")
+    with running(tmp_path / "server"):
+        assert not any(map(os.path.exists, leftovers))
