@@ -1,5 +1,8 @@
 """An algorithm that raises: what was done before is recorded, and the rest has not happened."""
 
+from typing import ClassVar
+from weakref import WeakKeyDictionary
+
 import pytest
 import torch
 
@@ -18,8 +21,16 @@ class Failing:
         left: Calls until then.
     """
 
-    method: str | None = None
-    left = 0
+    _plans: ClassVar = WeakKeyDictionary()  # beside the algorithms, since an attribute would be part of their state
+
+    method = property(
+        lambda self: self._plans.get(self, (None, 0))[0],
+        lambda self, method: self._plans.update({self: (method, self.left)}),
+    )
+    left = property(
+        lambda self: self._plans.get(self, (None, 0))[1],
+        lambda self, left: self._plans.update({self: (self.method, left)}),
+    )
 
     def _perhaps_fail(self, method):
         if self.method == method:

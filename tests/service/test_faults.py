@@ -8,6 +8,7 @@ import os
 import sqlite3
 from contextlib import closing
 from random import SystemRandom
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -42,7 +43,12 @@ def vector_of(client, visit):
 class Accounts:
     """Lets everybody in."""
 
+    examples = SimpleNamespace(check=lambda *_: None, is_known=lambda _: True)
+
     def check_client(self, client):
+        pass
+
+    def declare(self, client, examples):
         pass
 
 

@@ -2,11 +2,11 @@
 
 import errno
 import os
+import re
 from pathlib import Path
 
 import pytest
 
-from offbeat.service.refusal import Refusal
 from offbeat.service.segments import Segments
 
 
@@ -48,11 +48,10 @@ def test_a_segment_is_synced_by_its_own_descriptor_and_closed_once_nobody_needs_
     assert descriptors() == before
 
 
-@pytest.mark.parametrize(("code", "kind"), [(errno.EMFILE, "busy"), (errno.ENFILE, "busy"), (errno.ENOSPC, "no-space")])
-def test_a_segment_that_cannot_be_made_is_tried_again_with_the_next_body(code, kind, segments, monkeypatch):
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOSPC])
+def test_a_segment_that_cannot_be_made_is_tried_again_with_the_next_body(code, segments, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("os.open", failing(code))
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(OSError, match=re.escape(os.strerror(code))):
             segments.append(b"body")
-    assert caught.value.kind == kind
     assert segments.append(b"body")[1] == 0
