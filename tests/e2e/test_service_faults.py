@@ -69,14 +69,14 @@ def let_fail(server: Server, clients: list[Flapping], numbers: random.Random) ->
 
     def until_more() -> None:
         before = sum(len(client.told) for client in clients)
-        until(lambda: sum(len(client.told) for client in clients) > before)
+        until(lambda: server.has_ended() or sum(len(client.told) for client in clients) > before)
 
     until_more()
     fault = draw(server.folder, numbers)
     print(fault)
     with Tracer(server.process, fault) as tracer:
         time.sleep(_TRACE_SECONDS)
-    if not server.has_ended() and numbers.random() < 0.5:
+    if numbers.random() < 0.5:
         until_more()  # it has got over it
     status = server.kill()
     # Either it had ended with one line, or it was killed.
