@@ -10,6 +10,19 @@ from offbeat.algorithms import Compression, FedAvg, FedLuck, FedNova, Update
 from offbeat.algorithms.components.server_optimizer import adam, momentum
 from offbeat.algorithms.fedluck_choice import best_steps_and_compression
 from offbeat.compression import COMPRESSORS, decode
+from tests.algorithms.case import Case
+
+BAD_TIMES = ({"step_seconds": -1.0}, {"upload_seconds": float("nan")}, {"step_seconds": float("inf")})
+CASES = [
+    Case("fedluck", lambda: FedLuck(server_lr=0.9), places=6, own_plan=True, also_broken=BAD_TIMES),
+    Case(
+        "fedluck normalising",
+        lambda: FedLuck(period=3.0, steps=(2, 9), normalise=True, server_optimizer=adam()),
+        places=6,
+        own_plan=True,
+        also_broken=(*BAD_TIMES, {"normaliser": 1e-39}),
+    ),
+]
 
 
 @pytest.fixture
