@@ -3,7 +3,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
+<<<<<<< HEAD
 .PHONY: help run test lint types unit kills torture faults bench-simulation bench-peers bench-service docs reference theory-docs performance-docs service-docs figures results clean
+=======
+.PHONY: help run test lint types unit kills torture bench-simulation bench-peers bench-service docs reference algorithm missing theory-docs performance-docs service-docs figures results clean
+>>>>>>> authors
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -24,6 +28,7 @@ lint: .venv/installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
+	$(BIN)/python tools/algorithms.py exports
 
 types: .venv/installed
 	$(BIN)/basedpyright
@@ -57,6 +62,12 @@ docs: .venv/installed reference ## build the documentation into site/
 reference: .venv/installed ## write docs/reference.md from what checks the experiment's file
 	$(BIN)/python docs/make_reference.py
 
+algorithm: .venv/installed ## begin a new algorithm: its file, its test, its re-export; NAME=fedplain, or with CLASS=FedPlain
+	@$(BIN)/python tools/algorithms.py new "$(NAME)" $(CLASS)
+
+missing: .venv/installed ## list the pages, experiments and figures that algorithms still lack
+	@$(BIN)/python tools/algorithms.py missing
+
 theory-docs: .venv/installed ## measure the bounds again, write the table and the figure of docs/theory.md
 	$(BIN)/python docs/make_theory.py
 
@@ -73,8 +84,9 @@ service-docs: .venv/installed ## measure the server again, beside Flower's; writ
 results: .venv/installed ## run the papers' figures at the quick scale, write docs/results/; what has been run is only drawn again
 	$(BIN)/offbeat reproduce --all --scale quick --pages docs/results
 
-figures: .venv/installed ## run experiments/algorithms/, draw the figures of docs/algorithms/ again
-	set -e; for file in experiments/algorithms/*.toml; do \
+FIGURES := $(wildcard experiments/algorithms/*.toml)
+figures: .venv/installed ## run experiments/algorithms/, draw the figures of docs/algorithms/ again; FIGURES=FILE for one of them
+	set -e; for file in $(FIGURES); do \
 	  name=$$(basename $$file .toml); \
 	  $(BIN)/offbeat compare $$file --jobs 2 --replace; \
 	  cp runs/$$name/plots/accuracy_over_time.png docs/images/algorithms/$$name.png; \

@@ -149,7 +149,7 @@ class TestRefused:
         save_file({"model": torch.zeros(3)}, path, metadata)
         line = _error(path)
         found = metadata["format"] if metadata else None
-        assert f"{path} is a checkpoint of format {found}, this version of Offbeat reads format 3" in line
+        assert f"{path} is a checkpoint of format {found}, this version of Offbeat reads format 4" in line
         assert "run again without --resume" in line
 
     @pytest.mark.parametrize("plain", [None, b"{", b"\xff", b"[1]", b"3"])

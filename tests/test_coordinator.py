@@ -7,27 +7,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offbeat.algorithms import AsyncCommSGD, FedAsync, FedAvg, FedBuff, FedLaAvg, FedLuck, LocalPlan, Port
-from offbeat.algorithms.components.patterns import round_robin
-from offbeat.algorithms.components.server_optimizer import adam
+from offbeat.algorithms import FedAvg, FedBuff, FedLuck, LocalPlan
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator_records import Call
+from tests.algorithms.case import all_cases
 
-CLIENTS = 8
+CLIENTS = 6
 LENGTH = 3
 PLAN = LocalPlan(steps=2, batch_size=4, lr=0.1)
 
-ALGORITHMS = {
-    "fedavg": lambda: FedAvg(cohort=3, over_selection=1.5),
-    "fedavg with adam": lambda: FedAvg(cohort=2, server_optimizer=adam()),
-    "fedasync": lambda: FedAsync(concurrency=3),
-    "fedbuff": lambda: FedBuff(buffer_size=2, concurrency=4),
-    "fedlaavg": lambda: FedLaAvg(cohort=3),
-    "fedlaavg keeping": lambda: FedLaAvg(cohort=2, server_keeps_updates=True),
-    "port": lambda: Port(min_clients=2, staleness_bound=1, concurrency=4),
-    "async_comm_sgd": lambda: AsyncCommSGD(pattern=round_robin(k=3, every=2), average=True),
-    "fedluck": lambda: FedLuck(period=2.0, steps=(1, 9), compression=(0.1, 0.8)),
-}
+ALGORITHMS = {name: case.make for name, case in all_cases(CLIENTS).items()}
 
 
 def make(algorithm, record=None, **settings):

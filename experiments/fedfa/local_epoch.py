@@ -11,10 +11,10 @@ class LocalEpoch(Algorithm):
     """Takes each client's number of steps in proportion to its examples, on average that of the plan; at least one."""
 
     def start(self, model: Tensor, clients: int, data_weights: Tensor | None = None) -> None:
-        """Note how much each client has."""
-        super().start(model, clients, data_weights)
+        """Record how much each client has."""
         if data_weights is not None:  # a checkpoint, which begins anew without them, is of the same clients
             self._lengths = (data_weights / data_weights.mean()).tolist()
+        super().start(model, clients, data_weights)
 
     def assign(self, client: int, local: LocalPlan) -> LocalPlan:
         """Return the client's plan."""

@@ -10,8 +10,23 @@ from hypothesis import strategies as st
 from offbeat.algorithms import AsyncCommSGD, Update
 from offbeat.algorithms.components.patterns import full, imbalanced, own, random, round_robin
 from offbeat.algorithms.components.server_optimizer import momentum
-from offbeat.algorithms.components.step_sizes import inverse_square_root
+from offbeat.algorithms.components.step_sizes import inverse_square_root, inverse_time
 from offbeat.coordinator import Coordinator
+from tests.algorithms.case import Case
+
+
+def pattern_case(name, **parameters):
+    return Case(
+        f"async_comm_sgd {name}", lambda: AsyncCommSGD(**parameters), places=6, own_plan=True, idle_versions=True
+    )
+
+
+CASES = [
+    pattern_case("round robin", pattern=round_robin(k=2), average=True),
+    pattern_case("full", pattern=full(3), step_sizes=inverse_time(), server_optimizer=momentum()),
+    pattern_case("random", pattern=random(p=0.4)),
+    pattern_case("imbalanced", pattern=imbalanced(), average=True),
+]
 
 
 def may_return(algorithm, client):

@@ -1,7 +1,7 @@
 """What every algorithm promises to whoever drives it, whatever comes in whatever order.
 
-``case`` is each algorithm in turn, see conftest.py; single promises are in test_contract_basics.py. There are three
-kinds of algorithms:
+``case`` is each of the CASES in the algorithms' tests in turn; single promises are in test_contract_basics.py. There
+are three kinds of algorithms:
 
 - rounds: who was assigned in the round that is open is not assigned again in it; it ends by ``receive``, ``drop`` or
   ``tick``, and takes all open work with it;

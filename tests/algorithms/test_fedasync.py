@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 from offbeat.algorithms import FedAsync, Update
 from offbeat.algorithms.components.staleness import constant, exponential, hinge, polynomial
+from tests.algorithms.case import Case
+
+CASES = [Case("fedasync", lambda: FedAsync(concurrency=3), places=3)]
 
 
 def test_arrivals_by_hand(plan, upload):

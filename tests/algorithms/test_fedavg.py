@@ -8,6 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offbeat.algorithms import FedAvg, Update
+from offbeat.algorithms.components.server_optimizer import momentum
+from tests.algorithms.case import Case
+
+CASES = [
+    Case("fedavg", lambda: FedAvg(cohort=2, server_lr=0.9), places=2),
+    Case("fedavg over-selecting", lambda: FedAvg(cohort=3, over_selection=1.3, weighting="uniform"), places=4),
+    Case("fedavg everybody", lambda: FedAvg(cohort=6, over_selection=2.0, server_optimizer=momentum()), places=6),
+]
 
 
 @pytest.fixture

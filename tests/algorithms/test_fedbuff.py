@@ -9,7 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offbeat.algorithms import FedBuff, Update
+from offbeat.algorithms.components.server_optimizer import adagrad, adam
 from offbeat.algorithms.components.staleness import constant, exponential, hinge, polynomial
+from tests.algorithms.case import Case
+
+CASES = [
+    Case("fedbuff", lambda: FedBuff(buffer_size=3, concurrency=4), places=4),
+    Case("fedbuff one by one", lambda: FedBuff(buffer_size=1, staleness=hinge(1, 1), concurrency=2), places=2),
+    Case("fedbuff adam", lambda: FedBuff(buffer_size=2, concurrency=6, server_optimizer=adam()), places=6),
+    Case("fedbuff adagrad", lambda: FedBuff(buffer_size=2, concurrency=6, server_optimizer=adagrad()), places=6),
+]
 
 
 def test_two_buffers_by_hand(plan, upload):

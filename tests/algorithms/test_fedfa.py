@@ -11,6 +11,19 @@ from hypothesis import strategies as st
 from offbeat.algorithms import Compression, FedAsync, FedBuff, FedFa, Update
 from offbeat.algorithms.components.server_optimizer import adam, momentum
 from offbeat.algorithms.components.staleness import constant
+from tests.algorithms.case import Case
+
+CASES = [
+    Case("fedfa", lambda: FedFa(window=4, server_lr=0.9, concurrency=4), places=4),
+    Case("fedfa one by one", lambda: FedFa(window=1, concurrency=2, server_optimizer=momentum()), places=2),
+    Case(
+        "fedfa every second",
+        lambda: FedFa(window=3, release_every=2, concurrency=6, server_optimizer=adam()),
+        places=6,
+    ),
+    Case("fedfa normalising", lambda: FedFa(window=2, normalise=True, concurrency=5), places=5),
+    Case("fedfa params", lambda: FedFa(window=3, transmit="params", concurrency=4), places=4),
+]
 
 LENGTH = 3
 

@@ -8,7 +8,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offbeat.algorithms import FedAvg, FedLaAvg, Update
-from offbeat.algorithms.components.server_optimizer import momentum
+from offbeat.algorithms.components.server_optimizer import adam, momentum
+from tests.algorithms.case import Case
+
+CASES = [
+    Case("fedlaavg", lambda: FedLaAvg(cohort=2, server_lr=0.9), places=2, also_broken=({"since": 10**6},)),
+    Case(
+        "fedlaavg everybody",
+        lambda: FedLaAvg(cohort=6, server_optimizer=adam()),
+        places=6,
+        also_broken=({"since": -1},),
+    ),
+    Case(
+        "fedlaavg keeping",
+        lambda: FedLaAvg(cohort=3, server_keeps_updates=True),
+        places=3,
+        also_broken=({"since": -1},),
+    ),
+]
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,19 @@ from offbeat.algorithms import Compression, FedAvg, FedLuck, FedNova, Update
 from offbeat.algorithms.components.server_optimizer import adam, momentum
 from offbeat.algorithms.fedluck_choice import best_steps_and_compression
 from offbeat.compression import COMPRESSORS, decode
+from tests.algorithms.case import Case
+
+BAD_TIMES = ({"step_seconds": -1.0}, {"upload_seconds": float("nan")}, {"step_seconds": float("inf")})
+CASES = [
+    Case("fedluck", lambda: FedLuck(server_lr=0.9), places=6, own_plan=True, also_broken=BAD_TIMES),
+    Case(
+        "fedluck normalising",
+        lambda: FedLuck(period=3.0, steps=(2, 9), normalise=True, server_optimizer=adam()),
+        places=6,
+        own_plan=True,
+        also_broken=(*BAD_TIMES, {"normaliser": 1e-39}),
+    ),
+]
 
 
 @pytest.fixture
@@ -323,8 +336,8 @@ def test_measured_times_are_saved(begin, plan, same_state):
         ({"steps": (4, 3)}, "steps must run from the smallest to the largest"),
         ({"compression": (0.0, 1.0)}, "compression must be two shares"),
         ({"compression": (0.2, 0.1)}, "compression must be two shares"),
-        ({"compression_exponent": 0.0}, "compression_exponent must be greater than 0"),
-        ({"compression_exponent": 3.0}, "compression_exponent must be at most 2"),
+        ({"compression_exponent": 0.0}, r"compression_exponent must be in \(0, 2\], got 0"),
+        ({"compression_exponent": 3.0}, r"compression_exponent must be in \(0, 2\], got 3"),
     ],
 )
 def test_hyper_parameters_out_of_range_are_refused(parameters, message):

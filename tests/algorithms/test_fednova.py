@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offbeat.algorithms import FedAvg, FedNova, LocalPlan, Update
-from offbeat.algorithms.components.server_optimizer import momentum
+from offbeat.algorithms.components.server_optimizer import adam, momentum
+from tests.algorithms.case import Case
+
+CASES = [
+    Case("fednova", lambda: FedNova(cohort=2, server_lr=0.9), places=2),
+    Case("fednova over-selecting", lambda: FedNova(cohort=3, over_selection=1.3, server_optimizer=adam()), places=4),
+]
 
 
 def update(client, version, *entries, examples=1, a=1.0):

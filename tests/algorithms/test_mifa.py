@@ -3,6 +3,19 @@ import pytest
 import torch
 
 from offbeat.algorithms import MIFA, FedLaAvg, Update
+from offbeat.algorithms.components.server_optimizer import adam
+from tests.algorithms.case import Case
+
+CASES = [
+    Case("mifa", lambda: MIFA(server_lr=0.9), places=6, takes_all_comers=True, also_broken=({"since": 10**6},)),
+    Case(
+        "mifa keeping",
+        lambda: MIFA(server_keeps_updates=True, server_optimizer=adam()),
+        places=6,
+        takes_all_comers=True,
+        also_broken=({"since": -1},),
+    ),
+]
 
 
 def difference(client, version, since, *values):

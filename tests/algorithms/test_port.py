@@ -8,7 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offbeat.algorithms import FedAvg, Port, Update
-from offbeat.algorithms.components.server_optimizer import momentum
+from offbeat.algorithms.components.server_optimizer import adam, momentum
+from tests.algorithms.case import Case
+
+BAD_BASES = ({"base": None}, {"base": torch.zeros(4)}, {"base": torch.zeros(3, dtype=torch.float64)})
+CASES = [
+    Case("port", lambda: Port(min_clients=3, staleness_bound=1, concurrency=4), places=4, also_broken=BAD_BASES),
+    Case(
+        "port waiting",
+        lambda: Port(min_clients=1, staleness_bound=2, urgent_requests=False, concurrency=5, server_optimizer=adam()),
+        places=5,
+        also_broken=BAD_BASES,
+    ),
+]
 
 
 class Server:

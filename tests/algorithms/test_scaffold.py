@@ -5,6 +5,19 @@ import pytest
 import torch
 
 from offbeat.algorithms import SCAFFOLD, Compression, LocalPlan, Update
+from offbeat.algorithms.components.server_optimizer import adam
+from tests.algorithms.case import Case
+
+CASES = [
+    Case(
+        "scaffold",
+        lambda: SCAFFOLD(cohort=3, server_lr=0.9, over_selection=1.3),
+        places=4,
+        plain_gradients=True,
+        also_broken=({"since": 10**6}, {"plan": None}, {"steps": 0}),
+    ),
+    Case("scaffold adam", lambda: SCAFFOLD(cohort=6, server_optimizer=adam()), places=6, plain_gradients=True),
+]
 
 PLAN = LocalPlan(steps=2, batch_size=1, lr=0.25)  # P = ½
 

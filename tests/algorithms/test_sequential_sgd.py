@@ -4,6 +4,9 @@ import pytest
 import torch
 
 from offbeat.algorithms import ALGORITHMS, Compression, LocalPlan, SequentialSGD
+from tests.algorithms.case import Case
+
+CASES = [Case("sequential sgd", lambda: SequentialSGD(cohort=3), places=1, clients=1, own_plan=True)]
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 """The pages on algorithms say what is there: hyper-parameters, defaults, commands, experiments, figures."""
 
+import importlib.util
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -20,13 +22,78 @@ def rows(text):
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
 
 
-def test_every_algorithm_has_a_page():
-    assert [page.stem for page in PAGES] == sorted(ALGORITHMS)
+def test_the_index_has_a_row_for_every_page():
     index = (FOLDER / "index.md").read_text(encoding="utf-8")
-    assert [cells[0] for cells in rows(index) if cells[0].startswith("[")] == [
-        f"[{page.read_text(encoding='utf-8').splitlines()[0].removeprefix('# ')}]({page.name})"
-        for page in (FOLDER / f"{name}.md" for name in ALGORITHMS)
+    titles = {page.name: page.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ") for page in PAGES}
+    shown = [cells[0] for cells in rows(index) if cells[0].startswith("[")]
+    assert sorted(shown) == sorted(f"[{title}]({name})" for name, title in titles.items())
+
+
+def test_every_page_is_of_an_algorithm():
+    assert {page.stem for page in PAGES} <= set(ALGORITHMS)
+
+
+@pytest.fixture
+def chores(tmp_path, monkeypatch):
+    """Return tools/algorithms.py, looking at a copy of the documents."""
+    spec = importlib.util.spec_from_file_location("chores", ROOT / "tools/algorithms.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for path in ("docs/algorithms", "docs/images/algorithms", "experiments"):
+        shutil.copytree(ROOT / path, tmp_path / path)
+    shutil.copy(ROOT / "CHANGELOG.md", tmp_path)
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    return module
+
+
+def test_what_an_algorithm_lacks_is_listed(chores):
+    def of_port():
+        return [line for line in chores.missing() if line.startswith("port: ")]
+
+    def rewrite(name, pattern, text):
+        path = chores.ROOT / name
+        path.write_text(re.sub(pattern, text, path.read_text("utf-8")), "utf-8")
+
+    assert of_port() == []
+    for path in ("docs/algorithms/port.md", "experiments/algorithms/port.toml", "docs/images/algorithms/port.png"):
+        (chores.ROOT / path).unlink()
+    rewrite("docs/algorithms/index.md", r"\(port\.md\)", "")
+    rewrite("experiments/all-algorithms.toml", r"\[algorithms\.port\]", "[algorithms.other]\nalgorithm = 'fedbuff'")
+    rewrite("CHANGELOG.md", r"(?i)port", "")
+    assert of_port() == [
+        "port: no page, docs/algorithms/port.md",
+        "port: no experiment, experiments/algorithms/port.toml",
+        "port: no figure, docs/images/algorithms/port.png",
+        "port: no row in docs/algorithms/index.md",
+        "port: no table in experiments/all-algorithms.toml",
+        "port: no line in CHANGELOG.md",
     ]
+
+
+def test_a_class_that_is_not_re_exported_is_one_line(chores, monkeypatch, capsys):
+    assert chores.main(["exports"]) == 0
+    monkeypatch.delattr("offbeat.algorithms.Port")
+    assert chores.main(["exports"]) == 1
+    assert capsys.readouterr().out == (
+        "src/offbeat/algorithms/__init__.py does not re-export Port: "
+        "add `from offbeat.algorithms.port import Port`, and 'Port' to __all__\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["Mine"], "NAME=Mine: write it as a module is named"),
+        (["class"], "NAME=class: "),
+        (["mine", "a b"], "CLASS=a b: "),
+        (["fedbuff"], "fedbuff or Fedbuff is taken"),
+        (["mine", "FedBuff"], "mine or FedBuff is taken"),
+    ],
+)
+def test_a_skeleton_under_a_wrong_name_is_refused(chores, arguments, message):
+    with pytest.raises(SystemExit, match=message):
+        chores.main(["new", *arguments])
+    assert not (chores.ROOT / "src").exists()
 
 
 @every_page

@@ -11,10 +11,8 @@ from offbeat.algorithms import (
     FedAsync,
     FedAvg,
     FedBuff,
-    FedFa,
     FedLaAvg,
     FedLuck,
-    FedNova,
     LocalPlan,
     Port,
     SequentialSGD,
@@ -45,9 +43,6 @@ ALGORITHMS = {
     "fedasync": lambda: FedAsync(concurrency=3),
     "fedbuff": lambda: FedBuff(buffer_size=2, concurrency=3),
     "with base": lambda: BufferThatNeedsBases(buffer_size=2, concurrency=3),
-    "fednova": lambda: FedNova(cohort=2, over_selection=1.5),
-    "fedfa": lambda: FedFa(window=3, concurrency=3),
-    "fedfa of params": lambda: FedFa(window=2, transmit="params", release_every=2, concurrency=3),
     "fedbuff with error feedback": lambda: FedBuff(buffer_size=2, concurrency=3),
     "fedlaavg": lambda: FedLaAvg(cohort=2),
     "fedlaavg compressed": lambda: FedLaAvg(cohort=2),
@@ -60,7 +55,7 @@ ALGORITHMS = {
 }
 HALF = Compression("random_k", (("share", 0.5), ("scaled", False)))
 TOP_HALF = Compression("top_k", (("share", 0.5),))
-# What is different in their worlds.
+# What is different in their worlds. All contract cases are in test_every_algorithm_resumes.py.
 WORLDS = {
     "fedbuff with error feedback": {
         "plan": LocalPlan(steps=1, batch_size=1, lr=0.5, compression=HALF, error_feedback=True),
