@@ -3,11 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-<<<<<<< HEAD
-.PHONY: help run test lint types unit kills torture faults bench-simulation bench-peers bench-service docs reference theory-docs performance-docs service-docs figures results clean
-=======
-.PHONY: help run test lint types unit kills torture bench-simulation bench-peers bench-service docs reference algorithm missing theory-docs performance-docs service-docs figures results clean
->>>>>>> authors
+.PHONY: help run test lint types unit kills torture faults bench-simulation bench-peers bench-service docs reference algorithm missing theory-docs performance-docs service-docs figures results clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
