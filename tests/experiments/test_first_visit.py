@@ -1,14 +1,16 @@
 """Before the run begins, for what is asked otherwise when the first client is given work."""
 
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
 import pytest
-from torch import ones, zeros
+from torch import Tensor, ones, zeros
 
-from offbeat.algorithms import FedBuff, LocalPlan
-from offbeat.algorithms.components import Compression
+from offbeat.algorithms import FedBuff, LocalPlan, Update
+from offbeat.algorithms.components import ClosedBuffer, Compression, Payload
 from offbeat.errors import OffbeatError
 from offbeat.experiments.config import Experiment
 from offbeat.experiments.first_visit import check_first_visit
@@ -167,3 +169,54 @@ def test_where_nobody_can_be_asked_it_is_the_runs_plan_that_is_checked(kind: typ
 def test_a_compressor_that_an_algorithm_of_ones_own_made_up_is_one_line() -> None:
     with pytest.raises(ValueError, match=r"^the plan for a visit: compression\.name = 'topk': did you mean 'top_k'\?"):
         check_first_visit(Compresses(), zeros(5), ones(4), PLAN)
+
+
+class NoAnswer(FedBuff):
+    def receive(self, update: Update) -> bool:
+        super().receive(update)  # and no return
+        return cast(bool, None)
+
+
+class Float64(FedBuff):
+    def next_model(self, model: Tensor, closed: ClosedBuffer) -> Tensor:
+        return super().next_model(model, closed).double()
+
+
+class Float64Model(FedBuff):
+    @property
+    def model(self) -> Tensor:
+        return super().model.double()
+
+
+class UnknownSelection(FedBuff):
+    selection = "longest_absnt"
+
+
+class UnknownPayload(FedBuff):
+    payload = cast(Payload, "gradient")
+
+
+class RefusesZeros(FedBuff):
+    def weigh(self, update: Update) -> float:
+        assert isinstance(update.vector, Tensor)
+        return 1.0 / float(update.vector.norm())
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (NoAnswer, "receive must return True or False, whether there is a new version; it returned None"),
+        (Float64, "next_model must return float32 of shape (4,), it returned float64 of shape (4,)"),
+        (Float64Model, "the step must return float32 of shape (4,), it returned float64 of shape (4,)"),
+        (UnknownSelection, "selection = 'longest_absnt': did you mean 'longest_absent'?"),
+        (UnknownPayload, "payload = 'gradient': Allowed: delta, difference, params"),
+    ],
+)
+def test_a_fault_of_ones_own_algorithm_is_one_line_before_the_run(kind: type[FedBuff], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        check_first_visit(kind(buffer_size=2), zeros(4), ones(5), PLAN)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_algorithm_that_cannot_take_updates_of_zeros_is_left_in_peace() -> None:
+    check_first_visit(RefusesZeros(buffer_size=2), zeros(4), ones(5), PLAN)

@@ -247,3 +247,47 @@ class TestCheckpoints:
     ) -> None:  # fmt: skip
         monkeypatch.setattr(RunWriter, "checkpoint", lambda *_: pytest.fail("a checkpoint"))
         carried_out(task("x", every=1e9))
+
+
+OWN = """
+import torch
+from offbeat.algorithms import FedBuff
+
+
+class Momentum(FedBuff):
+    name = "momentum"
+
+    def begin(self, model):
+        self.momentum = torch.zeros_like(model)
+
+    def next_model(self, model, closed):
+        self.momentum = 0.5 * self.momentum + closed.total()
+        return (model - self.momentum).to(DTYPE)
+
+    def state_dict(self):
+        return {key: value for key, value in super().state_dict().items() if key != "momentum"}
+
+    def load_state_dict(self, state):
+        super().load_state_dict({**state, "momentum": torch.zeros_like(state["model"])})
+"""
+
+
+@pytest.mark.parametrize("every", [0.0, 1e9], ids=["at the first checkpoint", "when it is interrupted"])
+def test_a_forgotten_state_is_an_error_at_the_first_checkpoint(
+    every: float, task: Callable[..., RunTask], carried_out: Any, experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    (tmp_path / "own.py").write_text(OWN.replace("DTYPE", "torch.float32"))
+    own = experiment(f"algorithms.own={{ algorithm = '{tmp_path}/own.py:Momentum', buffer_size = 2 }}")
+    with pytest.raises(OffbeatError, match=r"algorithms\.own: a restart forgets the attribute 'momentum': save it"):
+        carried_out(task("forgets", "own", experiment=own, every=every), 60)
+    assert not (tmp_path / "forgets").exists()
+
+
+def test_a_step_that_becomes_float64_in_mid_run_is_one_line(
+    task: Callable[..., RunTask], carried_out: Any, experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    later = "torch.float64 if closed.version else torch.float32"
+    (tmp_path / "later.py").write_text(OWN.replace("DTYPE", later))
+    own = experiment(f"algorithms.own={{ algorithm = '{tmp_path}/later.py:Momentum', buffer_size = 2 }}")
+    with pytest.raises(OffbeatError, match=r"own, seed 1: next_model must return float32 of shape .* returned float64"):
+        carried_out(task("later", "own", experiment=own))

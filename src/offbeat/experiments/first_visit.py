@@ -2,9 +2,13 @@
 
 import copy
 
+import torch
 from torch import Tensor
 
-from offbeat.algorithms import Algorithm, LocalPlan
+from offbeat import algorithms
+from offbeat.algorithm_checks import check_answer, check_declarations, check_model
+from offbeat.algorithms import Algorithm, LocalPlan, Update
+from offbeat.algorithms.components import WrongStepError
 from offbeat.errors import OffbeatError
 from offbeat.experiments.compression_table import checked
 from offbeat.training.sending import check_sending
@@ -22,8 +26,10 @@ def check_first_visit(algorithm: Algorithm, model: Tensor, data_weights: Tensor,
         plan: The run's plan for a visit.
 
     Raises:
-        ValueError: It does not take the plan, or what it makes of it cannot be sent.
+        ValueError: Its payload or selection does not exist; it does not take the plan, or what it makes of it cannot
+            be sent; or, of an algorithm that is not built in, it does not answer or compute what it must.
     """
+    check_declarations(algorithm)
     try:
         trial = copy.deepcopy(algorithm)
     except (TypeError, RuntimeError):  # the user's own may hold what cannot be copied
@@ -33,9 +39,37 @@ def check_first_visit(algorithm: Algorithm, model: Tensor, data_weights: Tensor,
             trial.start(model, len(data_weights), data_weights)
         except TypeError as error:  # a part of the state that cannot be saved
             raise ValueError(str(error)) from None
-        first = trial.assign(0, plan) if trial.slots() > 0 else plan
+        has_slots = trial.slots() > 0
+        first = trial.assign(0, plan) if has_slots else plan
+        if has_slots and not type(algorithm).__module__.startswith(f"{algorithms.__name__}."):
+            _check_first_version(trial, first, plan, len(data_weights), len(model))
     try:
         checked("compression", first.compression)
     except OffbeatError as error:
         raise ValueError(f"the plan for a visit: {error}") from None
     check_sending(algorithm.payload, first, len(model))
+
+
+def _check_first_version(trial: Algorithm, first: LocalPlan, local: LocalPlan, clients: int, length: int) -> None:
+    """Let clients hand in updates of zeros up to the first version, and check each answer and the model."""
+    plans = {0: first}
+    while trial.slots() > 0 and len(plans) < clients:
+        client = len(plans)
+        plans[client] = trial.assign(client, local)
+    zeros = torch.zeros(length)
+    for client, plan in plans.items():
+        if trial.version > 0 or not trial.wants(client, 0):
+            continue
+        base = zeros if trial.needs_base else None
+        update = Update(client, 0, zeros, 1, plan.steps, float(plan.steps), base, None, 1.0, 1.0, 1.0, plan)
+        try:
+            answer = trial.receive(update)
+        except (ArithmeticError, ValueError):  # updates of zeros may be refused
+            return
+        check_answer("receive", answer)
+    if trial.period is not None:
+        check_answer("tick", trial.tick())
+    try:
+        check_model(trial.model, length)
+    except WrongStepError as error:
+        raise ValueError(str(error)) from None

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from offbeat.algorithm_checks import FaultError, check_restart
+from offbeat.algorithms.components import WrongStepError
 from offbeat.errors import OffbeatError
 from offbeat.experiments.config import Experiment
 from offbeat.experiments.interruption import InterruptedRunError
@@ -17,6 +19,7 @@ from offbeat.experiments.run_writer import RunWriter
 from offbeat.experiments.sections import metric_name
 from offbeat.experiments.versions import versions
 from offbeat.experiments.world import build_model, build_objective, build_simulation
+from offbeat.experiments.wrap_buffer import wrap_buffer
 from offbeat.population.dataset import Dataset
 from offbeat.simulation.records import Evaluation
 from offbeat.simulation.simulator import Simulation
@@ -85,6 +88,16 @@ def carry_out(
         def real_seconds() -> float:
             return writer.real_seconds + time.monotonic() - began
 
+        is_checked = False
+
+        def save() -> None:
+            nonlocal is_checked
+            # Once, as soon as there is a state to forget: a resumed run would have other numbers.
+            if not is_checked and simulation.coordinator.algorithm.version > 0:
+                _check_restart(simulation, task)
+                is_checked = True
+            writer.checkpoint(simulation.state_dict(), real_seconds())
+
         due = time.monotonic() + task.checkpoint_seconds
         diverged = False
         while not simulation.finished:
@@ -94,6 +107,8 @@ def carry_out(
                 if not task.keep_diverged:
                     raise DivergedError(f"{task.label}, seed {task.seed}: {error}") from None
                 evaluation, diverged = simulation.diverged(metrics), True
+            except WrongStepError as error:
+                raise OffbeatError(f"{task.label}, seed {task.seed}: {error}") from None
             writer.add(evaluation, simulation.ended)
             if evaluation is not None:
                 tell(evaluation)
@@ -102,11 +117,11 @@ def carry_out(
             try:
                 check()
             except InterruptedRunError:
-                writer.checkpoint(simulation.state_dict(), real_seconds())
+                save()
                 raise
             now = time.monotonic()
             if now >= due:
-                writer.checkpoint(simulation.state_dict(), real_seconds())
+                save()
                 took = time.monotonic() - now
                 due = now + max(task.checkpoint_seconds, took / _SHARE_OF_CHECKPOINTS)
         # Who is asked to stop now finishes, but a worker that nobody waits for must not.
@@ -114,6 +129,15 @@ def carry_out(
             check()
         vector = torch.full_like(model.vector, math.nan) if diverged else simulation.model
         writer.finish(model.named(vector), real_seconds())
+
+
+def _check_restart(simulation: Simulation, task: RunTask) -> None:
+    fresh = task.experiment.algorithm(task.label)
+    wrap_buffer(fresh, task.experiment.server)
+    try:
+        check_restart(simulation.coordinator.algorithm, fresh)
+    except FaultError as error:
+        raise OffbeatError(f"algorithms.{task.label}: {error}") from None
 
 
 def _load(simulation: Simulation, state: dict[str, Any], task: RunTask) -> None:

@@ -1,6 +1,14 @@
 """What algorithms are made of: one import for authors."""
 
-from offbeat.algorithms.components.aggregate import Aggregate, ClosedBuffer, Entry, NotFiniteError, Sum, Weight
+from offbeat.algorithms.components.aggregate import (
+    Aggregate,
+    ClosedBuffer,
+    Entry,
+    NotFiniteError,
+    Sum,
+    Weight,
+    WrongStepError,
+)
 from offbeat.algorithms.components.algorithm import Algorithm
 from offbeat.algorithms.components.by_round import ByRound
 from offbeat.algorithms.components.checks import check_not_negative
@@ -61,6 +69,7 @@ __all__ = [
     "Weight",
     "Weighting",
     "Window",
+    "WrongStepError",
     "check_not_negative",
     "check_vector",
     "polynomial",

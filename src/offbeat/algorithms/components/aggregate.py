@@ -17,6 +17,10 @@ class NotFiniteError(ValueError):
     """A sum of updates, or a model made from one, has NaN or infinity in it, or overflows when it is squared."""
 
 
+class WrongStepError(TypeError):
+    """A step has returned something that is not a float32 vector of the model's length."""
+
+
 class Weight:
     """How much an update counts, where one number does not say it all.
 

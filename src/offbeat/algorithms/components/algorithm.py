@@ -10,7 +10,14 @@ import torch
 from torch import Tensor
 from typing_extensions import TypeVar
 
-from offbeat.algorithms.components.aggregate import Aggregate, ClosedBuffer, NotFiniteError, Weight, check_finite
+from offbeat.algorithms.components.aggregate import (
+    Aggregate,
+    ClosedBuffer,
+    NotFiniteError,
+    Weight,
+    WrongStepError,
+    check_finite,
+)
 from offbeat.algorithms.components.checks import check_client, check_count
 from offbeat.algorithms.components.component import Run
 from offbeat.algorithms.components.hyper_parameters import check_hyper_parameters
@@ -19,7 +26,7 @@ from offbeat.algorithms.components.local_plan import LocalPlan
 from offbeat.algorithms.components.schedule import Schedule
 from offbeat.algorithms.components.shares import Shares
 from offbeat.algorithms.components.state import prefixed, restored, saved, under
-from offbeat.algorithms.components.update import Payload, Update, check_shape, check_update
+from offbeat.algorithms.components.update import Payload, Update, check_update
 
 _NO_SCHEDULE = Schedule()
 _NO_SCHEDULE.wants_all = False
@@ -339,7 +346,7 @@ class Algorithm(Generic[Schedule_co]):
         """Return the next model; the same one if the step is refused."""
         try:
             proposed = self.next_model(model, closed)
-            check_shape(proposed, len(model))
+            self._check_step(proposed, len(model))
             if self.max_step_norm < math.inf:
                 step = proposed - model
                 norm = torch.linalg.vector_norm(step, dtype=torch.float64).item()
@@ -350,6 +357,15 @@ class Algorithm(Generic[Schedule_co]):
             self._refused_steps = {**self._refused_steps, closed.version: str(error)}
             return model
         return proposed
+
+    def _check_step(self, proposed: object, length: int) -> None:
+        if not isinstance(proposed, Tensor):
+            kind = type(proposed).__name__
+        elif proposed.dtype != torch.float32 or proposed.shape != (length,):
+            kind = f"{str(proposed.dtype).removeprefix('torch.')} of shape {tuple(proposed.shape)}"
+        else:
+            return
+        raise WrongStepError(f"next_model must return float32 of shape ({length},), it returned {kind}")
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that a restart needs, as a flat dict of tensors and plain values.
