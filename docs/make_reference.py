@@ -7,9 +7,14 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Interval
 
 from offbeat.algorithms import ALGORITHMS
+from offbeat.algorithms.components.checks import LARGEST_COUNT, LARGEST_FLOAT32
+from offbeat.algorithms.components.hyper_parameters import hyper_parameters
 from offbeat.compression import Compressor
 from offbeat.experiments.algorithm_table import (
     MADE_BY_NAME,
@@ -158,11 +163,15 @@ def _algorithms(table: Mapping[str, Any]) -> Iterator[str]:
         "table holds the algorithm's hyper-parameters."
     )
     yield _table(table, "")
-    lines = ["| algorithm | what it does | hyper-parameters and their defaults |", "| --- | --- | --- |"]
+    lines = [
+        "| algorithm | what it does | hyper-parameters, defaults, what is allowed |",
+        "| --- | --- | --- |",
+    ]
     for name, kind in ALGORITHMS.items():
-        values = hyper_parameters_of(kind())
+        values, hints = hyper_parameters_of(kind()), hyper_parameters(kind)
         keys = [
-            f"`{key} = {as_inline_toml(values[key])}`" if key in values else f"`{key}`: none"
+            (f"`{key} = {as_inline_toml(values[key])}`" if key in values else f"`{key}`: none")
+            + f", {_range_of(hints[key])}"
             for key in default_hyper_parameters(kind)
         ]
         lines.append(f"| `{name}` | {_one_line((kind.__doc__ or '').partition(chr(10))[0])} | {'<br>'.join(keys)} |")
@@ -174,6 +183,28 @@ def _algorithms(table: Mapping[str, Any]) -> Iterator[str]:
         if title == "pattern":
             lines.append(_OWN_PATTERN)
         yield "\n".join(lines)
+
+
+def _range_of(hint: Any) -> str:
+    """Return what a hyper-parameter's annotation allows, in words."""
+    if get_origin(hint) in (Union, UnionType):
+        return " or ".join(_range_of(option) for option in get_args(hint) if option is not type(None))
+    if get_origin(hint) is Literal:
+        return " or ".join(f"`{as_inline_toml(choice)}`" for choice in get_args(hint))
+    if get_origin(hint) is tuple:
+        return f"a list of {len(get_args(hint))} numbers"
+    if get_origin(hint) is not Annotated:
+        return {bool: "`true` or `false`", int: "whole number", float: "number", str: "string"}.get(hint, "a table")
+    kind, *bounds = get_args(hint)
+    words = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
+    limits = [
+        f"{word} {getattr(bound, name):g}"
+        for bound in bounds
+        if isinstance(bound, Interval)
+        for name, word in words.items()
+        if getattr(bound, name) not in (None, LARGEST_COUNT, LARGEST_FLOAT32)
+    ]
+    return f"{'whole number' if kind is int else 'number'} {', '.join(limits)}".strip()
 
 
 def _compression() -> Iterator[str]:

@@ -18,7 +18,7 @@ from offbeat.algorithms import ALGORITHMS, Algorithm
 ROOT = Path(__file__).parents[1]
 
 _MODULE = '''\
-"""CLASS: (what it does, in one line)."""
+"""CLASS: what it does, in one line."""
 
 from torch import Tensor
 
@@ -26,7 +26,7 @@ from offbeat.algorithms.components import Algorithm, ClosedBuffer, Continuous, C
 
 
 class CLASS(Algorithm):
-    """(What it does, in one line; `offbeat algorithms` prints it.)
+    """What it does, in one line: `offbeat algorithms` prints it.
 
     ``w_{t+1} = w_t − server_lr · Δ_i`` (the formula; then the paper, its section and equation).
 

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/contributing.md"
 ALGORITHM, TEST = "src/offbeat/algorithms/fedplain.py", "tests/algorithms/test_fedplain.py"
-CONTRACT = ("tests/algorithms/test_contract.py", "tests/algorithms/test_contract_basics.py")
+FOLDERS = ("src", "tests", "tools", "docs", "experiments")
 
 
 def block(title):
@@ -22,43 +22,83 @@ def block(title):
     return textwrap.dedent(found[0])
 
 
-def python(folder, *arguments):
+def run(folder, *command):
     environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
-    command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.fixture
-def copy(tmp_path):
-    """A copy of the checkout in which the recipe was followed."""
-    for folder in ("src/offbeat", "tests", "tools"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    assert "`make algorithm NAME=fedplain CLASS=FedPlain`" in PAGE.read_text("utf-8")
-    begun = python(tmp_path, "tools/algorithms.py", "new", "fedplain", "FedPlain")
-    assert begun.returncode == 0, begun.stderr
-    for file in (ALGORITHM, TEST):
-        assert (tmp_path / file).exists()
-        (tmp_path / file).write_text(block(file), "utf-8")
-    return tmp_path
+def passes(folder, *arguments):
+    done = run(folder, sys.executable, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
-def test_an_algorithm_is_one_file_and_one_test(copy):
-    passed = python(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", TEST, *CONTRACT)
-    assert passed.returncode == 0, passed.stdout + passed.stderr
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """Return a copy of the checkout in which the recipe was followed."""
+    folder = tmp_path_factory.mktemp("checkout")
+    for name in FOLDERS:
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for name in ("pyproject.toml", "Makefile", "CHANGELOG.md"):
+        shutil.copy(ROOT / name, folder)
+    # The environment is there, and is used as it is.
+    (folder / ".venv").symlink_to(sys.prefix)
+    os.utime(folder / "pyproject.toml", (0, 0))
 
-    listed = python(copy, "-m", "offbeat", "algorithms")
-    assert listed.returncode == 0, listed.stderr
-    assert "fedplain" in listed.stdout
-    assert "server_lr = 0.1" in listed.stdout
+    (command, shown) = re.search(
+        r"^ *\$ (make algorithm [^\n]*)\n(.*?)^ *```", PAGE.read_text("utf-8"), re.S | re.M
+    ).groups()
+    made = run(folder, *command.split())
+    assert made.returncode == 0, made.stderr
+    assert made.stdout == textwrap.dedent(shown)
+    return folder
 
-    for command in (("check",), ("format", "--check")):
-        styled = python(copy, "-m", "ruff", *command, "src/offbeat/algorithms", TEST)
-        assert styled.returncode == 0, styled.stdout
+
+def test_the_skeleton_passes_and_then_the_recipe_does(copy):
+    passes(copy, "-m", "ruff", "check")
+    passes(copy, "-m", "ruff", "format", "--check")
+    passes(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", TEST)
+
+    (copy / ALGORITHM).write_text(block(ALGORITHM), "utf-8")
+    (copy / TEST).write_text(block(TEST), "utf-8")
+    passes(copy, "-m", "ruff", "check")
+    passes(copy, "-m", "ruff", "format", "--check")
+    passes(copy, "tools/algorithms.py", "exports")
+    passes(copy, "docs/make_reference.py")
+    assert "`server_lr = 0.1`" in next(
+        line for line in (copy / "docs/reference.md").read_text("utf-8").splitlines() if line.startswith("| `fedplain`")
+    )
+    passes(
+        copy, "-c", "from offbeat.testing import *; from offbeat.algorithms import FedPlain; check_algorithm(FedPlain)"
+    )
+    assert "fedplain: no page, docs/algorithms/fedplain.md" in passes(copy, "tools/algorithms.py", "missing")
+
+    listed = passes(copy, "-m", "offbeat", "algorithms")
+    assert "fedplain" in listed
+    assert "server_lr = 0.1" in listed
+
+
+def test_all_tests_of_algorithms_pass_with_it(copy):
+    (copy / ALGORITHM).write_text(block(ALGORITHM), "utf-8")
+    (copy / TEST).write_text(block(TEST), "utf-8")
+    passed = passes(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", "tests/algorithms")
+    assert int(re.search(r"(\d+) passed", passed)[1]) > 1000
 
     # The test sees it if the code is wrong.
-    wrong = (copy / ALGORITHM).read_text("utf-8").replace("model - self.server_lr", "model + self.server_lr")
-    (copy / ALGORITHM).write_text(wrong, "utf-8")
-    failed = python(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", TEST)
+    text = (copy / ALGORITHM).read_text("utf-8")
+    (copy / ALGORITHM).write_text(text.replace("model - self", "model + self"), "utf-8")
+    failed = run(copy, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", TEST)
     assert failed.returncode == 1
     assert "test_arrivals_by_hand" in failed.stdout
+    (copy / ALGORITHM).write_text(text, "utf-8")
+
+
+def test_a_class_that_is_not_re_exported_fails_the_lint(copy):
+    package = copy / "src/offbeat/algorithms/__init__.py"
+    text = package.read_text("utf-8")
+    package.write_text(text.replace("from offbeat.algorithms.fedplain import FedPlain\n", ""), "utf-8")
+    done = run(copy, sys.executable, "tools/algorithms.py", "exports")
+    package.write_text(text, "utf-8")
+    assert done.returncode == 1
+    assert done.stdout.count("\n") == 1
+    assert "does not re-export FedPlain" in done.stdout

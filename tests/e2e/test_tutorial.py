@@ -49,7 +49,7 @@ def followed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tutorial")
     for title, content in re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```', PAGE, re.DOTALL | re.MULTILINE):
         (folder / title).write_text(content, encoding="utf-8")
-    assert len(COMMANDS) == 9
+    assert len(COMMANDS) == 10
     return folder, {command: run(command, shown, folder) for command, shown in COMMANDS}
 
 
