@@ -30,7 +30,7 @@ class Driver:
             at = self.coordinator.present if client in available else self.coordinator.absent
             at(self.now, client)
         number, model = self.algorithm.version, self.algorithm.model.item()
-        for client, visit, version, _, _, since in self.coordinator.assign(self.now):
+        for client, visit, version, _, _, since, _ in self.coordinator.assign(self.now):
             assert version == number
             assert since == (self.last[client] - 1 if self.last[client] else None)
             made = update(client, model)
