@@ -336,8 +336,8 @@ def test_measured_times_are_saved(begin, plan, same_state):
         ({"steps": (4, 3)}, "steps must run from the smallest to the largest"),
         ({"compression": (0.0, 1.0)}, "compression must be two shares"),
         ({"compression": (0.2, 0.1)}, "compression must be two shares"),
-        ({"compression_exponent": 0.0}, "compression_exponent must be greater than 0"),
-        ({"compression_exponent": 3.0}, "compression_exponent must be at most 2"),
+        ({"compression_exponent": 0.0}, r"compression_exponent must be in \(0, 2\], got 0"),
+        ({"compression_exponent": 3.0}, r"compression_exponent must be in \(0, 2\], got 3"),
     ],
 )
 def test_hyper_parameters_out_of_range_are_refused(parameters, message):
