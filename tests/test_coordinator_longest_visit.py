@@ -70,14 +70,3 @@ def test_a_replay_and_a_checkpoint_know_how_long_a_visit_may_last():
         assert coordinator.is_open(2)
         assert not coordinator.is_open(1)
         assert coordinator.assignment(2) == first.assignment(2)
-
-
-def test_a_visit_of_an_earlier_checkpoint_has_no_longest_duration():
-    first = make()
-    first.present(0.0, 1)
-    first.assign(0.0)
-    state = first.state_dict()
-    state["visits.open"] = [row[:-1] for row in state["visits.open"]]
-    restored = make()
-    restored.load_state_dict(state)
-    assert restored.assignment(1).visit_until == float("inf")

@@ -119,19 +119,3 @@ def test_weights_that_do_not_fit_are_refused_and_nothing_has_changed():
     coordinator.weigh_clients(1.0, EXAMPLES)
     with pytest.raises(ValueError, match="have been weighed"):
         coordinator.weigh_clients(2.0, EXAMPLES)
-
-
-def test_a_checkpoint_of_an_earlier_version_goes_on_waiting_if_it_has_not_begun():
-    coordinator = waiting()
-    state = coordinator.state_dict()
-    del state["waits_for_examples"]
-    later = waiting()
-    later.load_state_dict(state)
-    assert later.waits_for_examples
-    uniform = make(fedlaavg())
-    all_present(uniform)
-    uniform.assign(1.0)
-    state = uniform.state_dict()
-    del state["waits_for_examples"]
-    with pytest.raises(ValueError, match="every client weighed the same"):
-        waiting().load_state_dict(state)

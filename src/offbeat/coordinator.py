@@ -433,16 +433,8 @@ class Coordinator:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state; the arguments of the constructor must be the same.
-
-        Raises:
-            ValueError: Clients are to be weighed by their examples, but the run began when each weighed the same.
-        """
-        if self.waits_for_examples:
-            # An earlier version of Offbeat did not wait.
-            self.waits_for_examples = state.get("waits_for_examples", not state["statistics.assigned"])
-            if not self.waits_for_examples and "waits_for_examples" not in state:
-                raise ValueError("the run began when every client weighed the same")
+        """Resume from a saved state; the arguments of the constructor must be the same."""
+        self.waits_for_examples = state["waits_for_examples"]
         self.algorithm.load_state_dict(under("algorithm", state))
         self._pool.load_state_dict(under("pool", state))
         self.statistics = Statistics(**under("statistics", state))

@@ -9,14 +9,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offbeat.algorithms import FedBuff, Update
+from offbeat.algorithms.components.robust import robust
 from offbeat.algorithms.components.server_optimizer import adagrad, adam
 from offbeat.algorithms.components.staleness import constant, exponential, hinge, polynomial
+from offbeat.algorithms.components.wrappers import clip
 from tests.algorithms.case import Case
+
+
+def wrapped(*wrappers):
+    """Return what makes a FedBuff with wrappers around its buffer."""
+
+    def make():
+        algorithm = FedBuff(buffer_size=3, concurrency=4)
+        for wrapper in wrappers:
+            algorithm.wrap(wrapper)
+        return algorithm
+
+    return make
+
 
 CASES = [
     Case("fedbuff", lambda: FedBuff(buffer_size=3, concurrency=4), places=4),
     Case("fedbuff one by one", lambda: FedBuff(buffer_size=1, staleness=hinge(1, 1), concurrency=2), places=2),
     Case("fedbuff adam", lambda: FedBuff(buffer_size=2, concurrency=6, server_optimizer=adam()), places=6),
+    Case("fedbuff clipped", wrapped(clip(0.5)), places=4),
+    Case("fedbuff krum, clipped", wrapped(robust("krum"), clip(0.5)), places=4),
+    Case("fedbuff trimmed mean", wrapped(robust("trimmed_mean")), places=4),
     Case("fedbuff adagrad", lambda: FedBuff(buffer_size=2, concurrency=6, server_optimizer=adagrad()), places=6),
 ]
 

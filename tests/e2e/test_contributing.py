@@ -23,7 +23,9 @@ def block(title):
 
 
 def run(folder, *command):
-    environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
+    # Below the make that runs the tests, the recipe's make would print its folders.
+    inherited = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}
+    environment = {**inherited, "PYTHONPATH": str(folder / "src")}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 

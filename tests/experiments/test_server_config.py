@@ -54,26 +54,3 @@ def test_what_cannot_be_measured_is_refused(before: str, after: str, message: st
     with pytest.raises(OffbeatError, match=message) as caught:
         load(path)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "can"),
-    [
-        ("algorithm = 'fedlaavg'\nweighting = 'uniform'", True),
-        ("algorithm = 'async_comm_sgd'\nweighting = 'uniform'", True),
-        ("algorithm = 'fedlaavg'", False),
-        ("algorithm = 'fedavg'\nweighting = 'uniform'", False),
-        ("algorithm = 'fedbuff'", False),
-    ],
-)
-def test_what_the_run_would_be_if_all_clients_were_weighed_by_their_examples(
-    algorithm: str, can: bool, tmp_path: Path
-) -> None:
-    path = tmp_path / "server.toml"
-    path.write_text(SERVER.replace('algorithm = "fedbuff"', algorithm), encoding="utf-8")
-    server = load(path)
-    other = server.resolved_to_weigh()
-    assert (other is not None) is can
-    if other is not None:
-        path.write_text(SERVER.replace('algorithm = "fedbuff"', algorithm.partition("\n")[0]), encoding="utf-8")
-        assert other == load(path).resolved() != server.resolved()

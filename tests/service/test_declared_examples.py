@@ -14,7 +14,6 @@ from offbeat import cli_service
 from offbeat.algorithms import AsyncCommSGD, FedLaAvg
 from offbeat.algorithms.components.patterns import round_robin
 from offbeat.coordinator import Coordinator
-from offbeat.errors import OffbeatError
 from offbeat.service.backup import back_up
 from offbeat.service.service import Limits
 from tests.service.conftest import LENGTH, PLAN, running
@@ -211,69 +210,3 @@ def test_an_enrolment_that_is_asked_for_again_may_declare_the_examples(server):
     first = enrol.post("/v1/enrol", json={"token": own}).json()
     assert enrol.post("/v1/enrol", json={"token": own, "examples": 7}).json() == first
     assert kind_of(enrol.post("/v1/enrol", json={"token": own, "examples": 8}), 422) == "wrong-examples"
-
-
-OLD_CLIENTS = """
-DROP TABLE clients;
-CREATE TABLE clients (client INTEGER PRIMARY KEY, name TEXT NOT NULL, token TEXT UNIQUE, expires FLOAT,
-next_token TEXT UNIQUE, next_expires FLOAT);
-PRAGMA user_version = 1;
-"""
-
-
-def test_a_store_of_an_earlier_version_is_opened_and_its_clients_have_declared_nothing(tmp_path):
-    with running(tmp_path / "server") as server:
-        server.enrol()
-        with closing(sqlite3.connect(tmp_path / "server" / "offbeat.sqlite")) as database:
-            rows = database.execute(
-                "SELECT client, name, token, expires, next_token, next_expires FROM clients"
-            ).fetchall()
-    with closing(sqlite3.connect(tmp_path / "server" / "offbeat.sqlite")) as database:
-        database.executescript(OLD_CLIENTS)
-        database.executemany("INSERT INTO clients VALUES (?, ?, ?, ?, ?, ?)", rows)
-        database.commit()
-    with running(tmp_path / "server") as server:
-        assert len(server.service.accounts) == 1
-        assert not server.service.accounts.examples.is_known(0)
-
-
-EXAMPLES_CONFIG = {"algorithm": {"algorithm": "fedlaavg", "weighting": "examples"}}
-UNIFORM_CONFIG = {"algorithm": {"algorithm": "fedlaavg", "weighting": "uniform"}}
-
-
-def uniform():
-    return FedLaAvg(cohort=3, weighting="uniform")
-
-
-def test_a_run_of_an_earlier_version_in_which_all_weighed_the_same_says_how_to_continue_it(tmp_path, monkeypatch):
-    folder = tmp_path / "server"
-    # The earlier version: no waiting, and a checkpoint that knows nothing of it.
-    before = Coordinator.state_dict
-
-    def without(self):
-        state = before(self)
-        del state["waits_for_examples"]
-        return state
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Coordinator, "state_dict", without)
-        with running(folder, fedlaavg, clients=3, config=EXAMPLES_CONFIG) as server:
-            assert server.enrol().check_in() is not None
-    with pytest.raises(OffbeatError, match=r'set algorithm\.weighting = "uniform" to continue it'):
-        weighing(folder, config=EXAMPLES_CONFIG).__enter__()
-    with pytest.raises(OffbeatError, match=r"other settings \(algorithm\)"):
-        running(folder, uniform, clients=3, config=UNIFORM_CONFIG).__enter__()
-    settings = {"config": UNIFORM_CONFIG, "config_to_weigh": EXAMPLES_CONFIG}
-    with running(folder, uniform, clients=3, **settings) as server:
-        assert server.enrol().check_in() is not None
-    with running(folder, uniform, clients=3, config=UNIFORM_CONFIG) as server:
-        assert state_of(server) == "ok\n"
-
-
-def test_a_run_that_has_weighed_its_clients_cannot_become_uniform(tmp_path):
-    with weighing(tmp_path / "server", config=EXAMPLES_CONFIG) as server:
-        for examples in EXAMPLES:
-            server.enrol(examples=examples)
-    settings = {"config": UNIFORM_CONFIG, "config_to_weigh": EXAMPLES_CONFIG}
-    with pytest.raises(OffbeatError, match=r"other settings \(algorithm\)"):
-        running(tmp_path / "server", uniform, clients=3, **settings).__enter__()

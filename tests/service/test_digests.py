@@ -16,11 +16,6 @@ def test_the_last_upload_and_the_last_counted_one_are_known():
         assert known.get(4, 0) is None
 
 
-def test_entries_of_an_earlier_version_are_the_last_uploads():
-    digests = Digests([(3, 1, "b"), (5, 0, "e")])
-    assert (digests.get(3, 1), digests.get(5, 0), digests.get(3, 0)) == ("b", "e", None)
-
-
 def test_a_counted_upload_is_the_last_counted_one_after_a_restart_too():
     digests = Digests()
     digests.add(3, 0, "a", counted=True)

@@ -88,9 +88,12 @@ def test_a_record_that_cannot_be_replayed_is_named(tmp_path):
         raise AssertionError("it started")
 
 
-def test_a_folder_of_form_1_keeps_working(tmp_path):
+@pytest.mark.parametrize(("form", "age"), [(1, "an earlier"), (99, "a newer")])
+def test_a_folder_of_another_version_is_refused_in_one_line(form, age, tmp_path):
     folder, settings = written(tmp_path, LENGTH)
     with closing(sqlite3.connect(folder / "offbeat.sqlite")) as database:
-        database.execute("PRAGMA user_version = 1")
-    with running(folder, **settings) as server:
-        assert server.service.engine.coordinator.statistics.counted == 2
+        database.execute(f"PRAGMA user_version = {form}")
+    message = rf"killed holds a run of {age} version of Offbeat .*continue it with that version, or take another"
+    with pytest.raises(OffbeatError, match=message) as caught:
+        running(folder, **settings).__enter__()
+    assert "\n" not in str(caught.value)

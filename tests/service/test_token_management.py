@@ -2,12 +2,10 @@
 
 import os
 import re
-import sqlite3
 import stat
 import subprocess
 import sys
 import time
-from contextlib import closing
 
 import pytest
 from click.testing import CliRunner
@@ -100,20 +98,6 @@ def test_the_token_of_a_deleted_file_stops_working_when_the_server_starts_again(
     with running(tmp_path / "server") as server:
         assert file.read_text().strip() == after
         assert server.service.accounts.knows(made, "enrolment")
-
-
-def test_the_token_in_the_folder_of_an_earlier_version_is_known_as_the_folders(tmp_path):
-    with running(tmp_path / "server"):
-        before = (tmp_path / "server" / "enrolment-token").read_text().strip()
-    with closing(sqlite3.connect(tmp_path / "server" / "offbeat.sqlite")) as database:
-        database.executescript(
-            "ALTER TABLE other_tokens DROP COLUMN name; ALTER TABLE other_tokens DROP COLUMN revoked"
-        )
-    with running(tmp_path / "server") as server:
-        assert server.enrolment_token == before
-    (tmp_path / "server" / "enrolment-token").unlink()
-    with running(tmp_path / "server") as server:
-        assert kind_of(enrols(server, before), 401) == "revoked-token"
 
 
 def test_a_revoked_token_in_the_folder_is_replaced_at_the_next_start(tmp_path):

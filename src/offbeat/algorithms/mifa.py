@@ -17,7 +17,7 @@ from offbeat.algorithms.components import (
 
 
 class MIFA(Algorithm):
-    """Memory-augmented impatient averaging: a round waits for nobody who is offline, and nobody is forgotten.
+    """Memory-augmented impatient averaging: rounds of the available clients, and the memory of all others.
 
     A round takes in the clients that are available until the first of them is back, and ends when all of them are back
     or lost. They refresh their updates Δ_i; then ``w ← w − server_lr · Σ p_i Δ_i`` over the latest updates of all N

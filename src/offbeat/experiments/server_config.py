@@ -136,19 +136,6 @@ class ServerFile(Section):
         algorithm = {"algorithm": self.algorithm.algorithm, **hyper_parameters_of(self.build_algorithm())}
         return {**whole, "service": run, "algorithm": algorithm}
 
-    def resolved_to_weigh(self) -> dict[str, Any] | None:
-        """Return what ``resolved`` would be if all clients were weighed by their examples.
-
-        None if they are, or if the algorithm cannot.
-        """
-        config = self.resolved()
-        if config["algorithm"].get("weighting") != "uniform":
-            return None
-        hyper_parameters = {**self.algorithm.hyper_parameters, "weighting": "examples"}
-        if not build_algorithm(self.algorithm.algorithm or "", hyper_parameters).weighs_all_clients:
-            return None
-        return {**config, "algorithm": {**config["algorithm"], "weighting": "examples"}}
-
 
 def load(path: Path, overrides: Sequence[str] = ()) -> ServerFile:
     """Read a server's file.

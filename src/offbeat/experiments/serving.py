@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -51,18 +50,13 @@ def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
         token_seconds=section.token_seconds,
         connections_per_address=section.connections_per_address,
         checkpoint_seconds=section.checkpoint_seconds,
-        limits=Limits(
-            max_update_norm=file.server.max_update_norm or section.max_update_norm,
-            requests_a_second=section.requests_a_second,
-            max_examples=section.max_examples,
-        ),
+        limits=limits_of(file),
         stop_versions=math.inf if file.stop is None else file.stop.versions,
         lease_seconds=file.server.lease_seconds,
         seed=section.seed,
         evaluate_every=file.evaluate.every_versions if file.evaluate else None,
         evaluate_command=_evaluation(file),
-        config=_plain(file.resolved()),
-        config_to_weigh=_plain(file.resolved_to_weigh()),
+        config=json.loads(json.dumps(file.resolved())),
     )
 
     async def until_a_signal() -> None:
@@ -76,6 +70,16 @@ def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
     _calm_the_garbage_collector()
     with asyncio.Runner(loop_factory=_event_loop()) as runner:
         runner.run(until_a_signal())
+
+
+def limits_of(file: ServerFile) -> Limits:
+    """Return what clients may do at most; ``server.max_update_norm`` comes before ``service.max_update_norm``."""
+    section = file.service
+    return Limits(
+        max_update_norm=file.server.max_update_norm or section.max_update_norm,
+        requests_a_second=section.requests_a_second,
+        max_examples=section.max_examples,
+    )
 
 
 def _fresh(file: ServerFile) -> tuple[Coordinator, Layout]:
@@ -111,11 +115,6 @@ def _fresh(file: ServerFile) -> tuple[Coordinator, Layout]:
     except ValueError as error:
         raise OffbeatError(f"algorithm: {error}") from None
     return coordinator, [(name, tuple(tensor.shape)) for name, tensor in model.named(model.vector).items()]
-
-
-def _plain(config: dict[str, Any] | None) -> Any:
-    """Return a configuration as JSON gives it back."""
-    return json.loads(json.dumps(config))
 
 
 def _event_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -255,10 +255,7 @@ class Accounts:
         is_valid = token is not None and self.knows(token, kind)
         kept = token_hash(token) if token is not None and is_valid else None
         for hashed, account in self._accounts.items():
-            if hashed == kept and account.name is None:
-                account.name = IN_FOLDER
-                self._change_token(hashed, name=IN_FOLDER)
-            elif hashed != kept and account.kind == kind and account.name == IN_FOLDER and not account.revoked:
+            if hashed != kept and account.kind == kind and account.name == IN_FOLDER and not account.revoked:
                 account.revoked = True
                 self._change_token(hashed, revoked=self._clock())
         return is_valid

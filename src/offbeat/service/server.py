@@ -69,8 +69,6 @@ class Settings:
         evaluate_every: Each how many versions one is measured; None for none.
         evaluate_command: The program that measures them.
         config: The run's configuration, which must be the same when the server is started again.
-        config_to_weigh: Another one that the folder may have, as long as no clients were weighed by their examples:
-            its run then continues with ``config``. None for none.
         clock: Seconds that pass evenly.
     """
 
@@ -90,7 +88,6 @@ class Settings:
     evaluate_every: int | None = None
     evaluate_command: Sequence[str] = ()
     config: dict[str, Any] = field(default_factory=dict)
-    config_to_weigh: dict[str, Any] | None = None
     clock: Callable[[], float] = time.monotonic
 
 
@@ -148,7 +145,7 @@ async def _serve(
     most = most_connections(raise_limit())
     store, stack = Store(settings.folder), ExitStack()
     try:
-        run_id = check_config(store, settings.config, settings.config_to_weigh)
+        run_id = check_config(store, settings.config)
         listener = stack.enter_context(_listen(settings.host, settings.port))
         port = listener.getsockname()[1]
         engine = await open_engine(

@@ -28,10 +28,6 @@ from offbeat.service.uploads import clean_up
 _LOG_BYTES = 2**17  # that the reserve has for the log, beside a checkpoint and a model
 
 
-class UnweighedError(OffbeatError):
-    """A run that should weigh its clients by their examples began without."""
-
-
 async def open_engine(
     store: Store,
     coordinator: Coordinator,
@@ -70,8 +66,6 @@ async def open_engine(
         try:
             call = call_of(record, coordinator, store.folder / "updates", models)
             if record.name == "assign":
-                if coordinator.waits_for_examples:
-                    raise _began_unweighed(store.folder)
                 models.write(algorithm.version, algorithm.model)
                 models.publish(algorithm.version)
             coordinator.replay(call)
@@ -159,26 +153,10 @@ def _load(store: Store, coordinator: Coordinator) -> tuple[int, float, Digests, 
     path = _path(store.folder, max(numbers))
     try:
         state = read_checkpoint(path)
-        if coordinator.waits_for_examples and _began_earlier(under("coordinator", state)):
-            raise _began_unweighed(store.folder)
         coordinator.load_state_dict(under("coordinator", state))
-    except UnweighedError:
-        raise
     except (OffbeatError, LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         raise OffbeatError(f"{path} is broken, or of another version of Offbeat: restore a backup") from error
     return max(numbers), state["now"], Digests(state["digests"]), state["versions"]
-
-
-def _began_earlier(state: dict[str, Any]) -> bool:
-    """Return whether an earlier version of Offbeat, which did not weigh clients, has handed out work."""
-    return "waits_for_examples" not in state and state["statistics.assigned"] > 0
-
-
-def _began_unweighed(folder: Path) -> UnweighedError:
-    return UnweighedError(
-        f"{folder} holds a run that an earlier version of Offbeat began, in which every client weighs the same: set "
-        'algorithm.weighting = "uniform" to continue it, or take another service.folder'
-    )
 
 
 def _path(folder: Path, number: int) -> Path:

@@ -30,7 +30,7 @@ from sqlalchemy import event, exc
 from offbeat.errors import OffbeatError
 
 SCHEMA = 2
-"""Raise it when the store changes its form; columns that an older store lacks are added, and may be null."""
+"""Raise it when the store or a checkpoint changes its form: a folder of another form is refused."""
 
 _OTHERS = 0o077  # the permissions of all but the owner
 
@@ -98,7 +98,7 @@ class Store:
         folder: Made if it is not there.
 
     Raises:
-        OffbeatError: Another server uses it, it cannot be written, or a newer version of Offbeat made it.
+        OffbeatError: Another server uses it, it cannot be written, or another version of Offbeat made it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -137,11 +137,6 @@ class Store:
         except (exc.DatabaseError, ValueError) as error:
             raise OffbeatError(f"{self.database_path} is broken ({error}): restore a backup") from error
 
-    def has_record(self, name: str) -> bool:
-        """Return whether the log has a record of this call."""
-        with self.database.connect() as connection:
-            return connection.execute(sa.select(log.c.number).where(log.c.name == name).limit(1)).first() is not None
-
     def last_number(self) -> int:
         """Return the number of the log's last record, 0 if it is empty."""
         with self.database.connect() as connection:
@@ -167,33 +162,24 @@ def open_database(path: Path) -> sa.Engine:
     """Open the database, and make its tables if it is new; a commit returns once it is on disk.
 
     Raises:
-        OffbeatError: It is broken, or a newer version of Offbeat made it.
+        OffbeatError: It is broken, or another version of Offbeat made it.
     """
     engine = sa.create_engine(f"sqlite:///{path}")
     event.listen(engine, "connect", _prepare)
     try:
         with engine.begin() as connection:
             found = connection.exec_driver_sql("PRAGMA user_version").scalar() or 0
-            if found > SCHEMA:
+            if found not in (0, SCHEMA):
+                age = "a newer" if found > SCHEMA else "an earlier"
                 raise OffbeatError(
-                    f"{path.parent} was made by a newer version of Offbeat (its form is {found}, this one knows "
-                    f"{SCHEMA}): use that version"
+                    f"{path.parent} holds a run of {age} version of Offbeat (form {found}, this one reads {SCHEMA}): "
+                    "continue it with that version, or take another service.folder"
                 )
             _metadata.create_all(connection)
-            _add_missing_columns(connection)
             connection.exec_driver_sql(f"PRAGMA user_version = {SCHEMA}")
     except exc.DatabaseError as error:
         raise OffbeatError(f"cannot use {path}: {error.orig}") from None
     return engine
-
-
-def _add_missing_columns(connection: sa.Connection) -> None:
-    for table in _metadata.sorted_tables:
-        there = {column["name"] for column in sa.inspect(connection).get_columns(table.name)}
-        for column in table.columns:
-            if column.name not in there:
-                kind = column.type.compile(connection.dialect)
-                connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}")
 
 
 def _prepare(connection: Any, _: Any) -> None:

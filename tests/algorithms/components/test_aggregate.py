@@ -186,10 +186,9 @@ def test_a_plain_buffer_has_nothing_to_reveal(upload, vector):
         buffer.reveal(buffer.release(0), vector(1, 2))
 
 
-@pytest.mark.parametrize("call", [lambda b: b.add(None, 1.0), lambda b: b.release(0), lambda b: b.state_dict()])
-def test_a_buffer_says_what_it_does(call):
-    with pytest.raises(NotImplementedError):
-        call(Aggregate())
+def test_a_buffer_says_what_it_does():
+    with pytest.raises(TypeError, match="abstract methods add, load_state_dict, release, state_dict"):
+        Aggregate()
 
 
 def test_a_weight_has_a_factor_a_round_and_tallies():

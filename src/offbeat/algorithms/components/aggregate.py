@@ -1,6 +1,7 @@
 """Buffers of updates: what is added as updates arrive, and what is released to a server step."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -150,7 +151,7 @@ def _not_revealed() -> Tensor:
     raise ValueError("a sealed sum has no total before it is revealed")
 
 
-class Aggregate:
+class Aggregate(ABC):
     """A buffer of updates: the only place that holds clients' vectors.
 
     Attributes:
@@ -177,25 +178,25 @@ class Aggregate:
     def _empty(self) -> None:
         self._count = 0
 
+    @abstractmethod
     def add(self, update: Update, weight: float | Weight) -> None:
         """Take in an update; a ``ValueError`` if it is refused, and nothing has changed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def release(self, version: int) -> ClosedBuffer:
         """Empty the buffer, and return what was in it for the step from ``version``."""
-        raise NotImplementedError
 
     def reveal(self, closed: ClosedBuffer, answer: Tensor) -> ClosedBuffer:
         """Return a sealed sum opened by a helper's answer; a ``ValueError`` if the answer does not open it."""
         raise ValueError("this buffer is not sealed: it has nothing to reveal")
 
+    @abstractmethod
     def state_dict(self) -> dict[str, Any]:
         """Return all that a restart needs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a saved buffer."""
-        raise NotImplementedError
 
 
 class Sum(Aggregate):

@@ -23,13 +23,11 @@ from offbeat.algorithms.components.component import Run
 from offbeat.algorithms.components.hyper_parameters import check_hyper_parameters
 from offbeat.algorithms.components.lazy_model import LazyModel
 from offbeat.algorithms.components.local_plan import LocalPlan
-from offbeat.algorithms.components.schedule import Schedule
+from offbeat.algorithms.components.schedule import NoSchedule, Schedule
 from offbeat.algorithms.components.shares import Shares
 from offbeat.algorithms.components.state import prefixed, restored, saved, under
 from offbeat.algorithms.components.update import Payload, Update, check_update
 
-_NO_SCHEDULE = Schedule()
-_NO_SCHEDULE.wants_all = False
 Schedule_co = TypeVar("Schedule_co", bound=Schedule, default=Schedule, covariant=True)
 
 
@@ -52,8 +50,8 @@ class Algorithm(Generic[Schedule_co]):
 
     **For drivers.** The order of life is ``start`` (or ``load_state_dict``), then ``assign`` whenever ``slots`` asks
     for clients, ``receive`` or ``drop`` for each of them, and ``tick`` every ``period`` seconds where there is a
-    period. An algorithm knows work by its client and version; two visits of one client from the same version are told
-    apart by the driver, as ``Coordinator`` does.
+    period. An algorithm knows work by its client and version; the driver distinguishes two visits of one client from
+    the same version, as ``Coordinator`` does.
 
     Attributes:
         name: As in a configuration.
@@ -82,14 +80,14 @@ class Algorithm(Generic[Schedule_co]):
     period: Any = None  # float | None, and whatever a subclass declares as its hyper-parameter
     now: float = 0.0
     max_step_norm: float = math.inf
-    schedule: Schedule_co = cast(Any, _NO_SCHEDULE)  # of an algorithm that implements the whole contract by itself
+    schedule: Schedule_co = cast(Any, NoSchedule())  # of an algorithm that implements the whole contract by itself
     buffer: Aggregate
     _sealed: Sequence[ClosedBuffer] = ()
     _refused_steps: Mapping[int, str] = MappingProxyType({})
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        # An __init__ that somebody wrote, here or in a base class, stays.
+        # An __init__ that an author wrote, here or in a base class, stays.
         is_written = cls.__init__ is not object.__init__ and not hasattr(cls.__init__, "is_generated")
         dataclass(kw_only=True, eq=False, repr=False, init=not is_written)(cls)
         if not is_written:
@@ -283,7 +281,7 @@ class Algorithm(Generic[Schedule_co]):
     def drop(self, client: int, version: int) -> bool:
         """Give the client's slot up, since it was not heard in time; return whether there is a new version.
 
-        Should its update come all the same, it counts while it is wanted.
+        Its update still counts if it comes while ``wants`` is true.
         """
         return self.schedule.lose(client, version) and self._close()
 

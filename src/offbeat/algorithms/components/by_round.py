@@ -30,7 +30,7 @@ class ByRound(Aggregate):
         self._count += 1
 
     def release(self, version: int) -> ClosedBuffer:
-        """Return the sum of round ``version + 1``, of zeros if nobody talked in it."""
+        """Return the sum of round ``version + 1``, of zeros if no client talked in it."""
         total = self._sums.pop(version + 1, None) or RunningSum(self._length)
         count = self._counts.pop(version + 1, 0)
         self._count -= count

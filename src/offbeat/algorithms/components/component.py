@@ -8,7 +8,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run's components are told at its start.
+    """The facts of a run that its components start with.
 
     Attributes:
         length: The model's number of parameters d.

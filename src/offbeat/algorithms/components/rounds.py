@@ -1,6 +1,7 @@
 """Rounds: a set of clients works from one version, and the buffer closes when the round is complete."""
 
 import math
+from abc import abstractmethod
 from typing import Annotated, Any
 
 import torch
@@ -40,13 +41,13 @@ class RoundSchedule(Schedule):
         self._is_closed = False
 
     def close(self) -> None:
-        """End the round: nobody in it is expected any more."""
+        """End the round: no update of it is expected any more."""
         super().start(self._run)
         self._is_closed = True
 
+    @abstractmethod
     def places(self) -> int:
         """Return how many clients the round has room for now."""
-        raise NotImplementedError
 
     def slots(self) -> int:
         """Return how many clients are still to be asked."""
@@ -133,7 +134,7 @@ class Rounds(RoundSchedule):
 class Available(RoundSchedule):
     """A round takes in all clients that are available, until the first of them is back.
 
-    It is complete when all that were asked were heard or lost, so it waits for nobody who was offline.
+    It is complete when all that were asked were heard or lost, so it does not wait for clients that were offline.
     """
 
     def places(self) -> int:

@@ -1,5 +1,6 @@
-"""Who is at work from which version, who may be given work, and when a buffer may close."""
+"""Schedules: which clients are at work, how many more are wanted, and when a buffer may close."""
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -7,7 +8,7 @@ import torch
 from offbeat.algorithms.components.component import Run
 
 
-class Schedule:
+class Schedule(ABC):
     """Membership, without vectors: the clients at work, each with the version that it works from.
 
     A client has one entry at most; new work replaces the old one. A client whose slot lapsed is still expected: its
@@ -27,7 +28,7 @@ class Schedule:
         """Raise ``ValueError`` if the schedule does not fit the run."""
 
     def start(self, run: Run) -> None:
-        """Begin a run: nobody is at work."""
+        """Begin a run: no client is at work."""
         self.clients = run.clients
         self._versions: dict[int, int] = {}
         self._lapsed: set[int] = set()
@@ -42,9 +43,9 @@ class Schedule:
         """How many clients are at work and have not lapsed."""
         return len(self._versions) - len(self._lapsed)
 
+    @abstractmethod
     def slots(self) -> int:
         """Return how many clients are wanted now, beyond those already assigned."""
-        raise NotImplementedError
 
     def returns_in(self, client: int) -> int | None:
         """Return the round in which a client that had its turn may be assigned again."""
@@ -102,6 +103,16 @@ class Schedule:
         self._lapsed = {client for client, lapsed in zip(clients, state["lapsed"].tolist(), strict=True) if lapsed}
 
 
+class NoSchedule(Schedule):
+    """The schedule of an algorithm that keeps its membership by itself."""
+
+    wants_all = False
+
+    def slots(self) -> int:
+        """Return 0: the algorithm has slots of its own."""
+        return 0
+
+
 class Continuous(Schedule):
     """Clients come and go; the buffer may close after every update and every loss.
 
@@ -113,7 +124,7 @@ class Continuous(Schedule):
         self.concurrency = concurrency
 
     def start(self, run: Run) -> None:
-        """Begin a run: nobody is at work."""
+        """Begin a run: no client is at work."""
         super().start(run)
         self._places = min(self.concurrency, run.clients)
 
