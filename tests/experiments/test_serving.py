@@ -3,9 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from offbeat.algorithms.components.share_cap import ShareCap
 from offbeat.errors import OffbeatError
 from offbeat.experiments.server_config import ServerFile, load
-from offbeat.experiments.serving import limits_of, run_server
+from offbeat.experiments.serving import fresh, limits_of, run_server
 
 SERVER = """
 local = { steps = 1, batch_size = 8, lr = 0.1 }
@@ -55,3 +56,32 @@ def test_the_norm_of_updates_is_limited_by_either_section(file: Callable[..., Se
     assert (
         limits_of(file("max_update_norm = 2.0", "[server]", "max_update_norm = 1.0", *algorithm)).max_update_norm == 1
     )
+
+
+@pytest.mark.parametrize(
+    ("lines", "share"),
+    [
+        (["[algorithm]", "algorithm = 'fedavg'", "cohort = 3"], 0.5),
+        (["max_share = 0.75", "[algorithm]", "algorithm = 'fednova'", "cohort = 3"], 0.75),
+        (["max_share = 1", "[algorithm]", "algorithm = 'fedavg'", "cohort = 3"], None),
+        (["[server]", "aggregate = 'krum'", "[algorithm]", "algorithm = 'fedavg'", "cohort = 3"], None),
+        (["[algorithm]", "algorithm = 'fedbuff'"], None),
+    ],
+)
+def test_declared_examples_give_one_client_half_of_a_step_at_most(
+    lines: list[str], share: float | None, file: Callable[..., ServerFile]
+) -> None:
+    served = file(*lines)
+    buffer = fresh(served)[0].algorithm.buffer
+    assert isinstance(buffer, ShareCap) is (share is not None)
+    assert (
+        share is None
+        or buffer.max_share == share == limits_of(served).max_share == served.resolved()["service"]["max_share"]
+    )
+
+
+@pytest.mark.parametrize("share", ["0.49", "1.01", "nan", "true", "'half'"])
+def test_a_share_that_cannot_be_kept_is_one_line(share: str, file: Callable[..., ServerFile]) -> None:
+    with pytest.raises(OffbeatError, match=r"service\.max_share") as caught:
+        file(f"max_share = {share}", "[algorithm]", "algorithm = 'fedavg'")
+    assert "\n" not in str(caught.value)

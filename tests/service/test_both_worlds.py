@@ -26,7 +26,7 @@ from tests.algorithms.case import all_cases
 from tests.service.conftest import body_of, running
 
 CLIENTS = 6
-LEASE_SECONDS = 20.3  # never at a tick, and so that work is given out after the last version
+LEASE_SECONDS = 20.3  # never at a tick
 ALGORITHMS = {name: case.make for name, case in all_cases(CLIENTS).items()} | {
     "fedluck compressing": lambda: FedLuck(period=6.0, steps=(1, 4), compression=(0.2, 1.0)),
 }
@@ -142,10 +142,10 @@ def over_http(calls, algorithm, plan, initial, folder):
                     f"/v1/uploads/{what['visit']}", content=body, headers={"Offbeat-Update": json.dumps(head)}
                 )
                 assert answer.status_code == 200, answer.text
+        server.checkpoint()  # which publishes the newest version, also one that no client was given
         latest = peers[0].http.get("/v1/models/latest", follow_redirects=True)
         tensors = load_tensors(latest.content)
         version = server.admin.http.get("/v1/status").json()["version"]
-        # The newest version is made only when a client is given it: here the last call gave it to one.
         assert latest.url.path == f"/v1/models/{version}"
     return version, torch.cat([tensors["weight"].view(-1), tensors["bias"]])
 

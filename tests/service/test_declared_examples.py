@@ -15,6 +15,7 @@ from offbeat.algorithms import AsyncCommSGD, FedLaAvg
 from offbeat.algorithms.components.patterns import round_robin
 from offbeat.coordinator import Coordinator
 from offbeat.service.backup import back_up
+from offbeat.service.declared_examples import within_share
 from offbeat.service.service import Limits
 from tests.service.conftest import LENGTH, PLAN, running
 from tests.service.test_app import kind_of
@@ -210,3 +211,30 @@ def test_an_enrolment_that_is_asked_for_again_may_declare_the_examples(server):
     first = enrol.post("/v1/enrol", json={"token": own}).json()
     assert enrol.post("/v1/enrol", json={"token": own, "examples": 7}).json() == first
     assert kind_of(enrol.post("/v1/enrol", json={"token": own, "examples": 8}), 422) == "wrong-examples"
+
+
+@pytest.mark.parametrize(
+    ("examples", "max_share", "weights"),
+    [
+        ([10, 20, 50], 0.5, [10, 20, 30]),
+        ([10, 20, 50], 0.6, [10, 20, 45]),
+        ([10, 20, 30], 0.5, [10, 20, 30]),
+        ([10, 20, 2**31 - 1], 1.0, [10, 20, 2**31 - 1]),
+        ([10, 2**31 - 1], 0.5, [10, 2**31 - 1]),
+        ([0, 10, 50, 0], 0.5, [0, 10, 50, 0]),
+    ],
+)
+def test_no_client_has_more_than_its_share_of_the_objective(examples, max_share, weights):
+    assert within_share(examples, max_share) == weights
+
+
+def test_a_run_begins_with_capped_weights_and_begins_so_again(tmp_path):
+    with weighing(tmp_path / "server", limits=Limits(max_share=0.5)) as server:
+        for examples in EXAMPLES:
+            server.enrol(examples=examples)
+        shares = server.service.engine.coordinator.algorithm.shares
+        assert [shares[client] for client in range(3)] == [10 / 60, 20 / 60, 30 / 60]
+        back_up(tmp_path / "server", tmp_path / "copy")
+    with weighing(tmp_path / "copy") as server:
+        again = server.service.engine.coordinator.algorithm.shares
+        assert [again[client] for client in range(3)] == [10 / 60, 20 / 60, 30 / 60]

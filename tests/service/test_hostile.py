@@ -8,6 +8,7 @@ import asyncio
 import errno
 import hashlib
 import http.client
+import io
 import json
 import socket
 import sqlite3
@@ -33,12 +34,23 @@ ONES = torch.ones(LENGTH)
 NANS = torch.full((LENGTH,), float("nan"))
 
 
+class Received(io.BufferedReader):
+    """What comes over a line: of answers that arrive together each is read by itself."""
+
+    def makefile(self, mode: str) -> "Received":
+        return self
+
+    def close(self) -> None:
+        pass
+
+
 class Line:
     """A connection over which one says what one likes."""
 
     def __init__(self, server: Served, token: str | None = None) -> None:
         host, port = server.url.removeprefix("http://").split(":")
         self.socket = socket.create_connection((host, int(port)), timeout=10)
+        self._received = Received(self.socket.makefile("rb", buffering=0))
         self._authorization = f"Authorization: {token}\r\n" if token else ""
         self._method = "GET"
 
@@ -56,11 +68,12 @@ class Line:
 
     def answer(self) -> httpx.Response:
         """Return the next answer."""
-        with closing(http.client.HTTPResponse(self.socket, method=self._method)) as answer:
+        with closing(http.client.HTTPResponse(self._received, method=self._method)) as answer:
             answer.begin()
             return httpx.Response(answer.status, headers=answer.getheaders(), content=answer.read())
 
     def close(self) -> None:
+        self._received.raw.close()
         self.socket.close()
 
 

@@ -43,6 +43,7 @@ class FedAvg(Algorithm):
     """
 
     name = "fedavg"
+    weighs_by_examples = True
 
     cohort: Count = 10
     server_lr: Positive = 1.0

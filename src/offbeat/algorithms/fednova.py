@@ -42,6 +42,7 @@ class FedNova(Algorithm):
     """
 
     name = "fednova"
+    weighs_by_examples = True
 
     cohort: Count = 10
     server_lr: Positive = 1.0

@@ -47,6 +47,7 @@ class Port(Algorithm):
 
     name = "port"
     needs_base = True
+    weighs_by_examples = True
 
     min_clients: Count = 5
     staleness_bound: Count = 10

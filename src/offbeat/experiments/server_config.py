@@ -52,9 +52,11 @@ class ServiceSection(Section):
     checkpoint_seconds: Positive = 30.0
     """Between two checkpoints."""
     max_update_norm: Positive | None = None
-    """The largest norm of an update; any if it is left out."""
+    """The largest norm of an update; 100 times what has been usual if it is left out."""
     max_examples: Count | None = None
     """The largest number of examples that a client may declare; any if it is left out."""
+    max_share: Annotated[float, Field(ge=0.5, le=1.0)] = 0.5
+    """The largest share of one client in a step that weighs three or more by the examples they declare; 1 for any."""
     requests_a_second: Positive = 20.0
     """Requests of one client, over a while."""
 
@@ -132,7 +134,7 @@ class ServerFile(Section):
     def resolved(self) -> dict[str, Any]:
         """Return what must be the same when the server is started again, every default written out."""
         whole = self.model_dump(exclude_none=True, exclude={"service", "algorithm", "evaluate"}, mode="json")
-        run = {"clients": self.service.clients, "seed": self.service.seed}
+        run = {"clients": self.service.clients, "seed": self.service.seed, "max_share": self.service.max_share}
         algorithm = {"algorithm": self.algorithm.algorithm, **hyper_parameters_of(self.build_algorithm())}
         return {**whole, "service": run, "algorithm": algorithm}
 

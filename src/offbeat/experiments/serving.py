@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from offbeat.algorithms.components.share_cap import cap_share
 from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
 from offbeat.experiments.config import metrics_of
@@ -40,7 +41,7 @@ def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
     """
     torch.set_num_threads(1)  # one thread always adds in one order
     section = file.service
-    coordinator, layout = _fresh(file)
+    coordinator, layout = fresh(file)
     folder = Path(section.folder)
     settings = Settings(
         folder=folder,
@@ -79,11 +80,16 @@ def limits_of(file: ServerFile) -> Limits:
         max_update_norm=file.server.max_update_norm or section.max_update_norm,
         requests_a_second=section.requests_a_second,
         max_examples=section.max_examples,
+        max_share=section.max_share,
     )
 
 
-def _fresh(file: ServerFile) -> tuple[Coordinator, Layout]:
-    """Return the run as it is at first, and what the model's vector is made of; the model itself is not kept."""
+def fresh(file: ServerFile) -> tuple[Coordinator, Layout]:
+    """Return the run as it is at first, and what the model's vector is made of; the model itself is not kept.
+
+    Raises:
+        OffbeatError: The algorithm does not fit the run, or is for simulations only.
+    """
     section = file.service
     dataset = None if file.data is None else build_dataset(file.data)
     model = build_model(file.model, dataset, section.seed)
@@ -98,6 +104,8 @@ def _fresh(file: ServerFile) -> tuple[Coordinator, Layout]:
     guard_pattern(algorithm)
     lease_seconds = file.server.lease_seconds
     try:
+        if file.server.aggregate in (None, "mean"):  # a robust mean has no weights
+            algorithm.wrap(cap_share(section.max_share))
         # The service itself refuses updates that are too long, before they are logged.
         wrap_buffer(algorithm, file.server.model_copy(update={"max_update_norm": None}))
         check_first_visit(algorithm, model.vector, torch.ones(section.clients, dtype=torch.float64), plan)

@@ -1,5 +1,7 @@
 """How many examples each client has declared."""
 
+from collections.abc import Sequence
+
 from offbeat.service.refusal import Refusal
 
 
@@ -59,3 +61,17 @@ class DeclaredExamples:
             return None
         examples = [self._examples[client] or 0 for client in range(self._clients)]
         return examples if any(examples) else None
+
+
+def within_share(examples: Sequence[int], max_share: float) -> list[int]:
+    """Return the numbers by which clients are weighed, such that none of three or more has a larger share.
+
+    Args:
+        examples: How many examples each of the N clients holds.
+        max_share: The largest share of one client, at least ½, so that one client at most has more.
+    """
+    largest = max(examples)
+    if max_share == 1 or sum(number > 0 for number in examples) < 3:
+        return list(examples)
+    most = int((sum(examples) - largest) * max_share / (1 - max_share))
+    return [min(number, most) for number in examples]

@@ -1,11 +1,13 @@
 """The coordinator in a world of requests: who waits for work, what is logged, when leases end."""
 
 import asyncio
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import islice
 from typing import Any, TypeVar
 
 from torch import Tensor
@@ -24,7 +26,11 @@ from offbeat.service.segments import Segment, Segments
 from offbeat.service.update_files import UpdateFiles
 from offbeat.service.update_format import Body, StoredUpdate
 from offbeat.service.update_head import UpdateHead
+from offbeat.service.usual_norms import UsualNorms
 from offbeat.service.waiting_clients import Answer, WaitingClients
+from offbeat.training.trainer import normaliser
+
+_NORMALISER_TIMES = 10  # that an optimiser of a client's own may make of the plan's
 
 T = TypeVar("T")
 
@@ -42,6 +48,7 @@ class Engine:
         segments: Where small updates are stored.
         disk: Decides what follows from a failure of the disk.
         digests: Of the clients' last uploads.
+        norms: Of the clients' latest updates.
         now: Seconds since the run began, not counting when no server ran.
         stop_versions: The run is over at this version; infinity for never.
         clock: Seconds that pass evenly.
@@ -64,6 +71,7 @@ class Engine:
         disk: Disk,
         *,
         digests: Digests,
+        norms: UsualNorms,
         now: float,
         stop_versions: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
@@ -74,6 +82,7 @@ class Engine:
         self.segments = segments
         self.disk = disk
         self.digests = digests
+        self.norms = norms
         self.lock = asyncio.Lock()
         self.evaluations: Evaluations | None = None
         self.kept_versions: set[int] = set()
@@ -88,6 +97,7 @@ class Engine:
         self._began = clock() - now
         self._aggregator = ThreadPoolExecutor(1, thread_name_prefix="aggregator")
         self._evaluated = coordinator.algorithm.version
+        self._refused_steps = len(coordinator.algorithm.refused_steps)  # that the log has been told of
         self.stored_bytes = 0
         self.reserve_size = 0
         self._incoming: tuple[str, Segment | None] = ("", None)  # the update that is taken in: SHA-256, what to sync
@@ -229,6 +239,13 @@ class Engine:
             raise Refusal("wrong-version", f"the visit began from version {assignment.version}, not {head.version}")
         if head.steps > assignment.plan.steps:
             raise Refusal("wrong-plan", f"the plan has {assignment.plan.steps} steps, not {head.steps}")
+        usual = normaliser(assignment.plan.prefix(head.steps)) if head.steps else 0.0
+        if head.normaliser and not usual / _NORMALISER_TIMES <= head.normaliser <= usual * _NORMALISER_TIMES:
+            raise Refusal(
+                "wrong-plan",
+                f"the normaliser of {head.steps} steps of this plan's SGD is {usual:.6g}; allowed are 0, and "
+                f"{_NORMALISER_TIMES} times more or less, not {head.normaliser:.6g}",
+            )
 
     def _receive(self, client: int, visit: int, head: UpdateHead, update: Body) -> Receipt:
         assignment, algorithm = self.coordinator.assignment(client), self.coordinator.algorithm
@@ -387,9 +404,16 @@ class Engine:
             self.journal.publish(lambda: self.models.publish(version))
             self._published = version
             self._publish_problem = None
+            self._tell_of_refused_steps()
         except OSError as error:
             self._publish_problem = f"version {version} cannot be made: {error.strerror or error}"
             raise self.disk.refusal(error) from None
+
+    def _tell_of_refused_steps(self) -> None:
+        refused = self.coordinator.algorithm.refused_steps
+        for version, problem in islice(refused.items(), self._refused_steps, None):
+            event("step_refused", logging.WARNING, version=version, problem=problem)
+        self._refused_steps = len(refused)
 
     async def aggregate(self, work: Callable[[], T]) -> T:
         """Do what takes long with vectors, with the lock held, in the one thread for it."""

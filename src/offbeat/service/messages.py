@@ -168,6 +168,7 @@ class Status(Message):
     lost: int
     mean_staleness: float
     max_staleness: int
+    refused_steps: int
     run_seconds: float
     evaluated: dict[str, Any] | None
 

@@ -28,6 +28,7 @@ class Metrics:
         self.version = self._make(Gauge, "offbeat_version", "The newest version of the model")
         self.in_flight = self._make(Gauge, "offbeat_in_flight", "Clients at work that have not lapsed")
         self.waiting = self._make(Gauge, "offbeat_waiting", "Clients that wait for work")
+        self.refused_steps = self._make(Gauge, "offbeat_refused_steps", "Server steps that were not finite")
         self.enrolled = self._make(Gauge, "offbeat_enrolled", "Clients that have enrolled")
 
     def text(self) -> bytes:

@@ -10,11 +10,12 @@ from offbeat.algorithms.components import LocalPlan
 from offbeat.coordinator_records import Assignment, Receipt, Unknown
 from offbeat.service import messages
 from offbeat.service.accounts import Accounts
+from offbeat.service.declared_examples import within_share
 from offbeat.service.engine import Engine
 from offbeat.service.metrics import Metrics
 from offbeat.service.refusal import Refusal
 from offbeat.service.store import sync_file, sync_folder
-from offbeat.service.update_format import BufferedUpdate, StoredUpdate, check_body, largest_body
+from offbeat.service.update_format import Body, BufferedUpdate, StoredUpdate, check_body, largest_body
 from offbeat.service.update_head import UpdateHead
 from offbeat.service.uploads import SMALL, Uploads, Whole
 
@@ -30,6 +31,7 @@ class Limits:
     requests_a_second: float = 20.0  # of one client, over a while
     burst: int = 200  # requests of one client at once
     max_examples: int | None = None  # that a client may declare
+    max_share: float = 1.0  # of one client in the objective
 
 
 class Service:
@@ -107,7 +109,7 @@ class Service:
     async def weigh_clients(self) -> None:
         """Begin a run that waits for its clients' examples if all are known; all entered so far is then on disk."""
         if self.engine.coordinator.waits_for_examples and (examples := self.accounts.examples.all()):
-            await self.engine.weigh_clients(examples)
+            await self.engine.weigh_clients(within_share(examples, self._limits.max_share))
         await self.engine.journal.durable()
 
     def waits_for(self) -> str | None:
@@ -226,9 +228,8 @@ class Service:
         _check_digest(hashlib.sha256(body).hexdigest(), head)
         length = self.engine.models.length
         update = BufferedUpdate(body, length, plan.compression)
-        check_body(update, self._limits.max_update_norm)
-        self.accounts.check_client(client)
-        return await self.engine.receive(client, visit, head, update, check_in=check_in)
+        norm = check_body(update, self._max_norm())
+        return await self._receive(client, visit, head, update, norm, check_in)
 
     async def _large(
         self, client: int, visit: int, head: UpdateHead, plan: LocalPlan, whole: Whole, check_in: bool
@@ -237,19 +238,31 @@ class Service:
         try:
             _check_digest(whole.sha256, head)
             update = StoredUpdate(path, 0, head.bytes, self.engine.models.length, plan.compression)
-            await asyncio.to_thread(self._bring_in, update)
-            self.accounts.check_client(client)
-            return await self.engine.receive(client, visit, head, update, check_in=check_in)
+            norm = await asyncio.to_thread(self._bring_in, update)
+            return await self._receive(client, visit, head, update, norm, check_in)
         finally:
             # It was refused, or is of no use: no record of the log refers to it.
             if path not in self.engine.files:
                 path.unlink(missing_ok=True)
 
-    def _bring_in(self, update: StoredUpdate) -> None:
-        """Check a large update, and bring it to disk; the disk goes on with it meanwhile."""
-        check_body(update, self._limits.max_update_norm)
+    def _bring_in(self, update: StoredUpdate) -> float:
+        """Check a large update, and bring it to disk; return its norm. The disk goes on with it meanwhile."""
+        norm = check_body(update, self._max_norm())
         sync_file(update.path)
         sync_folder(update.path.parent)
+        return norm
+
+    def _max_norm(self) -> float | None:
+        return self._limits.max_update_norm or self.engine.norms.limit
+
+    async def _receive(
+        self, client: int, visit: int, head: UpdateHead, update: Body, norm: float, check_in: bool
+    ) -> tuple[Receipt | Unknown, Assignment | None]:
+        self.accounts.check_client(client)
+        answer, following = await self.engine.receive(client, visit, head, update, check_in=check_in)
+        if isinstance(answer, Receipt) and answer.counted:
+            self.engine.norms.add(client, norm)
+        return answer, following
 
     def _plan(self, client: int, visit: int) -> LocalPlan | None:
         """Return the plan of a visit that is not over."""
@@ -286,6 +299,7 @@ class Service:
             lost=statistics.lost,
             mean_staleness=statistics.staleness_sum / max(statistics.counted, 1),
             max_staleness=statistics.staleness_max,
+            refused_steps=len(coordinator.algorithm.refused_steps),
             run_seconds=self.engine.now,
             evaluated=self.engine.evaluations.last if self.engine.evaluations else None,
         )
@@ -297,6 +311,7 @@ class Service:
         self.metrics.in_flight.set(status.assigned - status.counted - status.unused - status.lost)
         self.metrics.waiting.set(status.waiting)
         self.metrics.enrolled.set(status.enrolled)
+        self.metrics.refused_steps.set(status.refused_steps)
         return self.metrics.text()
 
 

@@ -24,6 +24,7 @@ from offbeat.service.segments import Segments
 from offbeat.service.store import Store, sync_folder
 from offbeat.service.update_format import StoredUpdate
 from offbeat.service.uploads import clean_up
+from offbeat.service.usual_norms import UsualNorms
 
 _LOG_BYTES = 2**17  # that the reserve has for the log, beside a checkpoint and a model
 
@@ -53,7 +54,7 @@ async def open_engine(
         OffbeatError: The store is broken.
     """
     models = ModelFiles(store.folder / "models", layout)
-    number, now, digests, versions = _load(store, coordinator)
+    number, now, digests, norms, versions = _load(store, coordinator)
     # What a kill has left of the others may be broken.
     models.keep(versions)
     models.discard_pending()
@@ -85,7 +86,16 @@ async def open_engine(
     journal = Journal(store.database, number, disk, failed)
     segments = Segments(store.folder / "updates")
     engine = Engine(
-        coordinator, journal, models, segments, disk, digests=digests, now=now, stop_versions=stop_versions, clock=clock
+        coordinator,
+        journal,
+        models,
+        segments,
+        disk,
+        digests=digests,
+        norms=norms,
+        now=now,
+        stop_versions=stop_versions,
+        clock=clock,
     )
     for of_update, update in replayed:
         engine.files.note(of_update, update)
@@ -112,11 +122,15 @@ async def checkpoint(folder: Path, engine: Engine) -> None:
         state = await engine.aggregate(engine.coordinator.state_dict)
         versions = engine.needed_versions()
         await engine.publish()
-        digests = engine.digests.entries()
+        of_uploads = {
+            "digests": engine.digests.entries(),
+            "norms": engine.norms.entries(),
+            "usual_norm": engine.norms.usual,
+        }
     # So that the log has all that the checkpoint covers: it is the run's history.
     await engine.journal.durable(on_reserve=True)
     path = _path(folder, number)
-    whole = {**prefixed("coordinator", state), "now": now, "digests": digests, "versions": sorted(versions)}
+    whole = {**prefixed("coordinator", state), "now": now, **of_uploads, "versions": sorted(versions)}
     await asyncio.to_thread(lambda: _write(path, whole, [engine.models.path(version) for version in versions]))
     async with engine.lock:
         engine.models.keep(engine.needed_versions() | versions | engine.kept_versions)
@@ -143,20 +157,21 @@ def _write(path: Path, state: dict[str, Any], models: list[Path]) -> None:
     sync_folder(path.parent)
 
 
-def _load(store: Store, coordinator: Coordinator) -> tuple[int, float, Digests, list[int]]:
-    """Load the last checkpoint; return its number, its time, the updates' digests, and the versions in models/."""
+def _load(store: Store, coordinator: Coordinator) -> tuple[int, float, Digests, UsualNorms, list[int]]:
+    """Load the last checkpoint; return its number and time, the updates' digests and norms, the versions in models/."""
     numbers = numbers_of(store.folder / "checkpoints")
     if not numbers:
         if store.last_number():
             raise OffbeatError(f"{store.folder} is broken: there is no checkpoint; restore a backup")
-        return 0, 0.0, Digests(), []
+        return 0, 0.0, Digests(), UsualNorms(coordinator.clients), []
     path = _path(store.folder, max(numbers))
     try:
         state = read_checkpoint(path)
         coordinator.load_state_dict(under("coordinator", state))
     except (OffbeatError, LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         raise OffbeatError(f"{path} is broken, or of another version of Offbeat: restore a backup") from error
-    return max(numbers), state["now"], Digests(state["digests"]), state["versions"]
+    norms = UsualNorms(coordinator.clients, state["norms"], state["usual_norm"])
+    return max(numbers), state["now"], Digests(state["digests"]), norms, state["versions"]
 
 
 def _path(folder: Path, number: int) -> Path:

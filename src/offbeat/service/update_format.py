@@ -117,8 +117,8 @@ class StoredUpdate:
 Body = BufferedUpdate | StoredUpdate
 
 
-def check_body(body: Body, max_norm: float | None) -> None:
-    """Check all that can be wrong with an update's body, in little memory unless it is compressed.
+def check_body(body: Body, max_norm: float | None) -> float:
+    """Check all that can be wrong with an update's body, in little memory unless it is compressed; return its norm.
 
     Args:
         body: The body.
@@ -137,9 +137,10 @@ def check_body(body: Body, max_norm: float | None) -> None:
                 raise Refusal("not-finite", "the update contains NaN or infinity: training has diverged")
             square = torch.dot(part.double(), part.double()).item()
         squares += square
-    if max_norm is not None and math.sqrt(squares) > max_norm:
-        detail = f"the update's norm is {math.sqrt(squares):.6g}, allowed is at most {max_norm:.6g}"
-        raise Refusal("norm-too-large", detail)
+    norm = math.sqrt(squares)
+    if max_norm is not None and norm > max_norm:
+        raise Refusal("norm-too-large", f"the update's norm is {norm:.6g}, allowed is at most {max_norm:.6g}")
+    return norm
 
 
 def _parts(body: Body) -> Iterator[Tensor]:

@@ -59,6 +59,7 @@ class Algorithm(Generic[Schedule_co]):
             minus the client's last counted delta).
         needs_base: Updates must carry ``base``.
         needs_loss: Updates must carry ``loss``.
+        weighs_by_examples: Updates weigh more the more examples their clients declare.
         corrects_gradients: Clients add ``down()`` minus a vector of their own to each local gradient; that vector
             becomes Δ_i / P − what they added, P the sum of their step sizes, once the update has counted.
         selection: How the coordinator picks the next client: a name, or what makes a pool from N and a seed.
@@ -73,6 +74,7 @@ class Algorithm(Generic[Schedule_co]):
     payload: Payload = "delta"
     needs_base: ClassVar[bool] = False
     needs_loss: ClassVar[bool] = False
+    weighs_by_examples: ClassVar[bool] = False
     corrects_gradients: ClassVar[bool] = False
     selection: ClassVar[Any] = "uniform"
     measures: ClassVar[bool] = False

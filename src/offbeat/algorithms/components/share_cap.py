@@ -1,0 +1,118 @@
+"""A limit on how much of one server step a single client may have."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from offbeat.algorithms.components.aggregate import Aggregate, ClosedBuffer, Weight
+from offbeat.algorithms.components.component import Run
+from offbeat.algorithms.components.each import Each
+from offbeat.algorithms.components.state import prefixed, restored, saved, under
+from offbeat.algorithms.components.update import Update
+from offbeat.algorithms.components.wrappers import Wrap, Wrapper
+
+if TYPE_CHECKING:
+    from offbeat.algorithms.components.algorithm import Algorithm
+
+_FEWEST = 3  # clients; of two with different weights one always has more than half
+
+
+class ShareCap(Wrapper):
+    """Gives one client at most a share s of the weight in a step of three or more clients.
+
+    The updates of the client that weighs most so far are held back. At the release their weight is lowered to
+    ``s / (1 − s)`` times that of all others if it is more. What a client had passed on before it was held back weighs
+    less than the client that it had been overtaken by, so it is within the share. Weight is the tally ``examples``
+    where there is one.
+
+    Args:
+        inner: The wrapped buffer.
+        max_share: s, ½ ≤ s < 1.
+    """
+
+    def __init__(self, inner: Aggregate, max_share: float) -> None:
+        super().__init__(inner)
+        self.max_share = max_share
+        self._held = Each()
+
+    @property
+    def count(self) -> int:
+        """How many updates were added since the last release."""
+        return self.inner.count + self._held.count
+
+    def start(self, run: Run) -> None:
+        """Begin a run with an empty buffer."""
+        super().start(run)
+        self._held.start(run)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._weights: dict[int, float] = {}  # of each client's updates since the last release
+        self._heaviest: int | None = None
+        self._tallies: dict[str, list[float]] = {}  # of the updates held back
+
+    def add(self, update: Update, weight: float | Weight) -> None:
+        """Hold the update back if its client is the heaviest now, else pass it on."""
+        client, whole = update.client, weight if isinstance(weight, Weight) else Weight(weight)
+        total = self._weights.get(client, 0.0) + whole.tallies.get("examples", whole.value)
+        if self._heaviest is not None and client != self._heaviest:
+            if total <= self._weights[self._heaviest]:
+                self.inner.add(update, weight)
+                self._weights[client] = total
+                return
+            self._pass_on()
+        self._held.add(update, whole)
+        for name, number in whole.tallies.items():
+            self._tallies.setdefault(name, []).append(number)
+        self._heaviest = client
+        self._weights[client] = total
+
+    def _pass_on(self, most: float = math.inf) -> None:
+        """Pass on what is held back, so that its client weighs ``most`` in all."""
+        tallies, self._tallies = self._tallies, {}
+        entries = self._held.release(0).entries
+        held = sum(tallies.get("examples", [entry.weight for entry in entries]))
+        for number, entry in enumerate(entries):
+            factor = min(1.0, max(0.0, most - (self._weights[entry.update.client] - held)) / held)
+            own: dict[str, Any] = {name: numbers[number] * factor for name, numbers in tallies.items()}
+            self.inner.add(entry.update, Weight(entry.weight * factor, **own))
+
+    def release(self, version: int) -> ClosedBuffer:
+        """Pass on what is held back, within its share, and return what the wrapped buffer releases."""
+        if len(self._weights) < _FEWEST or self._heaviest is None:
+            self._pass_on()
+        else:
+            others = sum(self._weights.values()) - self._weights[self._heaviest]
+            self._pass_on(others * self.max_share / (1 - self.max_share))
+        self._begin()
+        return self.inner.release(version)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the wrapped buffer's state, and what is held back; promises are resolved for it."""
+        tallies = {name: torch.tensor(numbers, dtype=torch.float64) for name, numbers in self._tallies.items()}
+        return {
+            **prefixed("inner", self.inner.state_dict()),
+            **prefixed("held", self._held.state_dict()),
+            **prefixed("tallies", tallies),
+            **saved("weights", self._weights),
+            "heaviest": self._heaviest,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from a saved state."""
+        self.inner.load_state_dict(under("inner", state))
+        self._held.load_state_dict(under("held", state))
+        self._tallies = {name: numbers.tolist() for name, numbers in under("tallies", state).items()}
+        self._weights = restored("weights", self._weights, state)
+        self._heaviest = state["heaviest"]
+
+
+def cap_share(max_share: float) -> Wrap:
+    """Return what wraps a buffer in ``ShareCap`` if updates weigh by examples and the share is below 1."""
+
+    def wrap(algorithm: "Algorithm[Any]") -> Aggregate:
+        is_needed = algorithm.weighs_by_examples and max_share < 1
+        return ShareCap(algorithm.buffer, max_share) if is_needed else algorithm.buffer
+
+    return wrap
