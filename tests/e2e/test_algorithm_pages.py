@@ -6,10 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from offbeat.algorithms import ALGORITHMS
+from offbeat.cli import app
 from offbeat.experiments import config
 from offbeat.experiments.algorithm_table import as_inline_toml, default_hyper_parameters, hyper_parameters_of
+from offbeat.experiments.collect import collect
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs/algorithms"
@@ -127,3 +130,16 @@ def test_the_figure_is_there(page):
     shown = re.findall(r"!\[[^]]+\]\((\S+)\)", page.read_text(encoding="utf-8"))
     assert f"../images/algorithms/{page.stem}.png" in shown
     assert all((page.parent / figure).stat().st_size < 300_000 for figure in shown)
+
+
+def test_mifa_makes_twenty_times_the_versions_of_a_cohort_of_all(tmp_path):
+    """In the world of its page; digits, since what is learnt does not matter to when versions are made."""
+    changes = ["data.name=digits", "seeds=[4, 5]", "evaluate.every_seconds=432000.0"]
+    options = [part for change in changes for part in ("--set", change)]
+    options += ["--algorithm", "mifa", "--algorithm", "fedlaavg-all", "--output", str(tmp_path)]
+    file = str(ROOT / "experiments/algorithms/mifa.toml")
+    assert CliRunner().invoke(app, ["run", file, *options], catch_exceptions=False).exit_code == 0
+    versions = {(run.label, run.seed): run.history["version"][-1] for run in collect([tmp_path])}
+    for seed in (4, 5):
+        assert versions["fedlaavg-all", seed] >= 5  # one a day
+        assert versions["mifa", seed] >= 20 * versions["fedlaavg-all", seed]
