@@ -135,6 +135,13 @@ class World:
             identity = {"server": self.server.url, "client": client, "token": answer["token"]}
             (self.folder_of(client) / "identity.json").write_text(json.dumps(identity))
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for participant in self._at_work.values():
+            participant.end(killed=True)
+
     def folder_of(self, client):
         return self.folder / f"client {client}"
 
@@ -198,8 +205,7 @@ def test_both_worlds_come_to_the_same_model_and_the_same_variates(trouble, reque
     calls, algorithm, memories = simulated()
     lost = request.getfixturevalue(trouble)
     outcomes = []
-    with ExitStack() as stack:
-        world = World(tmp_path, stack)
+    with ExitStack() as stack, World(tmp_path, stack) as world:
         for call in calls:
             if call.name == "assign":
                 for client in call.arguments["clients"]:
@@ -214,8 +220,6 @@ def test_both_worlds_come_to_the_same_model_and_the_same_variates(trouble, reque
         assert torch.equal(after.down(), algorithm.down())
         world.kill_all()
         assert torch.equal(world.server.service.engine.coordinator.algorithm.down(), algorithm.down())
-        for participant in world._at_work.values():
-            participant.end(killed=True)
     assert {0, 1} == set(outcomes)
     assert sum(outcomes) == 2 * ROUNDS
     assert bool(lost) == (trouble != "undisturbed")
