@@ -130,6 +130,10 @@ class UnknownPayload(Plain):
     payload = "gradient"
 
 
+class NoDown(Plain):
+    corrects_gradients = True
+
+
 class HalfAStart(Plain):
     def start(self, model, clients, data_weights=None):
         self._version = 0
@@ -191,6 +195,7 @@ class Caches(Plain):
         (TakesDuplicates, "receive takes in an update that is not wanted"),
         (UnknownSelection, "selection = 'longest_absnt': did you mean 'longest_absent'?"),
         (UnknownPayload, "payload = 'gradient': .*Allowed: delta, difference, params"),
+        (NoDown, r"down must return float32 of shape \(5,\), it returned NoneType"),
         (HalfAStart, r"start is not atomic: it failed, but changed the state \(.*version.*\)"),
         (StartRemembers, "start does not forget the run before: 'at_work' differs"),
         (NeedsTensors, r"an update's vector may be a promise: use resolve\(update.vector, length\)"),

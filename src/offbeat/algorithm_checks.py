@@ -25,10 +25,12 @@ Answer = TypeVar("Answer")
 
 
 def check_declarations(algorithm: Algorithm) -> None:
-    """Raise ``FaultError`` if the algorithm's payload or selection does not exist."""
+    """Raise ``FaultError`` if the algorithm's payload or selection does not exist, or does not go with the rest."""
     payload, payloads = getattr(algorithm, "payload", None), get_args(Payload)
     if payload not in payloads:
         raise FaultError(f"payload = {payload!r}: {did_you_mean(str(payload), payloads)}")
+    if algorithm.corrects_gradients and payload != "delta":
+        raise FaultError(f"corrects_gradients = True needs payload = 'delta', it is {payload!r}")
     selection = algorithm.selection
     if not callable(selection) and selection not in POOLS:
         raise FaultError(f"selection = {selection!r}: {did_you_mean(str(selection), POOLS)}, or a class of your own")
@@ -66,6 +68,17 @@ def check_model(model: object, length: int) -> None:
             f"the step must return float32 of shape ({length},), it returned {str(model.dtype).removeprefix('torch.')} "
             f"of shape {tuple(model.shape)}"
         )
+
+
+def check_down(algorithm: Algorithm, length: int) -> None:
+    """Raise ``FaultError`` unless ``down`` returns what clients need: ``(length,)`` if they correct gradients."""
+    down: Any = attempt("down", algorithm.down)
+    if not algorithm.corrects_gradients:
+        if down is not None:
+            raise FaultError("down returned something that clients do not use: set corrects_gradients = True")
+    elif not isinstance(down, Tensor) or down.dtype != torch.float32 or down.shape != (length,):
+        found = f"{down.dtype} of shape {tuple(down.shape)}" if isinstance(down, Tensor) else type(down).__name__
+        raise FaultError(f"down must return float32 of shape ({length},), it returned {found.removeprefix('torch.')}")
 
 
 def check_restart(algorithm: Algorithm, fresh: Algorithm) -> None:

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +11,8 @@ import click
 from offbeat.errors import OffbeatError
 from offbeat.experiments.import_path import load_callable
 from offbeat.experiments.server_config import load
+from offbeat.service.admin import export_model
 from offbeat.service.admin import make_token as ask_for_token
-from offbeat.service.admin import newest_model
 from offbeat.service.admin import revoke as ask_to_revoke
 from offbeat.service.admin import runs as list_runs
 from offbeat.service.admin import status as ask_status
@@ -182,9 +181,7 @@ def runs(folder: Path) -> None:
 )
 def export(folder: Path, output: Path) -> None:
     """Copy the newest model of the server with this FOLDER, a safetensors file."""
-    model = newest_model(folder)
-    shutil.copyfile(model, output)
-    click.echo(f"Version {model.stem}: {output}")
+    click.echo(f"Version {export_model(folder, output)}: {output}")
 
 
 @click.command(epilog="\b\nExample:\n  offbeat backup runs/service backups/monday")

@@ -16,6 +16,7 @@ from offbeat.algorithm_checks import (
     answered,
     attempt,
     check_declarations,
+    check_down,
     check_failed_start,
     check_model,
     check_restart,
@@ -290,6 +291,7 @@ def _check_start(world: _World) -> None:
         play.play(_BEGINNING)
         attempt("start", check_failed_start, play.algorithm, model, clients)
     play, fresh = _Play(world), _Play(world)
+    check_down(fresh.algorithm, len(world.model))
     play.play(_BEGINNING)
     attempt("start", play.algorithm.start, world.model, world.clients)
     changed = next(differing_entries(fresh.algorithm.state_dict(), play.algorithm.state_dict()), None)

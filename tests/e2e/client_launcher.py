@@ -28,10 +28,13 @@ TRAINING = "training"
 """A file that is in a client's folder while it trains."""
 
 
-def trained(start: dict[str, Tensor], client: int, visit: int) -> dict[str, Tensor]:
-    """Return what a client makes of a model: always the same, and another with each model, client and visit."""
+def trained(
+    start: dict[str, Tensor], client: int, visit: int, offset: dict[str, Tensor] | None = None
+) -> dict[str, Tensor]:
+    """Return what a client makes of a model: always the same, and another with each model, client, visit and offset."""
     generator = torch.Generator().manual_seed(1_000_003 * client + visit)
-    return {name: 0.9 * tensor + torch.randn(tensor.shape, generator=generator) for name, tensor in start.items()}
+    end = {name: 0.9 * tensor + torch.randn(tensor.shape, generator=generator) for name, tensor in start.items()}
+    return end if offset is None else {name: tensor - 0.1 * offset[name] for name, tensor in end.items()}
 
 
 def live(url: str, token: str, folder: str, gate: str) -> None:
@@ -51,10 +54,11 @@ def live(url: str, token: str, folder: str, gate: str) -> None:
         while time.monotonic() < end or visit.version >= int(Path(gate).read_text()):
             time.sleep(0.01)
         note.unlink()
-        return trained(model, visit.client, visit.number), 1 + visit.client
+        return trained(model, visit.client, visit.number, visit.offset), 1 + visit.client
 
     def make_client(client: int) -> Callable[[dict[str, Tensor], Visit], tuple[dict[str, Tensor], int]]:
         fit.examples = 1 + client  # pyright: ignore[reportFunctionMemberAccess]
+        fit.corrects_gradients = True  # pyright: ignore[reportFunctionMemberAccess]
         return fit
 
     backoff = Backoff(first_seconds=0.02, largest_seconds=0.3)

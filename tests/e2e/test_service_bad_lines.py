@@ -31,6 +31,7 @@ SMALL_LENGTH, LARGE_LENGTH = 20, 300_000  # updates below and above 1 MiB go dif
 FEDAVG = "algorithm = 'fedavg'\ncohort = 3"
 FEDBUFF = "algorithm = 'fedbuff'\nbuffer_size = 3\nconcurrency = 5"
 FEDLAAVG = "algorithm = 'fedlaavg'\ncohort = 3"
+SCAFFOLD = "algorithm = 'scaffold'\ncohort = 3\nserver_lr = 0.1"
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +43,13 @@ def launchers() -> Generator[tuple[ServerLauncher, ClientLauncher]]:
 @pytest.mark.parametrize(
     ("algorithm", "length", "versions_a_kill"),
     # Where updates of an earlier version count, those who passed the gate before may make another one.
-    [(FEDBUFF, SMALL_LENGTH, 2), (FEDAVG, LARGE_LENGTH, 1), (FEDLAAVG, LARGE_LENGTH, 1)],
-    ids=["fedbuff", "fedavg with large models", "fedlaavg with large models"],
+    [
+        (FEDBUFF, SMALL_LENGTH, 2),
+        (FEDAVG, LARGE_LENGTH, 1),
+        (FEDLAAVG, LARGE_LENGTH, 1),
+        (SCAFFOLD, SMALL_LENGTH, 1),
+    ],
+    ids=["fedbuff", "fedavg with large models", "fedlaavg with large models", "scaffold"],
 )
 def test_whoever_dies_and_whatever_the_line_does_each_update_counts_once(
     algorithm: str,
@@ -89,8 +95,9 @@ def test_whoever_dies_and_whatever_the_line_does_each_update_counts_once(
     )
 
 
-def learnt(client: int, visit: int, start: Tensor) -> Tensor:
-    return start - trained({"weight": start.view(1, -1)}, client, visit)["weight"].view(-1)
+def learnt(client: int, visit: int, start: Tensor, offset: Tensor | None) -> Tensor:
+    added = None if offset is None else {"weight": offset.view(1, -1)}
+    return start - trained({"weight": start.view(1, -1)}, client, visit, added)["weight"].view(-1)
 
 
 def encoded(vector: Tensor) -> bytes:

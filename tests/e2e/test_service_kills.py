@@ -189,7 +189,7 @@ def test_killed_at_random_it_loses_nothing_and_counts_nothing_twice(
 
     assert [problem for client in clients for problem in client.problems] == []
     told = {(client.client, visit): receipt for client in clients for visit, receipt in client.told.items()}
-    undisturbed = Undisturbed(server.file, server.folder, lambda c, v, _: vector_of(c, v, length), body_of)
+    undisturbed = Undisturbed(server.file, server.folder, lambda c, v, *_: vector_of(c, v, length), body_of)
     undisturbed.check(told)
     for client in clients:
         if client.digests:

@@ -22,8 +22,11 @@ from offbeat.service.model_files import ModelFiles
 
 Told = dict[tuple[int, int], Receipt]
 """Receipts by client and visit."""
-MakeDelta = Callable[[int, int, Tensor], Tensor]
-"""Maps a client, a visit and the model that it began from to what the client must have learnt, start − end."""
+MakeDelta = Callable[[int, int, Tensor, Tensor | None], Tensor]
+"""Maps a client, a visit, the model that it began from and its gradients' offset to what it must have learnt.
+
+That is start − end.
+"""
 
 
 @dataclass
@@ -42,7 +45,8 @@ class Undisturbed:
             run was over: that is known without a record.
         replaced: By client and visit those in whose place another one was given out, before an update of theirs came.
         last: For each client the version that its last counted update was made from.
-        memories: For each client what it learnt then; kept if its next update is a difference to that.
+        memories: For each client what it remembers of that: what it learnt, if its next update is a difference to
+            it; its c_i, if its gradients are corrected.
     """
 
     file: Path
@@ -70,8 +74,8 @@ class Undisturbed:
             waits_for_examples=algorithm.weighs_all_clients,
         )
         self._versions = None if config.stop is None else config.stop.versions
-        self._starts: dict[int, Tensor] = {}  # by version
-        self.model_digests: dict[int, str] = {}  # of the parameters, by version
+        self._starts: dict[int, tuple[Tensor, Tensor | None]] = {}  # by version, and what went down beside it
+        self.model_digests: dict[int, str] = {}  # of all that is downloaded, by version
         self._note_model()
         with closing(sqlite3.connect(self.folder / "offbeat.sqlite")) as database:
             rows = database.execute("SELECT number, name, arguments, digest FROM log ORDER BY number").fetchall()
@@ -108,7 +112,9 @@ class Undisturbed:
     def _note_model(self) -> None:
         algorithm = self.coordinator.algorithm
         if algorithm.version not in self.model_digests:
-            digest = hashlib.sha256(algorithm.model.numpy().tobytes()).hexdigest()
+            down = algorithm.down()
+            beside = b"" if down is None else down.numpy().tobytes()
+            digest = hashlib.sha256(beside + algorithm.model.numpy().tobytes()).hexdigest()
             self.model_digests[algorithm.version] = digest
 
     def _came_after_the_end(self, client: int, visit: int) -> bool:
@@ -130,7 +136,8 @@ class Undisturbed:
                 self.replaced |= {(open_one.client, open_one.visit) for open_one in before if open_one is not None}
                 used = {assignment.version for assignment in self.coordinator.unfinished()}
                 self._starts = {version: start for version, start in self._starts.items() if version in used}
-                self._starts[self.coordinator.algorithm.version] = self.coordinator.algorithm.model
+                algorithm = self.coordinator.algorithm
+                self._starts[algorithm.version] = algorithm.model, algorithm.down()
             self.coordinator.replay(Call(name, arguments))
 
     def _receive(self, arguments: dict[str, Any], digest: str | None) -> None:
@@ -139,16 +146,21 @@ class Undisturbed:
         assert assignment is not None, "an update was applied twice"
         assert assignment.visit == visit
         is_difference = self.coordinator.algorithm.payload == "difference"
-        vector = delta = self.make_delta(client, visit, self._starts[assignment.version])
-        if is_difference and arguments["since"] is not None:
+        start, offset = self._starts[assignment.version]
+        if arguments["since"] is not None:
             assert arguments["since"] == self.last[client]
+            offset = None if offset is None else offset - self.memories[client]
+        vector = delta = self.make_delta(client, visit, start, offset)
+        if is_difference and arguments["since"] is not None:
             vector = delta - self.memories[client]
         assert hashlib.sha256(self.encode(vector)).hexdigest() == digest, "that is not what the client has learnt"
         receipt = self.coordinator.receive(vector=vector, base=None, **arguments)
         self._note(arguments, receipt)
         if receipt.counted:
             self.last[client] = assignment.version
-            if is_difference:
+            if offset is not None:
+                self.memories[client] = delta / assignment.plan.path - offset
+            elif is_difference:
                 self.memories[client] = delta
 
     def _note(self, arguments: dict[str, Any], receipt: Receipt) -> None:

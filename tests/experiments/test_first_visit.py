@@ -196,6 +196,29 @@ class UnknownPayload(FedBuff):
     payload = cast(Payload, "gradient")
 
 
+class NoDown(FedBuff):
+    corrects_gradients = True
+
+
+class Float64Down(NoDown):
+    def down(self) -> Tensor:
+        return zeros(4).double()
+
+
+class ShortDown(NoDown):
+    def down(self) -> Tensor:
+        return zeros(3)
+
+
+class UnusedDown(FedBuff):
+    def down(self) -> Tensor:
+        return zeros(4)
+
+
+class CorrectsModels(NoDown):
+    payload = "params"
+
+
 class RefusesZeros(FedBuff):
     def weigh(self, update: Update) -> float:
         assert isinstance(update.vector, Tensor)
@@ -210,12 +233,28 @@ class RefusesZeros(FedBuff):
         (Float64Model, "the step must return float32 of shape (4,), it returned float64 of shape (4,)"),
         (UnknownSelection, "selection = 'longest_absnt': did you mean 'longest_absent'?"),
         (UnknownPayload, "payload = 'gradient': Allowed: delta, difference, params"),
+        (NoDown, "down must return float32 of shape (4,), it returned NoneType"),
+        (Float64Down, "down must return float32 of shape (4,), it returned float64 of shape (4,)"),
+        (ShortDown, "down must return float32 of shape (4,), it returned float32 of shape (3,)"),
+        (UnusedDown, "down returned something that clients do not use: set corrects_gradients = True"),
+        (CorrectsModels, "corrects_gradients = True needs payload = 'delta', it is 'params'"),
     ],
 )
 def test_a_fault_of_ones_own_algorithm_is_one_line_before_the_run(kind: type[FedBuff], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)) as caught:
         check_first_visit(kind(buffer_size=2), zeros(4), ones(5), PLAN)
     assert "\n" not in str(caught.value)
+
+
+def test_clients_cannot_remember_both_c_i_and_what_compression_left_out() -> None:
+    class Corrects(NoDown):
+        def down(self) -> Tensor:
+            return zeros(4)
+
+    plan = replace(PLAN, compression=Compression("sign"), error_feedback=True)
+    check_first_visit(Corrects(), zeros(4), ones(5), replace(plan, error_feedback=False))
+    with pytest.raises(ValueError, match=r"remember c_i, .*leave error_feedback out"):
+        check_first_visit(Corrects(), zeros(4), ones(5), plan)
 
 
 def test_an_algorithm_that_cannot_take_updates_of_zeros_is_left_in_peace() -> None:

@@ -35,7 +35,6 @@ def file(tmp_path: Path) -> Callable[..., ServerFile]:
     ("lines", "message"),
     [
         (["[algorithm]", "algorithm = 'sequential_sgd'"], "sequential_sgd needs all data in one place"),
-        (["[algorithm]", "algorithm = 'scaffold'", "cohort = 2"], "scaffold needs more from its clients"),
         (["[server]", "aggregate = 'krum'", "[algorithm]", "algorithm = 'fednova'"], "aggregate = 'krum' does not go"),
         (["[server]", "update_clip_norm = 1", "[algorithm]", "algorithm = 'fedasync'"], "update_clip_norm does not go"),
     ],

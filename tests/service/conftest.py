@@ -34,10 +34,11 @@ def body_of(vector: torch.Tensor) -> bytes:
 
 
 class Peer:
-    """One client's requests, without any cleverness."""
+    """One client's requests, without any cleverness; it can do whatever an algorithm needs."""
 
     def __init__(self, url: str, token: str | None) -> None:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        headers = {"Offbeat-Supports": "corrects_gradients, needs_loss"}
+        headers |= {"Authorization": f"Bearer {token}"} if token else {}
         self.http = httpx.Client(base_url=url, headers=headers, timeout=30.0)
 
     def check_in(self, wait_seconds: float = 0.0) -> dict[str, Any] | None:

@@ -550,10 +550,10 @@ def test_a_disk_that_is_full_when_a_lease_lapses_does_not_end_the_server(tmp_pat
 
     write, full = ModelFiles.write, threading.Event()
 
-    def fails(self: ModelFiles, version: int, vector: torch.Tensor) -> None:
+    def fails(self: ModelFiles, version: int, *vectors: torch.Tensor | None) -> None:
         if full.is_set():
             raise OSError(errno.ENOSPC, "No space left on device")
-        write(self, version, vector)
+        write(self, version, *vectors)
 
     monkeypatch.setattr(ModelFiles, "write", fails)
     with running(tmp_path / "server", lambda: FedAvg(cohort=2), lease_seconds=0.4) as server:
@@ -578,10 +578,10 @@ def test_a_check_in_that_cannot_be_answered_leaves_nobody_waiting(tmp_path, monk
 
     write, full = ModelFiles.write, threading.Event()
 
-    def fails(self: ModelFiles, version: int, vector: torch.Tensor) -> None:
+    def fails(self: ModelFiles, version: int, *vectors: torch.Tensor | None) -> None:
         if full.is_set() and version:
             raise OSError(errno.ENOSPC, "No space left on device")
-        write(self, version, vector)
+        write(self, version, *vectors)
 
     monkeypatch.setattr(ModelFiles, "write", fails)
     with running(tmp_path / "server", lambda: FedBuff(buffer_size=1, concurrency=2)) as server:

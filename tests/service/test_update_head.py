@@ -19,8 +19,9 @@ HEAD: dict[str, Any] = {
     "since": 9,
     "step_seconds": 0.2,
     "upload_seconds": 1.3,
+    "loss": 0.7,
 }
-OPTIONAL = ("step_seconds", "upload_seconds")
+OPTIONAL = ("step_seconds", "upload_seconds", "loss")
 
 
 def refusal(text: str | None) -> Refusal:
@@ -66,6 +67,9 @@ def test_the_rest_may_not_be_left_out(key: str) -> None:
         ("normaliser", 3.4e38),
         ("step_seconds", 0),
         ("step_seconds", 1e300),
+        ("loss", 3.4e38),
+        ("loss", -3.4e38),
+        ("loss", 0),
     ],
 )
 def test_the_ends_of_the_ranges_are_allowed(key: str, value: object) -> None:
@@ -102,6 +106,12 @@ def test_the_ends_of_the_ranges_are_allowed(key: str, value: object) -> None:
         ("step_seconds", -0.1),
         ("step_seconds", 10**3000),
         ("upload_seconds", {}),
+        ("loss", 3.5e38),
+        ("loss", -3.5e38),
+        ("loss", 10**3000),
+        ("loss", "0.7"),
+        ("loss", True),
+        ("loss", [0.7]),
     ],
 )
 def test_what_is_out_of_range_is_refused_by_its_name(key: str, value: object) -> None:
@@ -111,6 +121,7 @@ def test_what_is_out_of_range_is_refused_by_its_name(key: str, value: object) ->
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
 def test_numbers_that_are_none_are_refused(number: str) -> None:
     refusal(json.dumps(HEAD).replace("0.2", number))
+    refusal(json.dumps(HEAD).replace("0.7", number))
 
 
 @pytest.mark.parametrize(

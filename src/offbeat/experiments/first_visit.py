@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from offbeat import algorithms
-from offbeat.algorithm_checks import check_answer, check_declarations, check_model
+from offbeat.algorithm_checks import check_answer, check_declarations, check_down, check_model
 from offbeat.algorithms import Algorithm, LocalPlan, Update
 from offbeat.algorithms.components import WrongStepError
 from offbeat.errors import OffbeatError
@@ -39,6 +39,7 @@ def check_first_visit(algorithm: Algorithm, model: Tensor, data_weights: Tensor,
             trial.start(model, len(data_weights), data_weights)
         except TypeError as error:  # a part of the state that cannot be saved
             raise ValueError(str(error)) from None
+        check_down(trial, len(model))
         has_slots = trial.slots() > 0
         first = trial.assign(0, plan) if has_slots else plan
         if has_slots and not type(algorithm).__module__.startswith(f"{algorithms.__name__}."):
@@ -48,6 +49,10 @@ def check_first_visit(algorithm: Algorithm, model: Tensor, data_weights: Tensor,
     except OffbeatError as error:
         raise ValueError(f"the plan for a visit: {error}") from None
     check_sending(algorithm.payload, first, len(model))
+    if algorithm.corrects_gradients and first.error_feedback:
+        raise ValueError(
+            f"clients of {algorithm.name} remember c_i, not what compression left out: leave error_feedback out"
+        )
 
 
 def _check_first_version(trial: Algorithm, first: LocalPlan, local: LocalPlan, clients: int, length: int) -> None:

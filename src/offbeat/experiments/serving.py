@@ -96,11 +96,6 @@ def fresh(file: ServerFile) -> tuple[Coordinator, Layout]:
     algorithm, plan = file.build_algorithm(), file.plan()
     if algorithm.pooled:
         raise OffbeatError(f"algorithm: {algorithm.name} needs all data in one place: it is for simulations only")
-    if algorithm.corrects_gradients or algorithm.needs_loss:
-        raise OffbeatError(
-            f"algorithm: {algorithm.name} needs more from its clients than the service's protocol carries: "
-            "it is for simulations only"
-        )
     guard_pattern(algorithm)
     lease_seconds = file.server.lease_seconds
     try:

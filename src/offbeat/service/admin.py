@@ -12,9 +12,11 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
+from safetensors import safe_open
 
 from offbeat.errors import OffbeatError
 from offbeat.service.model_files import numbers_of
+from offbeat.tensor_file import write_tensors
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,24 @@ def newest_model(folder: Path) -> Path:
     if not versions:
         raise OffbeatError(f"{folder} holds no model: is it the folder of a server that has run?")
     return folder / "models" / f"{max(versions)}.safetensors"
+
+
+def export_model(folder: Path, output: Path) -> int:
+    """Write the newest version of a server's model to a file, without what goes to clients beside it.
+
+    Returns:
+        The version.
+
+    Raises:
+        OffbeatError: There is none.
+    """
+    model = newest_model(folder)
+    with safe_open(model, framework="pt") as file:
+        layout: list[tuple[str, list[int]]] = json.loads(file.metadata()["layout"])
+        tensors = {name: file.get_tensor(name) for name, _ in layout}
+        with output.open("wb") as copy:
+            write_tensors(copy, tensors, file.metadata())
+    return int(model.stem)
 
 
 def _databases(folder: Path) -> Iterable[Path]:

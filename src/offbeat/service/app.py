@@ -22,16 +22,18 @@ from offbeat.service.metrics import Measured
 from offbeat.service.model_response import ModelResponse
 from offbeat.service.refusal import Refusal
 from offbeat.service.service import Service
+from offbeat.service.support import missing_support
 from offbeat.service.unread_body import UnreadBody
 from offbeat.service.update_head import parse_head
 
 T = TypeVar("T")
 
-PROTOCOL = "1.1"
-"""The protocol's version, as in ``docs/protocol.md``; 1.1 has declared examples."""
+PROTOCOL = "1.2"
+"""The protocol's version, as in ``docs/protocol.md``; 1.1 has declared examples, 1.2 corrected gradients and losses."""
 
 _LARGEST_NUMBER = 2**63 - 1
 
+Supports = Annotated[str | None, Header()]
 Number = Annotated[int, Path(ge=0, le=_LARGEST_NUMBER)]
 _PROBLEMS: dict[int | str, dict[str, Any]] = {"default": {"model": messages.Problem, "description": "Refused"}}
 
@@ -76,8 +78,13 @@ def make_app(service: Service, connections: Connections) -> FastAPI:
         return messages.NewToken(token=token, expires_seconds=seconds)
 
     @app.post("/v1/checkin")
-    async def check_in(request: Request, client: Client, checkin: messages.CheckIn) -> messages.CheckedIn:
+    async def check_in(
+        request: Request, client: Client, checkin: messages.CheckIn, offbeat_supports: Supports = None
+    ) -> messages.CheckedIn:
         """Ask for work."""
+        missing = missing_support(service.engine.coordinator.algorithm, offbeat_supports)
+        if missing is not None:
+            raise Refusal("not-supported", missing)
         # Who need not wait need not be watched.
         answer = await service.check_in(client, 0.0)
         if answer.visit is not None or answer.finished or not checkin.wait_seconds:
@@ -110,12 +117,15 @@ def make_app(service: Service, connections: Connections) -> FastAPI:
         content_length: Annotated[int | None, Header(ge=0, le=_LARGEST_NUMBER)] = None,
         upload_offset: Annotated[int, Header(ge=0, le=_LARGEST_NUMBER)] = 0,
         offbeat_update: Annotated[str | None, Header()] = None,
+        offbeat_supports: Supports = None,
         checkin: bool = False,
     ) -> Response:
         """Send an update, or a part of one."""
         if content_length is None:
             raise Refusal("length-required", "send Content-Length")
         head = parse_head(offbeat_update)
+        # A client that cannot do its next visit is not given one, and hears why when it checks in.
+        checkin = checkin and missing_support(service.engine.coordinator.algorithm, offbeat_supports) is None
         answer = await service.upload(
             client, number, head, upload_offset, content_length, request.stream(), check_in=checkin
         )

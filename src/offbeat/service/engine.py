@@ -230,7 +230,7 @@ class Engine:
         """Check what a client says of an update, before there is a body.
 
         Raises:
-            Refusal: ``wrong-version`` or ``wrong-plan``.
+            Refusal: ``wrong-version``, ``wrong-plan`` or ``no-loss``.
         """
         assignment = self.coordinator.assignment(client)
         if assignment is None or assignment.visit != visit:
@@ -246,6 +246,8 @@ class Engine:
                 f"the normaliser of {head.steps} steps of this plan's SGD is {usual:.6g}; allowed are 0, and "
                 f"{_NORMALISER_TIMES} times more or less, not {head.normaliser:.6g}",
             )
+        if self.coordinator.algorithm.needs_loss and head.loss is None:
+            raise Refusal("no-loss", "this run needs the visit's mean training loss: send loss, a finite number")
 
     def _receive(self, client: int, visit: int, head: UpdateHead, update: Body) -> Receipt:
         assignment, algorithm = self.coordinator.assignment(client), self.coordinator.algorithm
@@ -266,11 +268,13 @@ class Engine:
                 since=head.since,
                 step_seconds=head.step_seconds,
                 upload_seconds=head.upload_seconds,
+                loss=head.loss if algorithm.needs_loss else None,
             )
         except ValueError as error:
             if vector is not update:
                 self.segments.take_back()
-            if algorithm.payload == "difference" and head.since != assignment.since:
+            has_memory = algorithm.payload == "difference" or algorithm.corrects_gradients
+            if has_memory and head.since != assignment.since:
                 self.coordinator.drop(self.now, client, visit)
                 raise Refusal("lost-memory", str(error)) from None
             raise Refusal("malformed-update", str(error)) from None
@@ -400,7 +404,7 @@ class Engine:
         if version == self._published:
             return
         try:
-            await self.aggregate(lambda: self.models.write(version, algorithm.model))
+            await self.aggregate(lambda: self.models.write(version, algorithm.model, algorithm.down()))
             self.journal.publish(lambda: self.models.publish(version))
             self._published = version
             self._publish_problem = None

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from offbeat.algorithms.components import LocalPlan
+from offbeat.algorithms.components import Algorithm, LocalPlan
 from offbeat.algorithms.components.checks import LARGEST_COUNT
 from offbeat.coordinator_records import Assignment, Unknown
 from offbeat.coordinator_records import Receipt as Answer
@@ -67,6 +67,8 @@ class Visit(Message):
     plan: dict[str, Any]
     lease_seconds: float | None
     urgent: bool
+    corrects_gradients: bool
+    needs_loss: bool
 
 
 class CheckedIn(Message):
@@ -191,19 +193,21 @@ def plan_message(plan: LocalPlan) -> dict[str, Any]:
 
 
 def visit_message(
-    assignment: Assignment, *, payload: str, length: int, seed: int, lease_seconds: float | None, urgent: bool
+    assignment: Assignment, algorithm: Algorithm, *, length: int, seed: int, lease_seconds: float | None
 ) -> Visit:
-    """Return an assignment as it travels."""
+    """Return an assignment of this algorithm as it travels."""
     return Visit(
         number=assignment.visit,
         version=assignment.version,
         since=assignment.since,
-        payload=payload,
+        payload=algorithm.payload,
         length=length,
         seed=seed,
         plan=plan_message(assignment.plan),
         lease_seconds=lease_seconds,
-        urgent=urgent,
+        urgent=assignment.client in algorithm.urgent(),
+        corrects_gradients=algorithm.corrects_gradients,
+        needs_loss=algorithm.needs_loss,
     )
 
 

@@ -15,6 +15,9 @@ from offbeat.tensor_file import write_tensors
 
 T = TypeVar("T")
 
+DOWN = ".down"
+"""The tensor that goes to clients beside the model; no parameter has such a name, since no module's name is empty."""
+
 Layout = Sequence[tuple[str, Sequence[int]]]
 """The model's trainable parameters by name, each with its shape, in the order in which they make up the vector."""
 
@@ -49,18 +52,25 @@ class ModelFiles:
         """Return the versions that are published."""
         return set(numbers_of(self._folder))
 
-    def write(self, version: int, vector: Tensor) -> None:
-        """Write a version ``(d,)`` as pending, unless it is published.
+    def write(self, version: int, vector: Tensor, down: Tensor | None = None) -> None:
+        """Write a version as pending, unless it is published.
+
+        Args:
+            version: Its number.
+            vector: The model, float32 ``(d,)``.
+            down: What goes to clients beside it, float32 ``(d,)``; None for nothing.
 
         Raises:
             OSError: The disk is full.
         """
         if self.path(version).exists():
             return
+        # The model comes last: that is where it is mapped.
+        tensors = {**({} if down is None else {DOWN: down}), **self._by_name(vector)}
         pending = self.pending_path(version)
         try:
             with pending.open("wb") as file:
-                write_tensors(file, self._by_name(vector), {"version": str(version), "layout": self._layout_text})
+                write_tensors(file, tensors, {"version": str(version), "layout": self._layout_text})
         except OSError:
             pending.unlink(missing_ok=True)
             raise

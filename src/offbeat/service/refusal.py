@@ -36,6 +36,8 @@ KINDS: dict[str, int] = {
     "wrong-examples": 422,
     "too-many-examples": 422,
     "lost-memory": 422,
+    "no-loss": 422,
+    "not-supported": 422,
     "too-many-requests": 429,
     "busy": 503,
     "no-space": 503,

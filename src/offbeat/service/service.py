@@ -130,20 +130,18 @@ class Service:
                 "this run weighs every client by its examples: declare how many you hold (POST /v1/examples; in "
                 "Python the attribute `examples` of the client)",
             )
-        return self._checked_in(client, await self.engine.check_in(client, wait_seconds))
+        return self._checked_in(await self.engine.check_in(client, wait_seconds))
 
-    def _checked_in(self, client: int, assignment: Assignment | None) -> messages.CheckedIn:
+    def _checked_in(self, assignment: Assignment | None) -> messages.CheckedIn:
         if assignment is None:
             retry = None if self.engine.finished else RETRY_SECONDS
             return messages.CheckedIn(visit=None, retry_after_seconds=retry, finished=self.engine.finished)
-        algorithm = self.engine.coordinator.algorithm
         visit = messages.visit_message(
             assignment,
-            payload=algorithm.payload,
+            self.engine.coordinator.algorithm,
             length=self.engine.models.length,
             seed=self._seed,
             lease_seconds=self._lease_seconds,
-            urgent=client in algorithm.urgent(),
         )
         return messages.CheckedIn(visit=visit, retry_after_seconds=None, finished=False)
 
@@ -211,7 +209,7 @@ class Service:
         if isinstance(answer, Receipt) and answer.counted and not self.accounts.examples.is_known(client):
             self.accounts.declare(client, head.examples)
         return messages.Received(
-            receipt=messages.receipt_message(answer), next=self._checked_in(client, following) if check_in else None
+            receipt=messages.receipt_message(answer), next=self._checked_in(following) if check_in else None
         )
 
     async def _small(

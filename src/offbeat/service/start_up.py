@@ -67,7 +67,7 @@ async def open_engine(
         try:
             call = call_of(record, coordinator, store.folder / "updates", models)
             if record.name == "assign":
-                models.write(algorithm.version, algorithm.model)
+                models.write(algorithm.version, algorithm.model, algorithm.down())
                 models.publish(algorithm.version)
             coordinator.replay(call)
         except (ValueError, LookupError, TypeError, AssertionError) as error:

@@ -11,6 +11,7 @@ from offbeat.service.strict_json import read_object, shortened
 
 _LARGEST_HEAD = 4096  # characters
 _LARGEST_NUMBER = 2**63 - 1  # that a database holds
+_LARGEST_FLOAT = torch.finfo(torch.float32).max
 
 _Number = Annotated[int, Field(ge=0, le=_LARGEST_NUMBER, description="a whole number of at least 0")]
 _Seconds = Annotated[
@@ -29,11 +30,15 @@ class UpdateHead(BaseModel):
     examples: Annotated[int, Field(ge=1, le=LARGEST_COUNT, description=f"a whole number in 1 … {LARGEST_COUNT}")]
     steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT, description=f"a whole number in 0 … {LARGEST_COUNT}")]
     normaliser: Annotated[
-        float, Field(ge=0, le=torch.finfo(torch.float32).max, description="a number of at least 0, finite in 32 bits")
+        float, Field(ge=0, le=_LARGEST_FLOAT, description="a number of at least 0, finite in 32 bits")
     ]
     since: Annotated[_Number | None, Field(description="a whole number of at least 0, or null")]
     step_seconds: _Seconds = None
     upload_seconds: _Seconds = None
+    loss: Annotated[
+        Annotated[float, Field(ge=-_LARGEST_FLOAT, le=_LARGEST_FLOAT)] | None,
+        Field(description="a number that is finite in 32 bits, null, or left out"),
+    ] = None
 
 
 def parse_head(text: str | None) -> UpdateHead:

@@ -32,11 +32,16 @@ def own_data(client):
 
 def simulated(plan, client=2, number=4):
     """Where the simulator's trainer ends, by parameter name."""
+    model, result = trained(plan, client, number)
+    return model.named(result.vector)
+
+
+def trained(plan, client=2, number=4, offset=None):
     model = FlatModel(network())
     start = model.vector.clone()
     trainer = LoopTrainer(model, loss=cross_entropy, inputs=INPUTS, labels=LABELS, shards=SHARDS, seed=5)
-    (result,) = trainer.train([Job(client, number, 12, start, plan, "params")])
-    return model.named(result.vector)
+    (result,) = trainer.train([Job(client, number, 12, start, plan, "params", offset)])
+    return model, result
 
 
 def start():
@@ -53,7 +58,19 @@ def test_it_ends_where_the_simulators_client_ends(visit):
         fitted = client.fit(start(), visit(PLAN, number, length=LENGTH))
         assert same(fitted.model, simulated(PLAN, number=number))
         assert (fitted.examples, fitted.steps) == (11, 5)
+        assert fitted.loss == trained(PLAN, number=number)[1].loss
     assert not same(simulated(PLAN, number=4), simulated(PLAN, number=5))
+
+
+def test_the_offset_is_added_to_each_gradient(visit):
+    offset = torch.sin(torch.arange(LENGTH) * 1.3)
+    model, expected = trained(PLAN, offset=offset)
+    client = LocalSGD(network(), cross_entropy, own_data(2))
+    parts = dict(reversed(model.named(offset).items()))  # the server's order is not the module's
+    fitted = client.fit(start(), visit(PLAN, length=LENGTH, corrects_gradients=True, offset=parts))
+    assert same(fitted.model, model.named(expected.vector))
+    assert not same(fitted.model, simulated(PLAN))
+    assert client.corrects_gradients
 
 
 def test_arrays_are_as_good_as_tensors(visit):
@@ -75,6 +92,7 @@ def test_an_urgent_visit_ends_after_the_step_that_it_is_at(visit, steps):
 
     fitted = LocalSGD(network(), loss, own_data(2)).fit(start(), here)
     assert fitted.steps == steps
+    assert fitted.loss == trained(PLAN.prefix(steps))[1].loss
     assert same(fitted.model, simulated(PLAN.prefix(steps)))
 
 

@@ -44,6 +44,14 @@ def test_an_urgent_visit_with_compression_is_read():
     assert (visit.since, visit.lease_seconds) == (None, None)
 
 
+def test_what_a_visit_needs_is_read():
+    plain = read_check_in(answer(), client=0).visit  # a server of protocol 1.1 says nothing
+    assert (plain.corrects_gradients, plain.needs_loss, plain.offset) == (False, False, None)
+    visit = read_check_in(answer(corrects_gradients=True, needs_loss=False), client=0).visit
+    assert (visit.corrects_gradients, visit.needs_loss) == (True, False)
+    assert read_check_in(answer(corrects_gradients=False, needs_loss=True), client=0).visit.needs_loss
+
+
 def test_there_may_be_nothing():
     check_in = read_check_in({"visit": None, "retry_after_seconds": 5.0, "finished": True}, client=0)
     assert (check_in.visit, check_in.retry_after_seconds, check_in.finished) == (None, 5.0, True)

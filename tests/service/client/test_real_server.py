@@ -1,5 +1,6 @@
 """Clients and the real server, over real sockets."""
 
+import shutil
 import threading
 
 import pytest
@@ -7,13 +8,15 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from offbeat.algorithms import FedBuff, FedLaAvg
+from offbeat.algorithms import SCAFFOLD, FedBuff, FedLaAvg
 from offbeat.algorithms.components import Compression, LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.service.client import LocalSGD, run_client
 from offbeat.service.client.connection import Connection
+from offbeat.service.client.outbox import Outbox
 from offbeat.training.flat_model import FlatModel
 from tests.service.conftest import running
+from tests.simulation.test_simulator_contract import Greedy
 
 LAYOUT = [("weight", (2, 2)), ("bias", (2,))]
 PLAN = LocalPlan(steps=4, batch_size=3, lr=0.5)
@@ -55,6 +58,7 @@ def take_part(served, folder, clients, quick, **options):
         (lambda: FedBuff(buffer_size=2, concurrency=4), TOP_K),
         (lambda: FedLaAvg(cohort=2), PLAN),
         (lambda: FedLaAvg(cohort=2), TOP_K),
+        (lambda: SCAFFOLD(cohort=2, over_selection=1.5), PLAN),
     ],
 )
 def test_a_run_comes_to_its_end(tmp_path, quick, algorithm, plan):
@@ -103,6 +107,91 @@ def test_a_memory_that_is_lost_is_said(tmp_path, quick):
         (tmp_path / "0" / "kept.json").unlink()
         with pytest.raises(OffbeatError, match="has lost what the client remembers"):
             run_client(served.url, make_client, tmp_path / "0", visits=1, backoff=quick)
+
+
+def test_c_i_that_is_lost_is_said(tmp_path, quick):
+    with running(tmp_path / "server", lambda: SCAFFOLD(cohort=1), clients=1, plan=PLAN) as served:
+        take_part(served, tmp_path, 1, quick, visits=1)
+        (memory,) = (tmp_path / "0").glob("memory-*")
+        memory.unlink()
+        with pytest.raises(OffbeatError, match="has lost what the client remembers"):
+            run_client(served.url, make_client, tmp_path / "0", visits=1, backoff=quick)
+        assert served.service.engine.coordinator.algorithm.version == 1
+
+
+def test_a_receipt_that_nobody_remembers_leaves_c_i_as_it_was(tmp_path, quick, monkeypatch):
+    """Two processes share an identity, as after a restored backup: the later visit's c_i is not the first one's."""
+    with running(tmp_path / "server", lambda: SCAFFOLD(cohort=1), clients=1, plan=PLAN) as served:
+        take_part(served, tmp_path, 1, quick, visits=1)
+        shutil.copytree(tmp_path / "0", tmp_path / "copy")
+        with monkeypatch.context() as patch:  # it makes an update, which the server does not get
+            patch.setattr("offbeat.service.client.run.upload", lambda *_, **__: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                run_client(served.url, make_client, tmp_path / "copy", visits=1, backoff=quick)
+        take_part(served, tmp_path, 1, quick, visits=2)  # visit 1, and 2, which counts too
+        outbox = Outbox(tmp_path / "copy")
+        pending = outbox.pending()
+        assert (pending.visit, outbox.kept().since) == (1, 0)
+        before = outbox.memory(0, 6)
+        assert run_client(served.url, make_client, tmp_path / "copy", visits=1, backoff=quick) == 0
+        outbox = Outbox(tmp_path / "copy")
+        assert outbox.pending() is None
+        assert torch.equal(outbox.memory(0, 6), before)
+        # The server builds on another one by now.
+        with pytest.raises(OffbeatError, match="has lost what the client remembers"):
+            run_client(served.url, make_client, tmp_path / "copy", visits=1, backoff=quick)
+
+
+def test_a_client_that_does_not_take_the_offset_is_told_so_before_it_trains(tmp_path, quick):
+    trained = []
+
+    def fit(model, visit):
+        trained.append(visit)
+        return model, 3
+
+    with running(tmp_path / "server", lambda: SCAFFOLD(cohort=1), clients=1, plan=PLAN) as served:
+        options = {"enrolment_token": served.enrolment_token, "visits": 1, "backoff": quick}
+        with pytest.raises(OffbeatError, match=r"add visit\.offset .*corrects_gradients = True") as caught:
+            run_client(served.url, lambda _: fit, tmp_path / "me", **options)
+        assert "\n" not in str(caught.value)
+        assert trained == []
+        assert served.service.status().assigned == 0
+        fit.corrects_gradients = True
+        assert run_client(served.url, lambda _: fit, tmp_path / "me", **options) == 1
+    assert {name: tensor.shape for name, tensor in trained[0].offset.items()} == {"weight": (2, 2), "bias": (2,)}
+
+
+def test_losses_reach_an_algorithm_that_needs_them(tmp_path, quick):
+    said = {}
+
+    def make(client):
+        local = make_client(client)
+
+        def fit(model, visit):
+            fitted = local.fit(model, visit)
+            said[client] = fitted.loss
+            return fitted
+
+        return fit
+
+    model = FlatModel(nn.Linear(2, 2)).vector
+    with running(
+        tmp_path / "server", lambda: Greedy(buffer_size=1, concurrency=1), clients=3, plan=PLAN, model=model
+    ) as served:
+        for client in range(3):
+            folder, options = tmp_path / str(client), {"visits": 1, "backoff": quick}
+            assert run_client(served.url, make, folder, enrolment_token=served.enrolment_token, **options) == 1
+        losses = served.service.engine.coordinator._pool.losses
+    assert losses == [said[client] for client in range(3)]
+    assert len(set(losses)) == 3
+
+
+def test_a_client_that_returns_no_loss_where_one_is_needed_gets_one_line(tmp_path, quick):
+    with running(tmp_path / "server", lambda: Greedy(buffer_size=1, concurrency=1), clients=1, plan=PLAN) as served:
+        options = {"enrolment_token": served.enrolment_token, "visits": 1, "backoff": quick}
+        with pytest.raises(OffbeatError, match="needs the mean training loss of each visit: return Fitted"):
+            run_client(served.url, lambda _: lambda model, _: (model, 3), tmp_path / "me", **options)
+        assert served.service.status().lost == 1  # it has given its visit up
 
 
 def test_a_revoked_client_is_told(tmp_path, quick):

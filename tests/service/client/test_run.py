@@ -264,6 +264,89 @@ class TestDifference:
         assert vector(server, 0) == [0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
 
 
+class TestCorrection:
+    """What comes beside the model is 2 everywhere, and P is ½."""
+
+    PLAN = LocalPlan(steps=2, batch_size=1, lr=0.25)
+
+    @pytest.fixture
+    def offsets(self, server, run, model):
+        """Return a function that makes clients learn deltas, and returns by how much their gradients were corrected."""
+
+        def correct(deltas, sinces):
+            for number, since in enumerate(sinces):
+                server.serve(10 + number, model)
+                server.offer(number, 10 + number, self.PLAN, since=since, corrects_gradients=True)
+            heard = []
+
+            def fit(model, visit):
+                heard.append([*visit.offset["weight"].view(-1).tolist(), *visit.offset["bias"].tolist()])
+                for tensor in visit.offset.values():
+                    tensor.fill_(77)  # they are its own
+                return {name: tensor - deltas[visit.number] for name, tensor in model.items()}, 1
+
+            fit.corrects_gradients = True
+            run(fit)
+            return heard
+
+        return correct
+
+    def test_c_i_is_that_of_the_last_update_that_counted(self, server, offsets):
+        server.counts = lambda visit: visit != 1
+        heard = offsets([3.0, 5.0, 2.0, 0.0], [None, 10, 10, 12])
+        # c_i: 3/½ − 2 = 4 after visit 0, and 2/½ − (2 − 4) = 6 after visit 2; visit 1 does not count.
+        assert heard == [[2.0 - own] * 6 for own in (0.0, 4.0, 4.0, 6.0)]
+        assert [server.announced[number]["since"] for number in range(4)] == [None, 10, 10, 12]
+        assert vector(server, 1) == [5.0] * 6
+
+    def test_a_visit_that_was_cut_short_counts_the_steps_that_were_taken(self, server, run, model):
+        for number, since in enumerate((None, 12)):
+            server.serve(12 + number, model)
+            server.offer(number, 12 + number, self.PLAN, since=since, corrects_gradients=True)
+        heard = []
+
+        def fit(model, visit):
+            heard.append(visit.offset["bias"].tolist())
+            return Fitted({name: tensor - 3.0 for name, tensor in model.items()}, 1, steps=1)
+
+        run(fit)
+        assert heard == [[2.0, 2.0], [2.0 - (3 / 0.25 - 2)] * 2]
+
+    def test_one_that_is_lost_is_said(self, server, offsets):
+        assert offsets([3.0], [9]) == [[2.0] * 6]
+        assert server.announced[0]["since"] is None
+
+    def test_no_offset_where_none_is_asked_for(self, server, run, model):
+        server.serve(12, model)
+        server.offer(0, 12)
+        heard = []
+        run(lambda model, visit: heard.append(visit.offset) or (model, 1))
+        assert heard == [None]
+
+
+@pytest.mark.parametrize("is_needed", [True, False])
+def test_the_loss_is_sent_where_it_is_needed_and_nowhere_else(server, run, model, is_needed):
+    server.serve(12, model)
+    server.offer(0, 12, needs_loss=is_needed)
+    run(lambda model, visit: Fitted(model, 1, loss=0.25))
+    assert server.announced[0].get("loss", "none") == (0.25 if is_needed else "none")
+
+
+@pytest.mark.parametrize("value", [True, False, None, 1])
+def test_it_says_what_it_can_do(server, run, model, value):
+    def fit(model, visit):
+        return model, 1
+
+    if value is not None:
+        fit.corrects_gradients = value
+    server.serve(12, model)
+    server.offer(0, 12)
+    run(fit)
+    said = {path: headers["Offbeat-Supports"] for _, path, headers in server.heard}
+    expected = "needs_loss, corrects_gradients" if value is True else "needs_loss"
+    assert said["/v1/checkin"] == said["/v1/uploads/0"] == expected
+
+
 class KilledError(BaseException):
     pass
 
@@ -307,13 +390,22 @@ def kill_at(monkeypatch):
     return arm
 
 
-@pytest.mark.parametrize(("payload", "plan"), [("difference", TOP_K), ("delta", replace(TOP_K, error_feedback=True))])
-def test_killed_anywhere_it_goes_on_and_sends_the_same(server, tmp_path, quick, model, kill_at, payload, plan):
+@pytest.mark.parametrize(
+    ("plan", "values"),
+    [
+        (TOP_K, {"payload": "difference"}),
+        (replace(TOP_K, error_feedback=True), {}),
+        (TOP_K, {"corrects_gradients": True}),
+    ],
+)
+def test_killed_anywhere_it_goes_on_and_sends_the_same(server, tmp_path, quick, model, kill_at, plan, values):
     """Over three visits, of which the second does not count; then all over again, killed one step later."""
 
     def fit(model, visit):
         trained.append(visit.number)
         change = torch.sin(torch.arange(6) * (visit.number + 1.3))
+        if visit.offset is not None:
+            change += torch.cat([tensor.view(-1) for tensor in visit.offset.values()]) / 9
         return {"weight": model["weight"] - change[:4].view(2, 2), "bias": model["bias"] - change[4:]}, 1
 
     def live(folder):
@@ -323,7 +415,7 @@ def test_killed_anywhere_it_goes_on_and_sends_the_same(server, tmp_path, quick, 
         server.visits.clear()
         for number, since in enumerate((None, 10, 10)):
             server.serve(10 + number, model)
-            server.offer(number, 10 + number, plan, payload=payload, since=since)
+            server.offer(number, 10 + number, plan, since=since, **values)
         kills = 0
         while True:
             try:

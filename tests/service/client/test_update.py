@@ -110,6 +110,16 @@ class TestFitted:
         fitted = check_fitted(Fitted(model, 17, 1, 0.5), model, visit())
         assert (fitted.steps, fitted.normaliser) == (1, 0.5)
 
+    @pytest.mark.parametrize("loss", [None, float("nan"), float("-inf"), 3.5e38, "low"])
+    def test_a_loss_that_is_needed_must_be_a_number(self, model, visit, loss):
+        with pytest.raises(OffbeatError, match=r"needs the mean training loss .*return Fitted\(…, loss=…\)") as caught:
+            check_fitted(Fitted(model, 17, loss=loss), model, visit(needs_loss=True))
+        assert "\n" not in str(caught.value)
+        assert check_fitted(Fitted(model, 17, loss=loss), model, visit()).examples == 17
+
+    def test_a_loss_may_be_negative(self, model, visit):
+        assert check_fitted(Fitted(model, 17, loss=-2.5), model, visit(needs_loss=True)).loss == -2.5
+
     def test_buffers_are_left_out(self, model, visit):
         extra = {**model, "running_mean": torch.zeros(3)}
         fitted = check_fitted((extra, 1), model, visit())

@@ -296,7 +296,10 @@ class Algorithm(Generic[Schedule_co]):
         return ()
 
     def down(self) -> Tensor | None:
-        """Return what goes to clients beside the model, float32 ``(d,)``; None for nothing. Reading it may train."""
+        """Return what goes to clients beside the model, float32 ``(d,)``; None for nothing. Reading it may train.
+
+        It belongs to the version, and changes with it only.
+        """
         return None
 
     def deadline(self) -> float:

@@ -22,6 +22,7 @@ class Connection:
     Args:
         url: Such as ``https://host:8443``.
         token: What every request carries; may be changed later.
+        supports: What the client can do beyond protocol 1.1, names with commas between them; may be changed later.
         ca: A file with the certificates to trust; None for those of the system.
         backoff: When to try again.
         read_seconds: How long to wait for an answer, unless a request says otherwise.
@@ -37,9 +38,11 @@ class Connection:
         ca: Path | None = None,
         backoff: Backoff | None = None,
         read_seconds: float = 60.0,
+        supports: str = "",
     ) -> None:
         self.url = url.rstrip("/")
         self.token = token
+        self.supports = supports
         self.ca = ca
         self.backoff = backoff or Backoff()
         self._read_seconds = read_seconds
@@ -123,7 +126,9 @@ class Connection:
             UnreachableError: No answer came, or it broke off.
             ServiceError: The server refused.
         """
-        headers = {**(headers or {}), **({"Authorization": f"Bearer {self.token}"} if self.token else {})}
+        headers = {**(headers or {}), "Offbeat-Supports": self.supports}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
         timeout = _timeout(read_seconds or self._read_seconds)
         try:
             with self._http.stream(

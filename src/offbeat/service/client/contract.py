@@ -25,6 +25,9 @@ class Visit:
         seed: The run's seed; with the client and the number it fixes every random number of the visit.
         plan: What to do.
         lease_seconds: How long the server keeps the client's place without a heartbeat; None for ever.
+        needs_loss: Whether ``fit`` has to return the visit's mean training loss.
+        corrects_gradients: Whether ``offset`` has to be added to each local gradient.
+        offset: By parameter name, what to add; the client's own, and may be changed in place. None for nothing.
         urgent: Set once the server wants what there is: hand it in after the step you are at. To heed it is optional.
     """
 
@@ -37,6 +40,9 @@ class Visit:
     seed: int
     plan: LocalPlan
     lease_seconds: float | None = None
+    needs_loss: bool = False
+    corrects_gradients: bool = False
+    offset: dict[str, Tensor] | None = field(default=None, repr=False, compare=False)
     urgent: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
 
 
@@ -50,12 +56,14 @@ class Fitted:
         examples: How many examples the client holds, ≥ 1.
         steps: Local steps taken, 1 … those of the plan; None for all of them.
         normaliser: FedNova's a_i ≥ 0; None for that of the plan's SGD with so many steps.
+        loss: The mean training loss over these steps; sent only where the visit says ``needs_loss``.
     """
 
     model: dict[str, Tensor]
     examples: int
     steps: int | None = None
     normaliser: float | None = None
+    loss: float | None = None
 
 
 Fit = Callable[[dict[str, Tensor], Visit], Fitted | tuple[dict[str, Tensor], int]]
@@ -66,7 +74,9 @@ class Client(Protocol):
     """A user's client.
 
     It may have an attribute ``examples``, how many examples it holds, which the server is told once, when the client
-    enrols. Algorithms that weigh all clients by their examples need it. A function may have the attribute, too.
+    enrols. Algorithms that weigh all clients by their examples need it. A client that adds ``visit.offset`` to each
+    local gradient says so by an attribute ``corrects_gradients = True``; algorithms such as SCAFFOLD take no other. A
+    function may have these attributes, too.
     """
 
     @abstractmethod

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 
 from offbeat.errors import OffbeatError
 from offbeat.service.client.contract import Fitted, Visit
+from offbeat.training.evaluation import scalar_loss
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.loop import LoopTrainer
-from offbeat.training.trainer import Job
+from offbeat.training.trainer import Job, Result
 
 
 class LocalSGD:
@@ -25,6 +26,8 @@ class LocalSGD:
     Raises:
         OffbeatError: The module cannot be trained this way, or there is not a label for each input.
     """
+
+    corrects_gradients = True
 
     def __init__(self, module: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], data: tuple[Any, Any]) -> None:
         self._model = FlatModel(module)
@@ -46,22 +49,26 @@ class LocalSGD:
         Raises:
             OffbeatError: The server's model is another than the module; or the module or the loss fails.
         """
-        start = self._start(model)
+        self._check(model)
+        start = self._vector(model)
+        offset = None if visit.offset is None else self._vector(visit.offset)
         loss = _UntilUrgent(self._loss, visit)
         # The trainer finds the examples by the client's number, which the random numbers depend on too.
         shards = [np.arange(len(self._inputs))] * (visit.client + 1)
         trainer = LoopTrainer(
             self._model, loss=loss, inputs=self._inputs, labels=self._labels, shards=shards, seed=visit.seed
         )
-        job = Job(visit.client, visit.number, visit.version, start, visit.plan, "params")
+        job = Job(visit.client, visit.number, visit.version, start, visit.plan, "params", offset)
         try:
-            end = trainer.train([job])[0].vector
-            steps = visit.plan.steps
+            result = trainer.train([job])[0]
         except _UrgentError:
-            end, steps = self._model.vector.clone(), loss.steps
-        return Fitted(self._model.named(end), len(self._inputs), steps)
+            result = Result(self._model.vector.clone(), torch.stack(loss.values).float().mean().item())
+        return Fitted(self._model.named(result.vector), len(self._inputs), len(loss.values), loss=result.loss)
 
-    def _start(self, model: dict[str, Tensor]) -> Tensor:
+    def _vector(self, named: dict[str, Tensor]) -> Tensor:
+        return torch.cat([named[name].reshape(-1) for name in self._model.named(self._model.vector)])
+
+    def _check(self, model: dict[str, Tensor]) -> None:
         own = self._model.named(self._model.vector)
         shapes, given = ({name: tuple(value.shape) for name, value in part.items()} for part in (own, model))
         if shapes != given:
@@ -71,7 +78,6 @@ class LocalSGD:
                 f"the server's model is another than this module: {name} has shape {given.get(name, 'none')} there "
                 f"and {shapes.get(name, 'none')} here"
             )
-        return torch.cat([model[name].reshape(-1) for name in own])
 
 
 class _UrgentError(OffbeatError):
@@ -79,20 +85,20 @@ class _UrgentError(OffbeatError):
 
 
 class _UntilUrgent:
-    """A loss that ends an urgent visit where a step would begin."""
+    """A loss that ends an urgent visit where a step would begin.
+
+    Attributes:
+        values: The losses of the steps that were taken.
+    """
 
     def __init__(self, loss: Callable[[Tensor, Tensor], Tensor], visit: Visit) -> None:
         self._loss = loss
         self._visit = visit
-        self._calls = 0
-
-    @property
-    def steps(self) -> int:
-        """How many steps were taken."""
-        return self._calls
+        self.values: list[Tensor] = []  # one a step
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        if self._calls and self._visit.urgent.is_set():
+        if self.values and self._visit.urgent.is_set():
             raise _UrgentError
-        self._calls += 1
-        return self._loss(outputs, labels)
+        loss = scalar_loss(self._loss(outputs, labels))
+        self.values.append(loss.detach())
+        return loss

@@ -95,6 +95,9 @@ def _read_visit(data: Mapping[str, Any], client: int) -> Visit:
         seed=int(data["seed"]),
         plan=plan,
         lease_seconds=None if data["lease_seconds"] is None else float(data["lease_seconds"]),
+        # Servers of protocol 1.1 do not say these.
+        needs_loss=bool(data.get("needs_loss")),
+        corrects_gradients=bool(data.get("corrects_gradients")),
     )
     if data["urgent"]:
         visit.urgent.set()

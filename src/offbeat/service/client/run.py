@@ -68,6 +68,7 @@ def run_client(
         try:
             identity = identify(connection, home, enrolment_token, name)
             made = _make(make_client, identity.client)
+            connection.supports = "needs_loss, corrects_gradients" if _corrects_gradients(made) else "needs_loss"
             participant = _Participant(connection, folder, identity.client, _fit(made))
             identity = declare(connection, home, identity, _examples(made))
             counted = done = 0
@@ -101,6 +102,11 @@ def _examples(made: Client | Fit) -> int | None:
     except ValueError as error:
         raise OffbeatError(str(error)) from None
     return int(examples)
+
+
+def _corrects_gradients(made: Client | Fit) -> bool:
+    """Return whether the user's client says that it adds ``visit.offset`` to each local gradient."""
+    return getattr(made, "corrects_gradients", False) is True
 
 
 def _fit(made: Client | Fit) -> Fit:
@@ -168,7 +174,7 @@ class _Participant:
                 time.sleep(jitter(self._connection.backoff.first_seconds))
                 return None
             try:
-                result, seconds = train(visit, model, self._fit)
+                result, seconds = train(visit, model, self._fit, self._outbox)
                 if heartbeat.wanted:
                     return put_update(visit, model, result, seconds, self._outbox)
             except OffbeatError:

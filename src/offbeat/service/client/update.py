@@ -19,6 +19,8 @@ from offbeat.service.client.contract import Fitted, Visit
 from offbeat.training.sending import send
 from offbeat.training.trainer import normaliser
 
+_LARGEST_LOSS = torch.finfo(torch.float32).max
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
@@ -63,7 +65,13 @@ def check_fitted(result: Any, start: Mapping[str, Tensor], visit: Visit) -> Fitt
         if type(number) is not int or not 1 <= number <= most:
             raise OffbeatError(f"the {what} that fit returned must be a whole number in 1 … {most}, got {number!r}")
     total = normaliser(visit.plan.prefix(steps)) if result.normaliser is None else result.normaliser
-    return Fitted(result.model, result.examples, steps, float(total))
+    loss = result.loss
+    if visit.needs_loss and not (isinstance(loss, (int, float)) and abs(loss) <= _LARGEST_LOSS):
+        raise OffbeatError(
+            f"this run needs the mean training loss of each visit: return Fitted(…, loss=…) with a finite number, "
+            f"got {loss!r}"
+        )
+    return Fitted(result.model, result.examples, steps, float(total), loss)
 
 
 def result_vector(payload: Payload, start: Mapping[str, Tensor], end: Mapping[str, Tensor]) -> Tensor:
@@ -77,6 +85,12 @@ def result_vector(payload: Payload, start: Mapping[str, Tensor], end: Mapping[st
         else:
             torch.sub(first, last, out=part.view(first.shape))
     return vector
+
+
+def by_name(vector: Tensor, model: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return a vector ``(d,)`` as tensors by name, in the order and the shapes of a model's."""
+    parts = vector.split([tensor.numel() for tensor in model.values()])
+    return {name: part.view(tensor.shape) for part, (name, tensor) in zip(parts, model.items(), strict=True)}
 
 
 def make_update(vector: Tensor, memory: Tensor | None, visit: Visit) -> Outcome:

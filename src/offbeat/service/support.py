@@ -1,0 +1,27 @@
+"""What a run needs of its clients beyond protocol 1.1."""
+
+from offbeat.algorithms.components import Algorithm
+
+_UPGRADE = "needs a client of protocol 1.2 or newer: upgrade this client's Offbeat"
+_REMEDIES = {
+    "corrects_gradients": (
+        "corrects local gradients: let the client add visit.offset to each of them, and say so by its attribute "
+        "corrects_gradients = True"
+    ),
+    "needs_loss": "needs each visit's mean training loss: let the client send it",
+}
+
+
+def missing_support(algorithm: Algorithm, supports: str | None) -> str | None:
+    """Return one line on what a client must be able to do and does not say it is; None for nothing.
+
+    Args:
+        algorithm: The run's.
+        supports: The client's header ``Offbeat-Supports``, names with commas between them; None if there is none.
+    """
+    supported = {name.strip() for name in (supports or "").split(",")}
+    for need, remedy in _REMEDIES.items():
+        if getattr(algorithm, need) and need not in supported:
+            is_old = supports is None
+            return f"{algorithm.name} {_UPGRADE if is_old else remedy}"
+    return None

@@ -1,0 +1,228 @@
+"""SCAFFOLD with clients that train: the simulator and the service come to the same model and the same c_i.
+
+All that a simulation's clients do is done again by real ones, in the same order. Their processes and the server's are
+killed in between.
+"""
+
+import json
+import shutil
+import threading
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from offbeat.algorithms import SCAFFOLD, LocalPlan
+from offbeat.coordinator import Coordinator
+from offbeat.population.availability import Always
+from offbeat.population.devices import Devices
+from offbeat.population.links import ConstantLink
+from offbeat.service.client import LocalSGD, run_client
+from offbeat.service.client.connection import Connection
+from offbeat.service.client.outbox import Outbox
+from offbeat.service.client.retry import Backoff
+from offbeat.simulation.records import Stop
+from offbeat.simulation.simulator import Simulation
+from offbeat.training.flat_model import FlatModel
+from offbeat.training.loop import LoopTrainer
+from tests.service.conftest import running
+
+CLIENTS, ROUNDS = 4, 6
+PLAN = LocalPlan(steps=3, batch_size=4, lr=(0.5, 0.3, 0.2), weight_decay=0.01)
+LAYOUT = [("weight", (3, 4)), ("bias", (3,))]
+INPUTS = torch.from_numpy(np.random.default_rng(1).normal(size=(60, 4)).astype(np.float32))
+LABELS = torch.from_numpy(np.sort(np.random.default_rng(2).integers(3, size=60)))  # so clients differ
+SHARDS = np.split(np.arange(60), [9, 21, 40])
+QUICK = Backoff(first_seconds=0.001, largest_seconds=0.002, attempts=4)
+
+
+def scaffold():
+    # Three are asked and two waited for, so there are updates that do not count.
+    return SCAFFOLD(cohort=2, server_lr=0.8, over_selection=1.5)
+
+
+def module():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        return nn.Linear(4, 3)
+
+
+def simulated():
+    """Return the calls of a simulation, its model, and what each client remembers at its end."""
+    model, calls = FlatModel(module()), []
+    coordinator = Coordinator(
+        scaffold(), model.vector.clone(), clients=CLIENTS, local=PLAN, seed=7, record=calls.append
+    )
+    simulation = Simulation(
+        coordinator,
+        Devices(
+            step_seconds=np.array([1.0, 1.37, 1.9, 2.3]),
+            down=ConstantLink(np.full(CLIENTS, 100.0)),
+            up=ConstantLink(np.full(CLIENTS, 50.0)),
+            loss_probability=np.zeros(CLIENTS),
+            availability=Always(),
+            when_away="pause",
+        ),
+        LoopTrainer(model, loss=cross_entropy, inputs=INPUTS, labels=LABELS, shards=SHARDS, seed=7),
+        evaluate=lambda _: (0.0, {}),
+        evaluate_every_seconds=float("inf"),
+        stop=Stop(versions=ROUNDS),
+        seed=7,
+    )
+    for _ in simulation.run():
+        pass
+    memories = {client: memory.resolve().tolist() for client, memory in simulation._memories.items()}
+    return calls, coordinator.algorithm, memories
+
+
+class KilledError(BaseException):
+    """The end of a client's process."""
+
+
+class Participant:
+    """A client's process, which trains at once and waits before it hands in; killed in between if it should be."""
+
+    def __init__(self, server, client, folder):
+        self.trains, self.may_go_on, self.is_killed = threading.Event(), threading.Event(), False
+        self.counted = None
+        self._thread = threading.Thread(target=self._live, args=(server, client, folder))
+        self._thread.start()
+
+    def _live(self, server, client, folder):
+        local = LocalSGD(module(), cross_entropy, (INPUTS[SHARDS[client]], LABELS[SHARDS[client]]))
+
+        def fit(model, visit):
+            fitted = local.fit(model, visit)
+            self.trains.set()
+            assert self.may_go_on.wait(30)
+            if self.is_killed:
+                raise KilledError
+            return fitted
+
+        fit.corrects_gradients = True
+        try:
+            token = server.enrolment_token
+            self.counted = run_client(server.url, lambda _: fit, folder, enrolment_token=token, visits=1, backoff=QUICK)
+        except KilledError:
+            pass
+
+    def end(self, *, killed=False):
+        self.is_killed = killed
+        self.may_go_on.set()
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+
+
+class World:
+    """The server and its clients; the server runs in one folder after the other."""
+
+    def __init__(self, folder, stack):
+        self.folder = folder
+        self._stack = stack
+        self._at_work = {}
+        self._starts = 0
+        self.server = None
+        self.start(folder / "server 0")
+        for client in range(CLIENTS):  # so that they get their numbers
+            with Connection(self.server.url, backoff=QUICK) as connection:
+                connection.token = self.server.enrolment_token
+                answer = connection.ask("POST", "/v1/enrol", {})
+            assert answer["client"] == client
+            self.folder_of(client).mkdir()
+            identity = {"server": self.server.url, "client": client, "token": answer["token"]}
+            (self.folder_of(client) / "identity.json").write_text(json.dumps(identity))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for participant in self._at_work.values():
+            participant.end(killed=True)
+
+    def folder_of(self, client):
+        return self.folder / f"client {client}"
+
+    def start(self, folder):
+        initial = FlatModel(module()).vector.clone()
+        settings = {"clients": CLIENTS, "plan": PLAN, "model": initial, "layout": LAYOUT, "checkpoint_seconds": 1e6}
+        self.server = self._stack.enter_context(running(folder, scaffold, **settings))
+
+    def begin(self, client):
+        participant = self._at_work[client] = Participant(self.server, client, self.folder_of(client))
+        assert participant.trains.wait(30)
+
+    def hand_in(self, client):
+        """Let a client hand in its update, again if it is killed on the way; return whether it counted."""
+        participant = self._at_work.pop(client)
+        participant.end()
+        while participant.counted is None:
+            participant = Participant(self.server, client, self.folder_of(client))
+            participant.end()
+        return participant.counted
+
+    def kill_all(self):
+        """Kill the server and all clients that train, and start them again."""
+        for participant in self._at_work.values():
+            participant.end(killed=True)
+        self._starts += 1
+        killed = self.folder / f"server {self._starts}"
+        shutil.copytree(self.server.folder, killed)  # no end is as sudden
+        self._stack.close()
+        self.start(killed)
+        for client in range(CLIENTS):
+            path = self.folder_of(client) / "identity.json"
+            path.write_text(json.dumps({**json.loads(path.read_text()), "server": self.server.url}))
+        for client in list(self._at_work):
+            self.begin(client)
+
+
+@pytest.fixture
+def receipts_get_lost(monkeypatch):
+    """Kill each client once after the server has its update, before it hears of the receipt."""
+    send, heard = Connection.send, set()
+
+    def kills(self, method, path, **what):
+        response = send(self, method, path, **what)
+        if method == "PUT" and (self.token, path) not in heard:
+            heard.add((self.token, path))
+            raise KilledError
+        return response
+
+    monkeypatch.setattr(Connection, "send", kills)
+    return heard
+
+
+@pytest.fixture
+def undisturbed():
+    return set()
+
+
+@pytest.mark.parametrize("trouble", ["undisturbed", "receipts_get_lost"])
+def test_both_worlds_come_to_the_same_model_and_the_same_variates(trouble, request, tmp_path):
+    calls, algorithm, memories = simulated()
+    lost = request.getfixturevalue(trouble)
+    outcomes = []
+    with ExitStack() as stack, World(tmp_path, stack) as world:
+        for call in calls:
+            if call.name == "assign":
+                for client in call.arguments["clients"]:
+                    world.begin(client)
+            elif call.name in ("receive", "offer"):  # a real client does not ask about so small an update
+                outcomes.append(world.hand_in(call.arguments["client"]))
+                if trouble != "undisturbed" and len(outcomes) % 3 == 1:
+                    world.kill_all()
+        after = world.server.service.engine.coordinator.algorithm
+        assert after.version == algorithm.version == ROUNDS
+        assert torch.equal(after.model, algorithm.model)
+        assert torch.equal(after.down(), algorithm.down())
+        world.kill_all()
+        assert torch.equal(world.server.service.engine.coordinator.algorithm.down(), algorithm.down())
+    assert {0, 1} == set(outcomes)
+    assert sum(outcomes) == 2 * ROUNDS
+    assert bool(lost) == (trouble != "undisturbed")
+    outboxes = {client: Outbox(tmp_path / f"client {client}") for client in range(CLIENTS)}
+    kept = {client: outbox.memory(outbox.kept().since, 15) for client, outbox in outboxes.items()}
+    assert {client: memory.tolist() for client, memory in kept.items() if memory is not None} == memories
