@@ -67,6 +67,9 @@ class Client(Protocol):
 
     It may have an attribute ``examples``, how many examples it holds, which the server is told once, when the client
     enrols. Algorithms that weigh all clients by their examples need it. A function may have the attribute, too.
+
+    Where the algorithm plans by speed, ``fit`` is called twice before the first visit, with a plan of one step: it is
+    timed, and what it returns is thrown away.
     """
 
     @abstractmethod
