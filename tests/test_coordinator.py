@@ -63,6 +63,8 @@ class World:
             self.coordinator.absent(self.now, client)
         elif action == "tick":
             self.coordinator.tick(self.now)
+        elif action == "speed":
+            self.speed(client, visit)
         elif action == "lapse":
             self.now += 10.0
             self.coordinator.lapse(self.now)
@@ -111,6 +113,15 @@ class World:
             with pytest.raises(ValueError, match="never given"):
                 self.receive(client, visit + 1)
 
+    def speed(self, client, visit):
+        algorithm = self.coordinator.algorithm
+        before = algorithm.state_dict()
+        self.coordinator.note_speed(self.now, client, 0.1 * client, 0.2 * self.now)
+        after = algorithm.state_dict()
+        changed = {key.partition(".")[0] for key in after if str(after[key]) != str(before[key])}
+        assert bool(changed) is (algorithm.measures and visit is None)
+        assert changed <= {"step_seconds", "upload_seconds"}
+
     def receive(self, client, visit):
         said = {"examples": client + 1, "steps": 2, "normaliser": 2.0, "since": self.since.get(client)}
         base = torch.full((LENGTH,), 0.1 * visit)
@@ -134,6 +145,7 @@ ACTIONS = [
     "drop",
     "lapse",
     "tick",
+    "speed",
     "offer",
     "receive",
     "receive an old one",

@@ -6,7 +6,7 @@ from weakref import WeakKeyDictionary
 import pytest
 import torch
 
-from offbeat.algorithms import FedAvg, FedBuff, LocalPlan
+from offbeat.algorithms import FedAvg, FedBuff, FedLuck, LocalPlan
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator_records import VisitState
 
@@ -54,6 +54,10 @@ class Failing:
         self._perhaps_fail("tick")
         return super().tick()
 
+    def note_speed(self, client, step_seconds, upload_seconds):
+        self._perhaps_fail("note_speed")
+        super().note_speed(client, step_seconds, upload_seconds)
+
 
 class FailingFedBuff(Failing, FedBuff):
     """FedBuff that may raise."""
@@ -61,6 +65,10 @@ class FailingFedBuff(Failing, FedBuff):
 
 class FailingFedAvg(Failing, FedAvg):
     """FedAvg that may raise."""
+
+
+class FailingFedLuck(Failing, FedLuck):
+    """FedLuck that may raise."""
 
 
 class World:
@@ -215,4 +223,19 @@ def test_a_tick_that_failed_has_not_happened():
     world.all_present()
     world.coordinator.assign(0.0)
     world.fails("tick", 0, lambda: world.coordinator.tick(1.0))
+    world.check()
+
+
+def test_a_speed_that_failed_may_come_again():
+    world = World(FailingFedLuck)
+    world.coordinator.note_speed(0.0, 0, 0.1, 40.0)
+    before = world.coordinator.state_dict()
+    world.fails("note_speed", 0, lambda: world.coordinator.note_speed(1.0, 1, 0.1, 40.0))
+    assert str(world.coordinator.state_dict()) == str(before)
+    world.check()
+    world.coordinator.note_speed(2.0, 1, 0.2, 30.0)
+    world.all_present()
+    world.check()
+    plans = {assignment.client: assignment.plan for assignment in world.coordinator.assign(3.0)}
+    assert len({plans[0], plans[1], PLAN}) == 3
     world.check()

@@ -122,6 +122,13 @@ class TakesDuplicates(FedPlain):
         return super().receive(update)
 
 
+class RaisesOnSpeed(Plain):
+    measures = True
+
+    def note_speed(self, client, step_seconds, upload_seconds):
+        return 1 / 0
+
+
 class UnknownSelection(Plain):
     selection = "longest_absnt"
 
@@ -201,6 +208,7 @@ class Caches(Plain):
         (NeedsTensors, r"an update's vector may be a promise: use resolve\(update.vector, length\)"),
         (IgnoresPromises, "promises of vectors come to another model"),
         (Raises, r"receive failed: ZeroDivisionError: division by zero \(.*test_testing.py:\d+\)"),
+        (RaisesOnSpeed, "note_speed failed: ZeroDivisionError: division by zero"),
         (lambda: FedBuff(buffer_size=0), "the factory failed: ValueError: buffer_size must be a whole number"),
         (lambda: 3, "the factory must return an offbeat.algorithms.Algorithm, it returned int"),
     ],

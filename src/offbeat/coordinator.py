@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from offbeat.algorithms.components import Algorithm, LocalPlan, Update, UpdateRefusedError, Vector
-from offbeat.algorithms.components.checks import check_client
+from offbeat.algorithms.components.checks import check_client, check_not_negative
 from offbeat.algorithms.components.state import prefixed, under
 from offbeat.coordinator_records import Assignment, Call, Receipt, Statistics, VisitState
 from offbeat.coordinator_table import VisitTable
@@ -19,7 +19,19 @@ from offbeat.selection import POOLS, Pool
 _NEW_SHARE_OF_LEASE = 0.05
 _OF_THE_VISIT = frozenset({"client", "version", "plan"})  # what the table knows of an update
 _CALLS = frozenset(
-    ("present", "absent", "assign", "offer", "receive", "renew", "drop", "lapse", "tick", "weigh_clients")
+    (
+        "present",
+        "absent",
+        "note_speed",
+        "assign",
+        "offer",
+        "receive",
+        "renew",
+        "drop",
+        "lapse",
+        "tick",
+        "weigh_clients",
+    )
 )  # that can be replayed
 
 
@@ -27,7 +39,8 @@ class Coordinator:
     """Hands out work and takes updates in, each exactly once; owns the algorithm and the table of work in flight.
 
     Sans-IO: it has no clock, every call says what time it is. A simulator makes the calls from its event queue, a
-    server from its requests: ``present`` (a client is there and idle), ``assign`` (fill the algorithm's slots),
+    server from its requests: ``present`` (a client is there and idle), ``note_speed`` (how fast a client is that has
+    had no visit), ``assign`` (fill the algorithm's slots),
     ``offer`` (a client asks whether its update is still wanted), ``receive`` (the update), ``renew`` (a client is still
     at work), ``drop`` (it gave up), ``lapse`` (leases that have ended), ``tick``,
     ``weigh_clients`` (every client's number of examples is known).
@@ -38,8 +51,8 @@ class Coordinator:
     than ``max_staleness``. Where there are rounds, one that still has free places when the last of its leases has ended
     waits for nobody else and ends with what is in.
 
-    If the algorithm's ``assign``, ``receive``, ``drop`` or ``tick`` raises, that step has not happened; what the same
-    call did before, to other clients, stays, and is recorded.
+    If the algorithm's ``note_speed``, ``assign``, ``receive``, ``drop`` or ``tick`` raises, that step has not happened;
+    what the same call did before, to other clients, stays, and is recorded.
 
     Args:
         algorithm: Started here, with ``model``.
@@ -55,6 +68,7 @@ class Coordinator:
         record: Called with every call that changed something, after it did; what it gets can be replayed.
 
     Attributes:
+        local: The run's plan for a visit.
         record: The same; may be set later, for instance once a log has been replayed.
         waits_for_examples: Whether ``weigh_clients`` has to come first.
 
@@ -86,7 +100,7 @@ class Coordinator:
         self.algorithm = algorithm
         self.clients = clients
         self.statistics = Statistics()
-        self._local = local
+        self.local = local
         self._lease_seconds = lease_seconds
         self._max_visit_seconds = max_visit_seconds
         self._max_staleness = max_staleness
@@ -142,6 +156,33 @@ class Coordinator:
         if self.record:
             self.record(Call("present", {"now": now, "client": client}))
 
+    def wants_speed(self, client: int) -> bool:
+        """Return whether the algorithm plans by how fast a client is, and no visit of the client can have shown it.
+
+        A run that waits for its clients' examples asks for nothing: the algorithm begins anew with them.
+        """
+        return self.algorithm.measures and not self.waits_for_examples and self._visits.latest(client) < 0
+
+    def note_speed(self, now: float, client: int, step_seconds: float, upload_seconds: float) -> None:
+        """Note how fast a client is; nothing happens unless ``wants_speed``. What comes last counts.
+
+        Args:
+            now: Seconds.
+            client: Whose speed it is.
+            step_seconds: Measured seconds a local step.
+            upload_seconds: Measured seconds for an uncompressed upload.
+
+        Raises:
+            ValueError: There is no such client, or a number is negative or not finite; nothing has changed.
+        """
+        check_client(client, self.clients)
+        check_not_negative("step_seconds", step_seconds)
+        check_not_negative("upload_seconds", upload_seconds)
+        if self.wants_speed(client):
+            self.algorithm.now = now
+            self.algorithm.note_speed(client, step_seconds, upload_seconds)
+            self._note("note_speed", now=now, client=client, step_seconds=step_seconds, upload_seconds=upload_seconds)
+
     def absent(self, now: float, client: int) -> None:
         """Note that the client is not to be had for new work; nothing happens if that is known.
 
@@ -180,7 +221,7 @@ class Coordinator:
 
     def _assign(self, now: float, client: int) -> Assignment:
         try:
-            plan = self.algorithm.assign(client, self._local)
+            plan = self.algorithm.assign(client, self.local)
         except BaseException:
             self._return(client)
             raise
@@ -429,7 +470,7 @@ class Coordinator:
             "resting": torch.tensor(list(self._resting.items()), dtype=torch.int64).reshape(-1, 2),
             "round_deadline": self._round_deadline,
             "waits_for_examples": self.waits_for_examples,
-            **prefixed("visits", self._visits.state_dict(self._local)),
+            **prefixed("visits", self._visits.state_dict(self.local)),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -447,7 +488,7 @@ class Coordinator:
         for client, returns in state["resting"].tolist():
             self._rest(client, returns)
         self._round_deadline = state["round_deadline"]
-        self._visits.load_state_dict(under("visits", state), self._local)
+        self._visits.load_state_dict(under("visits", state), self.local)
         self._leases = [
             (assignment.lease_until, assignment.client, assignment.visit)
             for assignment, state in self._visits.open_assignments()

@@ -35,6 +35,7 @@ KINDS = {
     "broken": 2,
     "reload": 1,
     "tick": 2,
+    "speed": 2,
 }
 STEPS = st.tuples(
     st.sampled_from([kind for kind, share in KINDS.items() for _ in range(share)]),
@@ -189,6 +190,11 @@ class World:
         else:
             assert self.same_state(self.algorithm.state_dict(), before)
 
+    def speed(self, client: int, choice: int) -> None:
+        before = self.algorithm.state_dict()
+        self.call(lambda algorithm: algorithm.note_speed(client, 0.1 * choice, 0.2 * client))
+        assert self.algorithm.measures or self.same_state(self.algorithm.state_dict(), before)
+
     def check(self) -> None:
         self.models.append((self.algorithm.model, self.algorithm.model.clone()))
         assert torch.equal(self.algorithm.result, self.twin.result)
@@ -241,6 +247,8 @@ def play(case, algorithm, script, plan, wrap, look):
             algorithm.drop(client, at_work[client])
         elif kind == "tick":
             algorithm.tick()
+        elif kind == "speed":
+            algorithm.note_speed(client, 0.1 * choice, 0.2 * number)
         look(algorithm)
 
 

@@ -199,8 +199,40 @@ def test_unless_asked_the_number_of_steps_does_not_matter(begin, plan):
     assert algorithm.model.tolist() == [-6]
 
 
+@pytest.mark.parametrize("exponent", [0.5, 1.0])
+@pytest.mark.parametrize(("alpha", "beta"), [(0.05, 10.0), (0.1, 40.0), (0.3, 2.0), (0.0, 30.0), (1.0, 0.0)])
+def test_the_first_visit_is_the_minimum_of_phi_at_the_clients_true_speed(exponent, alpha, beta, begin, plan):
+    period, steps = 2.0, (2, 40)
+    algorithm = begin(period=period, steps=steps, compression=(0.02, 1.0), compression_exponent=exponent)
+    algorithm.note_speed(1, alpha, beta)
+    planned = algorithm.assign(1, plan)
+    chosen = dict(planned.compression.parameters)["share"] if planned.compression else 1.0
+    k, delta = np.meshgrid(np.arange(2, 41), np.linspace(0.02, 1.0, 4901), indexing="ij")
+
+    def phi(k, delta):
+        return (((k * alpha + delta * beta) / period) ** 2 * (2 - delta) + 1) / (k * delta**exponent)
+
+    assert phi(planned.steps, chosen) <= phi(k, delta).min() * (1 + 1e-9)
+    best = phi(k, delta).argmin()
+    assert (planned.steps, chosen) == pytest.approx((k.flat[best], delta.flat[best]), abs=2e-4)
+
+
+def test_the_speed_of_one_client_says_nothing_of_the_others_and_lasts_until_an_update_says_more(begin, plan):
+    algorithm = begin()
+    algorithm.note_speed(0, 9.0, 9.0)
+    algorithm.note_speed(0, 0.01, 60.0)  # the last one counts
+    first, unmeasured = assign_all(algorithm, plan, range(2))
+    assert unmeasured == plan
+    steps, share = best_steps_and_compression(0.01, 60.0, 1.0)
+    assert first == dataclasses.replace(plan, steps=steps, compression=top_k(share))
+    algorithm.receive(update(0, 0, 1, seconds=(0.5, 20.0)))
+    algorithm.tick()
+    steps, share = best_steps_and_compression(0.5, 20.0, 1.0)
+    assert algorithm.assign(0, plan) == dataclasses.replace(plan, steps=steps, compression=top_k(share))
+
+
 @pytest.mark.parametrize(("planned", "steps"), [(1, 2), (2, 2), (5, 5), (9, 9), (10, 9), (400, 9)])
-def test_the_first_visit_takes_the_runs_steps_and_the_largest_share(planned, steps, begin, plan):
+def test_a_client_that_was_not_measured_takes_the_runs_steps_and_sends_the_largest_share(planned, steps, begin, plan):
     algorithm = begin(steps=(2, 9), compression=(0.1, 0.5))
     local = dataclasses.replace(plan, steps=planned)
     assert algorithm.assign(0, local) == dataclasses.replace(plan, steps=steps, compression=top_k(0.5))
@@ -316,6 +348,8 @@ def test_measured_times_are_saved(begin, plan, same_state):
     assign_all(algorithm, plan, range(3))
     for client, seconds in ((2, (0.01, 60.0)), (0, (0.3, 2.0))):
         algorithm.receive(update(client, 0, 1, seconds=seconds))
+    algorithm.drop(1, 0)
+    algorithm.note_speed(1, 0.02, 5.0)
     state = algorithm.state_dict()
     loaded.load_state_dict(state)
     assert same_state(loaded.state_dict(), state)
@@ -323,7 +357,8 @@ def test_measured_times_are_saved(begin, plan, same_state):
         with pytest.raises(ValueError, match="client 2 cannot be assigned before round "):
             each.assign(2, plan)
         assert each.tick() is True
-    assert assign_all(algorithm, plan, (0, 2)) == assign_all(loaded, plan, (0, 2))
+    assert assign_all(algorithm, plan, range(3)) == assign_all(loaded, plan, range(3))
+    assert loaded.assign(1, plan).compression not in (None, loaded.assign(0, plan).compression)
     assert loaded.assign(2, plan).compression != loaded.assign(0, plan).compression
 
 

@@ -11,6 +11,7 @@ from offbeat.coordinator_records import Receipt
 _KINDS = {
     r"POST /v1/enrol": "enrol",
     r"POST /v1/examples": "declare",
+    r"(GET|PUT|POST) /v1/probe": "probe",
     r"POST /v1/checkin": "check-in",
     r"GET /v1/models/\d+": "download",
     r"GET /v1/uploads/\d+": "ask",

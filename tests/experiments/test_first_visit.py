@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 from torch import Tensor, ones, zeros
 
-from offbeat.algorithms import FedBuff, LocalPlan, Update
+from offbeat.algorithms import FedBuff, FedLuck, LocalPlan, Update
 from offbeat.algorithms.components import ClosedBuffer, Compression, Payload
 from offbeat.errors import OffbeatError
 from offbeat.experiments.config import Experiment
@@ -217,6 +217,36 @@ class UnusedDown(FedBuff):
 
 class CorrectsModels(NoDown):
     payload = "params"
+
+
+class RaisesOnSpeed(FedLuck):
+    def note_speed(self, client: int, step_seconds: float, upload_seconds: float) -> None:
+        raise ValueError("no speed will do")
+
+
+class CompressesTheMeasured(FedLuck):
+    def plan(self, client: int, local: LocalPlan) -> LocalPlan:
+        return replace(local, compression=Compression("topk")) if client in self.step_seconds else local
+
+
+class CompressesTheOthers(FedLuck):
+    def plan(self, client: int, local: LocalPlan) -> LocalPlan:
+        return local if client in self.step_seconds else replace(local, compression=Compression("topk"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (RaisesOnSpeed, "no speed will do"),
+        (CompressesTheMeasured, "the plan for a visit: compression.name = 'topk'"),
+        (CompressesTheOthers, "the plan for a visit: compression.name = 'topk'"),
+    ],
+)
+def test_the_plans_of_clients_that_were_measured_and_of_others_are_tried(kind: type[FedLuck], message: str) -> None:
+    algorithm = kind()
+    with pytest.raises(ValueError, match=re.escape(message)):
+        check_first_visit(algorithm, zeros(4), ones(5), PLAN)
+    assert not hasattr(algorithm, "step_seconds")
 
 
 class RefusesZeros(FedBuff):

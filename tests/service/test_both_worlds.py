@@ -118,7 +118,10 @@ def over_http(calls, algorithm, plan, initial, folder):
                 wait_for(lambda number=number: engine.journal.number > number)
                 continue
             clock.now = max(clock.now, math.nextafter(what["now"], 0.0))
-            if call.name == "assign":
+            if call.name == "note_speed":
+                speed = {name: what[name] for name in ("step_seconds", "upload_seconds")}
+                peers[what["client"]].http.post("/v1/probe", json=speed).raise_for_status()
+            elif call.name == "assign":
                 for client in what["clients"]:
                     if engine.coordinator.is_open(client):
                         # Its work was lost. A simulated client just comes back; a real one would go on, or says so.

@@ -140,19 +140,49 @@ def test_each_client_gets_the_steps_and_the_compression_that_suit_it(simulate):
     )
     run(simulation)
     for client in (0, 1):
-        first, *later = [visit for visit in simulation.ended if visit.client == client]
-        # Before anything is known of it: the run's steps, and the most that may be sent: 50 values of 4 bytes.
-        assert first.bytes_up == 16 + 8 + 13 + 200
         # An uncompressed upload has 400 bytes.
         upload_seconds = 400 / up[client]
         steps, share = best_steps_and_compression(step_seconds[client], upload_seconds, 1.0, (1, 20), (0.05, 0.5))
         received = [call.arguments for call in calls if call.name == "receive" and call.arguments["client"] == client]
-        assert len(later) > 5
-        assert [update["steps"] for update in received] == [3] + [steps] * len(later)
+        assert len(received) > 5
+        assert [update["steps"] for update in received] == [steps] * len(received)
         measured = [update["upload_seconds"] for update in received]
         assert measured == pytest.approx([upload_seconds] * len(received), rel=1e-6)
         entries = [update["vector"].resolve().count_nonzero().item() for update in received]
-        assert entries == [50] + [max(1, math.ceil(share * length))] * len(later)
+        assert entries == [max(1, math.ceil(share * length))] * len(received)
+
+
+def test_a_client_is_measured_when_it_comes_for_its_first_visit(simulate, trace_link, intervals):
+    # 1000 bytes per second for 10 s, then 10 for 1000 s. A whole update has 400 bytes.
+    calls, length = [], 100
+    simulation = simulate(
+        FedLuck(period=1.0, steps=(1, 20), compression=(0.01, 1.0)),
+        step_seconds=(0.1, 0.1, 0.1),
+        down=1e300,
+        up=trace_link(*[[(10.0, 1000.0), (1000.0, 10.0)]] * 3),
+        availability=intervals([(0, 2000)], [(9.8, 2000)], [(50, 2000)]),
+        length=length,
+        trainer=simulate.trainer(torch.ones(3, length)),
+        plan=LocalPlan(steps=3, batch_size=1, lr=1e-4),
+        stop=Stop(virtual_seconds=70.0),
+        every=1e9,
+        record=calls.append,
+    )
+    run(simulation)
+    speeds = [call.arguments for call in calls if call.name == "note_speed"]
+    assert [(speed["now"], speed["client"]) for speed in speeds] == [(0.0, 0), (9.8, 1), (50.0, 2)]
+    # 0.4 s; 0.2 s for the first 200 bytes and 20 s for the others; 400 bytes at 10 bytes per second.
+    assert [speed["upload_seconds"] for speed in speeds] == pytest.approx([0.4, 20.2, 40.0])
+    for client, upload_seconds in enumerate((0.4, 20.2, 40.0)):
+        steps, _ = best_steps_and_compression(0.1, upload_seconds, 1.0, (1, 20), (0.01, 1.0))
+        received = [call.arguments for call in calls if call.name == "receive" and call.arguments["client"] == client]
+        assert received[0]["steps"] == steps
+
+
+def test_an_algorithm_that_does_not_measure_hears_of_no_speed(simulate):
+    calls = []
+    run(simulate(FedAvg(cohort=2), record=calls.append))
+    assert "note_speed" not in {call.name for call in calls}
 
 
 # --- AsyncCommSGD. ---

@@ -34,11 +34,11 @@ class FedLuck(Algorithm):
 
     ``w_{t+1} = w_t − server_lr · mean_{i ∈ S_t} C(Δ_i)`` every ``period`` T̃, S_t being whose updates came in it; if
     nobody's did, nothing changes and there is no new version. Those in S_t then begin anew. A visit of client i takes
-    ``k_i α_i + δ_i β_i`` seconds, with α_i a step's and β_i an uncompressed upload's, both measured at its last visit;
-    its next one gets the (k_i, δ_i) that minimise ``φ(k, δ) = ((kα + δβ)²(2 − δ) + 1)/(k δ^e)``, α and β in units of
-    T̃ and e = ``compression_exponent``: ½ in the authors' code, 1 in the paper's appendix.
-    A client's first visit, of which nothing is known, takes the run's steps, as far as ``steps`` allows, and sends the
-    largest share.
+    ``k_i α_i + δ_i β_i`` seconds, with α_i a step's and β_i an uncompressed upload's, both measured at its last visit,
+    or by ``note_speed`` before its first; it gets the (k_i, δ_i) that minimise
+    ``φ(k, δ) = ((kα + δβ)²(2 − δ) + 1)/(k δ^e)``, α and β in units of T̃ and e = ``compression_exponent``: ½ in the
+    authors' code, 1 in the paper's appendix.
+    A client that has not been measured takes the run's steps, as far as ``steps`` allows, and sends the largest share.
 
     With ``normalise`` clients count as FedNova's do, whatever number of steps each was given: each C(Δ_i) is divided by
     its a_i and the mean multiplied by the mean a_i.
@@ -116,8 +116,11 @@ class FedLuck(Algorithm):
 
     def note(self, update: Update) -> None:
         if update.step_seconds is not None and update.upload_seconds is not None:
-            self.step_seconds[update.client] = update.step_seconds
-            self.upload_seconds[update.client] = update.upload_seconds
+            self.note_speed(update.client, update.step_seconds, update.upload_seconds)
+
+    def note_speed(self, client: int, step_seconds: float, upload_seconds: float) -> None:
+        self.step_seconds[client] = step_seconds
+        self.upload_seconds[client] = upload_seconds
 
     def next_model(self, model: Tensor, closed: ClosedBuffer) -> Tensor:
         # The mean of all C(Δ_i) / a_i times the mean a_i.

@@ -30,34 +30,39 @@ def check_first_visit(algorithm: Algorithm, model: Tensor, data_weights: Tensor,
             be sent; or, of an algorithm that is not built in, it does not answer or compute what it must.
     """
     check_declarations(algorithm)
+    plans: dict[int, LocalPlan] = {}
     try:
         trial = copy.deepcopy(algorithm)
     except (TypeError, RuntimeError):  # the user's own may hold what cannot be copied
-        first = plan
+        pass
     else:
         try:
             trial.start(model, len(data_weights), data_weights)
         except TypeError as error:  # a part of the state that cannot be saved
             raise ValueError(str(error)) from None
         check_down(trial, len(model))
-        has_slots = trial.slots() > 0
-        first = trial.assign(0, plan) if has_slots else plan
-        if has_slots and not type(algorithm).__module__.startswith(f"{algorithms.__name__}."):
-            _check_first_version(trial, first, plan, len(data_weights), len(model))
-    try:
-        checked("compression", first.compression)
-    except OffbeatError as error:
-        raise ValueError(f"the plan for a visit: {error}") from None
-    check_sending(algorithm.payload, first, len(model))
-    if algorithm.corrects_gradients and first.error_feedback:
-        raise ValueError(
-            f"clients of {algorithm.name} remember c_i, not what compression left out: leave error_feedback out"
-        )
+        if algorithm.measures:
+            trial.note_speed(0, 1.0, 1.0)  # and not of client 1
+        while trial.slots() > 0 and len(plans) < min(1 + algorithm.measures, len(data_weights)):
+            plans[len(plans)] = trial.assign(len(plans), plan)
+        if plans and not type(algorithm).__module__.startswith(f"{algorithms.__name__}."):
+            _check_first_version(trial, dict(plans), plan, len(data_weights), len(model))
+    for first in list(plans.values()) or [plan]:
+        try:
+            checked("compression", first.compression)
+        except OffbeatError as error:
+            raise ValueError(f"the plan for a visit: {error}") from None
+        check_sending(algorithm.payload, first, len(model))
+        if algorithm.corrects_gradients and first.error_feedback:
+            raise ValueError(
+                f"clients of {algorithm.name} remember c_i, not what compression left out: leave error_feedback out"
+            )
 
 
-def _check_first_version(trial: Algorithm, first: LocalPlan, local: LocalPlan, clients: int, length: int) -> None:
+def _check_first_version(
+    trial: Algorithm, plans: dict[int, LocalPlan], local: LocalPlan, clients: int, length: int
+) -> None:
     """Let clients hand in updates of zeros up to the first version, and check each answer and the model."""
-    plans = {0: first}
     while trial.slots() > 0 and len(plans) < clients:
         client = len(plans)
         plans[client] = trial.assign(client, local)

@@ -169,7 +169,7 @@ def _fedluck(experiment: Experiment, label: str, known: Known, algorithm: FedLuc
     (fewest, most), (smallest, largest) = algorithm.steps, algorithm.compression
     alike = fewest == most and smallest == largest
     ranges = f"k from {fewest} to {most} and δ from {smallest:g} to {largest:g}"
-    which = "all visits'" if alike else "the first visits'"
+    which = "all visits'" if alike else "unmeasured clients'"
     return Setting(
         'the bound of "Theory for FedLuck", mended',
         "(1/T) Σ_{t<T} E‖∇F(w_t)‖²",

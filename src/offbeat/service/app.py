@@ -29,7 +29,7 @@ from offbeat.service.update_head import parse_head
 T = TypeVar("T")
 
 PROTOCOL = "1.2"
-"""The protocol's version, as in ``docs/protocol.md``; 1.1 has declared examples, 1.2 corrected gradients and losses."""
+"""The protocol's version, as in ``docs/protocol.md``; 1.1 has declared examples, 1.2 corrected gradients and probes."""
 
 _LARGEST_NUMBER = 2**63 - 1
 
@@ -69,6 +69,28 @@ def make_app(service: Service, connections: Connections) -> FastAPI:
     async def declare(client: Client, declaration: messages.Declaration) -> messages.Declaration:
         """Declare how many examples the client holds, once."""
         return await service.declare(client, declaration.examples)
+
+    @app.get("/v1/probe")
+    async def probe(client: Client) -> messages.Probe:
+        """Ask what to measure before the first visit."""
+        return service.probe(client)
+
+    @app.put("/v1/probe")
+    async def upload_probe(
+        request: Request,
+        client: Client,
+        content_length: Annotated[int | None, Header(ge=0, le=_LARGEST_NUMBER)] = None,
+    ) -> messages.ProbeBody:
+        """Send bytes to measure how long that takes."""
+        if content_length is None:
+            raise Refusal("length-required", "send Content-Length")
+        return await service.take_probe(client, content_length, request.stream())
+
+    @app.post("/v1/probe")
+    async def speed(client: Client, measured: messages.Speed) -> messages.Speed:
+        """Report how fast the client is."""
+        await service.engine.note_speed(client, measured.step_seconds, measured.upload_seconds)
+        return measured
 
     @app.post("/v1/token")
     async def rotate(client: Client) -> messages.NewToken:

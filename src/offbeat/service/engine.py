@@ -340,6 +340,12 @@ class Engine:
                 self.coordinator.weigh_clients(self.now, examples)
                 await self._try_to_assign()
 
+    async def note_speed(self, client: int, step_seconds: float, upload_seconds: float) -> None:
+        """Note how fast a client is; nothing happens if it has had a visit."""
+        async with self.lock:
+            self.coordinator.note_speed(self.now, client, step_seconds, upload_seconds)
+        await self.journal.durable()
+
     async def keep_time(self) -> None:
         """Let leases lapse and periods pass; never returns."""
         while True:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from offbeat.algorithms.components import Algorithm, LocalPlan
-from offbeat.algorithms.components.checks import LARGEST_COUNT
+from offbeat.algorithms.components.checks import LARGEST_COUNT, LARGEST_FLOAT32
 from offbeat.coordinator_records import Assignment, Unknown
 from offbeat.coordinator_records import Receipt as Answer
 
@@ -18,6 +18,7 @@ class Message(BaseModel):
 
 
 Examples = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
+Seconds = Annotated[float, Field(ge=0, le=LARGEST_FLOAT32)]
 
 
 class Enrolment(Message):
@@ -49,6 +50,13 @@ class NewToken(Message):
     expires_seconds: float | None
 
 
+class Speed(Message):
+    """How fast a client is, by its own measure."""
+
+    step_seconds: Seconds
+    upload_seconds: Seconds
+
+
 class CheckIn(Message):
     """A client that is there, and idle."""
 
@@ -69,6 +77,19 @@ class Visit(Message):
     urgent: bool
     corrects_gradients: bool
     needs_loss: bool
+
+
+class Probe(Message):
+    """What a client is to measure before its first visit: a visit of one step, and an upload; null: nothing."""
+
+    probe: Visit | None
+    upload_bytes: int
+
+
+class ProbeBody(Message):
+    """How many bytes of a probe came."""
+
+    bytes: int
 
 
 class CheckedIn(Message):

@@ -2,11 +2,13 @@
 
 import asyncio
 import hashlib
+import math
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from offbeat.algorithms.components import LocalPlan
+from offbeat.compression import uncompressed_bytes
 from offbeat.coordinator_records import Assignment, Receipt, Unknown
 from offbeat.service import messages
 from offbeat.service.accounts import Accounts
@@ -21,6 +23,9 @@ from offbeat.service.uploads import SMALL, Uploads, Whole
 
 RETRY_SECONDS = 5.0
 """When a client for which there is no work is to come back."""
+
+LARGEST_PROBE = 2**18
+"""Bytes that a client uploads at most to measure how fast that is."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +149,27 @@ class Service:
             lease_seconds=self._lease_seconds,
         )
         return messages.CheckedIn(visit=visit, retry_after_seconds=None, finished=False)
+
+    def probe(self, client: int) -> messages.Probe:
+        """Return what a client is to measure before its first visit."""
+        coordinator, length = self.engine.coordinator, self.engine.models.length
+        if self.engine.finished or not coordinator.wants_speed(client):
+            return messages.Probe(probe=None, upload_bytes=0)
+        newest = max(self.engine.models.versions())
+        visit = messages.visit_message(
+            Assignment(client, 0, newest, coordinator.local.prefix(1), math.inf, None),
+            coordinator.algorithm,
+            length=length,
+            seed=self._seed,
+            lease_seconds=None,
+        )
+        return messages.Probe(probe=visit, upload_bytes=min(uncompressed_bytes(length), LARGEST_PROBE))
+
+    async def take_probe(self, client: int, size: int, pieces: AsyncIterator[bytes]) -> messages.ProbeBody:
+        """Read the body of a probe, and forget it."""
+        if size > LARGEST_PROBE:
+            raise Refusal("too-large", f"a probe has at most {LARGEST_PROBE} bytes, not {size}")
+        return messages.ProbeBody(bytes=len(await self.uploads.read(client, size, pieces)))
 
     async def upload_state(self, client: int, visit: int) -> messages.UploadState:
         """Return whether an update would count, and how much of it is there."""

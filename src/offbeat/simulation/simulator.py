@@ -38,6 +38,9 @@ class Simulation:
 
     What a client remembers from visit to visit it remembers once the server has counted the visit.
 
+    Where the algorithm plans by speed, a client that comes for its first visit reports how long a step takes, and how
+    long a whole upload would that began at once and never paused. That costs neither time nor bytes.
+
     When things happen does not depend on what is learnt, so time runs ahead and training is a promise, kept when a
     model is read that needs it.
 
@@ -88,6 +91,7 @@ class Simulation:
         self._availability = devices.availability
         self._timing = Timing(devices, self._model_bytes)
         self._step_seconds = array("d", devices.step_seconds)
+        self._measures = coordinator.algorithm.measures
         self._lossy = (devices.loss_probability > 0).tobytes()
         self._trainer = trainer
         self._evaluate = evaluate
@@ -265,6 +269,9 @@ class Simulation:
             self._queue.put(seconds, Kind.AVAILABILITY, client)
 
     def _become_available(self, now: float, client: int) -> None:
+        if self._measures and self.coordinator.wants_speed(client):
+            upload_seconds = self._devices.up.transfer_end(client, now, self._model_bytes) - now
+            self.coordinator.note_speed(now, client, self._step_seconds[client], upload_seconds)
         self.coordinator.present(now, client)
         away = self._availability.next_away(client, now)
         if away < math.inf and self._departures.get(client) != away:

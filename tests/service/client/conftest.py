@@ -57,6 +57,9 @@ class Server:
         self.heard: list[tuple[str, str, dict[str, str]]] = []
         self.queries: list[str] = []
         self.gives_next = True  # where it was asked to
+        self.probe: dict[str, Any] = {"probe": None, "upload_bytes": 0}  # what it asks to be measured
+        self.probed: list[int] = []  # bytes of the probes' bodies
+        self.speeds: list[dict[str, Any]] = []
         self.sent_bytes: list[int] = []  # of bodies that came in pieces
         self.faults: dict[tuple[str, str], list[Fault]] = defaultdict(list)
         self.lock = threading.Lock()
@@ -140,16 +143,18 @@ class _Handler(BaseHTTPRequestHandler):
             faults = server.faults[method, self.path]
             fault = faults.pop(0) if faults else Fault()
             size = int(self.headers.get("Content-Length", 0))
-            if method == "PUT":
+            if method == "PUT" and self.path != "/v1/probe":
                 self._put(int(self.path.rsplit("/", 1)[1]), size, fault, check_in=query == "checkin=true")
                 return
-            sent = json.loads(self.rfile.read(size) or b"{}")
+            body = self.rfile.read(size)
             if fault.status:
                 self._refuse(fault)
+            elif self.path == "/v1/probe":
+                self._probe(method, body)
             elif self.path.startswith("/v1/models/"):
                 self._model(int(self.path.rsplit("/", 1)[1]), fault)
             else:
-                answer = self._json(sent)
+                answer = self._json()
                 if fault.before_answer:
                     self._hang_up()
                 elif answer is None:
@@ -157,7 +162,15 @@ class _Handler(BaseHTTPRequestHandler):
                 else:
                     self._answer(answer)
 
-    def _json(self, sent: dict[str, Any]) -> dict[str, Any] | None:
+    def _probe(self, method: str, body: bytes) -> None:
+        server = self.state
+        if method == "POST":
+            server.speeds.append(json.loads(body))
+        if method == "PUT":
+            server.probed.append(len(body))
+        self._answer(server.probe if method == "GET" else {})
+
+    def _json(self) -> dict[str, Any] | None:
         server, path = self.state, self.path
         if path in ("/v1/enrol", "/v1/token"):
             answer = {"token": f"obc_{len(server.heard)}", "expires_seconds": server.expires_seconds}

@@ -50,7 +50,7 @@ def test_a_life(server, run, model):
     assert run() == 2
     assert vector(server, 0) == [0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
     assert vector(server, 2) == [0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
-    assert server.paths("GET") == ["/v1/models/12", "/v1/models/13"]
+    assert server.paths("GET") == ["/v1/probe", "/v1/models/12", "/v1/models/13"]
     head = server.announced[2]
     assert (head["version"], head["since"], head["examples"], head["steps"]) == (13, 12, 7, 3)
     assert (head["normaliser"], head["bytes"]) == (3.0, len(server.bodies[2]))

@@ -63,7 +63,8 @@ class Algorithm(Generic[Schedule_co]):
         corrects_gradients: Clients add ``down()`` minus a vector of their own to each local gradient; that vector
             becomes Δ_i / P − what they added, P the sum of their step sizes, once the update has counted.
         selection: How the coordinator picks the next client: a name, or what makes a pool from N and a seed.
-        measures: It plans by what clients were measured at, so none may be refused before it counted.
+        measures: It plans by what clients were measured at, so none may be refused before it counted; ``note_speed`` is
+            called for each client that can tell its speed before its first visit.
         pooled: It is no federation: one client holds all the data, and nothing travels.
         period: Seconds between two ticks; None without a clock.
         now: Seconds at the driver's latest call; set by the driver.
@@ -131,6 +132,15 @@ class Algorithm(Generic[Schedule_co]):
 
     def note(self, update: Update) -> None:
         """Record what else an update says; it has been taken in."""
+
+    def note_speed(self, client: int, step_seconds: float, upload_seconds: float) -> None:
+        """Record how fast a client is that has had no visit yet; only where ``measures`` is true.
+
+        Args:
+            client: 0 ≤ client < N.
+            step_seconds: Measured seconds a local step, ≥ 0.
+            upload_seconds: Measured seconds for an uncompressed upload, ≥ 0.
+        """
 
     def is_ready(self) -> bool:
         """Return whether the buffer makes a new version, now that the schedule lets it close."""

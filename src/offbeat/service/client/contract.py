@@ -77,6 +77,9 @@ class Client(Protocol):
     enrols. Algorithms that weigh all clients by their examples need it. A client that adds ``visit.offset`` to each
     local gradient says so by an attribute ``corrects_gradients = True``; algorithms such as SCAFFOLD take no other. A
     function may have these attributes, too.
+
+    Where the algorithm plans by speed, ``fit`` is called twice before the first visit, with a plan of one step: it is
+    timed, and what it returns is thrown away.
     """
 
     @abstractmethod

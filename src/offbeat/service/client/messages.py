@@ -27,6 +27,19 @@ class CheckIn:
 
 
 @dataclass(frozen=True, slots=True)
+class Probe:
+    """What the server wants to be measured.
+
+    Attributes:
+        visit: What a first visit of one step would be; nothing of it is handed in.
+        upload_bytes: How many bytes to upload.
+    """
+
+    visit: Visit
+    upload_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class UploadState:
     """How far an upload is.
 
@@ -64,6 +77,21 @@ def read_check_in(answer: Mapping[str, Any], client: int) -> CheckIn:
     with understanding("answer to a check-in"):
         visit = None if answer["visit"] is None else _read_visit(answer["visit"], client)
         return CheckIn(visit, float(answer["retry_after_seconds"] or 0.0), bool(answer["finished"]))
+
+
+def read_probe(answer: Mapping[str, Any], client: int) -> Probe | None:
+    """Return what the server wants to be measured of this client; None if that is nothing.
+
+    Raises:
+        OffbeatError: It is not understood.
+    """
+    with understanding("answer about a probe"):
+        if answer["probe"] is None:
+            return None
+        visit, upload_bytes = _read_visit(answer["probe"], client), int(answer["upload_bytes"])
+        if upload_bytes < 1:
+            raise ValueError(f"upload_bytes is {upload_bytes}")
+        return Probe(visit, upload_bytes)
 
 
 def read_upload_state(answer: Mapping[str, Any], client: int) -> UploadState:

@@ -18,6 +18,7 @@ from offbeat.service.client.folder import Folder
 from offbeat.service.client.heartbeat import Heartbeat
 from offbeat.service.client.messages import CheckIn, read_check_in
 from offbeat.service.client.outbox import Outbox, Pending
+from offbeat.service.client.probe import probe
 from offbeat.service.client.refusal import ServiceError
 from offbeat.service.client.retry import Backoff, jitter
 from offbeat.service.client.upload import upload
@@ -71,6 +72,7 @@ def run_client(
             connection.supports = "needs_loss, corrects_gradients" if _corrects_gradients(made) else "needs_loss"
             participant = _Participant(connection, folder, identity.client, _fit(made))
             identity = declare(connection, home, identity, _examples(made))
+            participant.introduce()
             counted = done = 0
             while (visits is None or done < visits) and not participant.finished:
                 identity = renew(connection, home, identity)
@@ -133,6 +135,11 @@ class _Participant:
         self._fit = fit
         self._outbox = Outbox(folder)
         self._next: Visit | None = None  # came with the last receipt
+
+    def introduce(self) -> None:
+        """Report how fast the client is, if nothing of it has counted and the server wants to know."""
+        if self._outbox.pending() is None and self._outbox.kept().since is None:
+            probe(self._connection, self._folder, self._client, self._fit, self._outbox)
 
     def take_turn(self, *, is_last: bool) -> bool | None:
         """Check in, do the visit, deliver its update; return whether it counted, None if nothing was delivered.
