@@ -56,7 +56,7 @@ def test_whatever_fails_nothing_is_lost(
 
     assert [problem for client in clients for problem in client.problems] == []
     told = {(client.client, visit): receipt for client in clients for visit, receipt in client.told.items()}
-    undisturbed = Undisturbed(server.file, server.folder, lambda c, v, _: vector_of(c, v, length), body_of)
+    undisturbed = Undisturbed(server.file, server.folder, lambda c, v, *_: vector_of(c, v, length), body_of)
     undisturbed.check(told)
     for client in clients:
         if client.digests:

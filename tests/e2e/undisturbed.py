@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -14,10 +13,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from offbeat.coordinator import Coordinator
 from offbeat.coordinator_records import Call, Receipt
 from offbeat.experiments.server_config import load
-from offbeat.experiments.world import build_model
+from offbeat.experiments.serving import fresh
 from offbeat.service.model_files import ModelFiles
 
 Told = dict[tuple[int, int], Receipt]
@@ -60,19 +58,7 @@ class Undisturbed:
 
     def __post_init__(self) -> None:
         config = load(self.file)
-        lease_seconds = config.server.lease_seconds
-        algorithm = config.build_algorithm()
-        self.coordinator = Coordinator(
-            algorithm,
-            build_model(config.model, None, config.service.seed).vector.clone(),
-            clients=config.service.clients,
-            local=config.plan(),
-            seed=config.service.seed,
-            lease_seconds=math.inf if lease_seconds is None else lease_seconds,
-            max_visit_seconds=config.server.max_visit_seconds,
-            max_staleness=config.server.max_staleness,
-            waits_for_examples=algorithm.weighs_all_clients,
-        )
+        self.coordinator, _ = fresh(config)
         self._versions = None if config.stop is None else config.stop.versions
         self._starts: dict[int, tuple[Tensor, Tensor | None]] = {}  # by version, and what went down beside it
         self.model_digests: dict[int, str] = {}  # of all that is downloaded, by version

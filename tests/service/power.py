@@ -1,21 +1,25 @@
 """A disk that loses its power: only what was brought to it by fsync is there afterwards.
 
 It is as hostile as a file system may be: a file's content is that of its last fsync, or nothing; a name is in a folder
-only if the folder was synced since; but what was deleted is gone at once. SQLite's own files are taken as they were
-after its last commit, if it was told to wait for the disk.
+only if the folder was synced since; but what was deleted is gone at once. Or chance decides, for each name and each
+block of a file, whether what happened since the last fsync is there. SQLite's own files are taken as they were after
+its last commit, if it was told to wait for the disk.
 """
 
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from sqlalchemy import event
 
 DATABASE = ("offbeat.sqlite", "offbeat.sqlite-wal")
+_NOT_LOST = (*DATABASE, "offbeat.sqlite-shm")
+_BLOCK = 64  # bytes; a disk's are larger, but so are its files
 
 
 class Power:
@@ -25,11 +29,19 @@ class Power:
         folder: What may be lost.
         without: Whose fsyncs are left out, to see that somebody notices: ``file`` or ``folder``, and the name of the
             folder that it is or is in.
+        after_each: Called after each fsync and commit.
     """
 
-    def __init__(self, folder: Path, without: tuple[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        without: tuple[str, str] | None = None,
+        after_each: Callable[[], None] = lambda: None,
+    ) -> None:
         self._folder = folder
         self._without = without
+        self._after_each = after_each
+        self._kept: dict[int, int] = {}  # a descriptor of each inode, so that its number is not given to another file
         self._contents: dict[int, bytes] = {}  # by inode, as of its last fsync
         self._names: dict[Path, dict[str, int]] = {}  # by folder, as of its last fsync
         self._database: dict[str, bytes] = {}
@@ -57,20 +69,55 @@ class Power:
         finally:
             event.remove(Engine, "commit", committed)
             os.fsync, os.fdatasync = fsync, fdatasync
+            for descriptor in self._kept.values():
+                os.close(descriptor)
 
-    def lose(self, target: Path) -> None:
-        """Write what would be there after a loss of power into another folder."""
+    def lose(self, target: Path, chance: Random | None = None) -> None:
+        """Write what would be there after a loss of power into another folder.
+
+        Args:
+            target: The folder, which is made.
+            chance: Decides what is there of all that came after an fsync; None: nothing, but deletions.
+        """
         with self._lock:
-            target.mkdir()
-            for folder in sorted(path for path in self._folder.rglob("*") if path.is_dir()):
-                (target / folder.relative_to(self._folder)).mkdir()
-            for folder, names in self._names.items():
-                for name, inode in names.items():
-                    if (folder / name).exists() and name not in DATABASE:
-                        path = target / folder.relative_to(self._folder) / name
-                        path.write_bytes(self._contents.get(inode, b""))
+            for folder in sorted(path for path in (self._folder, *self._folder.rglob("*")) if path.is_dir()):
+                copy = target / folder.relative_to(self._folder)
+                copy.mkdir()
+                for name, inode in self._found(folder, chance).items():
+                    synced = self._contents.get(inode, b"")
+                    copied = synced if chance is None else _mixed(synced, self._content(inode), chance)
+                    (copy / name).write_bytes(copied)
             for name, content in self._database.items():
                 (target / name).write_bytes(content)
+
+    def _found(self, folder: Path, chance: Random | None) -> dict[str, int]:
+        """Return the names that are there after a loss of power, with their inodes."""
+        before, now = self._names.get(folder, {}), self._listed(folder)
+        names = {name: [before.get(name), now.get(name)] for name in sorted({*before, *now})}
+        if chance is None:
+            return {name: was for name, (was, inode) in names.items() if was is not None and inode is not None}
+        drawn = {name: chance.choice(inodes) for name, inodes in names.items()}
+        return {name: inode for name, inode in drawn.items() if inode is not None}
+
+    def _listed(self, folder: Path) -> dict[str, int]:
+        names: dict[str, int] = {}
+        for path in folder.iterdir():
+            if path.is_file() and path.name not in _NOT_LOST:
+                try:
+                    descriptor = os.open(path, os.O_RDONLY)
+                except FileNotFoundError:  # another thread has deleted it
+                    continue
+                names[path.name] = os.fstat(descriptor).st_ino
+                self._keep(descriptor)
+        return names
+
+    def _keep(self, descriptor: int) -> None:
+        if self._kept.setdefault(os.fstat(descriptor).st_ino, descriptor) != descriptor:
+            os.close(descriptor)
+
+    def _content(self, inode: int) -> bytes:
+        descriptor = self._kept[inode]
+        return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
 
     def _synced(self, descriptor: int) -> None:
         path = Path(f"/proc/self/fd/{descriptor}").readlink()
@@ -79,11 +126,12 @@ class Power:
             return
         with self._lock:
             if path.is_dir():
-                with os.scandir(path) as entries:
-                    self._names[path] = {entry.name: entry.inode() for entry in entries if entry.is_file()}
+                self._names[path] = self._listed(path)
             else:
-                with open(f"/proc/self/fd/{descriptor}", "rb") as file:  # noqa: PTH123 - also of one without a name
-                    self._contents[os.fstat(descriptor).st_ino] = file.read()
+                inode = os.fstat(descriptor).st_ino
+                self._keep(os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY))  # also of one without a name
+                self._contents[inode] = self._content(inode)
+        self._after_each()
 
     def _committed(self, connection: Any) -> None:
         # The event comes just before the commit, so it is done here, and again, to no effect, afterwards.
@@ -96,3 +144,14 @@ class Power:
             self._database = {
                 name: (self._folder / name).read_bytes() for name in DATABASE if (self._folder / name).exists()
             }
+        self._after_each()
+
+
+def _mixed(before: bytes, now: bytes, chance: Random) -> bytes:
+    """Return a file of which each block is the old or the new one, in the old or the new length."""
+    length = len(chance.choice((before, now)))
+    blocks: list[bytes] = []
+    for first in range(0, length, _BLOCK):
+        block = slice(first, min(first + _BLOCK, length))
+        blocks.append(chance.choice((before, now))[block].ljust(block.stop - first, b"\0"))
+    return b"".join(blocks)

@@ -3,12 +3,16 @@
 import re
 import shutil
 import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
 import torch
 
+from offbeat.checkpoint import read_checkpoint
 from offbeat.errors import OffbeatError
+from offbeat.service import start_up
 from tests.service.conftest import LENGTH, body_of, running
 
 LARGE_LENGTH = 300_000
@@ -97,3 +101,22 @@ def test_a_folder_of_another_version_is_refused_in_one_line(form, age, tmp_path)
     with pytest.raises(OffbeatError, match=message) as caught:
         running(folder, **settings).__enter__()
     assert "\n" not in str(caught.value)
+
+
+def test_checkpoints_that_are_made_at_once_do_not_spoil_each_other(tmp_path, monkeypatch):
+    """As at the end, when the scheduled one may still be written."""
+    write = start_up.write_checkpoint
+
+    def slowly(path, state):
+        time.sleep(0.1)  # so that the others begin meanwhile
+        write(path, state)
+
+    monkeypatch.setattr(start_up, "write_checkpoint", slowly)
+    with running(tmp_path / "server") as server:
+        peer = server.enrol()
+        peer.send(peer.check_in(), torch.ones(LENGTH))
+        with ThreadPoolExecutor(3) as pool:
+            made = [pool.submit(server.checkpoint) for _ in range(3)]
+        assert [checkpoint.result() for checkpoint in made] == [None] * 3
+        (path,) = (server.folder / "checkpoints").glob("*.safetensors")
+        assert read_checkpoint(path)["coordinator.statistics.counted"] == 1

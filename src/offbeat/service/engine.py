@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import math
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -54,6 +55,7 @@ class Engine:
         clock: Seconds that pass evenly.
 
     Attributes:
+        checkpoint_lock: Held by the thread that writes a checkpoint, also if nobody waits for it any more.
         evaluations: Where versions are measured; None for nowhere.
         files: Those that updates lie in.
         waiting: Who waits for work.
@@ -84,6 +86,7 @@ class Engine:
         self.digests = digests
         self.norms = norms
         self.lock = asyncio.Lock()
+        self.checkpoint_lock = threading.Lock()
         self.evaluations: Evaluations | None = None
         self.kept_versions: set[int] = set()
         self.files = UpdateFiles()

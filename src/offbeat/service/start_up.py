@@ -3,6 +3,7 @@
 import asyncio
 import math
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -131,12 +132,13 @@ async def checkpoint(folder: Path, engine: Engine) -> None:
     await engine.journal.durable(on_reserve=True)
     path = _path(folder, number)
     whole = {**prefixed("coordinator", state), "now": now, **of_uploads, "versions": sorted(versions)}
-    await asyncio.to_thread(lambda: _write(path, whole, [engine.models.path(version) for version in versions]))
+    models = [engine.models.path(version) for version in versions]
+    await asyncio.to_thread(_write, path, whole, models, engine.checkpoint_lock)
     async with engine.lock:
         engine.models.keep(engine.needed_versions() | versions | engine.kept_versions)
         engine.kept_versions = versions
         # At once, so that nobody puts anything into them meanwhile.
-        older = [_path(folder, other) for other in numbers_of(path.parent) if other != number]
+        older = [_path(folder, other) for other in numbers_of(path.parent) if other < number]
         for old in [*engine.files.forget(number), *older]:
             old.unlink(missing_ok=True)
     engine.reserve_size = path.stat().st_size + engine.models.path(max(versions)).stat().st_size + _LOG_BYTES
@@ -144,17 +146,18 @@ async def checkpoint(folder: Path, engine: Engine) -> None:
         await asyncio.to_thread(engine.disk.keep_reserve, engine.reserve_size)
 
 
-def _write(path: Path, state: dict[str, Any], models: list[Path]) -> None:
-    for model in models:
-        with model.open("rb") as file:
-            os.fsync(file.fileno())
-    sync_folder(models[0].parent)
-    try:
-        write_checkpoint(path, state)
-    except OSError:
-        path.with_name(f".{path.name}.partial").unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
+def _write(path: Path, state: dict[str, Any], models: list[Path], lock: threading.Lock) -> None:
+    with lock:
+        for model in models:
+            with model.open("rb") as file:
+                os.fsync(file.fileno())
+        sync_folder(models[0].parent)
+        try:
+            write_checkpoint(path, state)
+        except OSError:
+            path.with_name(f".{path.name}.partial").unlink(missing_ok=True)
+            raise
+        sync_folder(path.parent)
 
 
 def _load(store: Store, coordinator: Coordinator) -> tuple[int, float, Digests, UsualNorms, list[int]]:

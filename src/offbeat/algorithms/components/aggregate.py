@@ -47,19 +47,20 @@ class Entry:
         weight: Its factor.
     """
 
-    __slots__ = ("_length", "update", "weight")
+    __slots__ = ("_length", "_vector", "update", "weight")
 
     def __init__(self, update: Update, weight: float, length: int) -> None:
         self.update = update
         self.weight = weight
         self._length = length
+        self._vector: Tensor | None = None
 
     @property
     def vector(self) -> Tensor:
         """The update's vector, float32 ``(d,)``; trains if that has not been done yet."""
-        if not isinstance(self.update.vector, Tensor):
-            self.update = self.update._replace(vector=resolve(self.update.vector, self._length))
-        return resolve(self.update.vector, self._length)
+        if self._vector is None:
+            self._vector = resolve(self.update.vector, self._length)
+        return self._vector
 
     @property
     def base(self) -> Tensor:

@@ -359,7 +359,7 @@ class Algorithm(Generic[Schedule_co]):
         """Return the next model; the same one if the step is refused."""
         try:
             proposed = self.next_model(model, closed)
-            self._check_step(proposed, len(model))
+            self._check_step(proposed)
             if self.max_step_norm < math.inf:
                 step = proposed - model
                 norm = torch.linalg.vector_norm(step, dtype=torch.float64).item()
@@ -371,7 +371,8 @@ class Algorithm(Generic[Schedule_co]):
             return model
         return proposed
 
-    def _check_step(self, proposed: object, length: int) -> None:
+    def _check_step(self, proposed: object) -> None:
+        length = self._model.length
         if not isinstance(proposed, Tensor):
             kind = type(proposed).__name__
         elif proposed.dtype != torch.float32 or proposed.shape != (length,):

@@ -25,9 +25,8 @@ class Each(Aggregate):
 
     def add(self, update: Update, weight: float | Weight) -> None:
         """Keep an update."""
-        for part in ("vector", "base"):
-            if isinstance(tensor := getattr(update, part), Tensor):
-                update = update._replace(**{part: resolve(tensor, self._length)})
+        if update.base is not None:
+            update = update._replace(base=resolve(update.base, self._length))
         self._entries.append(Entry(update, weight.value if isinstance(weight, Weight) else weight, self._length))
         self._count += 1
 
