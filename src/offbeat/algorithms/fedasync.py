@@ -1,6 +1,5 @@
 """FedAsync: every arrival is mixed into the model at once."""
 
-import torch
 from torch import Tensor
 
 from offbeat.algorithms.components import (
@@ -49,4 +48,4 @@ class FedAsync(Algorithm):
 
     def next_model(self, model: Tensor, closed: ClosedBuffer) -> Tensor:
         (entry,) = closed.entries
-        return torch.lerp(model, entry.vector, entry.weight)
+        return model.lerp(entry.vector, entry.weight)

@@ -76,7 +76,8 @@ class Simulation:
         self._length = length
         self._model_bytes = 0 if coordinator.algorithm.pooled else length * _BYTES_A_PARAMETER
         # The model, and what goes to clients beside it.
-        self._down_bytes = self._model_bytes * (2 if coordinator.algorithm.corrects_gradients else 1)
+        self._corrects_gradients = coordinator.algorithm.corrects_gradients
+        self._down_bytes = self._model_bytes * (2 if self._corrects_gradients else 1)
         self.coordinator = coordinator
         self._algorithm = coordinator.algorithm
         # Who may be asked for what it has may have been trained further by then, and is trained anew.
@@ -293,7 +294,7 @@ class Simulation:
         self._assignment_due = False
         assignments = self.coordinator.assign(now)
         if assignments:
-            model, down = self._algorithm.model, self._algorithm.down()
+            model, down = self._algorithm.model, self._algorithm.down() if self._corrects_gradients else None
             for assignment in assignments:
                 self._begin(now, assignment, model, down)
             # The leases of one instant end together.

@@ -5,7 +5,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from offbeat.algorithms.components.component import Run
@@ -249,5 +248,5 @@ def check_finite(vector: Tensor, what: str) -> None:
 
     One pass over the vector. It refuses entries above 10¹⁹ as well, whose squares would overflow in an optimiser.
     """
-    if not math.isfinite(torch.dot(vector, vector).item()):
+    if not math.isfinite(vector.dot(vector).item()):
         raise NotFiniteError(f"{what} is not finite, or too large for 32 bits")

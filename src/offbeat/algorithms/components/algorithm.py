@@ -364,7 +364,7 @@ class Algorithm(Generic[Schedule_co]):
                 step = proposed - model
                 norm = torch.linalg.vector_norm(step, dtype=torch.float64).item()
                 if norm > self.max_step_norm:
-                    proposed = torch.add(model, step, alpha=self.max_step_norm / norm)
+                    proposed = model.add(step, alpha=self.max_step_norm / norm)
             check_finite(proposed, "the new model")
         except NotFiniteError as error:
             self._refused_steps = {**self._refused_steps, closed.version: str(error)}

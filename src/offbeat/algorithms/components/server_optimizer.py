@@ -95,7 +95,7 @@ class ServerStep:
     def __call__(self, model: Tensor, mean_delta: Tensor) -> Tensor:
         """Return the next model ``(d,)``, a new tensor."""
         if self._optimizer is None:
-            return torch.sub(model, mean_delta, alpha=self._lr)
+            return model.sub(mean_delta, alpha=self._lr)
         self._parameter.copy_(model)
         self._parameter.grad = mean_delta
         self._optimizer.step()

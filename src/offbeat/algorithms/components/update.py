@@ -81,7 +81,7 @@ def check_vector(vector: Tensor, length: int, max_norm: float | None = None) -> 
         ValueError: Wrong type or length, NaN, infinity, or too large a norm.
     """
     check_shape(vector, length)
-    norm = math.sqrt(torch.dot(vector, vector).item())
+    norm = math.sqrt(vector.dot(vector).item())
     if not math.isfinite(norm):
         if vector.isnan().any():
             raise ValueError("the vector contains NaN")

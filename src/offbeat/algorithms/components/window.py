@@ -109,7 +109,7 @@ class WindowSum:
         total = torch.zeros(self._length)
         while self._newer:
             vector, weight = self._newer.pop()
-            total = torch.add(total, vector, alpha=weight)
+            total = total.add(vector, alpha=weight)
             self._older.append(total)
         self._newer_sum = torch.zeros(self._length)
 
