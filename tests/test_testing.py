@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from offbeat.algorithms import FedBuff
-from offbeat.algorithms.components import Algorithm, Continuous, Count, Positive, Sum, resolve
+from offbeat.algorithms.components import Algorithm, Continuous, Count, LatestOfEach, Positive, Sum, resolve
 from offbeat.testing import AlgorithmError, check_algorithm
 from tests.algorithms.case import all_cases, built_in, cases_of
 from tests.algorithms.test_whole_contract import FedPlain
@@ -32,6 +32,23 @@ class Plain(Algorithm):
 
     def next_model(self, model, closed):
         return model - self.server_lr * closed.total()
+
+
+class NotFinite(Plain):
+    def next_model(self, model, closed):
+        return model * float("nan")
+
+
+class AssignsInAStep(Plain):
+    def next_model(self, model, closed):
+        self.momentum = closed.total().clone()
+        return model - self.momentum
+
+
+class ForgetsThePayload(Plain):
+    def compose(self):
+        self.schedule = Continuous(self.concurrency)
+        self.buffer = LatestOfEach()
 
 
 class ForgetsInItsOwnStateDict(Plain):
@@ -188,6 +205,12 @@ class Caches(Plain):
 @pytest.mark.parametrize(
     ("factory", "message"),
     [
+        (NotFinite, "the step from version 0 was refused: the new model is not finite"),
+        (AssignsInAStep, "state_dict failed: TypeError: plain.momentum was first assigned during the run"),
+        (
+            lambda: ForgetsThePayload(concurrency=2),
+            "the factory failed: ValueError: plain: LatestOfEach needs payload = 'difference', it is 'delta'",
+        ),
         (ForgetsInItsOwnStateDict, "a restart forgets the attribute 'momentum': save it in state_dict"),
         (ForgetsLapsed, "a restart changes 'lapsed'|a restart forgets the attribute '_lapsed'"),
         (ForgetsInAComponent, "a restart comes to other results: .* 'buffer._weight' differ|a restart changes"),

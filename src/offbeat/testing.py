@@ -249,6 +249,8 @@ class _Play:
         """Return what the run has come to."""
         model = attempt("reading the model", lambda: self.algorithm.model)
         check_model(model, len(self._world.model))
+        for version, reason in self.algorithm.refused_steps.items():
+            raise FaultError(f"the step from version {version} was refused: {reason}")
         return {"model": model, "result": self.algorithm.result}
 
 
@@ -291,6 +293,7 @@ def _check_start(world: _World) -> None:
     for model, clients in ((torch.full_like(world.model, float("nan")), world.clients), (world.model, 1)):
         play = _Play(world)
         play.play(_BEGINNING)
+        attempt("state_dict", play.algorithm.state_dict)
         attempt("start", check_failed_start, play.algorithm, model, clients)
     play, fresh = _Play(world), _Play(world)
     check_down(fresh.algorithm, len(world.model))

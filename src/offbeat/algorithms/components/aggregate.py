@@ -3,14 +3,14 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from offbeat.algorithms.components.component import Run
 from offbeat.algorithms.components.running_sum import RunningSum
 from offbeat.algorithms.components.state import prefixed, under
-from offbeat.algorithms.components.update import Update, resolve
+from offbeat.algorithms.components.update import Payload, Update, resolve
 
 
 class NotFiniteError(ValueError):
@@ -156,10 +156,12 @@ class Aggregate(ABC):
 
     Attributes:
         linear: Whether it needs only weighted sums and never looks at a single vector.
+        payload: What clients have to upload; None for anything.
         releases: In how many released sums one vector takes part.
     """
 
     linear: bool = True
+    payload: ClassVar[Payload | None] = None
     releases: float = 1
 
     @property

@@ -101,7 +101,14 @@ class Algorithm(Generic[Schedule_co]):
         self.check_values()
         settings = set(vars(self))
         self.compose()
+        self._check_payload()
         self._state = set(vars(self)) - settings - {"payload"}  # names of attributes
+
+    def _check_payload(self) -> None:
+        needed = self.buffer.payload if hasattr(self, "buffer") else None
+        if needed not in (None, self.payload):
+            buffer = type(self.buffer).__name__
+            raise ValueError(f"{self.name}: {buffer} needs payload = {needed!r}, it is {self.payload!r}")
 
     # What an author writes.
 

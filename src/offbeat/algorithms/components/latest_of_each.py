@@ -25,6 +25,8 @@ class LatestOfEach(Aggregate):
         kept_by_server: Whether the server keeps every client's latest update, N vectors.
     """
 
+    payload = "difference"
+
     def __init__(self, *, kept_by_server: bool = False) -> None:
         self.kept_by_server = kept_by_server
         self.linear = not kept_by_server
