@@ -3,8 +3,8 @@ import shutil
 import pytest
 import torch
 
-from offbeat.algorithms import FedAsync, FedBuff
-from offbeat.service.usual_norms import UsualNorms
+from offbeat.algorithms import FedAsync, FedBuff, FedNova, LocalPlan
+from offbeat.service.usual_norms import UsualNorms, norm_unit
 from tests.service.conftest import LENGTH, body_of, running
 
 ONES = torch.ones(LENGTH)
@@ -20,7 +20,26 @@ def heard(*norms, clients=10):
 def test_there_is_no_limit_before_five_clients_were_heard():
     assert heard(1.0, 1.0, 1.0, 1.0).limit is None
     assert heard(1.0, 2.0, 3.0, 4.0, 1e30).limit == 300
-    assert heard(1.0, 5.0, clients=2).limit == 100
+    assert heard(1.0, 5.0, 9.0, clients=3).limit == 500
+
+
+def test_of_two_clients_nobody_knows_which_is_usual():
+    assert heard(1e-20, 1.0, clients=2).limit is None
+
+
+@pytest.mark.parametrize(
+    ("payload", "steps", "said", "unit"),
+    [
+        ("delta", 2, 2.0, 2),
+        ("delta", 4, 40.0, 4),
+        ("difference", 4, 0.4, 0.4),
+        ("delta", 3, 0.0, 3),
+        ("delta", 0, 0.0, 1),
+    ],
+)
+def test_norms_are_compared_for_each_unit_of_the_normaliser(payload, steps, said, unit):
+    assert norm_unit(payload, LocalPlan(4, 1, 0.1), steps, said) == unit
+    assert norm_unit("params", LocalPlan(4, 1, 0.1), steps, said) == 1
 
 
 def test_a_client_counts_once_with_its_latest_norm():
@@ -52,9 +71,10 @@ def test_a_hundred_clients_are_remembered_those_that_were_heard_last():
     assert (again.entries(), again.limit) == (usual.entries(), usual.limit)
 
 
+@pytest.mark.parametrize("has_checkpoint", [True, False])
 @pytest.mark.parametrize("make", [lambda: FedBuff(buffer_size=2, concurrency=9), lambda: FedAsync(concurrency=9)])
-def test_a_server_refuses_an_update_that_is_far_too_long_also_after_a_restart(make, tmp_path):
-    with running(tmp_path / "server", make, clients=6) as server:
+def test_a_server_refuses_an_update_that_is_far_too_long_also_after_a_restart(make, has_checkpoint, tmp_path):
+    with running(tmp_path / "server", make, clients=6, checkpoint_seconds=1e6) as server:
         peers = [server.enrol() for _ in range(6)]
         tokens = [peer.http.headers["authorization"].split()[1] for peer in peers]
         for peer in peers[:5]:
@@ -65,7 +85,8 @@ def test_a_server_refuses_an_update_that_is_far_too_long_also_after_a_restart(ma
         assert (answer.status_code, answer.json()["kind"]) == (422, "norm-too-large")
         assert "allowed is at most 244.949" in answer.json()["detail"]
         assert torch.equal(server.service.engine.coordinator.algorithm.model, model)
-        server.checkpoint()
+        if has_checkpoint:
+            server.checkpoint()
         shutil.copytree(server.folder, tmp_path / "killed")
     with running(tmp_path / "killed", make, clients=6) as server:
         peer = server.peer(tokens[5])
@@ -80,4 +101,14 @@ def test_a_repeated_upload_is_heard_once(tmp_path):
         for _ in range(2):
             assert peer.send(visit, ONES)["counted"]
         ((client, norm),) = server.service.engine.norms.entries()
-        assert (client, round(norm, 4)) == (0, 2.4495)
+        assert (client, round(norm, 4)) == (0, 1.2247)  # of two steps
+
+
+def test_a_client_that_says_a_small_normaliser_gains_nothing(tmp_path):
+    """FedNova divides by it."""
+    with running(tmp_path / "server", lambda: FedNova(cohort=5), clients=5, plan=LocalPlan(50, 1, 0.1)) as server:
+        peers = [server.enrol() for _ in range(5)]
+        for peer in peers:
+            assert peer.send(peer.check_in(), ONES)["counted"]
+        answer = peers[0].put(peers[0].check_in(), body_of(ONES), steps=1, normaliser=0.1)
+        assert (answer.status_code, answer.json()["kind"]) == (422, "norm-too-large")

@@ -55,6 +55,7 @@ class Engine:
         clock: Seconds that pass evenly.
 
     Attributes:
+        checkpointing: Held while a checkpoint is made.
         checkpoint_lock: Held by the thread that writes a checkpoint, also if nobody waits for it any more.
         evaluations: Where versions are measured; None for nowhere.
         files: Those that updates lie in.
@@ -86,6 +87,7 @@ class Engine:
         self.digests = digests
         self.norms = norms
         self.lock = asyncio.Lock()
+        self.checkpointing = asyncio.Lock()
         self.checkpoint_lock = threading.Lock()
         self.evaluations: Evaluations | None = None
         self.kept_versions: set[int] = set()

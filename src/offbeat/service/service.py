@@ -20,6 +20,7 @@ from offbeat.service.store import sync_file, sync_folder
 from offbeat.service.update_format import Body, BufferedUpdate, StoredUpdate, check_body, largest_body
 from offbeat.service.update_head import UpdateHead
 from offbeat.service.uploads import SMALL, Uploads, Whole
+from offbeat.service.usual_norms import norm_unit
 
 RETRY_SECONDS = 5.0
 """When a client for which there is no work is to come back."""
@@ -252,8 +253,9 @@ class Service:
         _check_digest(hashlib.sha256(body).hexdigest(), head)
         length = self.engine.models.length
         update = BufferedUpdate(body, length, plan.compression)
-        norm = check_body(update, self._max_norm())
-        return await self._receive(client, visit, head, update, norm, check_in)
+        unit = self._norm_unit(head, plan)
+        norm = check_body(update, self._max_norm(unit))
+        return await self._receive(client, visit, head, update, norm / unit, check_in)
 
     async def _large(
         self, client: int, visit: int, head: UpdateHead, plan: LocalPlan, whole: Whole, check_in: bool
@@ -262,22 +264,27 @@ class Service:
         try:
             _check_digest(whole.sha256, head)
             update = StoredUpdate(path, 0, head.bytes, self.engine.models.length, plan.compression)
-            norm = await asyncio.to_thread(self._bring_in, update)
-            return await self._receive(client, visit, head, update, norm, check_in)
+            unit = self._norm_unit(head, plan)
+            norm = await asyncio.to_thread(self._bring_in, update, self._max_norm(unit))
+            return await self._receive(client, visit, head, update, norm / unit, check_in)
         finally:
             # It was refused, or is of no use: no record of the log refers to it.
             if path not in self.engine.files:
                 path.unlink(missing_ok=True)
 
-    def _bring_in(self, update: StoredUpdate) -> float:
+    def _bring_in(self, update: StoredUpdate, max_norm: float | None) -> float:
         """Check a large update, and bring it to disk; return its norm. The disk goes on with it meanwhile."""
-        norm = check_body(update, self._max_norm())
+        norm = check_body(update, max_norm)
         sync_file(update.path)
         sync_folder(update.path.parent)
         return norm
 
-    def _max_norm(self) -> float | None:
-        return self._limits.max_update_norm or self.engine.norms.limit
+    def _norm_unit(self, head: UpdateHead, plan: LocalPlan) -> float:
+        return norm_unit(self.engine.coordinator.algorithm.payload, plan, head.steps, head.normaliser)
+
+    def _max_norm(self, unit: float) -> float | None:
+        usual = self.engine.norms.limit
+        return self._limits.max_update_norm or (usual and usual * unit)
 
     async def _receive(
         self, client: int, visit: int, head: UpdateHead, update: Body, norm: float, check_in: bool

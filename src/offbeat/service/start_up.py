@@ -23,9 +23,9 @@ from offbeat.service.records import call_of
 from offbeat.service.reserve import Reserve
 from offbeat.service.segments import Segments
 from offbeat.service.store import Store, sync_folder
-from offbeat.service.update_format import StoredUpdate
+from offbeat.service.update_format import StoredUpdate, check_body
 from offbeat.service.uploads import clean_up
-from offbeat.service.usual_norms import UsualNorms
+from offbeat.service.usual_norms import UsualNorms, norm_unit
 
 _LOG_BYTES = 2**17  # that the reserve has for the log, beside a checkpoint and a model
 
@@ -70,6 +70,7 @@ async def open_engine(
             if record.name == "assign":
                 models.write(algorithm.version, algorithm.model, algorithm.down())
                 models.publish(algorithm.version)
+            assignment = coordinator.assignment(record.arguments["client"]) if record.name == "receive" else None
             coordinator.replay(call)
         except (ValueError, LookupError, TypeError, AssertionError) as error:
             raise OffbeatError(
@@ -78,9 +79,15 @@ async def open_engine(
             ) from error
         if record.name == "receive":
             client, visit = record.arguments["client"], record.arguments["visit"]
-            digests.add(client, visit, record.digest or "", counted=coordinator.has_counted(client, visit))
+            has_counted = coordinator.has_counted(client, visit)
+            digests.add(client, visit, record.digest or "", counted=has_counted)
             if record.file is not None:
-                replayed.append((record.number, call.arguments["vector"]))
+                update = call.arguments["vector"]
+                replayed.append((record.number, update))
+                if has_counted and assignment is not None:
+                    steps, said = record.arguments["steps"], record.arguments["normaliser"]
+                    unit = norm_unit(algorithm.payload, assignment.plan, steps, said)
+                    norms.add(client, check_body(update, None) / unit)
         number, now = record.number, max(now, record.arguments["now"])
     coordinator.forget_presence()
     disk = Disk(Reserve(store.folder / "reserve"), failed)
@@ -112,12 +119,17 @@ async def open_engine(
 
 
 async def checkpoint(folder: Path, engine: Engine) -> None:
-    """Write the engine's state into the store's folder, and delete what is not needed any more.
+    """Write the engine's state into the store's folder, and delete what is not needed any more; one at a time.
 
     Raises:
         OSError: The disk is full.
         Refusal: The same.
     """
+    async with engine.checkpointing:
+        await _checkpoint(folder, engine)
+
+
+async def _checkpoint(folder: Path, engine: Engine) -> None:
     async with engine.lock:
         number, now = engine.journal.number, engine.now
         state = await engine.aggregate(engine.coordinator.state_dict)

@@ -1,11 +1,32 @@
 """The norms of updates that counted, by which one that is far too long is known."""
 
+import math
 import statistics
 from collections.abc import Iterable
+
+from offbeat.algorithms.components import LocalPlan, Payload
+from offbeat.training.trainer import normaliser
 
 _TIMES = 100.0
 _FEWEST = 5  # clients
 _MOST = 100  # clients whose norms are kept
+
+
+def norm_unit(payload: Payload, plan: LocalPlan, steps: int, said: float) -> float:
+    """Return by what norms are divided to be compared: the normaliser of the steps, so that plans may differ.
+
+    It is the smaller one of what the client says and of the plan's SGD: some algorithms divide by the first.
+
+    Args:
+        payload: What the client uploads; whole models are as long after one step as after many.
+        plan: The visit's plan.
+        steps: Local steps taken.
+        said: The normaliser that the client says; 0 if it says nothing.
+    """
+    if payload == "params" or steps == 0:
+        return 1.0
+    planned = normaliser(plan.prefix(steps))
+    return min(planned, said or planned)
 
 
 class UsualNorms:
@@ -15,7 +36,8 @@ class UsualNorms:
     has been so far, since updates grow shorter as a model learns, but not those of a client that is new.
 
     Args:
-        clients: Number of clients N; if there are fewer than 5, all have to be heard before there is a limit.
+        clients: Number of clients N. If there are fewer than 5, all have to be heard before there is a limit; of two
+            nobody knows which one is usual, so there is none.
         norms: Client and norm, least recently heard first, as ``entries`` returned them.
         usual: As ``usual`` was.
 
@@ -24,7 +46,7 @@ class UsualNorms:
     """
 
     def __init__(self, clients: int, norms: Iterable[tuple[int, float]] = (), usual: float = 0.0) -> None:
-        self._fewest = min(clients, _FEWEST)
+        self._fewest = min(clients, _FEWEST) if clients > 2 else math.inf
         self._norms = dict(norms)
         self.usual = usual
 

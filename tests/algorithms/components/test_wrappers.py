@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from offbeat.algorithms import FedAsync, FedAvg, FedBuff, FedLaAvg
+from offbeat.algorithms import SCAFFOLD, FedAsync, FedAvg, FedBuff, FedLaAvg
 from offbeat.algorithms.components import UpdateRefusedError
 from offbeat.algorithms.components.staleness import constant
 from offbeat.algorithms.components.wrappers import clip, limit
@@ -97,6 +97,7 @@ def test_a_round_that_refuses_an_update_ends_with_the_others(plan, upload):
         (FedAsync(), clip(1.0), "update_clip_norm does not go with fedasync: its clients upload whole models"),
         (FedAsync(), limit(1.0), "max_update_norm does not go with fedasync: its clients upload whole models"),
         (FedLaAvg(), clip(1.0), "update_clip_norm does not go with fedlaavg: its clients would remember"),
+        (SCAFFOLD(cohort=2), clip(1.0), "update_clip_norm does not go with scaffold: its clients would remember"),
     ],
 )
 def test_wrappers_that_do_not_go_with_an_algorithm_are_refused(algorithm, wrapper, message):

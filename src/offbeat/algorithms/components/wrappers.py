@@ -107,7 +107,7 @@ def clip(max_norm: float) -> Wrap:
     """Return what wraps a buffer of deltas in ``Clip``."""
 
     def wrap(algorithm: "Algorithm[Any]") -> Aggregate:
-        if algorithm.payload == "difference":
+        if algorithm.payload == "difference" or algorithm.corrects_gradients:
             raise ValueError(
                 f"update_clip_norm does not go with {algorithm.name}: its clients would remember what was cut off"
             )
