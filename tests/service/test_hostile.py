@@ -156,19 +156,20 @@ def goes_on(server: Served, peers: list[Peer]) -> None:
 class Gate:
     """Holds those who have checked a large body, until it is opened."""
 
-    def __init__(self, check: Callable[..., None]) -> None:
+    def __init__(self, check: Callable[..., float]) -> None:
         self.reached = threading.Event()
         self.opened = threading.Event()
         self._check = check
 
-    def __call__(self, *arguments: Any) -> None:
-        self._check(*arguments)
+    def __call__(self, *arguments: Any) -> float:
+        norm = self._check(*arguments)
         try:
             asyncio.get_running_loop()
         except RuntimeError:  # a large one, in a thread
             if not self.reached.is_set():
                 self.reached.set()
                 assert self.opened.wait(10)
+        return norm
 
 
 @pytest.fixture
