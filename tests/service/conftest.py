@@ -86,7 +86,7 @@ class Served:
     """A running server."""
 
     def __init__(self, listening: Listening, folder: Path, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self.loop = loop
         self.url = listening.url
         self.folder = folder
         self.service = listening.service
@@ -97,7 +97,7 @@ class Served:
     def checkpoint(self) -> None:
         """Make a checkpoint now."""
         made = checkpoint(self.folder, self.service.engine)
-        asyncio.run_coroutine_threadsafe(made, self._loop).result(30)
+        asyncio.run_coroutine_threadsafe(made, self.loop).result(30)
 
     def peer(self, token: str | None) -> Peer:
         self._peers.append(Peer(self.url, token))

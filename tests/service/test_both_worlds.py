@@ -105,6 +105,7 @@ def over_http(calls, algorithm, plan, initial, folder):
         layout=[("weight", (3, 4)), ("bias", (3,))],
         lease_seconds=LEASE_SECONDS,
         clock=clock,
+        checkpoint_seconds=math.inf,
     ) as server:
         engine = server.service.engine
         peers = [server.enrol() for _ in range(CLIENTS)]

@@ -1,4 +1,4 @@
-"""What goes to clients beside the model: in the version's file, durable, counted, and the same for ever."""
+"""SCAFFOLD's c travels in the file of its version, is durable and counted in bytes, and never changes."""
 
 import shutil
 

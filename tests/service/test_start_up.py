@@ -1,8 +1,10 @@
 """A store that is broken is refused in one line, which names the file and the record."""
 
+import asyncio
 import re
 import shutil
 import sqlite3
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -13,6 +15,7 @@ import torch
 from offbeat.checkpoint import read_checkpoint
 from offbeat.errors import OffbeatError
 from offbeat.service import start_up
+from offbeat.service.store import SCHEMA
 from tests.service.conftest import LENGTH, body_of, running
 
 LARGE_LENGTH = 300_000
@@ -92,7 +95,7 @@ def test_a_record_that_cannot_be_replayed_is_named(tmp_path):
         raise AssertionError("it started")
 
 
-@pytest.mark.parametrize(("form", "age"), [(1, "an earlier"), (99, "a newer")])
+@pytest.mark.parametrize(("form", "age"), [(SCHEMA - 1, "an earlier"), (SCHEMA + 1, "a newer")])
 def test_a_folder_of_another_version_is_refused_in_one_line(form, age, tmp_path):
     folder, settings = written(tmp_path, LENGTH)
     with closing(sqlite3.connect(folder / "offbeat.sqlite")) as database:
@@ -103,20 +106,30 @@ def test_a_folder_of_another_version_is_refused_in_one_line(form, age, tmp_path)
     assert "\n" not in str(caught.value)
 
 
-def test_checkpoints_that_are_made_at_once_do_not_spoil_each_other(tmp_path, monkeypatch):
-    """As at the end, when the scheduled one may still be written."""
-    write = start_up.write_checkpoint
+def test_checkpoints_are_written_one_at_a_time(tmp_path, monkeypatch):
+    """Also if one was cancelled while it was written, as the scheduled one may be at the end."""
+    write, at_once, began = start_up.write_checkpoint, [0, 0], threading.Event()
 
     def slowly(path, state):
+        at_once[0] += 1
+        at_once[1] = max(at_once)
+        began.set()
         time.sleep(0.1)  # so that the others begin meanwhile
         write(path, state)
+        at_once[0] -= 1
 
-    monkeypatch.setattr(start_up, "write_checkpoint", slowly)
     with running(tmp_path / "server") as server:
+        monkeypatch.setattr(start_up, "write_checkpoint", slowly)
         peer = server.enrol()
         peer.send(peer.check_in(), torch.ones(LENGTH))
+        cancelled = asyncio.run_coroutine_threadsafe(
+            start_up.checkpoint(server.folder, server.service.engine), server.loop
+        )
+        assert began.wait(10)
+        cancelled.cancel()
         with ThreadPoolExecutor(3) as pool:
             made = [pool.submit(server.checkpoint) for _ in range(3)]
         assert [checkpoint.result() for checkpoint in made] == [None] * 3
+        assert at_once == [0, 1]
         (path,) = (server.folder / "checkpoints").glob("*.safetensors")
         assert read_checkpoint(path)["coordinator.statistics.counted"] == 1

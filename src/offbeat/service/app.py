@@ -16,13 +16,13 @@ from starlette.types import Scope
 
 from offbeat.service import messages
 from offbeat.service.body_limit import BodyLimit
+from offbeat.service.client_support import missing_support
 from offbeat.service.connections import Connections, CountedRequests, peer_of
 from offbeat.service.logs import event
 from offbeat.service.metrics import Measured
 from offbeat.service.model_response import ModelResponse
 from offbeat.service.refusal import Refusal
 from offbeat.service.service import Service
-from offbeat.service.support import missing_support
 from offbeat.service.unread_body import UnreadBody
 from offbeat.service.update_head import parse_head
 

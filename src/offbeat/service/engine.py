@@ -31,7 +31,7 @@ from offbeat.service.usual_norms import UsualNorms
 from offbeat.service.waiting_clients import Answer, WaitingClients
 from offbeat.training.trainer import normaliser
 
-_NORMALISER_TIMES = 10  # that an optimiser of a client's own may make of the plan's
+_NORMALISER_TIMES = 10  # how far a client's own optimiser may be from the plan's SGD
 
 T = TypeVar("T")
 
@@ -49,13 +49,12 @@ class Engine:
         segments: Where small updates are stored.
         disk: Decides what follows from a failure of the disk.
         digests: Of the clients' last uploads.
-        norms: Of the clients' latest updates.
+        norms: Of the clients' latest updates, which limit those of the next.
         now: Seconds since the run began, not counting when no server ran.
         stop_versions: The run is over at this version; infinity for never.
         clock: Seconds that pass evenly.
 
     Attributes:
-        checkpointing: Held while a checkpoint is made.
         checkpoint_lock: Held by the thread that writes a checkpoint, also if nobody waits for it any more.
         evaluations: Where versions are measured; None for nowhere.
         files: Those that updates lie in.
@@ -87,7 +86,6 @@ class Engine:
         self.digests = digests
         self.norms = norms
         self.lock = asyncio.Lock()
-        self.checkpointing = asyncio.Lock()
         self.checkpoint_lock = threading.Lock()
         self.evaluations: Evaluations | None = None
         self.kept_versions: set[int] = set()

@@ -37,7 +37,7 @@ class Limits:
     requests_a_second: float = 20.0  # of one client, over a while
     burst: int = 200  # requests of one client at once
     max_examples: int | None = None  # that a client may declare
-    max_share: float = 1.0  # of one client in the objective
+    max_share: float = 1.0  # of one client in the objective; in a step the algorithm's buffer has it
 
 
 class Service:

@@ -119,17 +119,12 @@ async def open_engine(
 
 
 async def checkpoint(folder: Path, engine: Engine) -> None:
-    """Write the engine's state into the store's folder, and delete what is not needed any more; one at a time.
+    """Write the engine's state into the store's folder, and delete what is not needed any more.
 
     Raises:
         OSError: The disk is full.
         Refusal: The same.
     """
-    async with engine.checkpointing:
-        await _checkpoint(folder, engine)
-
-
-async def _checkpoint(folder: Path, engine: Engine) -> None:
     async with engine.lock:
         number, now = engine.journal.number, engine.now
         state = await engine.aggregate(engine.coordinator.state_dict)

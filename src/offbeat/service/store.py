@@ -29,7 +29,7 @@ from sqlalchemy import event, exc
 
 from offbeat.errors import OffbeatError
 
-SCHEMA = 2
+SCHEMA = 3
 """Raise it when the store or a checkpoint changes its form: a folder of another form is refused."""
 
 _OTHERS = 0o077  # the permissions of all but the owner

@@ -13,15 +13,16 @@ _MOST = 100  # clients whose norms are kept
 
 
 def norm_unit(payload: Payload, plan: LocalPlan, steps: int, said: float) -> float:
-    """Return by what norms are divided to be compared: the normaliser of the steps, so that plans may differ.
+    """Return the number by which an update's norm is divided, so that norms of different numbers of steps compare.
 
-    It is the smaller one of what the client says and of the plan's SGD: some algorithms divide by the first.
+    For deltas it is the normaliser a of the plan's SGD over these steps, or the one that the client reports if that is
+    smaller, since FedNova divides by the reported one. For whole models, and without steps, it is 1.
 
     Args:
-        payload: What the client uploads; whole models are as long after one step as after many.
+        payload: What the client uploads.
         plan: The visit's plan.
-        steps: Local steps taken.
-        said: The normaliser that the client says; 0 if it says nothing.
+        steps: Local steps taken, ≥ 0.
+        said: The normaliser that the client reports, ≥ 0; 0 counts as not reported.
     """
     if payload == "params" or steps == 0:
         return 1.0
@@ -30,15 +31,15 @@ def norm_unit(payload: Payload, plan: LocalPlan, steps: int, said: float) -> flo
 
 
 class UsualNorms:
-    """The largest norm that an update may have: 100 times what has been usual.
+    """The largest norm that an update may have, for each ``norm_unit``: 100 times the usual norm.
 
-    Usual is the median over the clients' latest norms, of 5 to 100 clients that were heard last; the largest that it
-    has been so far, since updates grow shorter as a model learns, but not those of a client that is new.
+    The usual norm is the median of the clients' latest norms, over the 5 to 100 clients that were heard last. The
+    largest median so far is kept: updates grow shorter as a model learns, but the first ones of a new client do not.
 
     Args:
-        clients: Number of clients N. If there are fewer than 5, all have to be heard before there is a limit; of two
-            nobody knows which one is usual, so there is none.
-        norms: Client and norm, least recently heard first, as ``entries`` returned them.
+        clients: Number of clients N. With 3 or 4 all have to be heard before there is a limit. With 1 or 2 there is
+            none, since nobody knows whose norm is usual.
+        norms: Client and norm divided by its unit, least recently heard first, as ``entries`` returned them.
         usual: As ``usual`` was.
 
     Attributes:
@@ -51,7 +52,7 @@ class UsualNorms:
         self.usual = usual
 
     def add(self, client: int, norm: float) -> None:
-        """Record the norm of an update that counted; one of 0 steps says nothing of what is usual."""
+        """Record the norm, divided by its unit, of an update that counted; 0, as after no steps, is left out."""
         if norm == 0:
             return
         self._norms.pop(client, None)
@@ -63,7 +64,7 @@ class UsualNorms:
 
     @property
     def limit(self) -> float | None:
-        """The largest norm that is accepted now; None for any finite one."""
+        """The largest norm that is accepted now, for each unit; None for any finite one."""
         return _TIMES * self.usual or None
 
     def entries(self) -> list[tuple[int, float]]:

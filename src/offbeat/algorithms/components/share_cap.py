@@ -15,16 +15,16 @@ from offbeat.algorithms.components.wrappers import Wrap, Wrapper
 if TYPE_CHECKING:
     from offbeat.algorithms.components.algorithm import Algorithm
 
-_FEWEST = 3  # clients; of two with different weights one always has more than half
+_FEWEST = 3  # clients; one of two with different weights always has more than half
 
 
 class ShareCap(Wrapper):
     """Gives one client at most a share s of the weight in a step of three or more clients.
 
-    The updates of the client that weighs most so far are held back. At the release their weight is lowered to
-    ``s / (1 − s)`` times that of all others if it is more. What a client had passed on before it was held back weighs
-    less than the client that it had been overtaken by, so it is within the share. Weight is the tally ``examples``
-    where there is one.
+    The updates of the heaviest client so far are held back. At the release their weight is lowered, if it is more, to
+    ``s / (1 − s)`` times the weight of all other clients. Updates that a client passed on before it became the heaviest
+    need no limit: they weigh less than the client that was the heaviest then. Weight is the tally ``examples`` where
+    there is one.
 
     Args:
         inner: The wrapped buffer.

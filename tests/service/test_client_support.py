@@ -1,4 +1,4 @@
-"""What a run needs of its clients, and what those are told that cannot do it."""
+"""A client that lacks what the algorithm needs gets no work, and one line that says why."""
 
 import pytest
 import torch

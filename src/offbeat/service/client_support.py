@@ -1,4 +1,4 @@
-"""What a run needs of its clients beyond protocol 1.1."""
+"""What an algorithm needs of its clients beyond protocol 1.1, and the line for a client that lacks it."""
 
 from offbeat.algorithms.components import Algorithm
 
@@ -13,7 +13,7 @@ _REMEDIES = {
 
 
 def missing_support(algorithm: Algorithm, supports: str | None) -> str | None:
-    """Return one line on what a client must be able to do and does not say it is; None for nothing.
+    """Return one line on what the client lacks for this algorithm; None if it lacks nothing.
 
     Args:
         algorithm: The run's.
