@@ -24,11 +24,11 @@ import torch
 from offbeat.algorithms import FedBuff, LocalPlan
 from offbeat.coordinator import Coordinator
 from offbeat.population.availability import Always
-from offbeat.population.devices import Devices
-from offbeat.population.links import ConstantLink
+from offbeat.population.devices.devices import Devices
+from offbeat.population.devices.links import ConstantLink
 from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
-from offbeat.training.trainer import Job, Result, Trainer
+from offbeat.training.trainers.trainer import Job, Result, Trainer
 
 STRETCHES = 5
 UPDATES = 40_000  # a stretch

@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from offbeat.service.update_format import write_dense
+from offbeat.service.updates.update_body import write_dense
 
 SERVER = """
 [service]

@@ -33,15 +33,15 @@ from torch.nn.functional import cross_entropy
 from offbeat.algorithms import Algorithm, FedAsync, FedAvg, FedBuff, LocalPlan
 from offbeat.coordinator import Coordinator
 from offbeat.population.availability import Always
-from offbeat.population.devices import Devices
-from offbeat.population.links import ConstantLink
+from offbeat.population.devices.devices import Devices
+from offbeat.population.devices.links import ConstantLink
 from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
 from offbeat.training import models
-from offbeat.training.choice import make_trainer
-from offbeat.training.dense import dense_step
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.minibatches import gather
+from offbeat.training.trainers.choice import make_trainer
+from offbeat.training.trainers.dense import dense_step
 
 REPETITIONS = 5
 _PROCESSES = 2

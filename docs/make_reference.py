@@ -16,14 +16,14 @@ from offbeat.algorithms import ALGORITHMS
 from offbeat.algorithms.components.checks import LARGEST_COUNT, LARGEST_FLOAT32
 from offbeat.algorithms.components.hyper_parameters import hyper_parameters
 from offbeat.compression import Compressor
-from offbeat.experiments.algorithm_table import (
+from offbeat.config.algorithm_table import (
     MADE_BY_NAME,
     as_inline_toml,
     default_hyper_parameters,
     hyper_parameters_of,
 )
-from offbeat.experiments.compression_table import MAKERS as COMPRESSION
-from offbeat.experiments.config import Experiment
+from offbeat.config.compression_table import MAKERS as COMPRESSION
+from offbeat.config.experiment_file import Experiment
 
 PAGE = Path(__file__).with_name("reference.md")
 

@@ -10,8 +10,8 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from offbeat.cli_theory import CHECK_COLUMNS, check_cells
-from offbeat.experiments.plot_style import STYLE, WIDTH, colours, tidy
+from offbeat.cli.theory import CHECK_COLUMNS, check_cells
+from offbeat.report.plot_style import STYLE, WIDTH, colours, tidy
 from offbeat.theory import fedbuff_bound, fedbuff_step_size
 from offbeat.theory.check import check
 from offbeat.theory.check.fedbuff import run_fedbuff

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from offbeat import Dataset
-from offbeat.population.datasets import load_dataset
+from offbeat.data.catalogue import load_dataset
 
 
 def cifar10(test_examples: int = 2000) -> Dataset:

@@ -9,6 +9,8 @@ import torch
 from hypothesis import HealthCheck, settings
 from torch import Tensor
 
+pytest_plugins = ["tests.data_fixtures", "tests.experiment_fixtures"]
+
 # As runs do; more threads than idle cores make these small models many times slower.
 torch.set_num_threads(1)
 
@@ -28,7 +30,7 @@ def tiny_toml() -> str:
 @pytest.fixture
 def offbeat(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
     """Return a function that runs ``offbeat`` within this process; it returns exit code, output and errors."""
-    from offbeat import cli  # not for the many tests that need no command line
+    from offbeat.cli import main as cli  # not for the many tests that need no command line
 
     def run(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["offbeat", *arguments])

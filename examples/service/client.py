@@ -8,7 +8,7 @@ are two tensors, or two numpy arrays: ``LocalSGD(model, cross_entropy, (inputs, 
 
 from torch.nn.functional import cross_entropy
 
-from offbeat.population.datasets import load_dataset
+from offbeat.data.catalogue import load_dataset
 from offbeat.service.client import LocalSGD
 from offbeat.training.models import softmax_regression
 

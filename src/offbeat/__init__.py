@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("MKL_CBWR", "AUTO")
 
 if TYPE_CHECKING:
+    from offbeat.data.dataset import Dataset
     from offbeat.errors import OffbeatError
-    from offbeat.experiments.api import simulate
-    from offbeat.population.dataset import Dataset
+    from offbeat.runs.simulate import simulate
 
 __all__ = ["Dataset", "OffbeatError", "simulate"]
 
 _HOMES = {
-    "Dataset": "offbeat.population.dataset",
+    "Dataset": "offbeat.data.dataset",
     "OffbeatError": "offbeat.errors",
-    "simulate": "offbeat.experiments.api",
+    "simulate": "offbeat.runs.simulate",
 }
 
 

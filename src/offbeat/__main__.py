@@ -7,7 +7,7 @@ def main() -> None:
     """Run the command line."""
     try:
         # Here and not above: the imports take a second or two, in which a user may press Ctrl-C as well.
-        from offbeat.cli import main
+        from offbeat.cli.main import main
 
         main()
     except KeyboardInterrupt:

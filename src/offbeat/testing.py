@@ -11,7 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from offbeat.algorithm_checks import (
+from offbeat.algorithms import Algorithm, LocalPlan, Update
+from offbeat.algorithms.components import Vector, WrongStepError
+from offbeat.checkpoint import read_checkpoint, write_checkpoint
+from offbeat.coordinator import Coordinator
+from offbeat.coordinator.algorithm_checks import (
     FaultError,
     answered,
     attempt,
@@ -24,11 +28,7 @@ from offbeat.algorithm_checks import (
     differing_parts,
     same_bits,
 )
-from offbeat.algorithms import Algorithm, LocalPlan, Update
-from offbeat.algorithms.components import Vector, WrongStepError
-from offbeat.checkpoint import read_checkpoint, write_checkpoint
-from offbeat.coordinator import Coordinator
-from offbeat.coordinator_records import Assignment
+from offbeat.coordinator.calls import Assignment
 
 _LEASE_SECONDS = 10.0
 _KINDS = ("assign",) * 4 + ("arrive",) * 6 + ("drop", "duplicate", "lapse", "tick", "restart")

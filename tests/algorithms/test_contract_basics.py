@@ -11,7 +11,7 @@ from torch import Tensor
 
 from offbeat.algorithms import ALGORITHMS, LocalPlan, Update
 from offbeat.algorithms.components.server_optimizer import adam, momentum
-from offbeat.experiments.algorithm_table import hyper_parameters_of
+from offbeat.config.algorithm_table import hyper_parameters_of
 from tests.algorithms.case import built_in, cases_of
 
 every_algorithm = pytest.mark.parametrize("name", ALGORITHMS)

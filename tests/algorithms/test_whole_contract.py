@@ -10,10 +10,10 @@ from offbeat.algorithms import Algorithm, LocalPlan, Update
 from offbeat.algorithms.components.checks import check_client, check_count, check_positive
 from offbeat.algorithms.components.lazy_model import LazyModel
 from offbeat.algorithms.components.update import check_update, resolve
-from offbeat.experiments.config import load
-from offbeat.experiments.first_visit import check_first_visit
-from offbeat.experiments.world import build_model, build_objective, build_simulation
-from offbeat.population.datasets import load_dataset
+from offbeat.config.experiment_file import load
+from offbeat.data.catalogue import load_dataset
+from offbeat.worlds.algorithm_trial import check_first_visit
+from offbeat.worlds.simulation import build_model, build_objective, build_simulation
 
 
 class FedPlain(Algorithm):

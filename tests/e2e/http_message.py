@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Self
 
-from offbeat.coordinator_records import Receipt
+from offbeat.coordinator.calls import Receipt
 
 _KINDS = {
     r"POST /v1/enrol": "enrol",

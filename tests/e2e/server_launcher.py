@@ -11,9 +11,10 @@ import os
 import signal
 import sys
 
-from offbeat import cli
-from offbeat.experiments import serving
-from offbeat.service import server, service
+from offbeat.cli import main as cli
+from offbeat.service.engine import facade as service
+from offbeat.service.server import server
+from offbeat.worlds import serve as serving
 
 __all__ = ["server", "serving"]
 

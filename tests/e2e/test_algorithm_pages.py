@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from offbeat.algorithms import ALGORITHMS
-from offbeat.cli import app
-from offbeat.experiments import config
-from offbeat.experiments.algorithm_table import as_inline_toml, default_hyper_parameters, hyper_parameters_of
-from offbeat.experiments.collect import collect
+from offbeat.cli.main import app
+from offbeat.config import experiment_file
+from offbeat.config.algorithm_table import as_inline_toml, default_hyper_parameters, hyper_parameters_of
+from offbeat.report.collect import collect
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs/algorithms"
@@ -120,7 +120,7 @@ def test_the_page_and_the_file_name_the_command(page):
 
 @every_page
 def test_the_experiment_is_one_of_the_algorithm(page):
-    experiment = config.load(ROOT / "experiments/algorithms" / f"{page.stem}.toml")
+    experiment = experiment_file.load(ROOT / "experiments/algorithms" / f"{page.stem}.toml")
     assert experiment.name == page.stem
     assert page.stem in {table.algorithm or label for label, table in experiment.algorithms.items()}
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from offbeat.cli import app
-from offbeat.experiments import config
-from offbeat.experiments.collect import collect
+from offbeat.cli.main import app
+from offbeat.config import experiment_file
+from offbeat.report.collect import collect
 
 FILE = Path(__file__).parents[2] / "experiments" / "all-algorithms.toml"
 
@@ -22,7 +22,7 @@ def test_they_all_learn_in_one_world_and_stand_in_one_report(tmp_path, monkeypat
     result = CliRunner().invoke(app, ["compare", str(file), "--output", "out", *options], catch_exceptions=False)
     assert result.exit_code == 0
     runs = collect([Path("out")])
-    labels = list(config.load(file).algorithms)
+    labels = list(experiment_file.load(file).algorithms)
     assert {run.label for run in runs} == set(labels)
     for run in runs:
         loss = run.history["loss"]

@@ -6,10 +6,11 @@ import torch
 from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
+from offbeat.config import experiment_file
 from offbeat.coordinator import Coordinator
-from offbeat.experiments import config, run_directory
-from offbeat.experiments.world import build_model, build_objective, build_simulation
-from offbeat.population.datasets import load_dataset
+from offbeat.data.catalogue import load_dataset
+from offbeat.runs import directory as run_directory
+from offbeat.worlds.simulation import build_model, build_objective, build_simulation
 
 CHANGES = (
     "local.batch_size=5",
@@ -29,7 +30,7 @@ CHANGES = (
 def experiment(tmp_path, tiny_toml):
     path = tmp_path / "small.toml"
     path.write_text(tiny_toml)
-    return lambda *changes: config.load(path, (*CHANGES, *changes))
+    return lambda *changes: experiment_file.load(path, (*CHANGES, *changes))
 
 
 def simulate(experiment, label, seed=1):
@@ -89,8 +90,8 @@ def test_fedavg_with_everybody_and_one_full_batch_step_is_gradient_descent_on_al
 def test_the_books_of_a_run_agree_with_each_other(experiment, tmp_path):
     from rich.console import Console
 
-    from offbeat.experiments.progress import Progress
-    from offbeat.experiments.runner import run_all
+    from offbeat.runs.progress import Progress
+    from offbeat.runs.run_all import run_all
 
     settings = experiment()
     runs = run_all(
@@ -130,11 +131,11 @@ def test_the_settings_of_the_server_reach_it(experiment):
 def test_runs_that_were_evaluated_by_versions_are_compared(experiment, tmp_path):
     from rich.console import Console
 
-    from offbeat.experiments.collect import collect
-    from offbeat.experiments.progress import Progress
-    from offbeat.experiments.report import write_report
-    from offbeat.experiments.runner import run_all
-    from offbeat.experiments.summary import summarise
+    from offbeat.report.collect import collect
+    from offbeat.report.html import write_report
+    from offbeat.report.summary import summarise
+    from offbeat.runs.progress import Progress
+    from offbeat.runs.run_all import run_all
 
     def runs_of(folder, *changes):
         settings = experiment("seeds=[1, 2]", *changes)

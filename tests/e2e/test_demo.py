@@ -20,7 +20,7 @@ CODE = f"""
 import sys
 from functools import partial
 from pathlib import Path
-from offbeat.experiments.demo import DemoSettings, run_demo
+from offbeat.cli.demo.demo import DemoSettings, run_demo
 accuracy = run_demo(partial(print, flush=True), Path(sys.argv[1]), DemoSettings({SETTINGS}))
 print("accuracy", accuracy)
 """

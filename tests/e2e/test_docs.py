@@ -11,7 +11,7 @@ import pytest
 import tomli_w
 
 from offbeat.compression import qsgd
-from offbeat.experiments import config
+from offbeat.config import experiment_file
 from offbeat.reproduction.file import ReproductionTables
 from offbeat.reproduction.theorem import TheoremTables
 from offbeat.training.sending import upload_bytes
@@ -59,7 +59,7 @@ def test_a_simulation_from_python_is_as_short_as_the_docs_say(capsys):
 
 def test_the_page_on_compression_counts_right():
     page = (DOCS / "concepts/compression.md").read_text(encoding="utf-8")
-    experiment = config.load(ROOT / "experiments/compression.toml")
+    experiment = experiment_file.load(ROOT / "experiments/compression.toml")
     length = 64 * 64 + 64 + 64 * 10 + 10
     assert f"{length:,} parameters" in page
     sizes = [upload_bytes(experiment.plan(label), length) for label in experiment.algorithms]
@@ -90,8 +90,8 @@ def test_toml_is_valid(page, tmp_path):
             for key, value in table.items()
         }
         path.write_text(block if is_whole else tomli_w.dumps({**quickstart, **merged}), encoding="utf-8")
-        experiment = config.load(path)
-        extra = {key: table.pop(key) for key in config.REPRODUCTION_TABLES if key in table}
+        experiment = experiment_file.load(path)
+        extra = {key: table.pop(key) for key in experiment_file.REPRODUCTION_TABLES if key in table}
         if extra:
             whole = {"reproduction": ANY_FIGURE, "scales": {"quick": {"minutes": 1}}, "claims": [ANY_CLAIM]}
             ReproductionTables.model_validate(whole | extra)

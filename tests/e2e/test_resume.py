@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from offbeat.experiments.run_directory import read
+from offbeat.runs.directory import read
 from tests.reproduction.conftest import FIGURE
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals")

@@ -19,7 +19,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from offbeat.coordinator_records import Receipt
+from offbeat.coordinator.calls import Receipt
 from tests.e2e.server_process import Server, ServerLauncher, until
 from tests.e2e.undisturbed import Undisturbed
 from tests.service.conftest import body_of

@@ -17,7 +17,7 @@ from pathlib import Path
 import pandas
 import pytest
 
-from offbeat.experiments import run_directory
+from offbeat.runs import directory as run_directory
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "tutorial.md").read_text(encoding="utf-8")

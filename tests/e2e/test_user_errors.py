@@ -8,7 +8,7 @@ import pytest
 from safetensors.torch import save_file
 from torch import zeros
 
-from offbeat.experiments.run_directory import unfinished
+from offbeat.runs.directory import unfinished
 
 OWN = """
 import torch
@@ -356,10 +356,10 @@ def test_data_that_are_only_partly_there(
 def test_a_message_of_several_lines_becomes_one(
     folder: Path, offbeat: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from offbeat import cli
+    from offbeat.cli import main as cli
 
     def fail(*_: object) -> None:
         raise cli.OffbeatError("first\n  second")
 
-    monkeypatch.setattr(cli.config, "load", fail)
+    monkeypatch.setattr(cli.experiment_file, "load", fail)
     assert offbeat("run", "tiny.toml") == (2, "", "offbeat: first second\n")

@@ -13,10 +13,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from offbeat.coordinator_records import Call, Receipt
-from offbeat.experiments.server_config import load
-from offbeat.experiments.serving import fresh
-from offbeat.service.model_files import ModelFiles
+from offbeat.config.server_file import load
+from offbeat.coordinator.calls import Call, Receipt
+from offbeat.service.store.model_files import ModelFiles
+from offbeat.worlds.serve import fresh
 
 Told = dict[tuple[int, int], Receipt]
 """Receipts by client and visit."""

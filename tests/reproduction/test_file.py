@@ -1,7 +1,7 @@
 import pytest
 
+from offbeat.config import experiment_file
 from offbeat.errors import OffbeatError
-from offbeat.experiments import config
 from offbeat.reproduction.catalogue import all_in, find
 from offbeat.reproduction.file import load
 from tests.reproduction.conftest import FIGURE, PANELS
@@ -18,7 +18,7 @@ def test_a_figure_is_read_at_its_scales(experiments):
 
 
 def test_it_is_an_experiment_like_any_other(experiments):
-    assert config.load(experiments / "paper" / "fig1.toml").seeds == (1, 2)
+    assert experiment_file.load(experiments / "paper" / "fig1.toml").seeds == (1, 2)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from offbeat.algorithms import LocalPlan
-from offbeat.experiments.import_path import canonical, load_object
+from offbeat.config.import_path import canonical, load_object
 
 FILE = Path(__file__).parents[2] / "experiments" / "fedfa" / "local_epoch.py"
 

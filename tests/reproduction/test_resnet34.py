@@ -3,7 +3,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from offbeat.experiments.import_path import canonical, load_object
+from offbeat.config.import_path import canonical, load_object
 
 FILE = Path(__file__).parents[2] / "experiments" / "patterns" / "resnet34.py"
 resnet34 = load_object(canonical(f"{FILE}:resnet34", Path()))

@@ -7,14 +7,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from offbeat import units
+from offbeat.data.catalogue import load_dataset
 from offbeat.errors import OffbeatError
-from offbeat.experiments import run_directory, units
-from offbeat.experiments.population import build_population
-from offbeat.population.datasets import load_dataset
 from offbeat.reproduction.catalogue import find
 from offbeat.reproduction.file import load as load_figure
 from offbeat.reproduction.tuning import best_of, tried
 from offbeat.reproduction.worst_client import worst_client_accuracy
+from offbeat.runs import directory as run_directory
+from offbeat.worlds.population import build_population
 from tests.reproduction.conftest import FIGURE
 
 TUNING = """

@@ -6,7 +6,7 @@ import pytest
 from offbeat.reproduction.quantities import quantity
 from offbeat.reproduction.sections import Claim
 from offbeat.reproduction.verdict import verdicts
-from tests.experiments.test_summary import a_run
+from tests.report.test_summary import a_run
 
 LOSS = {"metrics": [], "target": 0.5}
 

@@ -17,10 +17,10 @@ import torch
 
 from offbeat.algorithms import Algorithm, FedBuff, LocalPlan
 from offbeat.coordinator import Coordinator
-from offbeat.service.server import Listening, Settings, serve
-from offbeat.service.service import Limits
-from offbeat.service.start_up import checkpoint
-from offbeat.service.update_format import write_dense
+from offbeat.service.engine.facade import Limits
+from offbeat.service.engine.start_up import checkpoint
+from offbeat.service.server.server import Listening, Settings, serve
+from offbeat.service.updates.update_body import write_dense
 
 PLAN = LocalPlan(steps=2, batch_size=1, lr=0.5)
 LENGTH = 6

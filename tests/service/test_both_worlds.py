@@ -16,12 +16,12 @@ from offbeat.algorithms import FedLuck, LocalPlan
 from offbeat.compression import COMPRESSORS
 from offbeat.coordinator import Coordinator
 from offbeat.population.availability import Always
-from offbeat.population.devices import Devices
-from offbeat.population.links import ConstantLink
+from offbeat.population.devices.devices import Devices
+from offbeat.population.devices.links import ConstantLink
 from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.loop import LoopTrainer
+from offbeat.training.trainers.loop import LoopTrainer
 from tests.algorithms.case import all_cases
 from tests.service.conftest import body_of, running
 

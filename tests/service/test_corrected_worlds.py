@@ -18,8 +18,8 @@ from torch.nn.functional import cross_entropy
 from offbeat.algorithms import SCAFFOLD, LocalPlan
 from offbeat.coordinator import Coordinator
 from offbeat.population.availability import Always
-from offbeat.population.devices import Devices
-from offbeat.population.links import ConstantLink
+from offbeat.population.devices.devices import Devices
+from offbeat.population.devices.links import ConstantLink
 from offbeat.service.client import LocalSGD, run_client
 from offbeat.service.client.connection import Connection
 from offbeat.service.client.outbox import Outbox
@@ -27,7 +27,7 @@ from offbeat.service.client.retry import Backoff
 from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.loop import LoopTrainer
+from offbeat.training.trainers.loop import LoopTrainer
 from tests.service.conftest import running
 
 CLIENTS, ROUNDS = 4, 6

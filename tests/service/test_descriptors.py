@@ -18,7 +18,7 @@ from offbeat.errors import OffbeatError
 from offbeat.service.descriptors import is_shortage, most_connections, raise_limit
 from tests.e2e.server_process import MODEL, SERVER, free_port
 from tests.service.conftest import Peer, body_of, running
-from tests.service.test_app import kind_of
+from tests.service.http.test_routes import kind_of
 
 ALGORITHM = "algorithm = 'fedbuff'\nbuffer_size = 1\nconcurrency = 4"
 SOFT, HARD = 150, 300
@@ -109,7 +109,7 @@ def test_a_shortage_of_descriptors_is_answered_by_try_again_later(tmp_path, monk
             raise OSError(errno.EMFILE, "Too many open files")
 
         with monkeypatch.context() as patch:
-            patch.setattr("offbeat.service.growing_file.os.open", fail)
+            patch.setattr("offbeat.service.updates.growing_file.os.open", fail)
             answer = peer.put(visit, body_of(torch.ones(length)))
         assert kind_of(answer, 503) == "busy"
         assert answer.headers["retry-after"] == "5"

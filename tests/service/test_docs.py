@@ -18,7 +18,7 @@ def test_the_client_that_the_page_shows_takes_part(tmp_path):
 
 
 def test_the_page_lists_all_settings():
-    from offbeat.experiments.server_config import ServiceSection
+    from offbeat.config.server_file import ServiceSection
 
     table = PAGE.read_text(encoding="utf-8").partition("| `[service]` |")[2].partition("\n\n")[0]
     listed = re.findall(

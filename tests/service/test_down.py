@@ -7,11 +7,11 @@ import torch
 from click.testing import CliRunner
 from safetensors.torch import load, load_file
 
-from offbeat import cli_service
 from offbeat.algorithms import SCAFFOLD
-from offbeat.service.model_files import ModelFiles
+from offbeat.cli import service as cli_service
+from offbeat.service.store.model_files import ModelFiles
 from tests.service.conftest import LAYOUT, LENGTH, PLAN, body_of, running
-from tests.service.test_app import kind_of
+from tests.service.http.test_routes import kind_of
 
 DELTA = torch.tensor([1.0, -2.0, 3.0, 0.5, 0.0, 8.0])
 

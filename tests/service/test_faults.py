@@ -18,13 +18,13 @@ from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components.staleness import constant
 from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
-from offbeat.service import journal
+from offbeat.service.engine.facade import Limits, Service
+from offbeat.service.engine.start_up import checkpoint, open_engine
 from offbeat.service.refusal import Refusal
-from offbeat.service.service import Limits, Service
-from offbeat.service.start_up import checkpoint, open_engine
-from offbeat.service.store import Store
-from offbeat.service.update_head import UpdateHead
-from offbeat.service.uploads import Uploads
+from offbeat.service.store import journal
+from offbeat.service.store.store import Store
+from offbeat.service.updates.update_header import UpdateHead
+from offbeat.service.updates.uploads import Uploads
 from tests.service.conftest import LAYOUT, LENGTH, PLAN, body_of
 from tests.service.faults import ERRORS, Faults
 from tests.service.test_hostile import check_log

@@ -26,9 +26,9 @@ import pytest
 import torch
 
 from offbeat.algorithms import FedBuff
-from offbeat.service.service import Limits
+from offbeat.service.engine.facade import Limits
 from tests.service.conftest import LENGTH, Peer, Served, body_of, running
-from tests.service.test_app import kind_of
+from tests.service.http.test_routes import kind_of
 
 ONES = torch.ones(LENGTH)
 NANS = torch.full((LENGTH,), float("nan"))
@@ -175,7 +175,7 @@ class Gate:
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     """Holds the first large body between its check and what comes after that."""
-    from offbeat.service import service
+    from offbeat.service.engine import facade as service
 
     made = Gate(service.check_body)
     monkeypatch.setattr(service, "check_body", made)
@@ -365,7 +365,7 @@ def test_a_run_that_ends_while_an_upload_is_under_way_acknowledges_it_as_unused(
 
 
 def test_a_checkpoint_deletes_nothing_that_an_upload_under_way_needs(tmp_path):
-    from offbeat.service.start_up import checkpoint
+    from offbeat.service.engine.start_up import checkpoint
 
     with running(tmp_path / "server", lambda: FedBuff(buffer_size=1000, concurrency=4)) as server:
         peers = [server.enrol() for _ in range(4)]
@@ -547,7 +547,7 @@ ROOMS = ("updates", "partial")
 
 def test_a_disk_that_is_full_when_a_lease_lapses_does_not_end_the_server(tmp_path, monkeypatch):
     from offbeat.algorithms import FedAvg
-    from offbeat.service.model_files import ModelFiles
+    from offbeat.service.store.model_files import ModelFiles
 
     write, full = ModelFiles.write, threading.Event()
 
@@ -575,7 +575,7 @@ def test_a_disk_that_is_full_when_a_lease_lapses_does_not_end_the_server(tmp_pat
 
 
 def test_a_check_in_that_cannot_be_answered_leaves_nobody_waiting(tmp_path, monkeypatch):
-    from offbeat.service.model_files import ModelFiles
+    from offbeat.service.store.model_files import ModelFiles
 
     write, full = ModelFiles.write, threading.Event()
 

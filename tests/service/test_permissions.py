@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from offbeat.service.backup import back_up
+from offbeat.service.store.backup import back_up
 from tests.e2e.server_process import MODEL, SERVER, free_port
 from tests.service.conftest import running
 

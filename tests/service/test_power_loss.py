@@ -9,8 +9,8 @@ import torch
 from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components.staleness import constant
 from offbeat.coordinator import Coordinator
-from offbeat.service.start_up import open_engine
-from offbeat.service.store import Store, open_database
+from offbeat.service.engine.start_up import open_engine
+from offbeat.service.store.store import Store, open_database
 from tests.service.conftest import PLAN, body_of, running
 from tests.service.power import Power
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from offbeat.algorithms import FedBuff
-from offbeat.service.admin import newest_model
+from offbeat.service.server.admin import newest_model
 from tests.service.conftest import LENGTH, Served, body_of, running
 from tests.service.test_hostile import until
 

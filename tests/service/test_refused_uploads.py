@@ -7,7 +7,7 @@ import torch
 
 from offbeat.algorithms import FedAsync, FedBuff, FedLaAvg
 from tests.service.conftest import LENGTH, body_of, running
-from tests.service.test_app import kind_of
+from tests.service.http.test_routes import kind_of
 from tests.service.test_hostile import check_log, goes_on, until
 
 ONES = torch.ones(LENGTH)

@@ -8,12 +8,12 @@ import torch
 from offbeat.algorithms import LocalPlan
 from offbeat.coordinator import Coordinator
 from offbeat.population.availability import Always, Intervals
-from offbeat.population.devices import Devices
-from offbeat.population.links import ConstantLink, TraceLink
-from offbeat.population.traces import Trace
+from offbeat.population.devices.bandwidth_traces import Trace
+from offbeat.population.devices.devices import Devices
+from offbeat.population.devices.links import ConstantLink, TraceLink
 from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
-from offbeat.training.trainer import Result, Trainer, result_vector
+from offbeat.training.trainers.trainer import Result, Trainer, result_vector
 
 
 class QuadraticTrainer(Trainer):

@@ -13,7 +13,7 @@ from offbeat.errors import OffbeatError
 from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
 from offbeat.simulation.work import DivergedError
-from offbeat.training.trainer import Result
+from offbeat.training.trainers.trainer import Result
 
 ALGORITHMS = {
     "fedavg": lambda: FedAvg(cohort=2, over_selection=1.5),

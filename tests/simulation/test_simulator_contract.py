@@ -10,7 +10,7 @@ from offbeat.algorithms import MIFA, SCAFFOLD, FedBuff, FedLaAvg, LocalPlan
 from offbeat.algorithms.components.staleness import constant
 from offbeat.algorithms.components.wrappers import limit
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
-from offbeat.selection import UniformPool
+from offbeat.coordinator.selection import UniformPool
 from offbeat.simulation.records import Stop
 
 FREE = {"up": 1e300, "down": 1e300}

@@ -24,7 +24,7 @@ from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.simulation.events import Kind
 from offbeat.simulation.records import Evaluation, Stop
 from offbeat.simulation.work import DivergedError
-from offbeat.training.trainer import Result
+from offbeat.training.trainers.trainer import Result
 
 
 class BufferThatNeedsBases(FedBuff):

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from offbeat.errors import OffbeatError
 from offbeat.population.availability import Alternating, Always
-from offbeat.population.devices import Devices
-from offbeat.population.links import ConstantLink
+from offbeat.population.devices.devices import Devices
+from offbeat.population.devices.links import ConstantLink
 from offbeat.simulation import timing
 from offbeat.simulation.timing import Timing
 

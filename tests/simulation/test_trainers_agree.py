@@ -12,9 +12,9 @@ from torch.nn.functional import cross_entropy
 from offbeat.algorithms import FedAsync, FedAvg, FedBuff, FedFa, FedLaAvg, LocalPlan, Port
 from offbeat.simulation.records import Stop
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.loop import LoopTrainer
-from offbeat.training.processes import ProcessTrainer
-from offbeat.training.vmap import VmapTrainer
+from offbeat.training.trainers.loop import LoopTrainer
+from offbeat.training.trainers.processes import ProcessTrainer
+from offbeat.training.trainers.vmap import VmapTrainer
 
 SIZES = (4, 9, 2, 13, 6)  # examples a client
 ALGORITHMS = {

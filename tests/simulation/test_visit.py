@@ -9,7 +9,7 @@ from offbeat.coordinator import Coordinator
 from offbeat.simulation.events import Kind
 from offbeat.simulation.visit import Visit, visits_from_state, visits_state
 from offbeat.simulation.work import Memory, WorkQueue
-from offbeat.training.trainer import Job, Result, Trainer
+from offbeat.training.trainers.trainer import Job, Result, Trainer
 
 PLAN = LocalPlan(steps=2, batch_size=1, lr=0.1)
 

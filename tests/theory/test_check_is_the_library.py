@@ -15,7 +15,7 @@ from offbeat.algorithms.components import patterns as p
 from offbeat.algorithms.components.staleness import constant
 from offbeat.algorithms.components.step_sizes import inverse_square_root
 from offbeat.compression import top_k
-from offbeat.selection import LongestAbsentPool
+from offbeat.coordinator.selection import LongestAbsentPool
 from offbeat.theory.check.async_comm_sgd import run_async_comm_sgd
 from offbeat.theory.check.fedbuff import fedbuff_models
 from offbeat.theory.check.fedlaavg import run_fedlaavg

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.loop import LoopTrainer
-from offbeat.training.trainer import Job
+from offbeat.training.trainers.loop import LoopTrainer
+from offbeat.training.trainers.trainer import Job
 
 SHARD_SIZES = (7, 23, 3, 12)  # examples a client
 SEED = 5

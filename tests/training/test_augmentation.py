@@ -17,13 +17,13 @@ from offbeat.errors import OffbeatError
 from offbeat.randomness import words
 from offbeat.training import augmentation, models
 from offbeat.training.augmentation import AUGMENTATIONS, check_augmentation, crop_and_flip
-from offbeat.training.choice import make_trainer
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.loop import LoopTrainer
 from offbeat.training.minibatches import gather
-from offbeat.training.processes import ProcessTrainer
-from offbeat.training.trainer import Job
-from offbeat.training.vmap import VmapTrainer
+from offbeat.training.trainers.choice import make_trainer
+from offbeat.training.trainers.loop import LoopTrainer
+from offbeat.training.trainers.processes import ProcessTrainer
+from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.vmap import VmapTrainer
 
 NAME = "crop-and-flip"
 SIZES = (7, 23, 3, 12, 1)  # examples a client
@@ -169,7 +169,7 @@ def test_the_model_sees_what_becomes_of_its_minibatches(make, data, monkeypatch)
     trainer._model.module.register_forward_pre_hook(lambda _, inputs: shown.append(inputs[0].clone()))
     chosen = []
     monkeypatch.setattr(
-        "offbeat.training.loop.gather", lambda values, rows: (chosen.append(rows), gather(values, rows))[1]
+        "offbeat.training.trainers.loop.gather", lambda values, rows: (chosen.append(rows), gather(values, rows))[1]
     )
     trainer.train([Job(1, 6, 0, model_of("kernel").vector.clone(), PLAN, "delta")])
     assert len(shown) == 4

@@ -10,9 +10,9 @@ from offbeat.algorithms import LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.training.evaluation import Evaluator
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.loop import LoopTrainer
 from offbeat.training.objectives import accuracy
-from offbeat.training.trainer import Job
+from offbeat.training.trainers.loop import LoopTrainer
+from offbeat.training.trainers.trainer import Job
 
 
 class Averaging(nn.Linear):

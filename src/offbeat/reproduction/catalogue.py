@@ -4,18 +4,18 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from offbeat.config import experiment_file
+from offbeat.config.experiment_file import Experiment
 from offbeat.errors import OffbeatError, did_you_mean
-from offbeat.experiments import config
-from offbeat.experiments.config import Experiment
-from offbeat.experiments.progress import Progress
-from offbeat.experiments.runner import run_all
-from offbeat.experiments.workers import Workers
 from offbeat.reproduction.comparison import outcome_of
 from offbeat.reproduction.file import Reproduction, load
 from offbeat.reproduction.finished import forget_others, place
 from offbeat.reproduction.outcome import Outcome
 from offbeat.reproduction.theorem import Theorem, load_theorem, measure, theorem_outcome
 from offbeat.reproduction.tuning import TRIES, best_of, tried
+from offbeat.runs.progress import Progress
+from offbeat.runs.run_all import run_all
+from offbeat.runs.worker_processes import Workers
 
 AnyFigure = Reproduction | Theorem
 
@@ -28,7 +28,7 @@ def all_in(folder: Path) -> list[AnyFigure]:
     """
     found: list[AnyFigure] = []
     for path in sorted(folder.glob("*/*.toml")):
-        table = config.read_table(path)
+        table = experiment_file.read_table(path)
         if "theory" in table:
             found.append(load_theorem(path, table))
         elif "claims" in table:

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from offbeat.config.experiment_file import Experiment
+from offbeat.config.experiment_sections import metric_name
 from offbeat.errors import OffbeatError, did_you_mean
-from offbeat.experiments.config import Experiment
-from offbeat.experiments.measure import LOSS
-from offbeat.experiments.sections import metric_name
+from offbeat.report.metrics import LOSS
 from offbeat.reproduction.sections import Claim, Tuning
 
 

@@ -6,12 +6,11 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from offbeat.experiments import plots, units
-from offbeat.experiments.export import write_file
-from offbeat.experiments.measure import Measure, main_measure, target_for
-from offbeat.experiments.plot_style import png
-from offbeat.experiments.run_directory import Run
-from offbeat.experiments.run_settings import world_of
+from offbeat import units
+from offbeat.report import plots
+from offbeat.report.export import write_file
+from offbeat.report.metrics import Measure, main_measure, target_for
+from offbeat.report.plot_style import png
 from offbeat.reproduction.file import Reproduction
 from offbeat.reproduction.finished import finished_runs, place
 from offbeat.reproduction.outcome import DOTS_PER_INCH, Finding, Outcome
@@ -19,6 +18,8 @@ from offbeat.reproduction.quantities import cost, measure_of
 from offbeat.reproduction.table import Write, in_words, side_by_side
 from offbeat.reproduction.tuning import Changes, best_of, said_of, tried
 from offbeat.reproduction.verdict import Verdict, verdicts
+from offbeat.runs.directory import Run
+from offbeat.runs.settings import world_of
 
 _DRAW: dict[str, Callable[[Sequence[Run], float | None, Measure], Figure]] = {
     "seconds": plots.over_time,

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
+from offbeat.config import experiment_file
+from offbeat.config.experiment_file import Experiment
+from offbeat.config.section import Section
+from offbeat.config.validation_errors import one_line
 from offbeat.errors import OffbeatError
-from offbeat.experiments import config
-from offbeat.experiments.config import Experiment
-from offbeat.experiments.config_error import one_line
-from offbeat.experiments.section import Section
 from offbeat.reproduction.checks import check_beside, check_claim, check_panels, check_tuning
 from offbeat.reproduction.outcome import fingerprint_of
 from offbeat.reproduction.sections import Claim, Panel, ReproductionSection, Scale, Tuning
@@ -64,7 +64,7 @@ class Reproduction:
         table = self._table(scale)
         for label, point in (chosen or {}).items():
             table["algorithms"][label] = _with(table["algorithms"][label], point)
-        return config.experiment_of(table, self.path)
+        return experiment_file.experiment_of(table, self.path)
 
     def tries(self, scale: str) -> Experiment:
         """Return what tuning runs at a scale: each algorithm with each of its points, on tuning's own seed."""
@@ -75,12 +75,14 @@ class Reproduction:
             for label, its in table["algorithms"].items()
             for number, point in enumerate(self.tuning.points(label))
         }
-        return config.experiment_of({**table, "algorithms": algorithms, "seeds": [self.tuning.seed]}, self.path)
+        return experiment_file.experiment_of(
+            {**table, "algorithms": algorithms, "seeds": [self.tuning.seed]}, self.path
+        )
 
     def fingerprint(self, scale: str) -> str:
         """Return what is another text for other settings or claims; what the file says in words has no part in it."""
         tables = [
-            {key: value for key, value in one._table(scale).items() if key not in config.REPRODUCTION_TABLES}
+            {key: value for key, value in one._table(scale).items() if key not in experiment_file.REPRODUCTION_TABLES}
             for one in (self, *self.beside.values())
         ]
         # Without what is left out, a key that is new changes the texts of those figures only that have it.
@@ -90,7 +92,7 @@ class Reproduction:
     def _table(self, scale: str, more: Sequence[str] = ()) -> dict[str, Any]:
         if scale not in self.scales:
             raise OffbeatError(f"{self.name} has no scale {scale}: it has {', '.join(self.scales)}")
-        return config.read_table(self.path, (*self.changes, *self.scales[scale].set, *more))
+        return experiment_file.read_table(self.path, (*self.changes, *self.scales[scale].set, *more))
 
 
 def load(path: Path) -> list[Reproduction]:
@@ -99,8 +101,8 @@ def load(path: Path) -> list[Reproduction]:
     Raises:
         OffbeatError: A key or value is wrong; one line names it.
     """
-    table = config.read_table(path)
-    extra: dict[str, Any] = {key: table[key] for key in config.REPRODUCTION_TABLES if key in table}
+    table = experiment_file.read_table(path)
+    extra: dict[str, Any] = {key: table[key] for key in experiment_file.REPRODUCTION_TABLES if key in table}
     try:
         found = ReproductionTables.model_validate(extra)
     except ValidationError as error:

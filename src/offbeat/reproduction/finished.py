@@ -3,9 +3,9 @@
 import tomllib
 from pathlib import Path
 
-from offbeat.experiments import run_directory
-from offbeat.experiments.config import Experiment
-from offbeat.experiments.run_directory import Run
+from offbeat.config.experiment_file import Experiment
+from offbeat.runs import directory as run_directory
+from offbeat.runs.directory import Run
 
 
 def place(name: str, scale: str, results: Path) -> Path:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from offbeat.errors import OffbeatError
-from offbeat.experiments.export import write_file
+from offbeat.report.export import write_file
 from offbeat.reproduction.outcome import Key, Outcome, Record
 from offbeat.reproduction.page import IMAGES, paper_of, write_pages
 from offbeat.reproduction.sections import SCALES

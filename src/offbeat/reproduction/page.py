@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
-from offbeat.experiments import units
-from offbeat.experiments.export import write_file
+from offbeat import units
+from offbeat.report.export import write_file
 from offbeat.reproduction.outcome import Finding, Key, Record
 
 IMAGES = "images"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from offbeat.experiments.measure import Measure, main_measure, measures_of, target_for
-from offbeat.experiments.run_directory import Run
+from offbeat.report.metrics import Measure, main_measure, measures_of, target_for
 from offbeat.reproduction.sections import Claim
+from offbeat.runs.directory import Run
 
 _SHARE = 0.9  # of the updates: the mean over some evaluations is less a matter of chance than one of them
 # What a run takes, as a column of its history or a sum of some.

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from offbeat.experiments.section import Count, Positive, Section
+from offbeat.config.section import Count, Positive, Section
 
 SCALES = ("quick", "medium", "full")
 

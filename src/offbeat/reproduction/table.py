@@ -3,13 +3,13 @@
 import math
 from collections.abc import Callable, Sequence
 
-from offbeat.experiments import units
-from offbeat.experiments.estimate import estimate
-from offbeat.experiments.measure import main_measure, target_for
-from offbeat.experiments.run_directory import Run
-from offbeat.experiments.run_settings import by_label
+from offbeat import units
+from offbeat.report.confidence_interval import estimate
+from offbeat.report.metrics import main_measure, target_for
 from offbeat.reproduction.quantities import cost_to_target
 from offbeat.reproduction.worst_client import worst_client_accuracy
+from offbeat.runs.directory import Run
+from offbeat.runs.settings import by_label
 
 Write = Callable[[float, float | None], str]
 

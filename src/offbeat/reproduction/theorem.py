@@ -12,11 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
 from pydantic import Field, ValidationError, field_validator
 
+from offbeat.config.section import Section
+from offbeat.config.validation_errors import one_line
 from offbeat.errors import OffbeatError, did_you_mean
-from offbeat.experiments.config_error import one_line
-from offbeat.experiments.export import write_file
-from offbeat.experiments.plot_style import GREY, STYLE, WIDTH, colours, png, tidy
-from offbeat.experiments.section import Section
+from offbeat.report.export import write_file
+from offbeat.report.plot_style import GREY, STYLE, WIDTH, colours, png, tidy
 from offbeat.reproduction.outcome import DOTS_PER_INCH, Finding, Outcome, fingerprint_of
 from offbeat.reproduction.sections import Line, ReproductionSection, Scale
 from offbeat.theory.check.row import Row

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from offbeat.experiments.measure import main_measure
-from offbeat.experiments.run_directory import Run
+from offbeat.report.metrics import main_measure
 from offbeat.reproduction.file import Reproduction
 from offbeat.reproduction.finished import finished_runs
 from offbeat.reproduction.sections import Tuning
+from offbeat.runs.directory import Run
 
 TRIES = "tuning"
 """The folder of what was tried, in a figure's own."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from offbeat.experiments.run_directory import Run
-from offbeat.experiments.run_settings import by_label
 from offbeat.reproduction.outcome import Word
 from offbeat.reproduction.quantities import has_diverged, least_cost_to_target, quantity
 from offbeat.reproduction.sections import Claim
+from offbeat.runs.directory import Run
+from offbeat.runs.settings import by_label
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from offbeat.experiments import config
-from offbeat.experiments.population import build_population
-from offbeat.experiments.run_directory import Run
-from offbeat.experiments.sections import DataSection
-from offbeat.experiments.world import build_dataset, build_model, objective_of
-from offbeat.population.dataset import Dataset
+from offbeat.config import experiment_file
+from offbeat.config.experiment_sections import DataSection
+from offbeat.data.dataset import Dataset
+from offbeat.runs.directory import Run
 from offbeat.training.evaluation import Evaluator
+from offbeat.worlds.population import build_population
+from offbeat.worlds.simulation import build_dataset, build_model, objective_of
 
 
 def worst_client_accuracy(run: Run) -> float:
@@ -28,7 +28,7 @@ def worst_client_accuracy(run: Run) -> float:
     Raises:
         OffbeatError: The data cannot be had any more.
     """
-    experiment = config.experiment_of(run.config, run.path / "config.toml")
+    experiment = experiment_file.experiment_of(run.config, run.path / "config.toml")
     dataset = _dataset(experiment.data.model_dump_json())
     assert dataset.classes is not None
     model = build_model(experiment.model, dataset, run.seed)

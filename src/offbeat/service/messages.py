@@ -7,8 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from offbeat.algorithms.components import Algorithm, LocalPlan
 from offbeat.algorithms.components.checks import LARGEST_COUNT, LARGEST_FLOAT32
-from offbeat.coordinator_records import Assignment, Unknown
-from offbeat.coordinator_records import Receipt as Answer
+from offbeat.coordinator.calls import Assignment, Unknown
+from offbeat.coordinator.calls import Receipt as Answer
 
 
 class Message(BaseModel):

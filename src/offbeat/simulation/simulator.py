@@ -11,16 +11,17 @@ from torch import Tensor
 
 from offbeat.algorithms.components import Algorithm, LocalPlan
 from offbeat.algorithms.components.state import prefixed, under
-from offbeat.coordinator import Assignment, Coordinator
+from offbeat.coordinator import Coordinator
+from offbeat.coordinator.calls import Assignment
 from offbeat.errors import OffbeatError
-from offbeat.population.devices import Devices
+from offbeat.population.devices.devices import Devices
 from offbeat.simulation.events import EventQueue, Kind
 from offbeat.simulation.records import Evaluation, Stop, VisitEnded
 from offbeat.simulation.timing import Timing
 from offbeat.simulation.visit import Visit, visits_from_state, visits_state
 from offbeat.simulation.work import DivergedError, Memory, WorkQueue
 from offbeat.training.sending import upload_bytes
-from offbeat.training.trainer import Job, Trainer, normaliser
+from offbeat.training.trainers.trainer import Job, Trainer, normaliser
 
 _BYTES_A_PARAMETER = 4
 _MOST_IN_VAIN = 10_000

@@ -8,8 +8,8 @@ import numpy as np
 
 from offbeat.errors import OffbeatError
 from offbeat.population.availability import Always
-from offbeat.population.devices import Devices
-from offbeat.population.links import Link
+from offbeat.population.devices.devices import Devices
+from offbeat.population.devices.links import Link
 
 _MOST_INTERVALS = 1_000_000
 # Of what was to be done, what rounding may leave over after going away and coming back.

@@ -8,10 +8,11 @@ from typing import Any
 from torch import Tensor
 
 from offbeat.algorithms.components import LocalPlan
-from offbeat.coordinator import Assignment, Coordinator
+from offbeat.coordinator import Coordinator
+from offbeat.coordinator.calls import Assignment
 from offbeat.simulation.events import Kind
 from offbeat.simulation.work import Memory, Work, WorkQueue
-from offbeat.training.trainer import Job
+from offbeat.training.trainers.trainer import Job
 
 
 @dataclass(slots=True, eq=False)

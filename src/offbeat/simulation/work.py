@@ -9,7 +9,7 @@ from offbeat.algorithms.components import check_vector
 from offbeat.errors import OffbeatError
 from offbeat.randomness import Purpose, integer
 from offbeat.training.sending import control_variate, has_memory, send
-from offbeat.training.trainer import Job, Result, Trainer
+from offbeat.training.trainers.trainer import Job, Result, Trainer
 
 
 class DivergedError(OffbeatError):

@@ -15,10 +15,10 @@ from safetensors.torch import save
 from torch import Tensor
 
 from offbeat.algorithms.components import LocalPlan
-from offbeat.service.certificates import make_certificates
 from offbeat.service.client.connection import Connection
 from offbeat.service.client.contract import Visit
 from offbeat.service.client.retry import Backoff
+from offbeat.service.server.certificates import make_certificates
 
 QUICK = Backoff(first_seconds=0.001, largest_seconds=0.002, attempts=4)
 PLAN = LocalPlan(steps=3, batch_size=2, lr=0.1)

@@ -10,8 +10,8 @@ from offbeat.algorithms.components import LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.service.client.local_sgd import LocalSGD
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.loop import LoopTrainer
-from offbeat.training.trainer import Job
+from offbeat.training.trainers.loop import LoopTrainer
+from offbeat.training.trainers.trainer import Job
 
 PLAN = LocalPlan(steps=5, batch_size=3, lr=(0.5, 0.4, 0.3, 0.2, 0.1), momentum=0.9, clip_norm=2.0)
 INPUTS = torch.from_numpy(np.random.default_rng(1).normal(size=(30, 2, 3)).astype(np.float32))

@@ -10,8 +10,8 @@ from offbeat.errors import OffbeatError
 from offbeat.service.client.contract import Fitted
 from offbeat.service.client.update import check_fitted, make_update, result_vector, sha256
 from offbeat.simulation.work import WorkQueue
-from offbeat.training.trainer import Job, Result, Trainer
-from offbeat.training.trainer import result_vector as trainers_vector
+from offbeat.training.trainers.trainer import Job, Result, Trainer
+from offbeat.training.trainers.trainer import result_vector as trainers_vector
 
 WHOLE = LocalPlan(steps=3, batch_size=2, lr=0.1)
 TOP_K = replace(WHOLE, compression=Compression("top_k", (("share", 0.4),)))

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offbeat.errors import OffbeatError
-from offbeat.population.partition.common import by_owner, check_clients
+from offbeat.population.partition.shards import by_owner, check_clients
 from offbeat.randomness import Purpose, generator
 
 # Shares are whole numbers of these: sums of floats would not always leave both classes enough.

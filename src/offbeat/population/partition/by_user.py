@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offbeat.errors import OffbeatError
-from offbeat.population.partition.common import by_owner
+from offbeat.population.partition.shards import by_owner
 from offbeat.randomness import Purpose, generator
 
 

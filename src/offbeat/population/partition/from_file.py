@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from offbeat.errors import OffbeatError
-from offbeat.population.partition.common import by_owner, check_clients
+from offbeat.population.partition.shards import by_owner, check_clients
 from offbeat.randomness import Purpose, generator
 
 _HEADER = "client,example"

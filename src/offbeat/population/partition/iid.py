@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from offbeat.population.partition.common import check_clients
+from offbeat.population.partition.shards import check_clients
 from offbeat.randomness import Purpose, generator
 
 

@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offbeat.errors import OffbeatError
-from offbeat.population.partition.common import check_clients, whole_sizes
 from offbeat.population.partition.one_class import divide_by_class
+from offbeat.population.partition.shards import check_clients, whole_sizes
 from offbeat.randomness import Purpose, generator
 
 

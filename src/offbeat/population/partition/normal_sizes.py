@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offbeat.errors import OffbeatError
-from offbeat.population.partition.common import whole_sizes
+from offbeat.population.partition.shards import whole_sizes
 
 _MAX_SIGMA = 1e6
 

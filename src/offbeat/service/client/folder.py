@@ -8,8 +8,8 @@ from typing import Self
 from filelock import FileLock, Timeout
 
 from offbeat.errors import OffbeatError
+from offbeat.service.accounts.tokens import new_token
 from offbeat.service.client.durable import read_json, remove, write_json
-from offbeat.service.tokens import new_token
 
 
 @dataclass(frozen=True, slots=True)

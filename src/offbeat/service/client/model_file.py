@@ -11,7 +11,7 @@ from torch import Tensor
 
 from offbeat.algorithms.components.update import check_shape
 from offbeat.errors import OffbeatError
-from offbeat.service.model_files import DOWN
+from offbeat.service.store.model_files import DOWN
 
 
 def read_model(path: Path, length: int) -> dict[str, Tensor]:

@@ -17,7 +17,7 @@ from offbeat.errors import OffbeatError
 from offbeat.randomness import Purpose, integer
 from offbeat.service.client.contract import Fitted, Visit
 from offbeat.training.sending import send
-from offbeat.training.trainer import normaliser
+from offbeat.training.trainers.trainer import normaliser
 
 _LARGEST_LOSS = torch.finfo(torch.float32).max
 

@@ -1,0 +1,208 @@
+"""The commands of the service: ``offbeat serve``, ``join``, ``status``, ``runs``, ``export``, ``backup``, ``demo``."""
+
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from offbeat.config.import_path import load_callable
+from offbeat.config.server_file import load
+from offbeat.errors import OffbeatError
+from offbeat.service.logs import write_logs
+from offbeat.service.server.admin import export_model
+from offbeat.service.server.admin import make_token as ask_for_token
+from offbeat.service.server.admin import revoke as ask_to_revoke
+from offbeat.service.server.admin import runs as list_runs
+from offbeat.service.server.admin import status as ask_status
+from offbeat.service.server.admin import tokens as list_tokens
+from offbeat.service.server.certificates import fingerprint
+from offbeat.service.store.backup import back_up
+
+if TYPE_CHECKING:
+    from offbeat.service.server.server import Listening
+
+_SET = click.option(
+    "--set", "changes", metavar="KEY=VALUE", multiple=True, help="Change a key of the file. Repeatable."
+)
+
+
+@click.command(epilog="\b\nExample:\n  offbeat serve examples/service/server.toml")
+@click.argument("file", metavar="FILE", type=Path)
+@_SET
+@click.option("--log", "logs", is_flag=True, help="Write a line of JSON to standard error for all that happens.")
+def serve(file: Path, changes: Sequence[str], logs: bool) -> None:
+    """Run the server of FILE until Ctrl-C; the same command goes on where it was."""
+    # What a server needs takes a second to import, for which clients need not wait.
+    from offbeat.worlds.serve import run_server
+
+    write_logs(logging.INFO if logs else logging.WARNING)
+    server = load(file, changes)
+    folder = Path(server.service.folder)
+
+    def ready(listening: "Listening") -> None:
+        status = listening.service.status()
+        click.echo(f"Listening at {listening.url}: {status.algorithm}, version {status.version}")
+        options = [f"--token-file {folder / 'enrolment-token'}"]
+        if server.service.tls and not server.service.certificate:
+            ca = folder / "tls" / "ca.pem"
+            options.append(f"--ca {ca}")
+            click.echo(f"Certificate of its own CA, SHA-256 {fingerprint(ca)}")
+        click.echo(f"Enrol clients: offbeat join {listening.url} {' '.join(options)} --client FILE.py:make_client")
+        click.echo(f"Status: offbeat status {folder}; metrics: {listening.url}/metrics (token in {folder}/admin-token)")
+
+    run_server(server, ready)
+    click.echo("Stopped; the same command goes on from here")
+
+
+@click.command(
+    epilog="\b\nExample:\n  offbeat join https://localhost:8443 --token-file enrolment-token --ca ca.pem "
+    "--client examples/service/client.py:make_client"
+)
+@click.argument("url", metavar="URL")
+@click.option("--token-file", metavar="FILE", type=Path, help="The file with the enrolment token, for the first time.")
+@click.option(
+    "--token", metavar="TOKEN", help="The enrolment token itself, which other users of the machine can then see."
+)
+@click.option("--client", "path", metavar="FILE.py:NAME", required=True, help="What makes the client from its number.")
+@click.option("--ca", metavar="FILE", type=Path, help="Certificates to trust; those of the system if it is left out.")
+@click.option(
+    "--folder", metavar="FOLDER", type=Path, default=Path("client"), show_default=True, help="What the client keeps."
+)
+@click.option("--name", metavar="NAME", help="The client's name, for people.")
+@click.option("--visits", metavar="N", type=click.IntRange(min=1), help="Stop after so many updates.")
+def join(
+    url: str,
+    token_file: Path | None,
+    token: str | None,
+    path: str,
+    ca: Path | None,
+    folder: Path,
+    name: str | None,
+    visits: int | None,
+) -> None:
+    """Take part in the run of the server at URL until it is over; the same command goes on where it was."""
+    from offbeat.service.client.run import run_client
+
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    if token_file is not None:
+        token = _read_token(token_file, token)
+    counted = run_client(url, load_callable(path), folder, enrolment_token=token, name=name, ca=ca, visits=visits)
+    click.echo(f"Done: {counted} updates counted")
+
+
+def _read_token(file: Path, token: str | None) -> str:
+    if token is not None:
+        raise OffbeatError("give --token-file or --token, not both")
+    try:
+        return file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise OffbeatError(
+            f"cannot read the token in {file}: {why}: copy enrolment-token from the server's folder"
+        ) from None
+
+
+@click.command(epilog="\b\nExample:\n  offbeat status runs/service")
+@click.argument("folder", metavar="FOLDER", type=Path)
+def status(folder: Path) -> None:
+    """Say how far the run of the server with this FOLDER is."""
+    for key, value in ask_status(folder).items():
+        if value is not None:
+            click.echo(f"{key.replace('_', ' ')}: {f'{value:.2f}' if isinstance(value, float) else value}")
+
+
+@click.command(epilog="\b\nExample:\n  offbeat tokens runs/service")
+@click.argument("folder", metavar="FOLDER", type=Path)
+def tokens(folder: Path) -> None:
+    """List the enrolment and admin tokens of the server with this FOLDER; the tokens themselves are not kept."""
+    for token in list_tokens(folder):
+        parts = [token["kind"], token["state"]]
+        if token["uses"]:
+            parts.append(f"{token['uses']} uses left")
+        if token["state"] == "valid" and token["expires_seconds"] is not None:
+            parts.append(f"expires in {token['expires_seconds'] / 3600:.1f} hours")
+        click.echo(f"{token['id']}: {', '.join([*parts, *filter(None, [token['name']])])}")
+
+
+@click.command(
+    epilog="\b\nExample:\n  offbeat make-token runs/service enrolment --uses 8 --hours 24 --output ward-3-token"
+)
+@click.argument("folder", metavar="FOLDER", type=Path)
+@click.argument("kind", metavar="KIND", type=click.Choice(["enrolment", "admin"]))
+@click.option("--uses", metavar="N", type=click.IntRange(1, 2**31 - 1), help="How many clients may enrol by it.")
+@click.option("--hours", metavar="HOURS", type=click.FloatRange(0, 1e6, min_open=True), help="How long it is valid.")
+@click.option("--name", metavar="NAME", default="", help="What it is for, for people.")
+@click.option("--output", metavar="FILE", type=Path, required=True, help="The file for it, which only you can read.")
+def make_token(folder: Path, kind: str, uses: int | None, hours: float | None, name: str, output: Path) -> None:
+    """Make an enrolment or admin token (KIND) for the server with this FOLDER."""
+    if uses is not None and kind != "enrolment":
+        raise OffbeatError("--uses is for enrolment tokens: leave it out")
+    # First, so that no token is made that cannot be written down.
+    try:
+        descriptor = os.open(output, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except OSError as error:
+        raise OffbeatError(f"cannot write {output}: {error.strerror}: choose another --output") from None
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        try:
+            token = ask_for_token(folder, kind, uses=uses, seconds=None if hours is None else hours * 3600, name=name)
+        except OffbeatError:
+            output.unlink()
+            raise
+        file.write(f"{token}\n")
+    click.echo(f"{output}: a new {kind} token")
+
+
+@click.command(epilog="\b\nExample:\n  offbeat revoke runs/service client-3")
+@click.argument("folder", metavar="FOLDER", type=Path)
+@click.argument("which", metavar="WHICH")
+def revoke(folder: Path, which: str) -> None:
+    """Revoke a token of the server with this FOLDER: WHICH is its id as in `offbeat tokens`, or `client-3`."""
+    ask_to_revoke(folder, which)
+    click.echo(f"{which}: revoked")
+
+
+@click.command(epilog="\b\nExample:\n  offbeat runs runs")
+@click.argument("folder", metavar="FOLDER", type=Path, default=Path("runs"))
+def runs(folder: Path) -> None:
+    """List the servers' folders in FOLDER."""
+    for run in list_runs(folder):
+        state = f"listens, {run.counted:,} updates counted" if run.listens else "does not run"
+        click.echo(f"{run.folder}: {run.algorithm}, version {run.version}, {state}")
+
+
+@click.command(epilog="\b\nExample:\n  offbeat export runs/service --output model.safetensors")
+@click.argument("folder", metavar="FOLDER", type=Path)
+@click.option(
+    "--output", metavar="FILE", type=Path, default=Path("model.safetensors"), show_default=True, help="Where it goes."
+)
+def export(folder: Path, output: Path) -> None:
+    """Copy the newest model of the server with this FOLDER, a safetensors file."""
+    click.echo(f"Version {export_model(folder, output)}: {output}")
+
+
+@click.command(epilog="\b\nExample:\n  offbeat backup runs/service backups/monday")
+@click.argument("folder", metavar="FOLDER", type=Path)
+@click.argument("target", metavar="TARGET", type=Path)
+def backup(folder: Path, target: Path) -> None:
+    """Copy the FOLDER of a server to TARGET, while it runs; a server can go on from the copy."""
+    click.echo(f"{target}: up to record {back_up(folder, target)} of the log")
+
+
+@click.command(epilog="\b\nExample:\n  offbeat demo")
+@click.option(
+    "--folder",
+    metavar="FOLDER",
+    type=Path,
+    default=Path("runs/demo"),
+    show_default=True,
+    help="What server and clients keep.",
+)
+def demo(folder: Path) -> None:
+    """Run a server and eight clients on this machine, kill some of them on the way, and say how good the model is."""
+    from offbeat.cli.demo.demo import run_demo
+
+    run_demo(click.echo, folder)

@@ -1,0 +1,1 @@
+"""The TOML files: their sections, defaults, checks and error messages."""

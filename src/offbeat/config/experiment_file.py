@@ -1,0 +1,211 @@
+"""An experiment's TOML file, read, overridden and checked."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from offbeat.algorithms import Algorithm
+from offbeat.algorithms.components import LocalPlan
+from offbeat.config.algorithm_table import build_algorithm, hyper_parameters_of
+from offbeat.config.experiment_sections import (
+    AlgorithmTable,
+    DataSection,
+    EvaluateSection,
+    LocalSection,
+    ModelSection,
+    ServerSection,
+    StopSection,
+)
+from offbeat.config.population_sections import IntervalsSection, PopulationSection
+from offbeat.config.section import Section
+from offbeat.config.validation_errors import one_line
+from offbeat.errors import OffbeatError
+from offbeat.training.objectives import METRICS
+from offbeat.training.trainers.choice import TrainerName
+from offbeat.training.training_loss import TRAINING_LOSS
+
+REPRODUCTION_TABLES = ("reproduction", "panels", "scales", "tuning", "claims")
+"""What the files of ``offbeat reproduce`` have beyond an experiment; it is none of an experiment's concern."""
+
+FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w. +-]*$")]
+
+
+class Experiment(Section):
+    """A whole file: algorithms that are run in the same world, once for each seed."""
+
+    name: FolderName
+    """Folder of the results, below runs/; the file's name if it is left out."""
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63)], ...], Field(strict=False)] = (1,)
+    """One run for each; a seed fixes clients, devices, initial model and minibatches."""
+    trainer: TrainerName = "auto"
+    """Clients one after the other, many at once, or several in processes of their own; auto chooses by the model."""
+    data: DataSection
+    model: ModelSection
+    local: LocalSection
+    population: PopulationSection
+    server: ServerSection = ServerSection()
+    stop: StopSection
+    evaluate: EvaluateSection
+    algorithms: Annotated[dict[FolderName, AlgorithmTable], Field(min_length=1)]
+
+    @field_validator("seeds")
+    @classmethod
+    def _check_different(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        if not seeds or len(set(seeds)) < len(seeds):
+            raise ValueError("must be at least 1 seed, all different")
+        return seeds
+
+    @model_validator(mode="after")
+    def _check_patience(self) -> "Experiment":
+        check_patience(self.population, self.server)
+        return self
+
+    @model_validator(mode="after")
+    def _check_target(self) -> "Experiment":
+        target = self.evaluate.target
+        if target is not None and self.metrics[:1] == ("accuracy",) and not 0 <= target <= 1:
+            raise ValueError(f"evaluate.target = {target:g}: an accuracy is between 0 and 1, for instance 0.8")
+        return self
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics, the built-in ones by name, the user's own by import path; the first is what tables compare."""
+        return metrics_of(self.evaluate, self.model)
+
+    @property
+    def better(self) -> Literal["higher", "lower"]:
+        """Which values of the first metric, or of the test loss if there is none, are better."""
+        if self.evaluate.better or not self.metrics:
+            return self.evaluate.better or "lower"
+        first = self.metrics[0]
+        metric = METRICS.get(first)
+        lower = first == TRAINING_LOSS if metric is None else not metric.higher_is_better
+        return "lower" if lower else "higher"
+
+    def algorithm(self, label: str) -> Algorithm:
+        """Return the algorithm of ``[algorithms.LABEL]``, not started."""
+        table = self.algorithms[label]
+        try:
+            return build_algorithm(table.algorithm or label, table.hyper_parameters)
+        except OffbeatError as error:
+            raise OffbeatError(f"algorithms.{label}: {error}") from None
+
+    def plan(self, label: str) -> LocalPlan:
+        """Return what a client does in a visit under ``[algorithms.LABEL]``."""
+        return self._local(label).plan()
+
+    def resolved(self, label: str, seed: int, dataset: str) -> dict[str, Any]:
+        """Return the configuration of one run, every default written out, as a table that can be run again."""
+        whole = self.model_dump(exclude_none=True, exclude={"algorithms", "local", "data"})
+        left_out = {"fallback"} if self.data.name == dataset else {"fallback", "arguments"}
+        data = self.data.model_dump(exclude=left_out, exclude_defaults=True)
+        # A copy, and not more keys, so that the keys' order is the same if it is run again.
+        evaluate = self.evaluate.model_copy(update={"metrics": self.metrics, "better": self.better})
+        algorithm = self.algorithm(label)
+        name = self.algorithms[label].algorithm or label
+        return whole | {
+            "seeds": [seed],
+            "data": data | {"name": dataset},
+            "local": self._local(label).model_dump(exclude_none=True),
+            "evaluate": evaluate.model_dump(exclude_none=True),
+            "algorithms": {label: {"algorithm": name, **hyper_parameters_of(algorithm)}},
+        }
+
+    def _local(self, label: str) -> LocalSection:
+        table = {**self.local.model_dump(), **self.algorithms[label].local}
+        try:
+            return LocalSection.model_validate(table)
+        except ValidationError as error:
+            raise OffbeatError(one_line(error, table, f"algorithms.{label}.local")) from None
+
+
+def metrics_of(evaluate: EvaluateSection, model: ModelSection) -> tuple[str, ...]:
+    """Return what is measured: what ``[evaluate]`` says, or what suits the loss."""
+    if evaluate.metrics is not None:
+        return evaluate.metrics
+    return ("accuracy",) if model.loss in ("cross_entropy", "bce") else ()
+
+
+def check_patience(population: PopulationSection, server: ServerSection) -> None:
+    """Check that the server does not wait for ever for clients that do not come back.
+
+    Raises:
+        ValueError: It would.
+    """
+    lossy, clients = population.lossy, population.clients
+    if lossy and lossy.probability == 1 and round(lossy.fraction * clients) == clients:
+        raise ValueError("population.lossy: every client loses all its work, so nothing would ever be learnt")
+    if server.lease_seconds is not None:
+        return
+    if lossy:
+        raise ValueError("population.lossy needs server.lease_seconds, or the server waits for ever")
+    if isinstance(population.availability, IntervalsSection):
+        raise ValueError("population.availability.name = 'intervals' needs server.lease_seconds: some may not return")
+    if population.when_away == "lose":
+        raise ValueError("population.when_away = 'lose' needs server.lease_seconds, or the server waits for ever")
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
+    """Read an experiment.
+
+    Args:
+        path: The TOML file.
+        overrides: Changes such as ``local.lr=0.1``; what comes after the equals sign is TOML, or else a string.
+
+    Raises:
+        OffbeatError: The file is missing, is no TOML, or holds a wrong key or value; one line names it.
+    """
+    return experiment_of(read_table(path, overrides), path)
+
+
+def experiment_of(table: Mapping[str, Any], path: Path) -> Experiment:
+    """Return the experiment of a table that was read from ``path``; errors as for ``load``."""
+    table = {"name": path.stem} | {key: value for key, value in table.items() if key not in REPRODUCTION_TABLES}
+    try:
+        experiment = Experiment.model_validate(table, context={"folder": path.parent})
+        for label in experiment.algorithms:
+            experiment.algorithm(label)
+            experiment.plan(label)
+    except ValidationError as error:
+        raise OffbeatError(f"{path}: {one_line(error, table)}") from None
+    except OffbeatError as error:
+        raise OffbeatError(f"{path}: {error}") from None
+    return experiment
+
+
+def read_table(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Return a TOML file as a table that has not been checked; arguments and errors as for ``load``."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise OffbeatError(f"no such file: {path}") from None
+    except OSError as error:
+        raise OffbeatError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise OffbeatError(f"cannot read {path}: it is not UTF-8") from None
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits, or thousands of brackets
+        raise OffbeatError(f"{path} is not valid TOML: {error}") from None
+    for override in overrides:
+        _override(table, override)
+    return table
+
+
+def _override(table: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    *parents, last = key.strip().split(".")
+    if not equals or not all((*parents, last)):
+        raise OffbeatError(f"--set {override}: write it as section.key=value, for instance local.lr=0.1")
+    for parent in parents:
+        below: Any = table.setdefault(parent, {})
+        if not isinstance(below, dict):
+            raise OffbeatError(f"--set {override}: {parent} is a value, not a section")
+        table = below
+    if "\n" in text:
+        raise OffbeatError(f"--set {key}: the value must be one line")
+    try:
+        table[last] = tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
+        table[last] = text.strip()

@@ -1,0 +1,287 @@
+"""The other sections of an experiment's TOML file: every key, its unit, its range and its default."""
+
+from contextlib import suppress
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from offbeat.algorithms.components import LocalPlan
+from offbeat.config.compression_table import compression_from_table
+from offbeat.config.import_path import is_import_path
+from offbeat.config.section import (
+    Count,
+    ImportPath,
+    NotNegative,
+    Positive,
+    Section,
+    name_or_import_path,
+)
+from offbeat.data.catalogue import DATASETS
+from offbeat.errors import OffbeatError
+from offbeat.training.augmentation import AugmentationName
+from offbeat.training.objectives import LOSSES, METRICS
+from offbeat.training.training_loss import TRAINING_LOSS
+
+Table = dict[str, Any]
+
+
+class DataSection(Section):
+    """``[data]``: what is learnt."""
+
+    name: str
+    """A built-in data set, or the import path of a function that returns one or a pair (train, test)."""
+    arguments: Table = Field(default_factory=dict)
+    """What such a function is called with, by keyword."""
+    fallback: str | None = None
+    """The built-in data set to take if this one cannot be had; without it the command stops."""
+    augmentation: AugmentationName | None = None
+    """For images, in training only: 4 pixels of zeros on each side, cropped at random, half of them mirrored."""
+
+    @field_validator("name", "fallback")
+    @classmethod
+    def _check_known(cls, name: str | None, info: ValidationInfo) -> str | None:
+        return None if name is None else name_or_import_path(name, info, DATASETS)
+
+    @model_validator(mode="after")
+    def _check_arguments(self) -> "DataSection":
+        if self.arguments and not is_import_path(self.name):
+            raise ValueError("arguments are for a function of your own: name it in data.name, or leave them out")
+        return self
+
+
+class AnyModelSection(Section):
+    """What all models have."""
+
+    loss: str = "cross_entropy"
+    """cross_entropy, mse, bce, or the import path of a function of (outputs, labels)."""
+    batch_norm: Literal["refuse", "local"] = "refuse"
+    """BatchNorm layers: an error, or statistics of each minibatch's own, which never travel."""
+
+    @field_validator("loss")
+    @classmethod
+    def _check_known(cls, loss: str, info: ValidationInfo) -> str:
+        return name_or_import_path(loss, info, LOSSES)
+
+
+class SoftmaxSection(AnyModelSection):
+    """Multinomial logistic regression."""
+
+    name: Literal["softmax"]
+
+
+class MlpSection(AnyModelSection):
+    """A multi-layer perceptron with ReLU."""
+
+    name: Literal["mlp"]
+    hidden: Annotated[tuple[Count, ...], Field(strict=False)] = (128,)
+    """Units of each hidden layer."""
+
+
+class CnnSection(AnyModelSection):
+    """A small convolutional network."""
+
+    name: Literal["cnn"]
+
+
+class ResnetSection(AnyModelSection):
+    """ResNet-18 for small images, with GroupNorm."""
+
+    name: Literal["resnet18"]
+
+
+class LstmSection(AnyModelSection):
+    """A two-layer LSTM over tokens."""
+
+    name: Literal["lstm"]
+    hidden: Count = 16
+    """Units of each layer."""
+    embedding: Count = 25
+    """Length of a token's vector."""
+
+
+class OwnModelSection(AnyModelSection):
+    """A model of the user's own."""
+
+    name: ImportPath
+    """The import path of a ``torch.nn.Module`` class, or of a function that returns a module."""
+    arguments: Table = Field(default_factory=dict)
+    """What it is called with, by keyword."""
+
+
+def _kind_of_model(value: Any) -> str | None:
+    name = value.get("name") if isinstance(value, dict) else getattr(value, "name", None)
+    if not isinstance(name, str):
+        return None
+    return "own" if is_import_path(name) else name
+
+
+ModelSection = Annotated[
+    Annotated[SoftmaxSection, Tag("softmax")]
+    | Annotated[MlpSection, Tag("mlp")]
+    | Annotated[CnnSection, Tag("cnn")]
+    | Annotated[ResnetSection, Tag("resnet18")]
+    | Annotated[LstmSection, Tag("lstm")]
+    | Annotated[OwnModelSection, Tag("own")],
+    Discriminator(_kind_of_model),
+]
+
+
+class LocalSection(Section):
+    """``[local]``: what a client does in one visit; the keys are those of ``LocalPlan``."""
+
+    steps: Count
+    """SGD steps."""
+    batch_size: Count
+    """Examples a step."""
+    lr: Positive
+    """Step size."""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """As in SGD; starts from zero in each visit."""
+    weight_decay: NotNegative = 0.0
+    """As in SGD."""
+    mu: NotNegative = 0.0
+    """FedProx's proximal term; not together with momentum."""
+    clip_norm: Positive | None = None
+    """The largest norm of a step's gradient."""
+    compression: Table | None = None
+    """How updates are made smaller, see below; they travel whole if it is left out."""
+    error_feedback: bool = False
+    """Clients remember what compression left out and add it to their next update."""
+
+    @field_validator("compression", mode="before")
+    @classmethod
+    def _check_compression(cls, table: Any) -> Any:
+        """Write the compressor's defaults out, so that a run's settings hold all of it."""
+        try:
+            compression = None if table is None else compression_from_table("compression", table)
+        except OffbeatError as error:
+            raise PydanticCustomError("made_by_name", "{message}", {"message": str(error)}) from None
+        return None if compression is None else {"name": compression.name, **dict(compression.parameters)}
+
+    @model_validator(mode="after")
+    def _check_combination(self) -> "LocalSection":
+        if self.error_feedback and self.compression is None:
+            raise ValueError(
+                "error_feedback makes up for compression, and there is none: set compression, or error_feedback = false"
+            )
+        self.plan()
+        return self
+
+    def plan(self) -> LocalPlan:
+        """Return the section as the plan that clients get."""
+        table = self.compression
+        compression = None if table is None else compression_from_table("compression", table)
+        return LocalPlan(**self.model_dump(exclude={"compression"}), compression=compression)
+
+
+class ServerSection(Section):
+    """``[server]``: clients that do not come back, and updates that the server does not trust."""
+
+    lease_seconds: Positive | None = None
+    """How long a slot is kept for a silent client; for ever if it is left out."""
+    max_staleness: Annotated[int, Field(ge=0)] | None = None
+    """The largest staleness at which an update counts; any if it is left out."""
+    update_clip_norm: Positive | None = None
+    """Updates that are longer are scaled down to this Euclidean norm; none if it is left out."""
+    max_update_norm: Positive | None = None
+    """Updates that are longer are refused and count as unused; none if it is left out."""
+    max_step_norm: Positive | None = None
+    """Server steps that are longer are scaled down to this Euclidean norm; none if it is left out."""
+    aggregate: Literal["mean", "trimmed_mean", "krum"] | None = None
+    """What a buffer's updates are averaged by; the algorithm's own weighted mean if it is left out or `mean`."""
+
+
+class StopSection(Section):
+    """``[stop]``: a run ends at whatever comes first; at least one is needed."""
+
+    virtual_seconds: Positive | None = None
+    """Virtual time."""
+    versions: Count | None = None
+    """Versions of the model."""
+    updates: Count | None = None
+    """Counted updates."""
+
+    @model_validator(mode="after")
+    def _check_some(self) -> "StopSection":
+        if not self.model_dump(exclude_none=True):
+            raise ValueError("set virtual_seconds, versions or updates")
+        return self
+
+
+class EvaluateSection(Section):
+    """``[evaluate]``: when the model is measured on the test set, and how."""
+
+    every_seconds: Positive | None = None
+    """Virtual seconds between two evaluations. Exactly one of this and every_versions is needed."""
+    every_versions: Count | None = None
+    """Versions between two evaluations: at the instant at which the version reaches or passes a multiple of this. The
+    first and the last model are measured anyhow."""
+    metrics: Annotated[tuple[str, ...], Field(strict=False)] | None = None
+    """accuracy, mse, mae, or import paths of functions of (outputs, labels); training_loss, in simulations, is the loss
+    on 10,000 training examples. The first is what tables compare; with none it is the test loss. Left out: accuracy
+    where the loss is cross_entropy or bce, else none."""
+    better: Literal["higher", "lower"] | None = None
+    """Which values of the first metric are better; known for the built-in ones, higher for others."""
+    target: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    """A value of the first metric; the report says when it was reached."""
+
+    @field_validator("metrics")
+    @classmethod
+    def _check_known(cls, metrics: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
+        if metrics is None:
+            return None
+        known = tuple(name_or_import_path(metric, info, (*METRICS, TRAINING_LOSS)) for metric in metrics)
+        names = [metric_name(metric) for metric in known]
+        if len(set(names)) < len(names) or RESERVED & set(names):
+            raise ValueError(f"names must differ from each other and from {', '.join(sorted(RESERVED))}")
+        return known
+
+    @model_validator(mode="after")
+    def _check_one(self) -> "EvaluateSection":
+        if (self.every_seconds is None) is (self.every_versions is None):
+            raise ValueError("set exactly one of every_seconds and every_versions")
+        return self
+
+
+# The other columns of a run's history.
+RESERVED = frozenset({"seconds", "version", "counted", "unused", "lost", "bytes_down", "bytes_up", "loss"})
+
+
+def metric_name(metric: str) -> str:
+    """Return the name under which a metric is recorded: of an import path what comes after the colon."""
+    return metric.rpartition(":")[2]
+
+
+class AlgorithmTable(BaseModel):
+    """``[algorithms.LABEL]``: an algorithm and its hyper-parameters, checked by the algorithm itself."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
+
+    algorithm: str | None = None
+    """Its name, or the import path of a class of your own; the label if it is left out."""
+    local: Table = Field(default_factory=dict)
+    """Keys of [local] that are different for this algorithm; ``compression = { name = "none" }`` takes it away."""
+
+    @field_validator("algorithm")
+    @classmethod
+    def _make_absolute(cls, name: str | None, info: ValidationInfo) -> str | None:
+        # Whether there is one of that name is for algorithm_table.py to say.
+        return name_or_import_path(name, info, {name}) if name is not None else None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _make_pattern_absolute(cls, table: Any, info: ValidationInfo) -> Any:
+        match table:
+            case {"pattern": {"name": str(name)} as pattern} if is_import_path(name):
+                # What is no import path is for algorithm_table.py to say, which knows the key.
+                with suppress(ValueError):
+                    return {**table, "pattern": {**pattern, "name": name_or_import_path(name, info, ())}}
+            case _:
+                pass
+        return table
+
+    @property
+    def hyper_parameters(self) -> dict[str, Any]:
+        """The other keys of the table."""
+        return dict(self.model_extra or {})

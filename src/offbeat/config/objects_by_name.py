@@ -1,0 +1,89 @@
+"""What a table makes by the name in it: ``{ name = "polynomial", a = 0.5 }``."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from offbeat.config.validation_errors import reason, short
+from offbeat.errors import OffbeatError, did_you_mean
+
+
+def make_by_name(key: str, value: Any, makers: Mapping[str, Callable[..., Any]]) -> Any:
+    """Return what the maker of that name makes of the table's other keys.
+
+    Args:
+        key: Where the table stands; a message begins with it.
+        value: The table.
+        makers: By name, functions or classes whose parameters have types.
+
+    Raises:
+        OffbeatError: There is no such name or parameter, or a value is out of range.
+    """
+    if not isinstance(value, dict) or "name" not in value:
+        raise OffbeatError(f"{key} = {short(value)}: must be a table such as {_example(makers)}")
+    arguments = dict(value)
+    name = arguments.pop("name")
+    if not isinstance(name, str) or name not in makers:
+        raise OffbeatError(f"{key}.name = {short(name)}: {did_you_mean(str(name), makers)}")
+    maker = makers[name]
+    allowed = inspect.signature(maker).parameters
+    hints = get_type_hints(maker.__init__ if isinstance(maker, type) else maker)
+    for argument, given in arguments.items():
+        if argument not in allowed:
+            hint = did_you_mean(argument, allowed) if allowed else f"{name} has no parameters"
+            raise OffbeatError(f"unknown key {key}.{short(argument)[1:-1]}: {hint}")
+        arguments[argument] = check_type(f"{key}.{argument}", given, hints[argument])
+    missing = [argument for argument in required(maker) if argument not in arguments]
+    if missing:
+        raise OffbeatError(f"{key}.{missing[0]} is missing")
+    try:
+        return maker(**arguments)
+    except ValueError as error:
+        raise OffbeatError(f"{key}: {error}") from None
+
+
+def required(maker: Callable[..., Any]) -> list[str]:
+    """Return the parameters without a default."""
+    return [name for name, p in inspect.signature(maker).parameters.items() if p.default is p.empty]
+
+
+def check_type(key: str, value: Any, hint: Any) -> Any:
+    """Return a value from a TOML file once it is known to be of the type that a hint says; a list can be a tuple.
+
+    Raises:
+        OffbeatError: It is not.
+    """
+    converted = value
+    if isinstance(value, list):
+        length = _length(hint)
+        if length is not None and len(value) != length:
+            raise OffbeatError(f"{key} = {short(value)}: must be a list of {length}")
+        converted = tuple(value) if _is_tuple(hint) else value
+    try:
+        return TypeAdapter(hint).validate_python(converted, strict=True)
+    except ValidationError as error:
+        what = "must be a list" if _is_tuple(hint) and not isinstance(value, list) else reason(error.errors()[0])
+        raise OffbeatError(f"{key} = {short(value)}: {what}") from None
+
+
+def _example(makers: Mapping[str, Callable[..., Any]]) -> str:
+    name, maker = next(iter(makers.items()))
+    words = [f'name = "{name}"', *(f"{argument} = …" for argument in required(maker))]
+    return f"{{ {', '.join(words)} }}; names: {', '.join(makers)}"
+
+
+def _is_tuple(hint: Any) -> bool:
+    """Return whether a value of this type can be a tuple, and none a list."""
+    if get_origin(hint) in (Union, UnionType):
+        kinds = [get_origin(kind) or kind for kind in get_args(hint)]
+        return tuple in kinds and list not in kinds
+    return (get_origin(hint) or hint) is tuple
+
+
+def _length(hint: Any) -> int | None:
+    """Return the length that a tuple of this type must have, if it is known."""
+    kinds = get_args(hint) if get_origin(hint) is tuple else ()
+    return len(kinds) if kinds and Ellipsis not in kinds else None

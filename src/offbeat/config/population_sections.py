@@ -1,0 +1,300 @@
+"""The section ``[population]`` of an experiment's TOML file: every key, its unit, its range and its default."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from offbeat.config.section import Count, NotNegative, Positive, Probability, Section, UserPath
+
+
+class IidSection(Section):
+    """Examples divided evenly and at random."""
+
+    name: Literal["iid"]
+
+
+class DirichletSection(Section):
+    """Each class divided by proportions from a Dirichlet distribution."""
+
+    name: Literal["dirichlet"]
+    alpha: Positive
+    """The smaller, the fewer labels a client has."""
+
+
+class OneClassSection(Section):
+    """Every client holds examples of one class."""
+
+    name: Literal["one_class"]
+    sigma: NotNegative | None = None
+    """Standard deviation of a client's number of examples, in units of its class's mean; equal numbers if left out."""
+
+
+class MixingSection(Section):
+    """Part of each client's examples from everybody's, the rest of its own classes."""
+
+    name: Literal["mixing"]
+    mu: Probability
+    """1 is IID; at 0 each client holds only its own classes."""
+
+
+class QuantitySkewSection(Section):
+    """Examples divided at random, normally distributed numbers of them."""
+
+    name: Literal["quantity_skew"]
+    sigma: NotNegative
+    """Standard deviation of a client's number of examples, in units of the mean number."""
+
+
+class ByUserSection(Section):
+    """A client is a user of a data set that knows its users."""
+
+    name: Literal["by_user"]
+
+
+class ByHourSection(Section):
+    """Two classes, in shares that follow each client's quiet hours."""
+
+    name: Literal["by_hour"]
+    alpha: Probability
+    """Share of positive labels of who is there around noon; around midnight it is 1 − alpha. At 0.5 all are alike."""
+
+
+class FilePartitionSection(Section):
+    """The partition in a CSV file with the columns client and example."""
+
+    name: Literal["file"]
+    path: UserPath
+    """The file, relative to the experiment's file."""
+
+
+Partition = Annotated[
+    IidSection
+    | DirichletSection
+    | OneClassSection
+    | MixingSection
+    | QuantitySkewSection
+    | ByUserSection
+    | ByHourSection
+    | FilePartitionSection,
+    Field(discriminator="name"),
+]
+
+
+class ConstantSection(Section):
+    """The same value for every client."""
+
+    distribution: Literal["constant"]
+    value: Positive
+
+
+class UniformSection(Section):
+    """Equally likely to be anywhere from low to high."""
+
+    distribution: Literal["uniform"]
+    low: Positive
+    high: Positive
+
+    @model_validator(mode="after")
+    def _check_order(self) -> "UniformSection":
+        if self.high < self.low:
+            raise ValueError(f"high must be at least low, {self.low}, got {self.high}")
+        return self
+
+
+class ExponentialSection(Section):
+    """P(value > x) = exp(−x / mean)."""
+
+    distribution: Literal["exponential"]
+    mean: Positive
+
+
+class HalfNormalSection(Section):
+    """|z| · mean · √(π/2), z standard normal."""
+
+    distribution: Literal["half_normal"]
+    mean: Positive
+
+
+class LognormalSection(Section):
+    """median · exp(sigma · z), z standard normal."""
+
+    distribution: Literal["lognormal"]
+    median: Positive
+    sigma: NotNegative
+
+
+class ParetoSection(Section):
+    """P(value > x) = (minimum / x)^shape."""
+
+    distribution: Literal["pareto"]
+    minimum: Positive
+    shape: Positive
+
+
+class FileSection(Section):
+    """A column of a CSV file with a row a client."""
+
+    distribution: Literal["file"]
+    path: UserPath
+    """The file, relative to the experiment's file."""
+    column: str | None = None
+    """The column's name; the key's, for instance step_seconds, if it is left out."""
+
+
+class PhonesSection(Section):
+    """Measured speeds of phones; a client is a phone at random."""
+
+    distribution: Literal["phones"]
+    name: Literal["ai-benchmark"] | None = None
+    """The 333 phones of AI Benchmark's ranking; either this or a path."""
+    path: UserPath | None = None
+    """A JSON list of phones with their AI_Score, relative to the experiment's file."""
+    median: Positive
+    """Half of the phones are slower."""
+
+    @model_validator(mode="after")
+    def _check_one(self) -> "PhonesSection":
+        _refuse_none_or_both(self.name, self.path)
+        return self
+
+
+class TraceSection(Section):
+    """Bandwidth that varies over time; a client gets a trace and a place in it at random."""
+
+    distribution: Literal["trace"]
+    name: Literal["3g-oboe"] | None = None
+    """508 traces of mobile bandwidth, 3G's and Oboe's; either this or a path."""
+    path: UserPath | None = None
+    """A file (rows of seconds and Mbit/s), or a folder or tar archive of such, relative to the experiment's file."""
+
+    @model_validator(mode="after")
+    def _check_one(self) -> "TraceSection":
+        _refuse_none_or_both(self.name, self.path)
+        return self
+
+
+def _refuse_none_or_both(name: str | None, path: str | None) -> None:
+    if (name is None) is (path is None):
+        raise ValueError("set exactly one of name and path")
+
+
+_Any = (
+    ConstantSection
+    | UniformSection
+    | ExponentialSection
+    | HalfNormalSection
+    | LognormalSection
+    | ParetoSection
+    | FileSection
+)
+SpeedSection = _Any | PhonesSection
+BandwidthSection = _Any | TraceSection
+
+
+class AlwaysSection(Section):
+    """Everybody is there all the time."""
+
+    name: Literal["always"]
+
+
+class AlternatingSection(Section):
+    """Groups of clients that are there one after the other."""
+
+    name: Literal["alternating"]
+    groups: Annotated[int, Field(ge=2, le=1_000_000)] = 2
+    """Client i is in group i mod groups."""
+    first_labels: Annotated[int, Field(ge=1)] | None = None
+    """Two groups by label instead: first whose most frequent label is one of the first so many, then the others."""
+    period_seconds: Positive
+    """Virtual seconds until the next group's turn."""
+
+    @model_validator(mode="after")
+    def _check_groups(self) -> "AlternatingSection":
+        if self.first_labels is not None and self.groups != 2:
+            raise ValueError(f"first_labels makes two groups, so leave out groups = {self.groups}")
+        return self
+
+
+class BernoulliSection(Section):
+    """Each client is there or not at random, drawn anew for every round of time."""
+
+    name: Literal["bernoulli"]
+    probability: Annotated[float, Field(gt=0, le=1)]
+    round_seconds: Positive
+    """Virtual seconds between two draws."""
+
+
+class QuietHoursSection(Section):
+    """Each client is there in quiet hours of its own, the same every day."""
+
+    name: Literal["quiet_hours"]
+    hours: Annotated[float, Field(gt=0, le=24)] = 8.0
+    """How many hours of the day."""
+    first_hour: Annotated[float, Field(ge=0, lt=24)] = 0.0
+    """When the first clients' quiet hours begin; virtual time begins at hour 0."""
+    spread_hours: Annotated[float, Field(ge=0, le=24)] = 24.0
+    """Over how many hours the beginnings are spread, equally likely."""
+    path: UserPath | None = None
+    """A CSV file with the columns client, hour and count; then a client's hours are those with its lowest counts."""
+
+    @model_validator(mode="after")
+    def _check_path(self) -> "QuietHoursSection":
+        if self.path is None:
+            return self
+        if not self.hours.is_integer():
+            raise ValueError(f"with a path, hours must be a whole number, got {self.hours:g}")
+        # The defaults pass, because a run's folder holds every default written out, and can be run again.
+        for key in ("first_hour", "spread_hours"):
+            if getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(f"the file at path says which hours, so leave out {key} = {getattr(self, key):g}")
+        return self
+
+
+class IntervalsSection(Section):
+    """The intervals in a CSV file with the columns client, start_seconds and end_seconds."""
+
+    name: Literal["intervals"]
+    path: UserPath
+    """The file, relative to the experiment's file."""
+
+
+Availability = Annotated[
+    AlwaysSection | AlternatingSection | BernoulliSection | QuietHoursSection | IntervalsSection,
+    Field(discriminator="name"),
+]
+
+
+class LossySection(Section):
+    """Clients whose work gets lost."""
+
+    fraction: Probability
+    """Of the clients."""
+    probability: Probability
+    """That a visit of such a client is lost."""
+
+
+class PopulationSection(Section):
+    """``[population]``: who the clients are, what they hold, how fast they are and when they are there."""
+
+    clients: Count
+    """How many."""
+    partition: Partition = IidSection(name="iid")
+    """Who holds which examples."""
+    step_seconds: Annotated[SpeedSection, Field(discriminator="distribution")] = ConstantSection(
+        distribution="constant", value=1.0
+    )
+    """A client's virtual seconds a local step."""
+    down_bytes_per_second: Annotated[BandwidthSection, Field(discriminator="distribution")] = ConstantSection(
+        distribution="constant", value=1e6
+    )
+    """How fast a client downloads."""
+    up_bytes_per_second: Annotated[BandwidthSection, Field(discriminator="distribution")] = ConstantSection(
+        distribution="constant", value=1e6
+    )
+    """How fast a client uploads."""
+    availability: Availability = AlwaysSection(name="always")
+    """When each client is there."""
+    when_away: Literal["pause", "lose"] = "pause"
+    """What becomes of a visit whose client goes away: it goes on when the client is back, or is lost."""
+    lossy: LossySection | None = None
+    """Clients whose work gets lost; nobody if it is left out."""

@@ -1,0 +1,160 @@
+"""A server's TOML file, read, overridden and checked."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError, model_validator
+
+from offbeat.algorithms import Algorithm
+from offbeat.algorithms.components import LocalPlan
+from offbeat.config.algorithm_table import build_algorithm, hyper_parameters_of
+from offbeat.config.experiment_file import read_table
+from offbeat.config.experiment_sections import (
+    AlgorithmTable,
+    DataSection,
+    EvaluateSection,
+    LocalSection,
+    ModelSection,
+    ServerSection,
+)
+from offbeat.config.section import Count, Positive, Section, UserPath
+from offbeat.config.validation_errors import one_line
+from offbeat.errors import OffbeatError
+from offbeat.training.training_loss import TRAINING_LOSS
+
+
+class ServiceSection(Section):
+    """``[service]``: where the server listens, what it keeps, whom it lets in."""
+
+    folder: UserPath
+    """All that the server keeps; made if it is not there."""
+    clients: Count
+    """N: how many clients may enrol."""
+    host: str = "127.0.0.1"
+    """The address to listen at; 0.0.0.0 for all."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 8443
+    """The TCP port; 0 for any that is free."""
+    hosts: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] = ("localhost", "127.0.0.1")
+    """The names and addresses by which clients call the server, for the certificate that it makes itself."""
+    tls: bool = True
+    """False for plain HTTP, for instance behind a proxy."""
+    certificate: UserPath | None = None
+    """Your own certificate, PEM, with those that lead to the root; the server makes one if it is left out."""
+    key: UserPath | None = None
+    """Its private key, PEM."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+    """Fixes the initial model and who is picked."""
+    connections_per_address: Count | None = None
+    """Connections of one address; a quarter of all that the server accepts if it is left out."""
+    token_seconds: Positive | None = None
+    """How long a client's token is good for; for ever if it is left out."""
+    checkpoint_seconds: Positive = 30.0
+    """Between two checkpoints."""
+    max_update_norm: Positive | None = None
+    """The largest norm of an update; 100 times what has been usual if it is left out."""
+    max_examples: Count | None = None
+    """The largest number of examples that a client may declare; any if it is left out."""
+    max_share: Annotated[float, Field(ge=0.5, le=1.0)] = 0.5
+    """The largest share of one client in a step that weighs three or more by the examples they declare; 1 for any."""
+    requests_a_second: Positive = 20.0
+    """Requests of one client, over a while."""
+
+    @model_validator(mode="after")
+    def _check_certificate(self) -> "ServiceSection":
+        if (self.certificate is None) is not (self.key is None):
+            raise ValueError("set both certificate and key, or neither")
+        if self.certificate and not self.tls:
+            raise ValueError("certificate is for tls = true")
+        return self
+
+
+class VisitsSection(ServerSection):
+    """``[server]``: how the server deals with clients that do not come back."""
+
+    lease_seconds: Positive | None = 600.0
+    """How long a slot is kept for a silent client."""
+    max_visit_seconds: Positive = 14_400.0
+    """How long a slot is kept at most, however often the client says that it is still at work."""
+
+
+class StopSection(Section):
+    """``[stop]``: when the run is over."""
+
+    versions: Count
+    """Versions of the model."""
+
+
+class ServerFile(Section):
+    """A whole file: one run of one algorithm with real clients."""
+
+    service: ServiceSection
+    model: ModelSection
+    data: DataSection | None = None
+    """What the server evaluates on, and what tells a built-in model its size; the clients' data stay with them."""
+    local: LocalSection
+    server: VisitsSection = VisitsSection()
+    stop: StopSection | None = None
+    """The server goes on for ever if it is left out."""
+    evaluate: EvaluateSection | None = None
+    """Which versions are measured on the data's test set, in a process of its own; none if it is left out."""
+    algorithm: AlgorithmTable
+
+    @model_validator(mode="after")
+    def _check_algorithm(self) -> "ServerFile":
+        if self.algorithm.algorithm is None:
+            raise ValueError("algorithm.algorithm is missing: name one, for instance algorithm = 'fedbuff'")
+        if self.algorithm.local:
+            raise ValueError("algorithm.local: there is one algorithm only, so put it into [local]")
+        return self
+
+    @model_validator(mode="after")
+    def _check_evaluation(self) -> "ServerFile":
+        if self.evaluate is None:
+            return self
+        if self.evaluate.every_versions is None:
+            raise ValueError("evaluate.every_seconds is for simulations: set evaluate.every_versions")
+        if self.data is None:
+            raise ValueError("evaluate needs a test set: name a data set in data.name")
+        if TRAINING_LOSS in (self.evaluate.metrics or ()):
+            raise ValueError("evaluate.metrics: training_loss is for simulations, the clients have the training set")
+        return self
+
+    def build_algorithm(self) -> Algorithm:
+        """Return the algorithm, not started."""
+        try:
+            return build_algorithm(self.algorithm.algorithm or "", self.algorithm.hyper_parameters)
+        except OffbeatError as error:
+            raise OffbeatError(f"algorithm: {error}") from None
+
+    def plan(self) -> LocalPlan:
+        """Return what a client does in a visit."""
+        return self.local.plan()
+
+    def resolved(self) -> dict[str, Any]:
+        """Return what must be the same when the server is started again, every default written out."""
+        whole = self.model_dump(exclude_none=True, exclude={"service", "algorithm", "evaluate"}, mode="json")
+        run = {"clients": self.service.clients, "seed": self.service.seed, "max_share": self.service.max_share}
+        algorithm = {"algorithm": self.algorithm.algorithm, **hyper_parameters_of(self.build_algorithm())}
+        return {**whole, "service": run, "algorithm": algorithm}
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> ServerFile:
+    """Read a server's file.
+
+    Args:
+        path: The TOML file.
+        overrides: Changes such as ``local.lr=0.1``; what comes after the equals sign is TOML, or else a string.
+
+    Raises:
+        OffbeatError: The file is missing, is no TOML, or holds a wrong key or value; one line names it.
+    """
+    table = read_table(path, overrides)
+    try:
+        server = ServerFile.model_validate(table, context={"folder": path.parent})
+        server.build_algorithm()
+    except ValidationError as error:
+        raise OffbeatError(f"{path}: {one_line(error, table)}") from None
+    except OffbeatError as error:
+        raise OffbeatError(f"{path}: {error}") from None
+    return server

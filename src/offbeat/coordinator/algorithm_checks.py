@@ -1,0 +1,187 @@
+"""Checks of an algorithm that is not built in: what it declares, answers, computes and saves."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from offbeat.algorithms import Algorithm
+from offbeat.algorithms.components import Payload, WrongStepError
+from offbeat.coordinator.selection import POOLS
+from offbeat.errors import did_you_mean
+from offbeat.user_code_errors import failure, said
+
+
+class FaultError(ValueError):
+    """A fault of an algorithm, in one line."""
+
+
+_NOT_STATE = ("now", "_known", "_state")
+_COMPUTED_AGAIN = "_cached"
+Answer = TypeVar("Answer")
+
+
+def check_declarations(algorithm: Algorithm) -> None:
+    """Raise ``FaultError`` if the algorithm's payload or selection does not exist, or does not go with the rest."""
+    payload, payloads = getattr(algorithm, "payload", None), get_args(Payload)
+    if payload not in payloads:
+        raise FaultError(f"payload = {payload!r}: {did_you_mean(str(payload), payloads)}")
+    if algorithm.corrects_gradients and payload != "delta":
+        raise FaultError(f"corrects_gradients = True needs payload = 'delta', it is {payload!r}")
+    selection = algorithm.selection
+    if not callable(selection) and selection not in POOLS:
+        raise FaultError(f"selection = {selection!r}: {did_you_mean(str(selection), POOLS)}, or a class of your own")
+
+
+def check_answer(method: str, answer: object) -> None:
+    """Raise ``FaultError`` unless ``receive``, ``drop`` or ``tick`` has answered True or False."""
+    if not isinstance(answer, bool):
+        raise FaultError(f"{method} must return True or False, whether there is a new version; it returned {answer!r}")
+
+
+def answered(method: str, function: Callable[..., object], *arguments: Any) -> Any:
+    """Return the checked answer of ``receive``, ``drop`` or ``tick``."""
+    answer = function(*arguments)
+    check_answer(method, answer)
+    return answer
+
+
+def attempt(what: str, function: Callable[..., Answer], *arguments: Any, **options: Any) -> Answer:
+    """Return what a function returns; a ``FaultError`` in place of what it raises."""
+    try:
+        return function(*arguments, **options)
+    except (FaultError, WrongStepError):
+        raise
+    except Exception as error:
+        raise FaultError(str(failure(f"{what} failed", error))) from error
+
+
+def check_model(model: object, length: int) -> None:
+    """Raise ``FaultError`` unless the model is a float32 vector ``(length,)``."""
+    if not isinstance(model, Tensor):
+        raise FaultError(f"the model must be a tensor, it is of type {type(model).__name__}")
+    if model.dtype != torch.float32 or model.shape != (length,):
+        raise FaultError(
+            f"the step must return float32 of shape ({length},), it returned {str(model.dtype).removeprefix('torch.')} "
+            f"of shape {tuple(model.shape)}"
+        )
+
+
+def check_down(algorithm: Algorithm, length: int) -> None:
+    """Raise ``FaultError`` unless ``down`` returns what clients need: ``(length,)`` if they correct gradients."""
+    down: Any = attempt("down", algorithm.down)
+    if not algorithm.corrects_gradients:
+        if down is not None:
+            raise FaultError("down returned something that clients do not use: set corrects_gradients = True")
+    elif not isinstance(down, Tensor) or down.dtype != torch.float32 or down.shape != (length,):
+        found = f"{down.dtype} of shape {tuple(down.shape)}" if isinstance(down, Tensor) else type(down).__name__
+        raise FaultError(f"down must return float32 of shape ({length},), it returned {found.removeprefix('torch.')}")
+
+
+def check_restart(algorithm: Algorithm, fresh: Algorithm) -> None:
+    """Load an algorithm's state into a fresh one, as from a checkpoint, and compare the two.
+
+    Where the algorithm saves its state by itself, its attributes are compared as well; those whose names begin with
+    ``_cached`` are computed again, and need not be saved.
+
+    Raises:
+        FaultError: They differ, or the state cannot be saved or loaded; names the attribute.
+    """
+    state = algorithm.state_dict()
+    try:
+        fresh.load_state_dict(_as_from_checkpoint(state))
+        loaded = fresh.state_dict()
+    except Exception as error:
+        raise FaultError(f"its state cannot be saved and loaded: {said(error)}") from error
+    expected = _as_from_checkpoint(state)
+    loaded = _as_from_checkpoint(loaded)
+    wrong = next(differing_entries(expected, loaded), None)
+    if wrong is not None:
+        raise FaultError(f"a restart changes {wrong!r}: load_state_dict must restore what state_dict has saved")
+    if _saves_by_itself(type(algorithm)):
+        forgotten = next(differing_attributes(algorithm, fresh), None)
+        if forgotten is not None:
+            raise FaultError(
+                f"a restart forgets the attribute {forgotten!r}: save it in state_dict and restore it in "
+                f"load_state_dict; if it can be computed again, let its name begin with {_COMPUTED_AGAIN}"
+            )
+
+
+def differing_attributes(one: object, other: object, prefix: str = "") -> Iterator[str]:
+    """Yield the names of attributes that differ, also those of parts that have no state of their own."""
+    mine: dict[str, Any] = vars(one)
+    others: dict[str, Any] = vars(other)
+    for name, value in mine.items():
+        if name in _NOT_STATE or name.startswith(_COMPUTED_AGAIN):
+            continue
+        if not _same(value, others.get(name)):
+            yield f"{prefix}{name}"
+
+
+def differing_parts(one: Algorithm, other: Algorithm) -> list[str]:
+    """Return the attributes that differ, of the algorithms and of their components."""
+    found = [name for name in differing_attributes(one, other) if name != "_model"]
+    for name, part in vars(one).items():
+        twin = vars(other).get(name)
+        if hasattr(part, "state_dict") and hasattr(part, "__dict__") and hasattr(twin, "__dict__"):
+            found += differing_attributes(part, twin, f"{name}.")
+    return found
+
+
+def differing_entries(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the keys of two state dicts whose values differ."""
+    return (key for key in sorted({*one, *other}) if not _same(one.get(key), other.get(key)))
+
+
+def check_failed_start(algorithm: Algorithm, model: Tensor, clients: int) -> None:
+    """Start an algorithm that runs; a ``FaultError`` if that fails with a ``ValueError`` and yet changes something."""
+    before = algorithm.state_dict()
+    try:
+        algorithm.start(model, clients)
+    except ValueError:
+        try:
+            changed = next(differing_entries(before, algorithm.state_dict()), None)
+        except Exception as error:  # whatever half a start leads to
+            changed = said(error)
+        if changed is not None:
+            raise FaultError(
+                f"start is not atomic: it failed, but changed the state ({changed}); raise before anything changes"
+            ) from None
+
+
+def _saves_by_itself(kind: type[Algorithm]) -> bool:
+    return kind.state_dict is not Algorithm.state_dict or kind.load_state_dict is not Algorithm.load_state_dict
+
+
+def _as_from_checkpoint(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a state as it comes back from a checkpoint: its plain values have been JSON."""
+    plain = {key: value for key, value in state.items() if not isinstance(value, Tensor)}
+    tensors = {key: value.clone() for key, value in state.items() if isinstance(value, Tensor)}
+    return {**json.loads(json.dumps(plain)), **tensors}
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Return whether two values are equal; what cannot be compared is."""
+    if isinstance(one, Tensor) or isinstance(other, Tensor):
+        return isinstance(one, Tensor) and isinstance(other, Tensor) and same_bits(one, other)
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return type(one) is type(other) and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(value, other[key]) for key, value in one.items())
+    states = [getattr(value, "state_dict", None) for value in (one, other)]
+    if callable(states[0]) and callable(states[1]):
+        return _same(states[0](), states[1]())
+    if isinstance(one, (bool, int, float, str, set, frozenset)) or isinstance(other, (bool, int, float, str)):
+        return one == other or (one != one and other != other)
+    if hasattr(one, "__iter__") and hasattr(one, "__len__") and hasattr(other, "__len__"):
+        return len(one) == len(other) and all(_same(*pair) for pair in zip(one, other, strict=True))
+    return True
+
+
+def same_bits(one: Tensor, other: Tensor) -> bool:
+    """Return whether two tensors are equal bit for bit."""
+    is_alike = one.dtype == other.dtype and one.shape == other.shape
+    return is_alike and one.detach().numpy().tobytes() == other.detach().numpy().tobytes()

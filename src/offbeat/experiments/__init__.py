@@ -1,1 +1,0 @@
-"""A TOML file in, run directories and a report out."""

@@ -1,0 +1,1 @@
+"""Client devices: speeds, links and losses."""

@@ -1,0 +1,147 @@
+"""How fast bytes travel between each client and the server, in one direction."""
+
+import math
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offbeat.errors import OffbeatError
+from offbeat.population.devices.bandwidth_traces import Trace
+from offbeat.randomness import Purpose, uniform
+
+
+class Link(Protocol):
+    """One direction of N clients' connections.
+
+    Times are virtual seconds, finite and at least 0; sizes are bytes, at least 0. A transfer has the whole bandwidth
+    of its client, as each client has one at a time.
+    """
+
+    def transfer_end(self, client: int, start: float, size: float) -> float:
+        """Return when a transfer of ``size`` bytes that begins at ``start`` is complete."""
+        ...
+
+    def transferred(self, client: int, start: float, end: float) -> float:
+        """Return how many bytes can go through from ``start`` to ``end`` ≥ ``start``."""
+        ...
+
+    def mean_bytes_per_second(self) -> NDArray[np.float64]:
+        """Return each client's bandwidth over the long run, ``(N,)``."""
+        ...
+
+
+class ConstantLink:
+    """Each client's bandwidth stays as it is.
+
+    Args:
+        bytes_per_second: ``(N,)``, above 0 and finite.
+
+    Raises:
+        OffbeatError: One is not.
+    """
+
+    def __init__(self, bytes_per_second: NDArray[np.float64]) -> None:
+        wrong = ~((bytes_per_second > 0) & np.isfinite(bytes_per_second))
+        if wrong.any():
+            client = int(np.argmax(wrong))
+            raise OffbeatError(
+                f"client {client} has {bytes_per_second[client]} bytes per second, but needs a finite number above 0"
+            )
+        self._rate = array("d", bytes_per_second)
+
+    def transfer_end(self, client: int, start: float, size: float) -> float:
+        """Return ``start`` + size / bandwidth."""
+        return start + size / self._rate[client]
+
+    def transferred(self, client: int, start: float, end: float) -> float:
+        """Return bandwidth · (end − start)."""
+        return self._rate[client] * (end - start)
+
+    def mean_bytes_per_second(self) -> NDArray[np.float64]:
+        """Return the bandwidths, ``(N,)``."""
+        return np.array(self._rate)
+
+
+class _Integral:
+    """A trace's bytes from its beginning to any time, and back: both are piecewise linear."""
+
+    def __init__(self, trace: Trace) -> None:
+        cumulative = np.append(0.0, np.cumsum(trace.bytes_per_second * np.diff(trace.seconds)))
+        self._seconds: list[float] = trace.seconds.tolist()
+        self._rate: list[float] = trace.bytes_per_second.tolist()
+        self._bytes: list[float] = cumulative.tolist()
+        self.length = self._seconds[-1]
+        self.total = self._bytes[-1]
+
+    def bytes_at(self, seconds: float) -> float:
+        """Return how many bytes go through from 0 to ``seconds``, 0 ≤ seconds < length."""
+        segment = bisect_right(self._seconds, seconds) - 1
+        return self._bytes[segment] + self._rate[segment] * (seconds - self._seconds[segment])
+
+    def seconds_at(self, size: float) -> float:
+        """Return the earliest time at which ``size`` bytes have gone through, 0 < size ≤ total."""
+        # Of equal numbers of bytes the first, so that this segment's bandwidth is above 0.
+        segment = bisect_left(self._bytes, size) - 1
+        seconds = self._seconds[segment] + (size - self._bytes[segment]) / self._rate[segment]
+        # A segment with hardly any bandwidth may seem longer than it is, by the rounding of its bytes.
+        return min(seconds, self._seconds[segment + 1])
+
+
+class TraceLink:
+    """Each client's bandwidth follows a trace that repeats for ever.
+
+    Args:
+        traces: The traces.
+        trace_of: ``(N,)``, which trace each client follows, 0 … len(traces) − 1.
+        offset: ``(N,)``, where within its trace each client is at time 0, in seconds, ≥ 0.
+    """
+
+    def __init__(self, traces: Sequence[Trace], trace_of: NDArray[np.int64], offset: NDArray[np.float64]) -> None:
+        integrals = [_Integral(trace) for trace in traces]
+        self._integral = [integrals[index] for index in trace_of.tolist()]
+        self._offset: list[float] = offset.tolist()
+
+    def transfer_end(self, client: int, start: float, size: float) -> float:
+        """Return when the integral of the bandwidth from ``start`` on reaches ``size``: at once, if that is 0."""
+        if size <= 0:
+            return start
+        integral = self._integral[client]
+        within = math.fmod(start + self._offset[client], integral.length)
+        whole, rest = divmod(integral.bytes_at(within) + size, integral.total)
+        if rest == 0:
+            # Complete at the end of a repetition, or before it if that ends without any bandwidth.
+            whole, rest = whole - 1, integral.total
+        # Below 0 only by rounding, when size is too small to be seen.
+        return start + max(whole * integral.length + (integral.seconds_at(rest) - within), 0.0)
+
+    def transferred(self, client: int, start: float, end: float) -> float:
+        """Return the integral of the bandwidth from ``start`` to ``end``."""
+        integral, offset = self._integral[client], self._offset[client]
+        begin, stop = start + offset, end + offset
+        begin_within, stop_within = math.fmod(begin, integral.length), math.fmod(stop, integral.length)
+        repetitions = round(((stop - stop_within) - (begin - begin_within)) / integral.length)
+        return repetitions * integral.total + (integral.bytes_at(stop_within) - integral.bytes_at(begin_within))
+
+    def mean_bytes_per_second(self) -> NDArray[np.float64]:
+        """Return the means over each client's trace, ``(N,)``."""
+        return np.array([integral.total / integral.length for integral in self._integral])
+
+
+def random_traces(traces: Sequence[Trace], clients: int, *, seed: int, draw: int) -> TraceLink:
+    """Return a link on which each client follows a random trace, from a random place within it on.
+
+    Args:
+        traces: The traces, at least one; all equally likely.
+        clients: How many clients, N.
+        seed: The run's seed.
+        draw: Which of a client's numbers for ``Purpose.TRACE`` choose: ``draw`` the trace, ``draw + 1`` the place; 0
+            for the way down, 2 for the way up.
+    """
+    numbers = uniform(seed, Purpose.TRACE, client=np.arange(clients), draw=np.array([[draw], [draw + 1]]))
+    trace_of = (numbers[0] * len(traces)).astype(np.int64)
+    lengths = np.array([trace.seconds[-1] for trace in traces])
+    return TraceLink(traces, trace_of, numbers[1] * lengths[trace_of])

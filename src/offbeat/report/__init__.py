@@ -1,0 +1,1 @@
+"""Tables, plots and exports of finished runs."""

@@ -1,0 +1,136 @@
+"""The numbers of a comparison for other programs: CSV and Markdown."""
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from offbeat.errors import OffbeatError
+from offbeat.report.confidence_interval import Estimate
+from offbeat.report.summary import TAIL, Row
+from offbeat.report.table import caption, lines
+from offbeat.runs.directory import Run
+
+_SUMMARY = ("label", "measure", "mean", "sd", "ci_low", "ci_high", "seeds")
+
+
+def write_csv(rows: Sequence[Row], runs: Sequence[Run], folder: Path) -> tuple[Path, Path]:
+    """Write ``folder/summary.csv`` and ``folder/history.csv``, in UTF-8, with a header, full precision and base units.
+
+    ``summary.csv`` has a line for each label and measure: ``label``, ``measure``, ``mean``, ``sd`` (the sample standard
+    deviation), ``ci_low`` and ``ci_high`` (the 95 % confidence interval of the mean), ``seeds``. Times are in seconds,
+    traffic is in bytes, shares are from 0 to 1. ``max_staleness`` is that of all
+    seeds together. What is not known, such as the deviation of one seed, is empty.
+
+    ``history.csv`` has a line for each evaluation: ``label``, ``seed``, and the columns of ``history.parquet``.
+
+    Args:
+        rows: The summary of ``runs``.
+        runs: One for each label and seed.
+        folder: Made if it is not there.
+
+    Returns:
+        The paths of the two files.
+
+    Raises:
+        OffbeatError: The folder cannot be written.
+    """
+    summary, history = folder / "summary.csv", folder / "history.csv"
+    write_file(summary, _csv([_SUMMARY, *(line for row in rows for line in _estimates(row))]))
+    # Experiments that are compared may have measured different things.
+    columns = list(dict.fromkeys(column for run in runs for column in run.history))
+    write_file(history, _csv([("label", "seed", *columns), *(line for run in runs for line in _history(run, columns))]))
+    return summary, history
+
+
+def write_markdown(rows: Sequence[Row], path: Path) -> Path:
+    """Write the comparison table, as it is in the terminal, and its caption as a Markdown table (GitHub's).
+
+    Args:
+        rows: The summary of the runs.
+        path: The file; its folder is made if it is not there.
+
+    Returns:
+        ``path``.
+
+    Raises:
+        OffbeatError: The file cannot be written.
+    """
+    table = [
+        _markdown_line(["", *(row.label for row in rows)]),
+        "|:--|" + "--:|" * len(rows),
+        *(_markdown_line([line.name, *line.cells]) for group in lines(rows) for line in group),
+    ]
+    # An empty line between two lines of the caption, or they would be joined.
+    text = "\n\n".join(["\n".join(table), *(_escape(line) for line in caption(rows).splitlines())])
+    return write_file(path, f"{text}\n".encode())
+
+
+def write_file(path: Path, content: bytes) -> Path:
+    """Write a file, and its folder if it is not there; what stands at ``path`` is always whole.
+
+    Raises:
+        OffbeatError: It cannot be written.
+    """
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            partial.write_bytes(content)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise OffbeatError(f"cannot write {path}: {error.strerror}; free some space or choose another folder") from None
+    return path
+
+
+def _estimates(row: Row) -> Iterable[tuple[object, ...]]:
+    final = {f"final_{measure.name}": estimate for measure, estimate in row.final.items()}
+    measures: dict[str, Estimate | None] = final | {
+        f"best_{row.measure.name}": row.best,
+        f"mean_of_last_{TAIL}_{row.measure.name}": row.tail,
+        "seconds_to_target": row.seconds_to_target,
+        "real_seconds": row.real_seconds,
+        "counted": row.counted,
+        "unused": row.unused,
+        "lost": row.lost,
+        "mean_staleness": row.mean_staleness,
+        "max_staleness": None if row.max_staleness is None else Estimate(row.max_staleness, None, None, row.seeds),
+        "bytes_down": row.bytes_down,
+        "bytes_up": row.bytes_up,
+    }
+    for name, estimate in measures.items():
+        if estimate is not None:
+            mean, half = estimate.mean, estimate.half_width
+            interval = ("", "") if half is None else (mean - half, mean + half)
+            yield row.label, name, mean, _or_empty(estimate.deviation), *interval, estimate.seeds
+    if row.speed_up is not None:  # a ratio of two means
+        yield row.label, "speed_up", row.speed_up, "", "", "", row.seeds
+
+
+def _history(run: Run, columns: Sequence[str]) -> Iterable[tuple[object, ...]]:
+    number = len(run.history["seconds"])
+    values = [run.history[name].tolist() if name in run.history else [""] * number for name in columns]
+    for line in zip(*values, strict=True):
+        yield run.label, run.seed, *line
+
+
+def _or_empty(value: float | None) -> object:
+    return "" if value is None else value
+
+
+def _csv(table: Iterable[Sequence[object]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(table)
+    return text.getvalue().encode()
+
+
+def _markdown_line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(map(_escape, cells))} |"
+
+
+def _escape(text: str) -> str:
+    """Make a text that Markdown shows as it is, in one line."""
+    return re.sub(r"([\\`*_\[\]<>|#~$])", r"\\\1", " ".join(text.split()))

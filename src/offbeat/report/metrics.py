@@ -1,0 +1,119 @@
+"""What runs are measured by: the main measure, the others, and the target."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offbeat import units
+from offbeat.errors import OffbeatError
+from offbeat.runs.directory import Run
+from offbeat.training.training_loss import TRAINING_LOSS
+
+LOSS = "loss"
+_SHARES = ("accuracy",)  # 0 … 1, written in percent
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column of the history that says how good the model is."""
+
+    name: str
+    higher_is_better: bool  # known of the main measure and of the loss; True is a guess for others
+    is_share: bool  # 0 … 1, written in percent
+
+    @property
+    def title(self) -> str:
+        """The name as people write it."""
+        return self.name.replace("_", " ")
+
+    def write(self, value: float, half_width: float | None = None) -> str:
+        """Write a value as ``83.1 %`` or ``0.453 ± 0.012``."""
+        return (units.percent if self.is_share else units.number)(value, half_width)
+
+    def at(self, target: float) -> str:
+        """Write a value that somebody chose, with no more digits than it has: ``80 %`` or ``loss 0.5``."""
+        return units.level(target) if self.is_share else f"{self.title} {target:.6g}"
+
+    def best(self, values: NDArray[np.float64]) -> float:
+        """Return the best of one or more values; NaN only if all are."""
+        return float((np.fmax if self.higher_is_better else np.fmin).reduce(values))
+
+    def reached(self, values: NDArray[np.float64], target: float) -> NDArray[np.bool_]:
+        """Say of each value whether it is as good as the target; NaN is not."""
+        return values >= target if self.higher_is_better else values <= target
+
+
+def measures_of(run: Run) -> list[Measure]:
+    """Return what a run measured: the main measure, the other metrics, the loss.
+
+    The main measure is the first of ``[evaluate] metrics``; without metrics it is the loss.
+
+    Raises:
+        OffbeatError: ``[evaluate]`` in the run's ``config.toml`` is broken, or the history lacks a column.
+    """
+    evaluate: object = run.config.get("evaluate", {})
+    table = cast("Mapping[str, Any]", evaluate) if isinstance(evaluate, Mapping) else {"metrics": None}
+    metrics = table.get("metrics", ["accuracy"])
+    if not isinstance(metrics, list) or not all(isinstance(name, str) for name in cast("list[object]", metrics)):
+        raise OffbeatError(f"{run.path / 'config.toml'}: evaluate.metrics must be a list of names; run it again")
+    # Of an import path such as "my.py:auc" the history has the last part; a name that comes twice counts once.
+    names = list(dict.fromkeys([*(name.rpartition(":")[2] for name in cast("list[str]", metrics)), LOSS]))
+    for name in names:
+        if name not in run.history:
+            raise OffbeatError(f"{run.path}: the history has no column {name!r}, which its config.toml names")
+    better = table.get("better", "lower" if names[0] == LOSS else "higher")
+    if better not in ("higher", "lower"):
+        raise OffbeatError(f"{run.path / 'config.toml'}: evaluate.better must be 'higher' or 'lower', got {better!r}")
+    main = Measure(names[0], better == "higher", names[0] in _SHARES)
+    return [main, *(Measure(name, name not in (LOSS, TRAINING_LOSS), name in _SHARES) for name in names[1:])]
+
+
+def main_measure(runs: Sequence[Run]) -> Measure:
+    """Return the measure that the runs, at least one, are compared by.
+
+    Raises:
+        OffbeatError: They do not agree on it.
+    """
+    first = measures_of(runs[0])[0]
+    for run in runs[1:]:
+        if (other := measures_of(run)[0]) != first:
+            raise OffbeatError(
+                f"cannot compare {runs[0].path} ({_in_words(first)}) with {run.path} ({_in_words(other)}): "
+                "the main measure, the first of evaluate.metrics, must be the same"
+            )
+    return first
+
+
+def target_for(runs: Sequence[Run], target: float | None = None) -> float | None:
+    """Return the value of the main measure that the runs are timed to.
+
+    Args:
+        runs: At least one.
+        target: Given by the user; None takes ``evaluate.target`` of the runs, which may be absent.
+
+    Raises:
+        OffbeatError: The runs have different targets, or the user's is no number that the measure can have.
+    """
+    measure = main_measure(runs)
+    if target is not None:
+        if not math.isfinite(target) or (measure.is_share and not 0 <= target <= 1):
+            allowed = "between 0 and 1, for instance 0.8 for 80 %" if measure.is_share else "a finite number"
+            raise OffbeatError(f"the target for {measure.name} must be {allowed}; got {target:g}")
+        return target
+    tables = [run.config.get("evaluate", {}) for run in runs]
+    targets = {table["target"]: None for table in tables if _is_number(table.get("target"))}
+    if len(targets) > 1:
+        raise OffbeatError(f"the runs have different targets, {', '.join(map(str, targets))}: choose one with --target")
+    return next(map(float, targets), None)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _in_words(measure: Measure) -> str:
+    return f"{measure.name}, {'higher' if measure.higher_is_better else 'lower'} is better"

@@ -1,0 +1,181 @@
+"""The numbers of a comparison: one row an algorithm, over its seeds."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from offbeat.errors import OffbeatError
+from offbeat.report.confidence_interval import Estimate, estimate
+from offbeat.report.metrics import Measure, main_measure, measures_of, target_for
+from offbeat.runs.directory import Columns, Run
+from offbeat.runs.settings import by_label, same_world
+from offbeat.runs.settings import world_of as world_of  # the command line takes it from here
+
+TAIL = 10  # evaluations at the end whose mean is also given: one alone jumps up and down
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the seeds of one algorithm came to."""
+
+    label: str
+    seeds: int
+    measure: Measure  # the main one: of best, tail and target
+    final: dict[Measure, Estimate]  # at the last evaluation: the main measure, other metrics, the loss
+    best: Estimate
+    tail: Estimate | None  # mean of the last TAIL evaluations; None if a seed has fewer
+    target: float | None
+    reached: int  # seeds that reached the target
+    seconds_to_target: Estimate | None  # virtual; None unless every seed reached the target
+    baseline: str  # the label that the speed-up is over
+    speed_up: float | None
+    other_world: bool  # than the baseline's, so that there is no speed-up
+    counted: Estimate  # client updates
+    unused: Estimate
+    lost: Estimate
+    bytes_down: Estimate
+    bytes_up: Estimate
+    mean_staleness: Estimate | None  # over counted updates; None where there are none
+    max_staleness: int | None
+    real_seconds: Estimate | None  # of finished runs; None where there are none
+    without_version: tuple[int, ...]  # seeds that never made a version
+    why_no_version: str  # a sentence on these; empty if there are none
+    unfinished: dict[int, float]  # until when, in virtual seconds, an unfinished run was read, by seed
+
+
+def counted_staleness(events: Columns) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Return the staleness of each counted update, in versions; lost visits, which have none, are left out."""
+    return events["staleness"][events["outcome"] == "counted"].astype(np.float64)
+
+
+def summarise(runs: Sequence[Run], target: float | None = None) -> list[Row]:
+    """Sum up runs, one row a label, in the order in which the labels come.
+
+    Args:
+        runs: One for each label and seed.
+        target: Of the main measure; None takes the one in the runs' configuration. The time to it and the speed-up
+            are left out if there is none either.
+
+    Raises:
+        OffbeatError: A run was never evaluated, or the runs cannot be compared.
+    """
+    groups = by_label(runs)
+    for run in runs:
+        if not len(run.history["seconds"]):
+            what = "run it again with a shorter evaluation interval" if run.finished else "wait for the first"
+            raise OffbeatError(f"{run.path} holds no evaluation; {what}")
+    measure, target = main_measure(runs), target_for(runs, target)
+    times = {label: [_seconds_to(target, measure, run) for run in group] for label, group in groups.items()}
+    baseline = _baseline(groups)
+    # Another world's times say nothing of this one's.
+    elsewhere = {label: not same_world(group[0], groups[baseline][0]) for label, group in groups.items()}
+    baseline_time = _over_all(times[baseline]) if groups else None
+    return [
+        _row(group, measure, target, times[label], baseline, baseline_time, other_world=elsewhere[label])
+        for label, group in groups.items()
+    ]
+
+
+def _row(
+    runs: Sequence[Run],
+    measure: Measure,
+    target: float | None,
+    times: Sequence[float | None],
+    baseline: str,
+    baseline_time: Estimate | None,
+    *,
+    other_world: bool,
+) -> Row:
+    staleness = [stale for stale in (counted_staleness(run.events) for run in runs) if len(stale)]
+    seconds_to_target = _over_all(times)
+    curves = [run.history[measure.name].astype(np.float64) for run in runs]
+    measured = [set(measures_of(run)) for run in runs]
+    finished = [run for run in runs if run.finished]
+    without_version = [run for run in runs if run.history["version"][-1] == 0]
+    return Row(
+        label=runs[0].label,
+        seeds=len(runs),
+        measure=measure,
+        final={one: _last(runs, one.name) for one in measures_of(runs[0]) if all(one in others for others in measured)},
+        best=estimate(measure.best(curve) for curve in curves),
+        tail=estimate(curve[-TAIL:].mean() for curve in curves) if all(len(c) >= TAIL for c in curves) else None,
+        target=target,
+        reached=sum(time is not None for time in times),
+        seconds_to_target=seconds_to_target,
+        baseline=baseline,
+        speed_up=None if other_world else _ratio(baseline_time, seconds_to_target),
+        other_world=other_world,
+        counted=_last(runs, "counted"),
+        unused=_last(runs, "unused"),
+        lost=_last(runs, "lost"),
+        bytes_down=_last(runs, "bytes_down"),
+        bytes_up=_last(runs, "bytes_up"),
+        mean_staleness=estimate(stale.mean() for stale in staleness) if staleness else None,
+        max_staleness=int(max(stale.max() for stale in staleness)) if staleness else None,
+        real_seconds=estimate(run.real_seconds for run in finished) if finished else None,
+        without_version=tuple(run.seed for run in without_version),
+        why_no_version=_why_no_version(without_version),
+        unfinished={run.seed: float(run.history["seconds"][-1]) for run in runs if not run.finished},
+    )
+
+
+def _why_no_version(runs: Sequence[Run]) -> str:
+    """What the last line of the histories tells of the reason; no more is known of visits that did not end."""
+    if not runs:
+        return ""
+    sent, counted, unused, lost = (
+        int(sum(run.history[name][-1] for run in runs)) for name in ("bytes_down", "counted", "unused", "lost")
+    )
+    if not sent:
+        return "No client was given work: was nobody there?"
+    if counted:
+        return f"{counted:,} {_updates(counted)} counted, which was not enough for a version."
+    if not unused + lost:
+        return "No visit ended: compare how long the run is with how long a visit takes (offbeat population)."
+    came = unused + lost
+    return (
+        f"{came:,} {'visit was' if came == 1 else 'visits were'} lost or came too late: compare server.lease_seconds "
+        "with how long a visit takes (offbeat population)."
+    )
+
+
+def _updates(number: int) -> str:
+    return "update" if number == 1 else "updates"
+
+
+def _baseline(groups: dict[str, list[Run]]) -> str:
+    """The label ``fedavg``, since that is what papers compare with; else the first FedAvg; else the first."""
+    labels = list(groups)
+    if "fedavg" in labels:
+        return "fedavg"
+    for label, group in groups.items():
+        # The table keeps its name where runs got another label, to tell two experiments apart.
+        (name, table), *_ = group[0].config["algorithms"].items()
+        if table.get("algorithm", name) == "fedavg":
+            return label
+    return labels[0] if labels else ""
+
+
+def _seconds_to(target: float | None, measure: Measure, run: Run) -> float | None:
+    """Virtual seconds of the first evaluation that is as good as the target."""
+    if target is None:
+        return None
+    good = np.flatnonzero(measure.reached(run.history[measure.name], target))
+    return float(run.history["seconds"][good[0]]) if len(good) else None
+
+
+def _over_all(times: Sequence[float | None]) -> Estimate | None:
+    """The mean over the lucky seeds only would flatter an algorithm that sometimes fails."""
+    reached = [time for time in times if time is not None]
+    return estimate(reached) if len(reached) == len(times) else None
+
+
+def _ratio(baseline: Estimate | None, own: Estimate | None) -> float | None:
+    if baseline is None or own is None or own.mean == 0:
+        return None
+    return baseline.mean / own.mean
+
+
+def _last(runs: Iterable[Run], column: str) -> Estimate:
+    return estimate(run.history[column][-1] for run in runs)

@@ -1,0 +1,197 @@
+"""The table of a comparison, for the terminal, the report and Markdown: measures down, algorithms across."""
+
+import math
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from offbeat import units
+from offbeat.report.confidence_interval import Estimate
+from offbeat.report.metrics import Measure
+from offbeat.report.summary import TAIL, Row
+
+NOTHING = "–"
+_LABEL = 20  # characters of a label; a longer one is folded, if its column is not wider anyway
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the table."""
+
+    name: str
+    cells: tuple[str, ...]  # one an algorithm
+
+
+def lines(rows: Sequence[Row]) -> list[list[Line]]:
+    """Return the lines of the table in groups that belong together; a group is never empty."""
+    measure = rows[0].measure
+    time = [Line("Real time", _durations([row.real_seconds for row in rows]))]
+    if rows[0].target is not None:
+        time = [Line(_to_target(rows[0]), _times_to_target(rows)), _line("Speed-up", rows, _speed_up), *time]
+    return [
+        _quality(rows, measure),
+        time,
+        [
+            _line("Updates counted", rows, lambda row: _write(row.counted, units.count)),
+            _line("Updates unused", rows, lambda row: _write(row.unused, units.count)),
+            _line("Updates lost", rows, lambda row: _write(row.lost, units.count)),
+        ],
+        [
+            _line("Mean staleness", rows, lambda row: _write(row.mean_staleness, units.decimal)),
+            _line("Max staleness", rows, _max_staleness),
+        ],
+        [
+            Line("Sent to clients", _sizes([row.bytes_down for row in rows])),
+            Line("Sent by clients", _sizes([row.bytes_up for row in rows])),
+        ],
+    ]
+
+
+def caption(rows: Sequence[Row]) -> str:
+    """Return what a reader of the table must know; empty if nothing. Each warning is a line of its own."""
+    sentences: list[str] = []
+    first = rows[0]
+    if any(row.tail for row in rows):
+        sentences.append(f"Mean of last {TAIL}: over the last {TAIL} evaluations.")
+    if first.target is not None:
+        side = "above" if first.measure.higher_is_better else "below"
+        sentences.append(f"{_to_target(first)}: first evaluation at or {side} it.")
+        baseline = next((row for row in rows if row.label == first.baseline), None)
+        if baseline and baseline.seconds_to_target is None:
+            sentences.append(f"No speed-up: {baseline.label}, the baseline, missed it{_in_some_seed(baseline)}.")
+        else:
+            sentences.append(f"Speed-up: over {first.baseline}.")
+        if any(row.other_world for row in rows):
+            sentences.append("No speed-up across different worlds.")
+    seeds = sorted({row.seeds for row in rows})
+    if seeds[-1] > 1:
+        number = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+        sentences.append(f"Mean ± half the 95 % confidence interval (Student's t) over {number} seeds.")
+    return "\n".join(filter(None, [" ".join(sentences), *_warnings(rows)]))
+
+
+def terminal_table(rows: Sequence[Row]) -> RenderableType:
+    """Return the table for the terminal; where it is wider, it is split into blocks of columns, one below the other."""
+    return _Blocks(rows)
+
+
+class _Blocks:
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self._labels = [row.label for row in rows]
+        self._groups = lines(rows)
+        self._caption = caption(rows)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        number = len(self._labels)
+        unlimited = options.update_width(10**6)
+        tables: list[Table] = []
+        for blocks in range(1, number + 1):
+            cuts = [math.ceil(block * number / blocks) for block in range(blocks + 1)]
+            tables = [self._table(slice(*ends)) for ends in pairwise(cuts)]
+            if all(Measurement.get(console, unlimited, table).maximum <= options.max_width for table in tables):
+                break
+        yield from tables
+        yield Text(self._caption, style="table.caption")
+
+    def _table(self, columns: slice) -> Table:
+        table = Table(box=box.SIMPLE, pad_edge=False)
+        table.add_column("", no_wrap=True)
+        for column, label in list(enumerate(self._labels))[columns]:
+            widest = max(cell_len(line.cells[column]) for group in self._groups for line in group)
+            # Text, because in a plain string rich would take square brackets for markup.
+            table.add_column(Text(label), justify="right", overflow="fold", max_width=max(widest, _LABEL))
+        for group in self._groups:
+            for line in group:
+                table.add_row(Text(line.name), *line.cells[columns])
+            table.add_section()
+        return table
+
+
+def _quality(rows: Sequence[Row], main: Measure) -> list[Line]:
+    result = [
+        _line(f"Final {main.title}", rows, lambda row: _write(row.final[main], main.write)),
+        _line(f"Best {main.title}", rows, lambda row: _write(row.best, main.write)),
+    ]
+    if any(row.tail for row in rows):
+        result.append(_line(f"Mean of last {TAIL}", rows, lambda row: _write(row.tail, main.write)))
+    # Experiments that are compared may have measured different things beside the main one; the loss comes last.
+    others = {measure: None for row in rows for measure in row.final if measure != main}
+    for measure in sorted(others, key=lambda measure: measure.name == "loss"):
+        result.append(_line(f"Final {measure.title}", rows, _final(measure)))
+    return result
+
+
+def _final(measure: Measure) -> Callable[[Row], str]:
+    return lambda row: _write(row.final.get(measure), measure.write)
+
+
+def _warnings(rows: Sequence[Row]) -> list[str]:
+    warnings: list[str] = []
+    for row in rows:
+        if row.without_version:
+            some = "" if len(row.without_version) == row.seeds else f", {_seeds(row.without_version)},"
+            warnings.append(
+                f"{row.label}{some} made no version: its model is still the initial one. {row.why_no_version}"
+            )
+        for seed, seconds in row.unfinished.items():
+            warnings.append(f"{row.label}, seed {seed} is unfinished: read up to {seconds:,.0f} virtual seconds.")
+    return warnings
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    return f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"
+
+
+def _in_some_seed(row: Row) -> str:
+    return " in some seed" if row.reached else ""
+
+
+def _line(name: str, rows: Sequence[Row], cell: Callable[[Row], str]) -> Line:
+    return Line(name, tuple(cell(row) for row in rows))
+
+
+def _write(estimate: Estimate | None, unit: Callable[[float, float | None], str]) -> str:
+    return NOTHING if estimate is None else unit(estimate.mean, estimate.half_width)
+
+
+def _to_target(row: Row) -> str:
+    return f"Time to {row.measure.at(row.target or 0.0)}"
+
+
+def _times_to_target(rows: Sequence[Row]) -> tuple[str, ...]:
+    times = _durations([row.seconds_to_target for row in rows])
+    some = [f" ({row.reached} of {row.seeds} seeds)" if 0 < row.reached < row.seeds else "" for row in rows]
+    return tuple(map("".join, zip(times, some, strict=True)))
+
+
+def _durations(estimates: Sequence[Estimate | None]) -> tuple[str, ...]:
+    # Without an interval a duration is written in two units, such as 1 h 12 min, which nobody misreads.
+    like = _middling(estimates) if any(estimate and estimate.half_width for estimate in estimates) else None
+    return tuple(_write(one, lambda mean, half_width: units.duration(mean, half_width, like)) for one in estimates)
+
+
+def _sizes(estimates: Sequence[Estimate | None]) -> tuple[str, ...]:
+    like = _middling(estimates)
+    return tuple(_write(one, lambda mean, half_width: units.size(mean, half_width, like)) for one in estimates)
+
+
+def _middling(estimates: Sequence[Estimate | None]) -> float | None:
+    """The number whose unit a row has: the lower median, so that few are too small for it."""
+    means = [estimate.mean for estimate in estimates if estimate and estimate.mean > 0]
+    return statistics.median_low(means) if means else None
+
+
+def _speed_up(row: Row) -> str:
+    return NOTHING if row.speed_up is None else units.factor(row.speed_up)
+
+
+def _max_staleness(row: Row) -> str:
+    return NOTHING if row.max_staleness is None else units.count(row.max_staleness)

@@ -1,0 +1,1 @@
+"""The constants of an experiment in the papers' convergence bounds."""

@@ -1,0 +1,209 @@
+"""The constants and assumptions of convergence theorems, as far as an experiment's file says them."""
+
+import math
+from dataclasses import dataclass
+
+from offbeat.algorithms import Algorithm, FedLuck, LocalPlan
+from offbeat.algorithms.components.patterns import Pattern
+from offbeat.config.experiment_file import Experiment
+from offbeat.config.experiment_sections import StopSection
+from offbeat.config.population_sections import (
+    AlwaysSection,
+    BernoulliSection,
+    ByHourSection,
+    ConstantSection,
+    IidSection,
+    PopulationSection,
+    QuantitySkewSection,
+)
+from offbeat.theory.bound import Assumption, given
+
+# (client, round) pairs of a random pattern that are drawn to find its longest gap; beyond, it would take too long.
+_MOST_PAIRS = 10**6
+_RISK = 0.01
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a file cannot know of its problem and its runs; None where the user has not said it either.
+
+    Attributes:
+        smoothness: L of every client's loss.
+        initial_error: f(w_0) − f*.
+        variance: σ² of a single example's gradient.
+        diversity: γ² or ζ², how far the clients' gradients lie from their mean.
+        gradient_bound: G, G² ≥ the mean square of a client's minibatch gradient.
+        max_staleness: The largest staleness of an update that is used: τ, or FedLaAvg's I in rounds.
+        rounds: T.
+    """
+
+    smoothness: float | None = None
+    initial_error: float | None = None
+    variance: float | None = None
+    diversity: float | None = None
+    gradient_bound: float | None = None
+    max_staleness: int | None = None
+    rounds: int | None = None
+
+
+@dataclass(frozen=True)
+class Constant:
+    """One constant of a theorem.
+
+    Attributes:
+        symbol: As in the paper.
+        value: Its value; None if it is missing.
+        source: The key or the option that it is from, or that would give it.
+    """
+
+    symbol: str
+    value: float | None
+    source: str
+
+
+def problem(known: Known, function: str, model: str) -> dict[str, Constant]:
+    """Return what all theorems need of the problem, ``function`` and ``model`` being the paper's letters."""
+    start = f"{function}({model}_0) − {function}*"
+    return {
+        "smoothness": Constant("L", known.smoothness, "--smoothness"),
+        "initial_error": Constant(start, known.initial_error, "--initial-error"),
+    }
+
+
+def minibatch_variance(known: Known, plan: LocalPlan) -> Constant:
+    """Return σ² of a minibatch's gradient: a single example's, divided by the batch size.
+
+    A client that holds fewer examples takes all of them in every step, which leaves no variance at all.
+    """
+    variance = known.variance
+    return Constant("σ²", None if variance is None else variance / plan.batch_size, "--variance")
+
+
+def step_size(plan: LocalPlan) -> float:
+    """Return the clients' step size, in a file one for all steps."""
+    assert not isinstance(plan.lr, tuple)
+    return plan.lr
+
+
+def rounds(stop: StopSection, known: Known, *, buffer_size: int | None = None, period: float | None = None) -> Constant:
+    """Return T, the server's steps until a run ends.
+
+    Args:
+        stop: When it ends.
+        known: T, if the user says it.
+        buffer_size: Updates a step, if every step takes as many.
+        period: Seconds a step, if every step takes as long.
+    """
+    if known.rounds is not None:
+        return Constant("T", known.rounds, "--rounds")
+    ends: dict[str, int | None] = {"versions": stop.versions, "updates": None, "virtual_seconds": None}
+    if stop.updates is not None and buffer_size:
+        ends["updates"] = stop.updates // buffer_size
+    if stop.virtual_seconds is not None and period:
+        ends["virtual_seconds"] = math.floor(round(stop.virtual_seconds / period, 9))  # 0.3 / 0.1 is a little below 3
+    counted = {key: end for key, end in ends.items() if end is not None}
+    if not counted:
+        return Constant("T", None, "--rounds")
+    first = min(counted, key=counted.__getitem__)
+    sooner = [key for key in stop.model_dump(exclude_none=True) if key not in counted]
+    unless = f", unless {' or '.join(sooner)} ends it sooner" if sooner else ""
+    return Constant("T", counted[first], f"stop.{first}{unless}")
+
+
+def staleness(symbol: str, experiment: Experiment, known: Known) -> Constant:
+    """Return the largest staleness of an update that is used: what the user says, or the server's limit."""
+    if known.max_staleness is None and experiment.server.max_staleness is not None:
+        return Constant(symbol, experiment.server.max_staleness, "server.max_staleness")
+    return Constant(symbol, known.max_staleness, "--max-staleness")
+
+
+def is_always_there(population: PopulationSection) -> bool:
+    """Return whether nobody goes away, and no work gets lost."""
+    return isinstance(population.availability, AlwaysSection) and not population.lossy
+
+
+def is_uniform(population: PopulationSection, concurrency: int) -> bool:
+    """Return whether each arrival's client is equally likely to be any.
+
+    It is where nothing tells clients apart, or where one client works at a time; else who is fast comes more often.
+    """
+    speeds = (population.step_seconds, population.down_bytes_per_second, population.up_bytes_per_second)
+    alike = not population.lossy and all(isinstance(speed, ConstantSection) for speed in speeds)
+    if alike and isinstance(population.availability, BernoulliSection):
+        return True
+    return is_always_there(population) and (alike or concurrency == 1)
+
+
+def counts_equally(population: PopulationSection, weighting: str) -> bool:
+    """Return whether all clients have the same weight, but for what rounding makes of it.
+
+    By ``examples`` they have it where their sizes differ by at most one whatever the data: classes, users and files
+    may be of any size.
+    """
+    partition = population.partition
+    if weighting == "uniform" or population.clients == 1:
+        return True
+    if isinstance(partition, QuantitySkewSection):
+        return partition.sigma == 0
+    return isinstance(partition, IidSection | ByHourSection)
+
+
+def longest_gap(pattern: Pattern, clients: int, rounds: int) -> tuple[int, str]:
+    """Return Δ, the longest gap between two rounds in which a client talks, and what it is from.
+
+    A random pattern has none for all times; its longest one until round T is looked for, rounds 0 and T included. Where
+    there are too many clients and rounds to draw them all, it is a gap that hardly ever is exceeded.
+    """
+    source = f"pattern {pattern.name}"
+    if pattern.name != "random":
+        return pattern.longest_gap(clients), source
+    if clients * rounds > _MOST_PAIRS:
+        gap = min(_unlikely_gap(pattern.parameters["p"], clients, rounds), rounds)
+        return gap, f"{source}, exceeded with probability at most {100 * _RISK:g} %"
+    return _drawn_gap(pattern, clients, rounds), source
+
+
+def _unlikely_gap(p: float, clients: int, rounds: int) -> int:
+    """Return a gap that any client exceeds until round T with a probability of at most ``_RISK``.
+
+    On average N(1 + Tp) gaps begin, N of them in round 0; each is longer than g with probability (1 − p)^g.
+    """
+    if p == 1:
+        return 1
+    return math.ceil(math.log(clients * (1 + rounds * p) / _RISK) / -math.log1p(-p))
+
+
+def _drawn_gap(pattern: Pattern, clients: int, rounds: int) -> int:
+    longest = 0
+    for client in range(clients):
+        talked = 0
+        while talked < rounds:
+            talks = min(pattern.next_round(client, talked, clients), rounds)
+            longest = max(longest, talks - talked)
+            talked = talks
+    return longest
+
+
+def is_in_time(experiment: Experiment, plan: LocalPlan, period: float) -> Assumption:
+    """Return the assumption that clients are done with their steps when it is their turn to talk."""
+    population = experiment.population
+    if not is_always_there(population):
+        return Assumption("clients go away or lose work, so that they talk less often than the pattern says", False)
+    speed = population.step_seconds
+    if isinstance(speed, ConstantSection) and plan.steps * speed.value >= period:
+        busy = f"{plan.steps} steps of {speed.value:g} s leave no time to talk in a round of {period:g} s"
+        return Assumption(f"{busy}, so that clients talk less often than the pattern says", False)
+    return given("clients are done in time for their rounds")
+
+
+def plain_steps(algorithm: Algorithm, plan: LocalPlan) -> tuple[Assumption, ...]:
+    """Return the assumption that clients and server take plain steps, or else each thing that makes them others."""
+    keys = ["momentum", "weight_decay", "mu", "clip_norm", "error_feedback"]
+    if not isinstance(algorithm, FedLuck):  # which compresses by itself, and its theorem knows
+        keys.append("compression")
+    extras = [f"local.{key}" for key in keys if getattr(plan, key)]
+    if getattr(algorithm, "server_optimizer", None) is not None:
+        extras.append("server_optimizer")
+    if not extras:
+        return (Assumption("clients and server take plain gradient steps", True),)
+    return tuple(Assumption(f"{extra} is set: steps are not plain gradient steps", False) for extra in extras)

@@ -1,0 +1,124 @@
+"""The figure that shows which client worked when."""
+
+from collections.abc import Sequence
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from numpy.typing import NDArray
+
+from offbeat import units
+from offbeat.report.plot_style import GREY, STYLE, WIDTH, colours, tidy, title
+from offbeat.runs.directory import OUTCOMES, Columns, Run
+from offbeat.runs.settings import by_label
+
+_CLIENTS = 100  # rows of a panel; more would be thinner than a hair
+_VISITS = 1500  # bars in all panels together
+_MOST_VISITS = 6000  # the same, where it takes more to show each panel's _AT_LEAST
+_VISITS_ACROSS = 60  # visits of middling length, one after the other, that span a panel
+_AT_LEAST = 5  # of its own visits of middling length that a panel has room for
+_PANEL_INCHES = 2.1
+_COLOURS = dict(zip(OUTCOMES, ("#7BA7CC", "#E8B923", "#A3243B"), strict=True))  # differ in lightness too
+
+
+@matplotlib.rc_context(STYLE)
+def timeline(runs: Sequence[Run]) -> Figure:
+    """Draw a bar for each visit, one panel an algorithm (its first seed), one row a client.
+
+    Rows and time are the same in all panels. Where there is more than fits, clients are left out evenly over
+    the order of their speeds, and the time ends early; the labels say so. Time begins at the first visit drawn.
+    """
+    firsts = {label: group[0] for label, group in by_label(runs).items()}
+    everyone = _by_speed([run.events for run in firsts.values()])
+    clients = everyone
+    if len(everyone) > _CLIENTS:
+        clients = everyone[np.linspace(0, len(everyone) - 1, _CLIENTS).round().astype(int)]
+    visits = {label: _of_clients(run.events, clients) for label, run in firsts.items()}
+    begin, end, last = _window(list(visits.values()))
+    unit, name = units.time_unit(end - begin)
+
+    figure = Figure(figsize=(WIDTH, 0.95 + _PANEL_INCHES * len(firsts)), layout="constrained")
+    panels = figure.subplots(len(firsts), sharex=True, sharey=True, squeeze=False)[:, 0]
+    for axes, colour, (label, events) in zip(panels, colours(firsts), visits.items(), strict=True):
+        tidy(axes)
+        axes.grid(visible=False, axis="y")
+        axes.set_title(label, loc="left", color=colour, fontweight="bold")
+        _draw(axes, events, clients, (begin, end), unit)
+    rows = max(len(clients), 1)
+    panels[0].set_ylim(-0.7, rows - 0.3)
+    panels[0].set_yticks([0, rows - 1] if rows > 1 else [0], ["fastest", "slowest"][:rows])
+    panels[0].set_xlim(0, (end - begin) / unit or 1)
+    part = f"; the first {units.duration(end - begin)} of {units.duration(last - begin)}" if end < last else ""
+    since = f" since the first visit, at {units.duration(begin)}" if begin else ""
+    panels[-1].set_xlabel(f"virtual time{since} ({name}{part})")
+    some = f"{len(clients)} of {len(everyone):,} " if len(clients) < len(everyone) else ""
+    figure.supylabel(f"{some}clients", fontsize=STYLE["axes.labelsize"])
+    several = len(runs) > len(firsts)
+    title(figure, "Which client worked when" + (f" (seed {next(iter(firsts.values())).seed})" if several else ""))
+    figure.legend(
+        handles=[Line2D([], [], color=colour, linewidth=5, label=name) for name, colour in _COLOURS.items()],
+        loc="upper right",
+        ncols=len(_COLOURS),
+        frameon=False,
+        handlelength=1,
+        labelcolor=GREY,
+    )
+    return figure
+
+
+def _by_speed(events: Sequence[Columns]) -> NDArray[np.int64]:
+    """The clients that were seen, fastest first by mean visit; those that were always lost come last."""
+    client = np.concatenate([part["client"] for part in events])
+    seconds = np.concatenate([part["ended_seconds"] - part["assigned_seconds"] for part in events])
+    heard = np.concatenate([part["outcome"] != "lost" for part in events])
+    ids, index = np.unique(client, return_inverse=True)
+    visits = np.bincount(index[heard], minlength=len(ids))
+    total = np.bincount(index[heard], weights=seconds[heard], minlength=len(ids))
+    mean = np.divide(total, visits, out=np.full(len(ids), np.inf), where=visits > 0)
+    return ids[np.argsort(mean, kind="stable")]
+
+
+def _of_clients(events: Columns, clients: NDArray[np.int64]) -> Columns:
+    chosen = np.isin(events["client"], clients)
+    return {name: column[chosen] for name, column in events.items()}
+
+
+def _window(visits: Sequence[Columns]) -> tuple[float, float, float]:
+    """The window's begin and end, and when the last visit ends; seconds.
+
+    It begins with the first visit. It ends where bars become too many or too short to be seen, but not before each
+    panel has room for a few of its own visits: the worlds of a merged report may be of very different speeds.
+    """
+    panels = [(part["assigned_seconds"], part["ended_seconds"]) for part in visits if len(part["assigned_seconds"])]
+    if not panels:
+        return 0.0, 0.0, 0.0
+    begins = np.sort(np.concatenate([assigned for assigned, _ in panels]))
+    lengths = np.concatenate([ended - assigned for assigned, ended in panels])
+    begin, last = float(begins[0]), max(float(ended.max()) for _, ended in panels)
+
+    def begins_after(number: int) -> float:
+        return float(begins[number]) if len(begins) > number else last
+
+    limits = (last, begins_after(_VISITS), begin + _VISITS_ACROSS * float(np.median(lengths)))
+    end = min((limit for limit in limits if limit > begin), default=begin)
+    needed = max(float(assigned.min() + _AT_LEAST * np.median(ended - assigned)) for assigned, ended in panels)
+    return begin, max(end, min(needed, last, begins_after(_MOST_VISITS))), last
+
+
+def _draw(axes: Axes, events: Columns, clients: NDArray[np.int64], window: tuple[float, float], unit: float) -> None:
+    begin, end = window
+    row = {client: position for position, client in enumerate(clients.tolist())}
+    width = min(5.0, 0.85 * 72 * (_PANEL_INCHES - 0.3) / max(len(clients), 1))  # points; leaves a gap
+    inside = events["assigned_seconds"] < end
+    for outcome, colour in _COLOURS.items():
+        chosen = inside & (events["outcome"] == outcome)
+        begins = (events["assigned_seconds"][chosen] - begin) / unit
+        ends = (events["ended_seconds"][chosen] - begin) / unit
+        rows = [row[client] for client in events["client"][chosen].tolist()]
+        bars = [((a, y), (b, y)) for a, b, y in zip(begins, ends, rows, strict=True)]
+        axes.add_collection(
+            LineCollection(bars, colors=colour, linewidths=width, capstyle="butt", label=outcome), autolim=False
+        )

@@ -1,0 +1,192 @@
+"""What a run leaves behind: one folder for each (algorithm, seed).
+
+========================  ==========================================================================
+``config.toml``           the resolved configuration; running it again gives the same numbers
+``history.parquet``       a row an evaluation: virtual time, version, counts, bytes, loss, metrics
+``events.parquet``        a row a visit that ended: client, version, staleness, times, bytes, outcome
+``model.safetensors``     the final model, by parameter name
+``versions.json``         what the numbers depend on: Python, packages, trainer, threads
+``timing.json``           real seconds; kept apart, since all the rest is the same each time
+========================  ==========================================================================
+
+A run that is not finished is in a folder whose name ends in ``.unfinished``: its tables are in closed parts, its
+state at the end of the last parts in ``checkpoint.safetensors``. When it is whole its folder is written under another
+name and renamed, so one with the plain name can be trusted.
+"""
+
+import json
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import tomli_w
+from filelock import FileLock, Timeout
+
+from offbeat.errors import OffbeatError
+from offbeat.runs.parquet_chunks import Columns, part_paths, read_columns
+
+OUTCOMES = ("counted", "unused", "lost")
+
+EVENTS = pa.schema(
+    [
+        ("client", pa.int64()),
+        ("visit", pa.int64()),  # the client's 0th, 1st, … visit
+        ("version", pa.int64()),  # the version that the client started from
+        ("staleness", pa.int64()),  # versions made meanwhile
+        ("assigned_seconds", pa.float64()),  # virtual time
+        ("ended_seconds", pa.float64()),
+        ("bytes_down", pa.int64()),
+        ("bytes_up", pa.int64()),
+        ("outcome", pa.string()),
+    ]
+)
+
+_Content = TypeVar("_Content")
+
+
+def history_schema(metrics: Sequence[str]) -> pa.Schema:
+    """Return the columns of ``history.parquet`` for a run with these metrics."""
+    return pa.schema(
+        [
+            ("seconds", pa.float64()),  # virtual time of the evaluation
+            ("version", pa.int64()),
+            ("counted", pa.int64()),  # client updates so far, by outcome
+            ("unused", pa.int64()),
+            ("lost", pa.int64()),
+            ("bytes_down", pa.int64()),  # so far, all clients together
+            ("bytes_up", pa.int64()),
+            ("loss", pa.float64()),  # mean on the test set
+            *((metric, pa.float64()) for metric in metrics),  # on the test set
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run, as read from its folder."""
+
+    path: Path
+    label: str  # the name of its [algorithms.*] table
+    seed: int
+    config: dict[str, Any]
+    history: Columns  # the columns of history_schema
+    events: Columns  # the columns of EVENTS; outcome holds strings
+    real_seconds: float
+    finished: bool = True
+
+
+@contextmanager
+def prepared(folder: Path) -> Generator[None]:
+    """Make sure, before any work is done, that results can be written into ``folder``, and by nobody else meanwhile.
+
+    Raises:
+        OffbeatError: The folder cannot be written, or another process is writing into it.
+    """
+    lock = FileLock(folder / ".lock", blocking=False)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+        lock.acquire()
+    except Timeout:
+        raise OffbeatError(f"another run is writing into {folder}: wait for it, or choose another folder") from None
+    except OSError as error:
+        raise OffbeatError(
+            f"cannot write into {folder}: {error.strerror}; choose another folder with --output"
+        ) from None
+    try:
+        yield
+    finally:
+        (folder / ".lock").unlink(missing_ok=True)
+        lock.release()
+
+
+def unfinished(path: Path) -> Path:
+    """Return the folder in which the run that is to be at ``path`` is while it goes on."""
+    return path.with_name(f"{path.name}.unfinished")
+
+
+def is_of(path: Path, config: Mapping[str, Any]) -> bool:
+    """Return whether there is a run at ``path`` with these settings."""
+    there = _settings(path)
+    # Compared as text, in which nan is nan.
+    return there is not None and tomli_w.dumps(there) == tomli_w.dumps(tomllib.loads(tomli_w.dumps(config)))
+
+
+def refuse_other(path: Path, config: Mapping[str, Any]) -> None:
+    """Raise ``OffbeatError`` if there is a run at ``path`` with other settings."""
+    if _settings(path) is not None and not is_of(path, config):
+        raise OffbeatError(
+            f"{path} holds a run with other settings: choose another folder with --output, or add --replace"
+        )
+
+
+def _settings(path: Path) -> dict[str, Any] | None:
+    try:
+        return tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def read(path: Path) -> Run:
+    """Read the run in the folder ``path``; of an unfinished one, what is in its closed parts.
+
+    Raises:
+        OffbeatError: A file is missing or broken.
+    """
+    finished = not path.name.endswith(".unfinished")
+    config, label, seed = _read(path / "config.toml", _config)
+    if finished:
+        real_seconds = _read(path / "timing.json", _real_seconds)
+        history = _read(path / "history.parquet", lambda file: read_columns([file]))
+        events = _read(path / "events.parquet", lambda file: read_columns([file]))
+    else:
+        # Before the first checkpoint there are neither.
+        real_seconds = _read(path / "timing.json", _real_seconds) if (path / "timing.json").exists() else 0.0
+        schema = _read(path / "config.toml", lambda _: history_schema(_metric_names(config)))
+        history = _read(path / "history", _parts(schema))
+        events = _read(path / "events", _parts(EVENTS))
+    return Run(path, label, seed, config, history, events, real_seconds, finished)
+
+
+def _read(file: Path, reader: Callable[[Path], _Content]) -> _Content:
+    try:
+        return reader(file)
+    except FileNotFoundError:
+        problem = f"{file.name} is missing"
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, pa.ArrowException):
+        problem = f"{file.name} is broken"
+    raise OffbeatError(f"{file.parent} is not a run: {problem}; name a folder that `offbeat run` wrote")
+
+
+def _config(path: Path) -> tuple[dict[str, Any], str, int]:
+    config = tomllib.loads(path.read_text(encoding="utf-8"))
+    (label,), (seed,) = config["algorithms"], config["seeds"]
+    return config, label, seed
+
+
+def _metric_names(config: Mapping[str, Any]) -> list[str]:
+    return [metric.rpartition(":")[2] for metric in config["evaluate"]["metrics"]]
+
+
+def _real_seconds(path: Path) -> float:
+    return json.loads(path.read_text(encoding="utf-8"))["real_seconds"]
+
+
+def _parts(schema: pa.Schema) -> Callable[[Path], Columns]:
+    def read_all(path: Path) -> Columns:
+        paths = part_paths(path.parent, path.name)
+        return read_columns(paths) if paths else {name: schema.empty_table()[name].to_numpy() for name in schema.names}
+
+    return read_all
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder with all that is in it, if it is there."""
+    shutil.rmtree(folder, ignore_errors=True)

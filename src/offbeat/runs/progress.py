@@ -1,0 +1,102 @@
+"""What a user sees while runs go on."""
+
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from rich import progress as rich_progress
+from rich.console import Console
+
+from offbeat import units
+from offbeat.config.experiment_sections import StopSection
+from offbeat.simulation.records import Evaluation
+
+
+@dataclass
+class _Bar:
+    task: rich_progress.TaskID
+    state: str = ""
+
+
+class Progress:
+    """A bar for each run that goes on, and one for all runs together; a line for each that is over.
+
+    Args:
+        console: Where to draw; on anything but a terminal only the lines are written.
+        stop: When the runs end.
+        metric: The name of the metric that is shown; None for the test loss.
+    """
+
+    def __init__(self, console: Console, stop: StopSection, metric: str | None) -> None:
+        self._console = console
+        self._stop = stop
+        self._metric = metric
+        self._bars = rich_progress.Progress(
+            rich_progress.TextColumn("{task.description}"),
+            rich_progress.BarColumn(bar_width=None),
+            rich_progress.TaskProgressColumn(),
+            rich_progress.TextColumn("{task.fields[state]}"),
+            rich_progress.TimeElapsedColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            expand=True,
+        )
+        self._running: dict[tuple[str, int], _Bar] = {}
+        self._all: rich_progress.TaskID | None = None
+        self._expected = 0
+        self._over = 0
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def say(self, line: str) -> None:
+        """Write one line."""
+        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    def expect(self, runs: int) -> None:
+        """Show how many runs there will be."""
+        self._expected = runs
+        if runs > 1:
+            self._all = self._bars.add_task("all runs", total=runs, state=f"0 of {runs} done")
+
+    def begin(self, label: str, seed: int) -> None:
+        """Show that a run has begun."""
+        task = self._bars.add_task(f"{label}, seed {seed}", total=1.0, state="")
+        self._running[label, seed] = _Bar(task)
+
+    def advance(self, label: str, seed: int, evaluation: Evaluation) -> None:
+        """Show how far a run is."""
+        bar = self._running[label, seed]
+        bar.state = f"{self._value(evaluation)} after {evaluation.counted:,} updates"
+        share = self._share(evaluation)
+        self._bars.update(bar.task, completed=share, state=bar.state)
+
+    def end(self, label: str, seed: int) -> None:
+        """Show that a run is over."""
+        bar = self._running.pop((label, seed))
+        self._bars.remove_task(bar.task)
+        self._over += 1
+        if self._all is not None:
+            self._bars.update(self._all, completed=self._over, state=f"{self._over} of {self._expected} done")
+        self.say(f"{label}, seed {seed}: {bar.state}")
+
+    def _value(self, evaluation: Evaluation) -> str:
+        if self._metric is None:
+            return f"loss {evaluation.loss:.4g}"
+        value = evaluation.metrics[self._metric]
+        return units.percent(value) if self._metric == "accuracy" else f"{self._metric} {value:.4g}"
+
+    def _share(self, evaluation: Evaluation) -> float:
+        """Return how much of the way to the nearest end is done, 0 … 1."""
+        ways = [
+            (evaluation.seconds, self._stop.virtual_seconds),
+            (evaluation.version, self._stop.versions),
+            (evaluation.counted, self._stop.updates),
+        ]
+        return min(1.0, max(done / end for done, end in ways if end is not None))

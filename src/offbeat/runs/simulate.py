@@ -1,0 +1,274 @@
+"""Simulations from Python, for notebooks and scripts: the user's own objects in, a table out."""
+
+import copy
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from numbers import Integral
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from pydantic import BaseModel, ValidationError
+from rich.console import Console
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from offbeat.algorithms import Algorithm, LocalPlan
+from offbeat.config.algorithm_table import build_algorithm
+from offbeat.config.compression_table import checked
+from offbeat.config.experiment_file import check_patience
+from offbeat.config.experiment_sections import RESERVED, EvaluateSection, LocalSection, ServerSection, StopSection
+from offbeat.config.population_sections import PopulationSection
+from offbeat.config.validation_errors import one_line
+from offbeat.data.catalogue import load_dataset
+from offbeat.data.dataset import Dataset
+from offbeat.data.user_data import from_user
+from offbeat.errors import OffbeatError, did_you_mean
+from offbeat.runs.directory import EVENTS
+from offbeat.runs.progress import Progress
+from offbeat.simulation.records import Evaluation, VisitEnded
+from offbeat.training.augmentation import AUGMENTATIONS, AugmentationName
+from offbeat.training.flat_model import FlatModel
+from offbeat.training.models import initial_randomness
+from offbeat.training.objectives import LOSSES, METRICS
+from offbeat.training.trainers.choice import TRAINERS, TrainerName, available_processors
+from offbeat.training.training_loss import TRAINING_LOSS
+from offbeat.user_code_errors import failure, said
+from offbeat.worlds.population import build_population
+from offbeat.worlds.simulation import Objective, assemble
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Function = Callable[[Tensor, Tensor], Any]
+
+_Table = TypeVar("_Table", bound=BaseModel)
+
+
+@contextmanager
+def _one_thread() -> Generator[None]:
+    """As runs have; more threads add in another order, and with small models they are slower."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@_one_thread()
+def simulate(
+    model: nn.Module | Callable[[], nn.Module],
+    data: Dataset | tuple[Any, Any] | str,
+    algorithm: Algorithm | str,
+    *,
+    population: int | Mapping[str, Any],
+    local: LocalPlan | Mapping[str, Any],
+    evaluate_every_seconds: float | None = None,
+    evaluate_every_versions: int | None = None,
+    virtual_seconds: float | None = None,
+    versions: int | None = None,
+    updates: int | None = None,
+    server: Mapping[str, Any] | None = None,
+    loss: str | Function = "cross_entropy",
+    metrics: Sequence[str] | Mapping[str, Function] | None = None,
+    batch_norm: Literal["refuse", "local"] = "refuse",
+    augmentation: AugmentationName | None = None,
+    trainer: TrainerName = "auto",
+    seed: int = 1,
+    output: str | Path | None = None,
+    progress: bool = True,
+) -> "DataFrame":
+    """Train a model over clients that come and go in virtual time, and return how it went.
+
+    Nothing that is passed in is changed: each call begins anew, from the same model.
+
+    Args:
+        model: A module, whose present parameters are the initial ones, or a class or function that makes one.
+        data: The name of a built-in data set, a pair (train, test) of torch data sets, or a ``Dataset``.
+        algorithm: For instance ``FedBuff(buffer_size=5)``; a name stands for it with its defaults.
+        population: The number of clients, or a table as ``[population]`` in an experiment's file.
+        local: What a client does in a visit: a plan, or a table as ``[local]``.
+        evaluate_every_seconds: Virtual seconds between two evaluations on the test set; exactly one of this and the
+            next is needed. The first and the last model are evaluated anyhow.
+        evaluate_every_versions: Versions between two evaluations: at the instant at which the version reaches or
+            passes a multiple of this.
+        virtual_seconds: The run ends then, or at what comes first of these three; at least one is needed.
+        versions: … or when there are so many versions of the model.
+        updates: … or when so many client updates have counted.
+        server: A table as ``[server]``.
+        loss: A built-in loss's name, or a function of (outputs, labels) that returns the mean.
+        metrics: Built-in metrics' names, among them ``training_loss``, or functions of the test set's (outputs, labels)
+            by name; if it is left out accuracy for a loss between classes, else none.
+        batch_norm: What to do with BatchNorm layers; as ``model.batch_norm``.
+        augmentation: ``crop-and-flip`` for images that are shifted and mirrored at random in training; as
+            ``data.augmentation``.
+        trainer: ``loop`` for one client after the other, ``vmap`` for many at once, ``processes`` for several, each in
+            a process of its own; ``auto`` chooses by the model.
+        seed: Fixes clients, devices, minibatches and, where ``model`` makes one, the initial model.
+        output: A folder for ``history.parquet``, ``events.parquet`` (a row a visit) and ``model.safetensors``.
+        progress: Whether to show how far it is.
+
+    Returns:
+        A row an evaluation: seconds (virtual), version, counted, unused, lost, bytes_down, bytes_up, loss, and a
+        column a metric.
+
+    Raises:
+        OffbeatError: Something does not fit; one line says what.
+    """
+    _check(algorithm, batch_norm, augmentation, trainer, seed)
+    dataset = load_dataset(data) if isinstance(data, str) else from_user(data, "data")
+    seed = int(seed)
+    if isinstance(population, Integral) and not isinstance(population, bool | int):  # for instance numpy's
+        population = int(population)
+    section = _table(PopulationSection, {"clients": population} if isinstance(population, int) else population)
+    stop = _table(StopSection, {"virtual_seconds": virtual_seconds, "versions": versions, "updates": updates}, "stop")
+    waiting = _table(ServerSection, server or {})
+    objective = _objective(loss, metrics)
+    folder = None if output is None else _made(Path(output))
+    try:
+        check_patience(section, waiting)
+        simulation = assemble(
+            build_algorithm(algorithm, {}) if isinstance(algorithm, str) else copy.deepcopy(algorithm),
+            _plan(local),
+            build_population(section, dataset, seed),
+            dataset,
+            flat := FlatModel(_module(model, seed), batch_norm=batch_norm),
+            objective,
+            server=waiting,
+            stop=stop,
+            evaluate=_table(
+                EvaluateSection,
+                {"every_seconds": evaluate_every_seconds, "every_versions": evaluate_every_versions},
+                "evaluate",
+            ),
+            trainer=trainer,
+            workers=1 if trainer == "loop" else available_processors(),
+            seed=seed,
+            augmentation=augmentation,
+        )
+    except ValueError as error:
+        raise OffbeatError(str(error)) from None
+    name = algorithm if isinstance(algorithm, str) else algorithm.name
+    bars = Progress(Console(quiet=not progress), stop, next(iter(objective.metrics), None))
+    evaluations: list[Evaluation] = []
+    with bars:
+        bars.begin(name, seed)
+        for evaluation in simulation.run():
+            evaluations.append(evaluation)
+            bars.advance(name, seed, evaluation)
+        bars.end(name, seed)
+    history = _history(evaluations)
+    if folder is not None:
+        _write(folder, history, simulation.ended, flat.named(simulation.model))
+    return history
+
+
+def _check(algorithm: object, batch_norm: object, augmentation: object, trainer: object, seed: object) -> None:
+    # Only an object of a subclass surely has what the contract asks for.
+    if not isinstance(algorithm, str) and Algorithm not in type(algorithm).__mro__:
+        raise OffbeatError(f"algorithm = {algorithm!r}: must be a name or an algorithm such as FedBuff(buffer_size=5)")
+    if batch_norm not in ("refuse", "local"):
+        raise OffbeatError(f"batch_norm = {batch_norm!r}: must be 'refuse' or 'local'")
+    if augmentation is not None and augmentation not in tuple(AUGMENTATIONS):
+        raise OffbeatError(f"augmentation = {augmentation!r}: must be None or {' or '.join(map(repr, AUGMENTATIONS))}")
+    if trainer not in TRAINERS:
+        raise OffbeatError(f"trainer = {trainer!r}: must be {' or '.join(map(repr, TRAINERS))}")
+    if not isinstance(seed, Integral) or not 0 <= int(seed) < 2**63:
+        raise OffbeatError(f"seed = {seed!r}: must be a whole number from 0 to 2**63 - 1")
+
+
+def _table(kind: type[_Table], values: Mapping[str, Any], key: str | None = None) -> _Table:
+    key = key or kind.__name__.removesuffix("Section").lower()
+    if not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users' notebooks are not checked
+        raise OffbeatError(f"{key} = {values!r}: must be a table, for instance a dict")
+    given = {name: value for name, value in values.items() if value is not None}
+    try:
+        return kind.model_validate(given, context={"folder": Path()})
+    except ValidationError as error:
+        raise OffbeatError(one_line(error, given, key)) from None
+
+
+def _plan(local: LocalPlan | Mapping[str, Any]) -> LocalPlan:
+    if isinstance(local, LocalPlan):
+        return replace(local, compression=checked("local.compression", local.compression))
+    return _table(LocalSection, local).plan()
+
+
+def _module(model: nn.Module | Callable[[], object], seed: int) -> nn.Module:
+    if isinstance(model, nn.Module):
+        try:
+            return copy.deepcopy(model)
+        except RuntimeError as error:
+            raise OffbeatError(f"model cannot be copied ({said(error)}): pass the class or a function") from None
+    if not callable(model):
+        raise OffbeatError(f"model = {model!r}: must be a torch.nn.Module, or a function that makes one")
+    try:
+        with initial_randomness(seed):
+            made = model()
+    except Exception as error:
+        raise failure("model failed", error) from error
+    if not isinstance(made, nn.Module):
+        raise OffbeatError(f"model made a {type(made).__name__}, not a torch.nn.Module")
+    return made
+
+
+def _objective(loss: str | Function, metrics: Sequence[str] | Mapping[str, Function] | None) -> Objective:
+    if metrics is None:
+        metrics = ["accuracy"] if loss in ("cross_entropy", "bce") else []
+    training_loss = False
+    if not isinstance(metrics, Mapping):
+        names: Any = [metrics] if isinstance(metrics, str) else metrics
+        if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+            raise OffbeatError("metrics: must be names, or a dict of functions by name, such as {'f1': my_f1}")
+        training_loss = TRAINING_LOSS in names
+        known = {**{name: metric.function for name, metric in METRICS.items()}, TRAINING_LOSS: None}
+        metrics = {name: _named(name, known, "metrics") for name in names if name != TRAINING_LOSS}
+    for name, function in metrics.items():
+        if not callable(function) or name in RESERVED:
+            raise OffbeatError(
+                f"metrics: {name!r} must be a function of (outputs, labels), and must not be called like a column "
+                "that there is anyhow"
+            )
+    if not isinstance(loss, str) and not callable(loss):
+        raise OffbeatError(f"loss = {loss!r}: must be a name or a function of (outputs, labels)")
+    return Objective(_named(loss, LOSSES, "loss") if isinstance(loss, str) else loss, metrics, training_loss)
+
+
+def _named(name: str, known: Mapping[str, Any], what: str) -> Any:
+    if name not in known:
+        raise OffbeatError(f"{what} = {name!r}: {did_you_mean(name, known)}, or pass a function")
+    return known[name]
+
+
+def _history(evaluations: Sequence[Evaluation]) -> "DataFrame":
+    # Only here, because pandas takes a while to import.
+    from pandas import DataFrame
+
+    return DataFrame([{**row._asdict(), **row.metrics} for row in evaluations]).drop(columns="metrics")
+
+
+def _made(folder: Path) -> Path:
+    if (folder / "config.toml").exists():
+        raise OffbeatError(f"output = {str(folder)!r} holds a run: choose another folder")
+    with _told(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _write(folder: Path, history: "DataFrame", ended: Sequence[VisitEnded], model: Mapping[str, Tensor]) -> None:
+    with _told(folder):
+        history.to_parquet(folder / "history.parquet", index=False)
+        pq.write_table(pa.Table.from_pylist([visit._asdict() for visit in ended], EVENTS), folder / "events.parquet")
+        (folder / "model.safetensors").write_bytes(save(dict(model)))
+
+
+@contextmanager
+def _told(folder: Path) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OffbeatError(f"cannot write into {folder}: {error.strerror or error}; choose another output") from None

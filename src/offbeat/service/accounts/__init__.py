@@ -1,0 +1,1 @@
+"""Tokens and the clients they belong to."""

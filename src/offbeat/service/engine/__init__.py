@@ -1,0 +1,1 @@
+"""The coordinator behind requests: assignments, leases, checkpoints, evaluation."""

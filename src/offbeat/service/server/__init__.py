@@ -1,0 +1,1 @@
+"""The server process: start, listen, stop, administration."""

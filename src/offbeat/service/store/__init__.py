@@ -1,0 +1,1 @@
+"""What the server keeps on disk: the log, bodies, model files and backups."""

@@ -1,0 +1,1 @@
+"""Uploaded updates: received in pieces, parsed and checked."""

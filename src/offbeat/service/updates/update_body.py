@@ -1,0 +1,255 @@
+"""The body of an update, as it comes over the line and as it lies in a file; nothing in it is trusted."""
+
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from offbeat.algorithms.components import Compression, LocalPlan
+from offbeat.compression import COMPRESSORS, Compressor, Encoded, decode, wire_bytes
+from offbeat.service.refusal import Refusal
+from offbeat.service.updates.strict_json import read_object, shortened
+from offbeat.tensor_file import write_tensors
+
+_LARGEST_HEADER = 4096  # bytes of a safetensors file's JSON
+_CHUNK = 2**20  # entries that are looked at together
+_MAPPED = 2**18  # bytes from which on it pays to map a file in place of reading it
+_PREFIX = struct.Struct("<Q")  # a safetensors file begins with the size of its JSON
+_COMPRESSED = struct.Struct("<4s8xI")  # a compressed body begins with magic and format, compressor, d
+_TYPES = {"F32": torch.float32, "BF16": torch.bfloat16}
+_ON_DISK = {torch.float32: "<f4", torch.bfloat16: "<i2"}  # numpy has no bfloat16
+
+
+def largest_body(length: int, plan: LocalPlan) -> int:
+    """Return the most bytes that the body of an update ``(length,)`` made by this plan may have."""
+    if plan.compression is None:
+        return _PREFIX.size + _LARGEST_HEADER + 4 * length
+    return wire_bytes(_compressor(plan.compression), length)
+
+
+def write_dense(file: BinaryIO, vector: Tensor) -> None:
+    """Write an update that is not compressed, a safetensors file; the vector is not copied if it is contiguous.
+
+    Args:
+        file: Open for writing, buffered.
+        vector: float32 or bfloat16 ``(d,)``, d ≥ 1, on the CPU.
+
+    Raises:
+        ValueError: The vector is none of that.
+    """
+    if vector.dtype not in _TYPES.values() or vector.dim() != 1 or not len(vector):
+        shape = tuple(vector.shape)
+        raise ValueError(f"the vector must be float32 or bfloat16 of shape (d,), got {vector.dtype} of shape {shape}")
+    write_tensors(file, {"update": vector})
+
+
+@dataclass(frozen=True, slots=True)
+class BufferedUpdate:
+    """An update whose body is in memory.
+
+    Attributes:
+        data: The body.
+        length: The d that the vector must have.
+        plan_compression: What the plan says of compression.
+    """
+
+    data: bytes | bytearray
+    length: int
+    plan_compression: Compression | None
+
+    @property
+    def size(self) -> int:
+        """The body's bytes."""
+        return len(self.data)
+
+    def read(self, start: int, size: int) -> bytearray:
+        """Return some of the body's bytes."""
+        return bytearray(self.data[start : start + size])
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class StoredUpdate:
+    """An update whose body lies in a file; a ``Promise``.
+
+    Attributes:
+        path: The file; it keeps these bytes for as long as a vector from it is in use.
+        offset: Where the body begins.
+        size: The body's bytes.
+        length: The d that the vector must have.
+        plan_compression: What the plan says of compression.
+    """
+
+    path: Path
+    offset: int
+    size: int
+    length: int
+    plan_compression: Compression | None
+
+    def read(self, start: int, size: int) -> bytearray:
+        """Return some of the body's bytes."""
+        data = bytearray(size)
+        with self.path.open("rb") as file:
+            file.seek(self.offset + start)
+            if file.readinto(data) != size:
+                raise OSError(f"{self.path} ends before byte {self.offset + start + size}")
+        return data
+
+    def resolve(self) -> Tensor:
+        """Return the vector, float32 ``(d,)``; a large one that was sent as float32 is mapped and not copied.
+
+        Raises:
+            Refusal: The body's form is wrong; the values are not looked at.
+            OSError: The file is not there, or too short.
+        """
+        if self.plan_compression is not None:
+            return _decompressed(self, _compressor(self.plan_compression))
+        dtype, start = _dense_layout(self)
+        return _vector(_entries(self, start, self.length * dtype.itemsize), dtype)
+
+
+Body = BufferedUpdate | StoredUpdate
+
+
+def check_body(body: Body, max_norm: float | None) -> float:
+    """Check all that can be wrong with an update's body, in little memory unless it is compressed; return its norm.
+
+    Args:
+        body: The body.
+        max_norm: Largest Euclidean norm that is accepted; None for any finite one.
+
+    Raises:
+        Refusal: ``malformed-update``, ``wrong-plan``, ``wrong-type``, ``wrong-shape``, ``not-finite`` or
+            ``norm-too-large``.
+        OSError: The file is not there, or too short.
+    """
+    squares = 0.0
+    for part in _parts(body):
+        square = torch.dot(part, part).item()
+        if not math.isfinite(square):
+            if not part.isfinite().all():
+                raise Refusal("not-finite", "the update contains NaN or infinity: training has diverged")
+            square = torch.dot(part.double(), part.double()).item()
+        squares += square
+    norm = math.sqrt(squares)
+    if max_norm is not None and norm > max_norm:
+        raise Refusal("norm-too-large", f"the update's norm is {norm:.6g}, allowed is at most {max_norm:.6g}")
+    return norm
+
+
+def _parts(body: Body) -> Iterator[Tensor]:
+    """Yield the vector in float32, piece by piece."""
+    if body.plan_compression is not None:
+        yield from _decompressed(body, _compressor(body.plan_compression)).split(_CHUNK)
+        return
+    dtype, start = _dense_layout(body)
+    end = start + body.length * dtype.itemsize
+    size = _CHUNK * dtype.itemsize
+    for begin in range(start, end, size):
+        yield _vector(_entries(body, begin, min(size, end - begin)), dtype)
+
+
+def _entries(body: Body, start: int, size: int) -> "npt.NDArray[np.uint8]":
+    """Return some of the body's bytes, mapped if they are many and in a file: what is mapped counts as memory, too."""
+    if isinstance(body, BufferedUpdate) or size < _MAPPED:
+        return np.frombuffer(body.read(start, size), np.uint8)
+    try:
+        # Copy on write is never a copy here; but torch warns of what cannot be written.
+        return np.memmap(body.path, np.uint8, "c", body.offset + start, (size,))
+    except ValueError:  # it ends before
+        raise OSError(f"{body.path} ends before byte {body.offset + start + size}") from None
+
+
+def _vector(entries: "npt.NDArray[np.uint8]", dtype: torch.dtype) -> Tensor:
+    """Return bytes as float32, not copied if they are that and lie where it must."""
+    values = np.require(entries.view(_ON_DISK[dtype]), requirements=["ALIGNED", "ENSUREARRAY"])
+    return torch.from_numpy(values).view(dtype).float()
+
+
+def _dense_layout(body: Body) -> tuple[torch.dtype, int]:
+    """Return the entries' type and where in the body they begin."""
+    begin = body.read(0, min(body.size, _PREFIX.size + _LARGEST_HEADER))
+    if begin.startswith(b"OBC"):
+        raise Refusal("wrong-plan", "the plan does not compress: send a safetensors file")
+    if len(begin) < _PREFIX.size:
+        raise _malformed(f"it has only {len(begin)} bytes")
+    (header_size,) = _PREFIX.unpack_from(begin)
+    start = _PREFIX.size + header_size
+    if start > len(begin):
+        raise _malformed(f"its header must have at most {_LARGEST_HEADER} bytes and end within the file")
+    info = _tensor_info(begin[_PREFIX.size : start])
+    kind, shape, offsets = info["dtype"], info["shape"], info["data_offsets"]
+    if kind not in _TYPES:
+        raise Refusal("wrong-type", f"the update must be float32 or bfloat16 (F32 or BF16), got {shortened(kind)}")
+    if shape != [body.length]:
+        got = str(tuple(shape))[:80]
+        raise Refusal("wrong-shape", f"the update must be float32 of shape ({body.length},), got shape {got}")
+    dtype = _TYPES[kind]
+    size = body.length * dtype.itemsize
+    if offsets != [0, size] or body.size != start + size:
+        raise _malformed(f"data_offsets must be [0, {size}], and that many bytes must follow the header")
+    return dtype, start
+
+
+def _tensor_info(header: bytearray) -> dict[str, Any]:
+    """Return what a safetensors header says of its one tensor, whose parts have the right types."""
+    try:
+        tensors = read_object(header.decode()) if header.startswith(b"{") else {}
+    except ValueError as error:
+        raise _malformed(f"its header must be a JSON object: {error}") from None
+    metadata = tensors.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise _malformed("__metadata__ must be an object of strings")
+    info = tensors.get("update")
+    if len(tensors) != 1 or not isinstance(info, dict):
+        raise _malformed("it must hold the one tensor update")
+    if (
+        info.keys() != {"dtype", "shape", "data_offsets"}
+        or not isinstance(info["dtype"], str)
+        or not _are_numbers(info["shape"])
+        or not _are_numbers(info["data_offsets"])
+    ):
+        raise _malformed("the tensor must have a dtype, a shape and data_offsets, and nothing else")
+    return info
+
+
+def _decompressed(body: Body, compressor: Compressor) -> Tensor:
+    header = Encoded(compressor, body.length, b"").to_bytes()
+    begin = body.read(0, min(body.size, len(header)))
+    if not begin.startswith(header[:4]):
+        if begin.startswith(b"{", _PREFIX.size):
+            raise Refusal("wrong-plan", f"the plan compresses by {compressor.name}: send what that makes of the vector")
+        raise _malformed(f"it must begin with {header[:4]!r}")
+    if len(begin) < _COMPRESSED.size:
+        raise _malformed(f"it has only {len(begin)} bytes")
+    length = _COMPRESSED.unpack_from(begin)[1]
+    if length != body.length:
+        raise Refusal("wrong-shape", f"the update must be of shape ({body.length},), got shape ({length},)")
+    if not header.startswith(begin):
+        raise Refusal("wrong-plan", f"the plan compresses by {compressor}: the update must be made by that")
+    size = wire_bytes(compressor, body.length)
+    if body.size != size:
+        raise _malformed(f"it must have {size} bytes, got {body.size}")
+    payload = bytes(body.read(len(header), size - len(header)))
+    try:
+        return decode(Encoded(compressor, body.length, payload))
+    except ValueError as error:
+        raise _malformed(str(error)) from None
+
+
+def _compressor(compression: Compression) -> Compressor:
+    return COMPRESSORS[compression.name](**dict(compression.parameters))
+
+
+def _are_numbers(values: Any) -> bool:
+    return isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)
+
+
+def _malformed(problem: str) -> Refusal:
+    return Refusal("malformed-update", f"the update is malformed: {problem}")

@@ -1,0 +1,1 @@
+"""Trainers: jobs in, results out."""

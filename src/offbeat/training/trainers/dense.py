@@ -1,0 +1,81 @@
+"""Networks of linear layers with ReLU between them, many at once, their gradients written out.
+
+``torch.func`` derives the same, but with more overhead than such small layers cost, and with the gradients of all
+models in memory at a time, where here each goes straight into its model.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from offbeat.training.trainers.hooks import gradient_hook, has_forward_hook
+
+
+def is_dense(module: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]) -> bool:
+    """Return whether it is ``Linear`` layers with ``ReLU`` between, maybe after ``Flatten``, and cross-entropy.
+
+    A model with hooks is not: nothing here runs them.
+    """
+    if type(module) is not nn.Sequential or loss is not cross_entropy:
+        return False
+    layers: list[nn.Module] = list(module)
+    if layers and type(layers[0]) is nn.Flatten and layers[0].start_dim == 1 and layers[0].end_dim == -1:
+        layers = layers[1:]
+    kinds = [type(layer) for layer in layers]
+    alternate = kinds[::2] == [nn.Linear] * len(kinds[::2]) and kinds[1::2] == [nn.ReLU] * len(kinds[1::2])
+    return (
+        len(kinds) % 2 == 1
+        and alternate
+        and all(isinstance(layer.bias, Tensor) for layer in layers[::2])
+        and all(parameter.requires_grad for parameter in module.parameters())
+        and len(list(module.parameters())) == 2 * len(kinds[::2])  # no two layers share one
+        and gradient_hook(module) is None
+        and not any(has_forward_hook(layer) for layer in module.modules())
+    )
+
+
+def dense_step(
+    parameters: Sequence[Tensor],
+    inputs: Tensor,
+    labels: Tensor,
+    rates: Tensor,
+    starts: Sequence[Tensor] = (),
+    mu: float = 0.0,
+) -> Tensor:
+    """Take a step of SGD on the mean cross-entropy of a minibatch, in place, each model its own.
+
+    Args:
+        parameters: Of each layer the weights ``(models, out, in)`` and the bias ``(models, out)``; changed.
+        inputs: ``(models, batch, …)``.
+        labels: ``(models, batch)``, int64.
+        rates: ``(models,)``, the step sizes.
+        starts: What FedProx' proximal term, μ/2 · ‖w − start‖², pulls the parameters to; not needed where μ = 0.
+        mu: The proximal term's μ.
+
+    Returns:
+        The mean losses before the step, ``(models,)``; the proximal term is not in them.
+    """
+    weights, biases = parameters[::2], parameters[1::2]
+    activations = [inputs.flatten(2)]
+    for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        outputs = torch.baddbmm(bias[:, None], activations[-1], weight.transpose(1, 2))
+        activations.append(outputs.relu_() if layer < len(weights) - 1 else outputs)
+    log_probabilities = torch.log_softmax(activations.pop(), dim=2)
+    chosen = labels[:, :, None]
+    losses = log_probabilities.gather(2, chosen).mean(dim=(1, 2)).neg_()
+    # ∂ loss / ∂ outputs of each layer in turn, times the step size.
+    slope = log_probabilities.exp_().scatter_(2, chosen, -1.0, reduce="add")
+    slope *= (rates / labels.shape[1])[:, None, None]
+    for layer in reversed(range(len(weights))):
+        before = activations[layer]
+        # First, since the weights are about to change.
+        below = torch.bmm(slope, weights[layer]).mul_(before > 0) if layer else slope
+        if mu:
+            for part, start in zip(parameters[2 * layer : 2 * layer + 2], starts[2 * layer :], strict=False):
+                part.sub_((part - start).mul_((mu * rates).view(-1, *[1] * (part.dim() - 1))))
+        weights[layer].baddbmm_(slope.transpose(1, 2), before, alpha=-1)
+        biases[layer].sub_(slope.sum(dim=1))
+        slope = below
+    return losses

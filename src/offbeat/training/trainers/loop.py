@@ -1,0 +1,137 @@
+"""The plain trainer: one client after the other, one step after the other. Any model; the reference."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from offbeat.algorithms.components import LocalPlan
+from offbeat.errors import OffbeatError
+from offbeat.randomness import Purpose, example_order, integer
+from offbeat.training.augmentation import AUGMENTATIONS, AugmentationName
+from offbeat.training.evaluation import scalar_loss
+from offbeat.training.flat_model import FlatModel
+from offbeat.training.minibatches import gather
+from offbeat.training.trainers.trainer import Job, Result, Trainer, result_vector
+from offbeat.user_code_errors import failure
+
+
+class LoopTrainer(Trainer):
+    """Local SGD for one client at a time.
+
+    A step's gradient is ``∇loss + offset + mu (w − w_start)``, clipped to ``clip_norm``; then come weight decay and
+    momentum as in ``torch.optim.SGD``. Minibatches go through the client's examples in random order, again and again.
+
+    Args:
+        model: Trained in place; its values are overwritten.
+        loss: Maps (outputs, labels) to the mean loss of a minibatch.
+        inputs: All clients' training inputs, ``(n, …)``.
+        labels: Their labels, ``(n, …)``.
+        shards: For each client the indices of its examples, int64 ``(n_i,)``.
+        seed: The run's seed.
+        augmentation: How inputs are changed at random; None leaves them as they are.
+    """
+
+    name = "loop"
+    batch_limit = 1
+
+    def __init__(
+        self,
+        model: FlatModel,
+        *,
+        loss: Callable[[Tensor, Tensor], Tensor],
+        inputs: Tensor,
+        labels: Tensor,
+        shards: Sequence[NDArray[np.int64]],
+        seed: int,
+        augmentation: AugmentationName | None = None,
+    ) -> None:
+        self._model = model
+        self._loss = loss
+        self._inputs = inputs
+        self._labels = labels
+        self._shards = [torch.from_numpy(shard) for shard in shards]
+        self._seed = seed
+        self._augment = None if augmentation is None else AUGMENTATIONS[augmentation]
+
+    def examples(self, client: int) -> int:
+        """Return how many examples n_i the client holds."""
+        return len(self._shards[client])
+
+    def train(self, jobs: Sequence[Job]) -> list[Result]:
+        """Train each job from its own start, in order.
+
+        Raises:
+            OffbeatError: The model or the loss fails, or the loss is not a tensor of shape ``()``.
+        """
+        self._model.module.train()
+        with torch.random.fork_rng(devices=[]):
+            return [self._train(job) for job in jobs]
+
+    def _train(self, job: Job) -> Result:
+        plan, shard = job.plan, self._shards[job.client]
+        batch_size = min(plan.batch_size, len(shard))
+        order = example_order(self._seed, job.client, job.visit, len(shard), plan.steps * batch_size)
+        minibatches = shard[order].split(batch_size)
+        client, visit = np.array([job.client]), np.array([job.visit])
+        # Dropout and its like draw from torch's own generator.
+        torch.default_generator.manual_seed(integer(self._seed, Purpose.LAYERS, job.client, job.visit))
+
+        self._model.load(job.start)
+        velocity = torch.zeros_like(job.start) if plan.momentum else None
+        losses = torch.empty(plan.steps)
+        for step, chosen in enumerate(minibatches):
+            self._model.gradient.zero_()
+            try:
+                # These are copies, so what model and loss change in place is lost.
+                inputs, labels = gather(self._inputs, chosen), gather(self._labels, chosen)
+                if self._augment:
+                    inputs = self._augment(inputs[None], self._seed, client, visit, step)[0]
+                loss = scalar_loss(self._loss(self._model.module(inputs), labels))
+                loss.backward()
+            except OffbeatError:
+                raise
+            except Exception as error:
+                what = f"client {job.client}, visit {job.visit}: the model or the loss failed"
+                raise failure(what, error) from error
+            losses[step] = loss.detach()
+            sgd_step(self._model.vector, self._model.gradient, velocity, job.start, plan, step, job.offset)
+        return Result(result_vector(job.payload, job.start, self._model.vector), losses.mean().item())
+
+
+def sgd_step(
+    weights: Tensor,
+    gradient: Tensor,
+    velocity: Tensor | None,
+    start: Tensor,
+    plan: LocalPlan,
+    step: int,
+    offset: Tensor | None = None,
+) -> None:
+    """Take one step of local SGD in place.
+
+    Args:
+        weights: w, ``(d,)``; changed.
+        gradient: The loss's gradient at w, ``(d,)``; used up.
+        velocity: Momentum buffer ``(d,)``, zero before the first step; changed. None without momentum.
+        start: w_start, ``(d,)``.
+        plan: The visit's plan.
+        step: Number of this step, from 0.
+        offset: Added to the loss's gradient, ``(d,)``; None for nothing.
+    """
+    if offset is not None:
+        gradient.add_(offset)
+    if plan.mu:
+        gradient.add_(weights - start, alpha=plan.mu)
+    if plan.clip_norm is not None:
+        norm = torch.linalg.vector_norm(gradient).item()
+        if norm > plan.clip_norm and math.isfinite(norm):
+            gradient.mul_(plan.clip_norm / norm)
+    if plan.weight_decay:
+        gradient.add_(weights, alpha=plan.weight_decay)
+    if velocity is not None:
+        gradient = velocity.mul_(plan.momentum).add_(gradient)
+    weights.sub_(gradient, alpha=plan.lr[step] if isinstance(plan.lr, tuple) else plan.lr)

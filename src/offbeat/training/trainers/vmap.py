@@ -1,0 +1,229 @@
+"""The batched trainer: many clients at once, each from its own model, as one computation on one device."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.func import functional_call, grad_and_value, vmap  # pyright: ignore[reportPrivateImportUsage]
+
+from offbeat.errors import OffbeatError
+from offbeat.randomness import Purpose, integer
+from offbeat.training.augmentation import AUGMENTATIONS, AugmentationName
+from offbeat.training.flat_model import FlatModel
+from offbeat.training.minibatches import Integers, example_orders, gather
+from offbeat.training.trainers.dense import dense_step, is_dense
+from offbeat.training.trainers.dropout import Draw, Dropout
+from offbeat.training.trainers.trainer import Job, Result, Trainer, result_vector
+
+_FETCHED = 256  # examples at a time, or a step's: they stay in the cache until they are used
+_SMALLEST_BATCH = 2  # one model alone may be computed another way, with other last bits
+
+
+class VmapTrainer(Trainer):
+    """Local SGD for a batch of clients, a step of all of them at a time, by ``torch.func.vmap``.
+
+    Results are those of ``LoopTrainer`` but for rounding, and the same to the bit however the jobs are divided into
+    batches. Jobs that differ in their number of steps or in their step sizes are trained together; those with
+    minibatches of different sizes, or other momentum, proximal term, weight decay or clipping, one group after the
+    other.
+
+    Args:
+        model: Gives the module, the order of its parameters and its buffers; its values are not used.
+        loss: Maps (outputs, labels) to the mean loss of a minibatch.
+        inputs: All clients' training inputs, ``(n, …)``.
+        labels: Their labels, ``(n, …)``.
+        shards: For each client the indices of its examples, int64 ``(n_i,)``.
+        seed: The run's seed.
+        augmentation: How inputs are changed at random; None leaves them as they are.
+        batch_limit: How many jobs are best trained at once.
+    """
+
+    name = "vmap"
+
+    def __init__(
+        self,
+        model: FlatModel,
+        *,
+        loss: Callable[[Tensor, Tensor], Tensor],
+        inputs: Tensor,
+        labels: Tensor,
+        shards: Sequence[NDArray[np.int64]],
+        seed: int,
+        augmentation: AugmentationName | None = None,
+        batch_limit: int = 64,
+    ) -> None:
+        self.batch_limit = batch_limit
+        self._model = model
+        self._inputs = inputs
+        self._labels = labels
+        self._sizes = np.array([len(shard) for shard in shards])
+        self._shards = shards
+        self._seed = seed
+        self._augment = None if augmentation is None else AUGMENTATIONS[augmentation]
+
+        def loss_of(parameters: dict[str, Tensor], inputs: Tensor, labels: Tensor, dropout: Dropout | None) -> Tensor:
+            with dropout.step(labels) if dropout else nullcontext():
+                return loss(functional_call(model.module, parameters, (inputs,)), labels)
+
+        self._is_dense = is_dense(model.module, loss)
+        self._gradients = vmap(grad_and_value(loss_of), in_dims=(0, 0, 0, None))
+        self._draws: dict[int, list[Draw]] = {}  # by minibatch size what the first step drew
+
+    def examples(self, client: int) -> int:
+        """Return how many examples n_i the client holds."""
+        return int(self._sizes[client])
+
+    def train(self, jobs: Sequence[Job]) -> list[Result]:
+        """Train all jobs, each from its own start."""
+        self._model.module.train()
+        groups: dict[_Kind, list[int]] = {}
+        for place, job in enumerate(jobs):
+            groups.setdefault(_kind(job, self.examples(job.client)), []).append(place)
+        results: dict[int, Result] = {}
+        for kind, places in groups.items():
+            # Who takes the most steps comes first, so that those who are done are at the end.
+            places.sort(key=lambda place: -jobs[place].plan.steps)
+            results.update(zip(places, self._train([jobs[place] for place in places], kind), strict=False))
+        return [results[place] for place in range(len(jobs))]
+
+    def _train(self, jobs: Sequence[Job], kind: "_Kind") -> Iterable[Result]:
+        jobs = [*jobs, *[jobs[-1]] * (_SMALLEST_BATCH - len(jobs))]  # the last again, to fill up
+        steps, clients, visits = np.array([(job.plan.steps, job.client, job.visit) for job in jobs]).T
+        examples = self._minibatches(clients, visits, steps, kind.batch_size)
+        starts = torch.stack([job.start for job in jobs])
+        models = {name: part.clone() for name, part in self._model.stacked(starts).items()}
+        first = self._model.stacked(starts)
+        offsets = [job.offset for job in jobs if job.offset is not None]  # of all jobs of a kind, or of none
+        offset = self._model.stacked(torch.stack(offsets)) if offsets else {}
+        velocity = {name: torch.zeros_like(part) for name, part in models.items()} if kind.momentum else None
+        rates = _rates(jobs, int(steps[0]))
+        losses = torch.zeros(len(jobs), int(steps[0]))
+        dropout = self._dropout(jobs, kind.batch_size)
+        actives = np.count_nonzero(steps[:, None] > np.arange(steps[0]), axis=0).tolist()
+        for step, (active, (inputs, labels)) in enumerate(zip(actives, self._fetch(examples, actives), strict=True)):
+            taken, rate = len(labels), rates[: len(labels), step]
+            part = {name: values[:taken] for name, values in models.items()}
+            done = {name: values[active:].clone() for name, values in part.items()} if active < taken else {}
+            if self._augment:
+                inputs = self._augment(inputs, self._seed, clients[:taken], visits[:taken], step)
+            if self._is_dense and kind.is_dense:
+                starts_of = [values[:taken] for values in first.values()] if kind.mu else ()
+                losses[:taken, step] = dense_step(list(part.values()), inputs, labels, rate, starts_of, kind.mu)
+                for name, values in offset.items():
+                    part[name].addcmul_(values[:taken], _along(rate, values), value=-1)
+            else:
+                slopes, losses[:taken, step] = self._gradients(part, inputs, labels, dropout)
+                for name, values in offset.items():
+                    slopes[name].add_(values[:taken])
+                _sgd_step(part, slopes, first, velocity, rate, kind)
+                if dropout and self._draws.setdefault(kind.batch_size, dropout.draws) != dropout.draws:
+                    raise OffbeatError("the model's dropout differs from step to step: take trainer = 'loop'")
+            for name, values in done.items():
+                part[name][active:] = values
+        ends = torch.cat([part.reshape(len(jobs), -1) for part in models.values()], dim=1)
+        for row, (job, of_steps) in enumerate(zip(jobs, losses.tolist(), strict=False)):
+            loss = math.fsum(of_steps[: job.plan.steps]) / job.plan.steps
+            yield Result(result_vector(job.payload, starts[row], ends[row]), loss)
+
+    def _fetch(self, examples: Tensor, actives: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the minibatches of each step, ``(models, batch size, …)``, of those that take it: two at least.
+
+        A row that is done comes along where two are needed. Steps are fetched some at a time, which takes less than one
+        by one.
+
+        Args:
+            examples: ``(rows, steps, batch size)``, which examples each row looks at.
+            actives: How many rows take each step, the most first.
+        """
+        step = 0
+        while step < len(actives):
+            taken = max(actives[step], _SMALLEST_BATCH)
+            most = step + max(1, _FETCHED // (taken * examples.shape[2]))
+            end = step + 1
+            while end < min(most, len(actives)) and max(actives[end], _SMALLEST_BATCH) == taken:
+                end += 1
+            chosen = examples[:taken, step:end].transpose(0, 1)
+            yield from zip(gather(self._inputs, chosen), gather(self._labels, chosen), strict=True)
+            step = end
+
+    def _dropout(self, jobs: Sequence[Job], batch_size: int) -> Dropout | None:
+        """Return what does the jobs' dropout; None once it is known that there is none."""
+        if self._is_dense or self._draws.get(batch_size) == []:
+            return None
+        return Dropout([integer(self._seed, Purpose.LAYERS, job.client, job.visit) for job in jobs])
+
+    def _minibatches(self, clients: Integers, visits: Integers, steps: Integers, batch_size: int) -> Tensor:
+        """Return which examples each row looks at in each step, int64 ``(rows, most steps, batch size)``."""
+        orders = example_orders(self._seed, clients, visits, self._sizes[clients], steps * batch_size)
+        examples = np.zeros((len(clients), int(steps[0]) * batch_size), np.int64)
+        for row, (client, order) in enumerate(zip(clients, orders, strict=True)):
+            examples[row, : len(order)] = self._shards[client][order]
+        return torch.from_numpy(examples).view(len(clients), int(steps[0]), batch_size)
+
+
+class _Kind(NamedTuple):
+    """What jobs have in common that are trained together."""
+
+    batch_size: int
+    momentum: float
+    weight_decay: float
+    mu: float
+    clip_norm: float | None
+    has_offset: bool
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether ``dense_step`` can take its steps."""
+        return not (self.momentum or self.weight_decay) and self.clip_norm is None
+
+
+def _sgd_step(
+    weights: dict[str, Tensor],
+    slopes: dict[str, Tensor],
+    starts: dict[str, Tensor],
+    velocity: dict[str, Tensor] | None,
+    rates: Tensor,
+    kind: _Kind,
+) -> None:
+    """Take one step of local SGD in place; as ``loop.sgd_step`` for each of the models ``(models, …)``."""
+    models = len(rates)
+    if kind.mu:
+        for name, slope in slopes.items():
+            slope.add_(weights[name] - starts[name][:models], alpha=kind.mu)
+    if kind.clip_norm is not None:
+        squares = [slope.reshape(models, -1).to(torch.float64).square().sum(dim=1) for slope in slopes.values()]
+        norms = torch.stack(squares).sum(dim=0).sqrt()
+        too_long = (norms > kind.clip_norm) & norms.isfinite()
+        factors = torch.where(too_long, kind.clip_norm / norms, 1.0).float()
+        for slope in slopes.values():
+            slope.mul_(_along(factors, slope))
+    for name, slope in slopes.items():
+        if kind.weight_decay:
+            slope.add_(weights[name], alpha=kind.weight_decay)
+        if velocity is not None:
+            slope = velocity[name][:models].mul_(kind.momentum).add_(slope)
+        weights[name].addcmul_(slope, _along(rates, slope), value=-1)
+
+
+def _along(values: Tensor, other: Tensor) -> Tensor:
+    """Return values ``(models,)`` in a shape that goes with ``(models, …)``."""
+    return values.view(-1, *[1] * (other.dim() - 1))
+
+
+def _kind(job: Job, examples: int) -> _Kind:
+    plan, has_offset = job.plan, job.offset is not None
+    batch_size = min(plan.batch_size, examples)
+    return _Kind(batch_size, plan.momentum, plan.weight_decay, plan.mu, plan.clip_norm, has_offset)
+
+
+def _rates(jobs: Sequence[Job], steps: int) -> Tensor:
+    """Return each row's step size in each step, ``(rows, steps)``; 0 after its last."""
+    rates = np.zeros((len(jobs), steps), np.float32)
+    for row, job in enumerate(jobs):
+        rates[row, : job.plan.steps] = job.plan.lr
+    return torch.from_numpy(rates)

@@ -1,0 +1,1 @@
+"""From a configuration to a simulation or a server."""

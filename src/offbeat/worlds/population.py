@@ -1,0 +1,163 @@
+"""The population of an experiment, made from its configuration: who holds what, how fast, and there when."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offbeat.config.population_sections import (
+    BandwidthSection,
+    ByHourSection,
+    ByUserSection,
+    DirichletSection,
+    FilePartitionSection,
+    IidSection,
+    MixingSection,
+    OneClassSection,
+    PhonesSection,
+    PopulationSection,
+    QuantitySkewSection,
+    SpeedSection,
+    TraceSection,
+)
+from offbeat.data.dataset import Dataset
+from offbeat.errors import OffbeatError
+from offbeat.population import partition
+from offbeat.population.availability import Availability, HoursOfDay, QuietHours
+from offbeat.population.devices import devices, distributions
+from offbeat.population.devices import speed_file as speeds_from_file
+from offbeat.population.devices.bandwidth_traces import load_traces
+from offbeat.population.devices.devices import Devices
+from offbeat.population.devices.links import ConstantLink, Link, random_traces
+from offbeat.population.devices.published_measurements import PHONES, TRACES
+from offbeat.randomness import Purpose
+from offbeat.worlds.population_availability import build_availability, build_quiet_hours, named
+
+Shards = list[NDArray[np.int64]]
+
+# 30 million years a step or, with a model of a gigabyte, a transfer: beyond, floats no longer tell seconds apart.
+_SLOWEST_STEP = 1e15
+_SLOWEST_LINK = 1e-6
+
+_DISTRIBUTIONS = {
+    "constant": distributions.constant,
+    "uniform": distributions.uniform_between,
+    "exponential": distributions.exponential,
+    "half_normal": distributions.half_normal,
+    "lognormal": distributions.lognormal,
+    "pareto": distributions.pareto,
+    "file": speeds_from_file.from_file,
+    "phones": speeds_from_file.phones,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """The clients of one seed."""
+
+    shards: Shards  # for each client the numbers of its training examples
+    devices: Devices
+
+
+def build_population(section: PopulationSection, dataset: Dataset, seed: int) -> Population:
+    """Return the clients that a configuration describes; a function of it, the data and the seed alone.
+
+    Raises:
+        OffbeatError: The data set cannot be divided like that, or a file is wrong; names the key.
+    """
+    quiet = build_quiet_hours(section, seed)
+    with named("partition"):
+        shards = _divide(section, dataset, quiet, seed)
+    there = build_availability(section, dataset, shards, quiet, seed)
+    return Population(shards, _build_devices(section, there, seed))
+
+
+def _divide(section: PopulationSection, dataset: Dataset, quiet: QuietHours | HoursOfDay | None, seed: int) -> Shards:
+    """Return for each client the numbers of its training examples, int64 ``(n_i,)``."""
+    clients, how, labels = section.clients, section.partition, dataset.train_labels
+    match how:
+        case IidSection():
+            return partition.iid(labels, clients, seed)
+        case QuantitySkewSection():
+            return partition.quantity_skew(labels, clients, how.sigma, seed)
+        case FilePartitionSection():
+            return partition.from_file(Path(how.path), len(labels), clients)
+        case ByUserSection():
+            if dataset.users is None:
+                raise OffbeatError(f"{dataset.name} does not say which user an example is from; take another one")
+            return partition.by_user(dataset.users, clients, seed)
+        case _:
+            if dataset.classes is None:
+                raise OffbeatError(f"{how.name} divides classes, which {dataset.name} has none of; take another one")
+    match how:
+        case DirichletSection():
+            return partition.dirichlet(labels, clients, how.alpha, seed)
+        case OneClassSection():
+            return partition.one_class(labels, clients, seed, how.sigma or 0.0)
+        case MixingSection():
+            return partition.mixing(labels, clients, how.mu, seed)
+        case ByHourSection():
+            if quiet is None:
+                raise OffbeatError(
+                    f'by_hour needs availability.name = "quiet_hours", not "{section.availability.name}"'
+                )
+            return partition.by_hour(labels, quiet.middle_hours, how.alpha, seed)
+
+
+def _build_devices(section: PopulationSection, there: Availability, seed: int) -> Devices:
+    lossy = section.lossy
+    return Devices(
+        step_seconds=_draw_step_seconds(section, seed),
+        down=_build_link(section, "down_bytes_per_second", section.down_bytes_per_second, seed, 0),
+        up=_build_link(section, "up_bytes_per_second", section.up_bytes_per_second, seed, 1),
+        loss_probability=devices.lossy(
+            section.clients,
+            fraction=lossy.fraction if lossy else 0.0,
+            probability=lossy.probability if lossy else 0.0,
+            seed=seed,
+        ),
+        availability=there,
+        when_away=section.when_away,
+    )
+
+
+def _build_link(section: PopulationSection, key: str, how: BandwidthSection, seed: int, draw: int) -> Link:
+    with named(key):
+        if isinstance(how, TraceSection):
+            traces = TRACES[how.name]() if how.name else load_traces(Path(how.path or ""))
+            link = random_traces(traces, section.clients, seed=seed, draw=2 * draw)
+        else:
+            link = ConstantLink(_draw(section, key, how, seed, Purpose.BANDWIDTH, draw))
+        rates = link.mean_bytes_per_second()
+        slowest = int(rates.argmin())
+        if rates[slowest] < _SLOWEST_LINK:
+            raise OffbeatError(f"client {slowest} has {rates[slowest]:g}, but needs at least {_SLOWEST_LINK:g}")
+    return link
+
+
+def _draw_step_seconds(section: PopulationSection, seed: int) -> NDArray[np.float64]:
+    with named("step_seconds"):
+        values = _draw(section, "step_seconds", section.step_seconds, seed, Purpose.DEVICE_SPEED)
+        slowest = int(values.argmax())
+        if values[slowest] > _SLOWEST_STEP:
+            raise OffbeatError(f"client {slowest} has {values[slowest]:g}, but at most {_SLOWEST_STEP:g} is allowed")
+    return values
+
+
+def _draw(
+    section: PopulationSection,
+    key: str,
+    how: SpeedSection | BandwidthSection,
+    seed: int,
+    purpose: Purpose,
+    draw: int = 0,
+) -> NDArray[np.float64]:
+    parameters = how.model_dump(exclude={"distribution", "name"})
+    if isinstance(how, PhonesSection) and how.name:
+        parameters["path"] = PHONES[how.name]()
+    elif "path" in parameters:
+        parameters["path"] = Path(parameters["path"])
+    if how.distribution == "file":
+        parameters["column"] = parameters["column"] or key
+    return _DISTRIBUTIONS[how.distribution](section.clients, **parameters, seed=seed, purpose=purpose, draw=draw)

@@ -1,0 +1,159 @@
+"""From a server's file to a running server."""
+
+import asyncio
+import gc
+import json
+import math
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import torch
+
+from offbeat.algorithms.components.share_cap import cap_share
+from offbeat.config.experiment_file import metrics_of
+from offbeat.config.server_file import ServerFile
+from offbeat.coordinator import Coordinator
+from offbeat.errors import OffbeatError
+from offbeat.service.engine.facade import Limits
+from offbeat.service.server.certificates import Certificates, make_certificates
+from offbeat.service.server.server import Listening, Settings, serve
+from offbeat.service.store.model_files import Layout
+from offbeat.worlds.algorithm_trial import check_first_visit
+from offbeat.worlds.buffer_wrappers import wrap_buffer
+from offbeat.worlds.pattern_guard import guard_pattern
+from offbeat.worlds.simulation import build_dataset, build_model
+
+_DISK_THREADS = 32  # most of them wait for the disk
+
+
+def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
+    """Run a server until it is asked to stop.
+
+    Args:
+        file: Its settings.
+        ready: Called once it listens.
+
+    Raises:
+        OffbeatError: The settings do not fit together, or the folder, the port or the disk cannot be used.
+    """
+    torch.set_num_threads(1)  # one thread always adds in one order
+    section = file.service
+    coordinator, layout = fresh(file)
+    folder = Path(section.folder)
+    settings = Settings(
+        folder=folder,
+        host=section.host,
+        port=section.port,
+        certificates=_certificates(file, folder),
+        token_seconds=section.token_seconds,
+        connections_per_address=section.connections_per_address,
+        checkpoint_seconds=section.checkpoint_seconds,
+        limits=limits_of(file),
+        stop_versions=math.inf if file.stop is None else file.stop.versions,
+        lease_seconds=file.server.lease_seconds,
+        seed=section.seed,
+        evaluate_every=file.evaluate.every_versions if file.evaluate else None,
+        evaluate_command=_evaluation(file),
+        config=json.loads(json.dumps(file.resolved())),
+    )
+
+    async def until_a_signal() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(_DISK_THREADS))
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        await serve(settings, coordinator, layout, ready=ready, stop=stop)
+
+    _calm_the_garbage_collector()
+    with asyncio.Runner(loop_factory=_event_loop()) as runner:
+        runner.run(until_a_signal())
+
+
+def limits_of(file: ServerFile) -> Limits:
+    """Return what clients may do at most; ``server.max_update_norm`` comes before ``service.max_update_norm``."""
+    section = file.service
+    return Limits(
+        max_update_norm=file.server.max_update_norm or section.max_update_norm,
+        requests_a_second=section.requests_a_second,
+        max_examples=section.max_examples,
+        max_share=section.max_share,
+    )
+
+
+def fresh(file: ServerFile) -> tuple[Coordinator, Layout]:
+    """Return the run as it is at first, and what the model's vector is made of; the model itself is not kept.
+
+    Raises:
+        OffbeatError: The algorithm does not fit the run, or is for simulations only.
+    """
+    section = file.service
+    dataset = None if file.data is None else build_dataset(file.data)
+    model = build_model(file.model, dataset, section.seed)
+    algorithm, plan = file.build_algorithm(), file.plan()
+    if algorithm.pooled:
+        raise OffbeatError(f"algorithm: {algorithm.name} needs all data in one place: it is for simulations only")
+    guard_pattern(algorithm)
+    lease_seconds = file.server.lease_seconds
+    try:
+        if file.server.aggregate in (None, "mean"):  # a robust mean has no weights
+            algorithm.wrap(cap_share(section.max_share))
+        # The service itself refuses updates that are too long, before they are logged.
+        wrap_buffer(algorithm, file.server.model_copy(update={"max_update_norm": None}))
+        check_first_visit(algorithm, model.vector, torch.ones(section.clients, dtype=torch.float64), plan)
+        coordinator = Coordinator(
+            algorithm,
+            model.vector,
+            clients=section.clients,
+            local=plan,
+            seed=section.seed,
+            lease_seconds=math.inf if lease_seconds is None else lease_seconds,
+            max_visit_seconds=file.server.max_visit_seconds,
+            max_staleness=file.server.max_staleness,
+            waits_for_examples=algorithm.weighs_all_clients,
+        )
+    except ValueError as error:
+        raise OffbeatError(f"algorithm: {error}") from None
+    return coordinator, [(name, tuple(tensor.shape)) for name, tensor in model.named(model.vector).items()]
+
+
+def _event_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return what makes the event loop: uvloop's, which small requests take less time in, but for Windows."""
+    if sys.platform == "win32":
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop
+
+
+def _calm_the_garbage_collector() -> None:
+    """Let it look at less: what is loaded now stays, and a request makes hundreds of objects, but hardly a cycle."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 100)
+
+
+def _evaluation(file: ServerFile) -> Sequence[str]:
+    """Return the command of the program that measures models."""
+    if file.evaluate is None or file.data is None:
+        return ()
+    sections = {
+        "data": file.data.model_dump(mode="json", exclude_none=True),
+        "model": file.model.model_dump(mode="json", exclude_none=True),
+        "metrics": metrics_of(file.evaluate, file.model),
+        "seed": file.service.seed,
+    }
+    return sys.executable, "-m", "offbeat.worlds.server_evaluation", json.dumps(sections)
+
+
+def _certificates(file: ServerFile, folder: Path) -> Certificates | None:
+    section = file.service
+    if not section.tls:
+        return None
+    if section.certificate and section.key:
+        own = Path(section.certificate)
+        return Certificates(ca=own, certificate=own, key=Path(section.key))
+    return make_certificates(folder / "tls", section.hosts)

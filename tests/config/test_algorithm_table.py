@@ -1,0 +1,345 @@
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from offbeat.algorithms import ALGORITHMS, AsyncCommSGD, FedAsync, FedAvg, FedBuff, FedLuck
+from offbeat.algorithms.components.patterns import PATTERNS, round_robin
+from offbeat.algorithms.components.server_optimizer import SERVER_OPTIMIZERS, adam
+from offbeat.algorithms.components.staleness import STALENESS, hinge, polynomial
+from offbeat.algorithms.components.step_sizes import STEP_SIZES, inverse_time
+from offbeat.config.algorithm_table import (
+    as_inline_toml,
+    build_algorithm,
+    default_hyper_parameters,
+    hyper_parameters_of,
+)
+from offbeat.errors import OffbeatError
+
+
+class TestBuild:
+    @pytest.mark.parametrize(("name", "kind"), [("fedavg", FedAvg), ("fedasync", FedAsync), ("fedbuff", FedBuff)])
+    def test_defaults_are_the_algorithms_own(self, name: str, kind: type) -> None:
+        algorithm = build_algorithm(name, {})
+        assert type(algorithm) is kind
+        assert hyper_parameters_of(algorithm) == hyper_parameters_of(kind())
+
+    def test_takes_every_value(self) -> None:
+        table = {
+            "cohort": 3,
+            "server_lr": 0.5,
+            "weighting": "uniform",
+            "over_selection": 2.0,
+            "server_optimizer": {"name": "adam", "beta1": 0.5},
+        }
+        expected = FedAvg(
+            cohort=3, server_lr=0.5, weighting="uniform", over_selection=2.0, server_optimizer=adam(beta1=0.5)
+        )
+        assert hyper_parameters_of(build_algorithm("fedavg", table)) == hyper_parameters_of(expected)
+
+    @pytest.mark.parametrize("name", STALENESS)
+    def test_every_staleness_weight_by_name(self, name: str) -> None:
+        algorithm = build_algorithm("fedbuff", {"staleness": {"name": name}})
+        assert algorithm.staleness == STALENESS[name]()
+
+    def test_a_staleness_weights_parameters(self) -> None:
+        algorithm = build_algorithm("fedasync", {"staleness": {"name": "hinge", "a": 2, "b": 1.0}})
+        assert algorithm.staleness == hinge(a=2.0, b=1.0)
+        assert algorithm.staleness(3) == 1 / 5
+
+    @pytest.mark.parametrize("name", SERVER_OPTIMIZERS)
+    def test_every_server_optimizer_by_name(self, name: str) -> None:
+        algorithm = build_algorithm("fedavg", {"server_optimizer": {"name": name}})
+        assert algorithm.server_optimizer == SERVER_OPTIMIZERS[name]()
+
+    @pytest.mark.parametrize("name", PATTERNS)
+    def test_every_pattern_by_name(self, name: str) -> None:
+        algorithm = build_algorithm("async_comm_sgd", {"pattern": {"name": name}})
+        assert algorithm.pattern == PATTERNS[name]()
+
+    @pytest.mark.parametrize("name", STEP_SIZES)
+    def test_all_step_sizes_by_name(self, name: str) -> None:
+        algorithm = build_algorithm("async_comm_sgd", {"step_sizes": {"name": name}})
+        assert algorithm.step_sizes == STEP_SIZES[name]()
+
+    def test_parameters_of_a_pattern_and_of_step_sizes(self) -> None:
+        table = {
+            "pattern": {"name": "round_robin", "k": 3, "every": 2},
+            "step_sizes": {"name": "inverse_time", "strong_convexity": 0.5, "smoothness": 4, "gap": 5},
+        }
+        algorithm = build_algorithm("async_comm_sgd", table)
+        assert algorithm.pattern == round_robin(k=3, every=2)
+        assert algorithm.step_sizes == inverse_time(strong_convexity=0.5, smoothness=4.0, gap=5.0)
+        assert algorithm.step_sizes(3) == 8 / (0.5 * (3 + 5 + 64))
+
+    def test_ranges_are_lists(self) -> None:
+        algorithm = build_algorithm("fedluck", {"steps": [2, 9], "compression": [0.5, 1]})
+        assert hyper_parameters_of(algorithm) == hyper_parameters_of(FedLuck(steps=(2, 9), compression=(0.5, 1.0)))
+
+    def test_a_whole_number_is_a_number(self) -> None:
+        assert build_algorithm("fedavg", {"server_lr": 2}).server_lr == 2.0
+
+    def test_the_table_is_left_alone(self) -> None:
+        table = {"staleness": {"name": "polynomial", "a": 1}}
+        build_algorithm("fedbuff", table)
+        assert table == {"staleness": {"name": "polynomial", "a": 1}}
+
+    @pytest.mark.parametrize(
+        ("name", "table", "message"),
+        [
+            ("fedbuf", {}, "unknown algorithm 'fedbuf': did you mean 'fedbuff'? Allowed: "),
+            ("", {}, "unknown algorithm ''"),
+            (
+                "mine",
+                {},
+                f"unknown algorithm 'mine': Allowed: {', '.join(sorted(ALGORITHMS))}; a table of another name ",
+            ),
+            ("fedavg", {"weighting": "example"}, "weighting = 'example': must be 'examples' or 'uniform'"),
+            ("fedavg", {"weighting": 500 * "x"}, f"weighting = '{78 * 'x'}…: must be"),
+            ("m" * 500, {}, f"unknown algorithm '{78 * 'm'}…: Allowed"),
+            ("fedavg", {"k" * 500: 1}, f"unknown key '{78 * 'k'}…: "),
+            ("fedasync", {"staleness": 500 * "x"}, f"staleness = '{78 * 'x'}…: must be"),
+            ("fedasync", {"staleness": {"name": 500 * "x"}}, f"staleness.name = '{78 * 'x'}…: "),
+            ("fedavg", {"kohort": 1}, "unknown key 'kohort': did you mean 'cohort'? Allowed: algorithm, cohort, local"),
+            ("fedavg", {"self": 1}, "unknown key 'self'"),
+            ("fedavg", {"cohort": 0}, "cohort = 0: must be greater than or equal to 1"),
+            ("fedavg", {"cohort": 2.0}, "cohort = 2.0"),
+            ("fedavg", {"weighting": 3}, "weighting = 3"),
+            ("fedasync", {"mixing_alpha": 0.0}, "mixing_alpha = 0.0: must be greater than 0"),
+            ("fedasync", {"staleness": {}}, "staleness = {}: must be a table such as"),
+            ("fedasync", {"staleness": 1}, "staleness = 1: must be a table such as"),
+            ("fedasync", {"staleness": {"name": 1}}, "staleness.name = 1: "),
+            ("fedasync", {"staleness": {"name": ["hinge"]}}, "staleness.name = ['hinge']: "),
+            ("fedasync", {"staleness": {"name": "hinge", "b": True}}, "staleness.b = True: "),
+            ("fedasync", {"staleness": {"name": "hinge", "b": -1}}, "staleness: b must "),
+            ("fedasync", {"staleness": {"name": "hinge", "c": 1}}, "unknown key staleness.c: Allowed: a, b"),
+            ("fedasync", {"staleness": {"name": "constant", "a": 1}}, "unknown key staleness.a: constant has no param"),
+            ("async_comm_sgd", {"pattern": "full"}, "pattern = 'full': must be a table such as { name = \"full\" }"),
+            (
+                "async_comm_sgd",
+                {"pattern": {"name": "ful"}},
+                "pattern.name = 'ful': did you mean 'full'? Allowed: full,",
+            ),
+            ("async_comm_sgd", {"pattern": {"name": "full", "k": 2}}, "unknown key pattern.k: Allowed: every"),
+            ("async_comm_sgd", {"pattern": {"name": "round_robin", "k": 0}}, "pattern: k must be "),
+            (
+                "async_comm_sgd",
+                {"pattern": {"name": "round_robin", "k": 1.5}},
+                "pattern.k = 1.5: must be a valid integer",
+            ),
+            ("async_comm_sgd", {"pattern": {"name": "random", "p": 0}}, "pattern: p must be in [0.0001, 1], got 0.0"),
+            ("async_comm_sgd", {"pattern": {"name": "nowhere.py:f"}}, "pattern.name: 'nowhere.py:f': no such file"),
+            ("async_comm_sgd", {"step_sizes": 0.1}, "step_sizes = 0.1: must be a table such as"),
+            ("async_comm_sgd", {"step_sizes": {"name": "inverse_time", "gap": -1}}, "step_sizes: gap must not be neg"),
+            ("fedluck", {"steps": 3}, "steps = 3: must be a list"),
+            ("fedluck", {"steps": [3]}, "steps = [3]: must be a list of 2"),
+            ("fedluck", {"steps": [1, 2.5]}, "steps = [1, 2.5]: must be a valid integer"),
+            ("fedluck", {"steps": [5, 1]}, "steps must run from the smallest to the largest, got [5, 1]"),
+            ("fedluck", {"compression": [0.0, 1.0]}, "compression must be two shares in (0, 1]"),
+            ("fedbuff", {"server_optimizer": {"name": "sgd"}}, "server_optimizer.name = 'sgd': Allowed: adagrad, adam"),
+        ],
+    )
+    def test_what_is_wrong_is_said_in_one_line(self, name: str, table: dict[str, Any], message: str) -> None:
+        with pytest.raises(OffbeatError) as caught:
+            build_algorithm(name, table)
+        assert str(caught.value).startswith(message)
+        assert "\n" not in str(caught.value)
+
+
+OWN = """
+from offbeat.algorithms import Algorithm, FedAvg, FedBuff
+
+class Own(FedBuff):
+    name = "own"
+
+    def __init__(self, *, strength: float = 0.5, words: list[str] = [], free=1, **others) -> None:
+        if strength > 1:
+            raise ValueError("strength must be at most 1")
+        super().__init__(buffer_size=3)
+        self.strength, self.words, self.free = strength, words, free
+
+class Forgets(FedBuff):
+    def __init__(self, *, strength: float = 0.5) -> None:
+        super().__init__()
+
+class Untyped(FedBuff):
+    def __init__(self, *, strength: "Strength" = 0.5) -> None:
+        super().__init__()
+
+class Namesake(FedBuff):
+    def __init__(self, *, pattern: str = "weekly", steps: tuple[int, int] | None = None) -> None:
+        super().__init__()
+        self.pattern, self.steps = pattern, steps
+
+class Wants(FedBuff):
+    def __init__(self, strength) -> None:
+        super().__init__()
+
+class Odd(FedBuff):
+    def __init__(self, *, strength=object()) -> None:
+        super().__init__()
+        self.strength = strength
+
+class Half(Algorithm):
+    name = "half"
+
+class Other:
+    pass
+
+def function():
+    return FedAvg()
+"""
+
+
+class TestOwn:
+    @pytest.fixture
+    def own(self, tmp_path: Path) -> str:
+        path = tmp_path / "own.py"
+        path.write_text(OWN)
+        return f"{path}:"
+
+    def test_is_built_with_its_hyper_parameters(self, own: str) -> None:
+        algorithm: Any = build_algorithm(f"{own}Own", {"strength": 1, "free": "anything"})
+        assert (algorithm.name, algorithm.strength, algorithm.words, algorithm.free) == ("own", 1.0, [], "anything")
+        assert hyper_parameters_of(algorithm) == {"strength": 1.0, "words": [], "free": "anything"}
+        again = build_algorithm(f"{own}Own", hyper_parameters_of(algorithm))
+        assert hyper_parameters_of(again) == hyper_parameters_of(algorithm)
+        assert again.buffer_size == algorithm.buffer_size == 3
+
+    def test_may_mean_something_else_by_the_name_of_a_table(self, own: str) -> None:
+        """``pattern`` makes a communication pattern only where a hyper-parameter is to be one."""
+        algorithm: Any = build_algorithm(f"{own}Namesake", {"pattern": "daily", "steps": [2, 3]})
+        assert (algorithm.pattern, algorithm.steps) == ("daily", (2, 3))
+
+    def test_a_module_is_as_good_as_a_file(self) -> None:
+        algorithm = build_algorithm("offbeat.algorithms:FedBuff", {"buffer_size": 3})
+        assert type(algorithm) is FedBuff
+        assert hyper_parameters_of(algorithm) == hyper_parameters_of(FedBuff(buffer_size=3))
+
+    @pytest.mark.parametrize(
+        ("name", "table", "parts"),
+        [
+            ("Own", {"strenth": 1.0}, ["unknown key 'strenth'", "did you mean 'strength'?"]),
+            ("Own", {"strength": "much"}, ["strength = 'much'", "number"]),
+            ("Own", {"strength": 2.0}, ["Own' failed: ValueError: strength must be at most 1", "own.py:"]),
+            ("Own", {"others": 2.0}, ["unknown key 'others'"]),
+            ("Owm", {}, ["there is no 'Owm'", "did you mean 'Own'?"]),
+            ("Forgets", {}, ["must keep its hyper-parameter strength as an attribute of that name"]),
+            ("Untyped", {}, ["a type in its __init__ is wrong", "Strength"]),
+            ("Wants", {}, ["missing a required argument: 'strength'"]),
+            ("Odd", {}, ["cannot be written as TOML", "object"]),
+            ("Half", {}, ["Half'", "NotImplementedError"]),
+            ("Other", {}, ["must be a subclass of offbeat.algorithms.Algorithm"]),
+            ("function", {}, ["must be a subclass of offbeat.algorithms.Algorithm"]),
+        ],
+    )
+    def test_what_is_wrong_is_said_in_one_line(
+        self, name: str, table: dict[str, Any], parts: list[str], own: str
+    ) -> None:
+        with pytest.raises(OffbeatError) as caught:
+            build_algorithm(own + name, table)
+        assert "\n" not in str(caught.value)
+        assert all(part in str(caught.value) for part in parts)
+
+
+RULES = """
+three = 3
+
+def rule(client, last, clients):
+    return last + 2
+"""
+
+
+class TestOwnPattern:
+    @pytest.fixture
+    def rules(self, tmp_path: Path) -> str:
+        path = tmp_path / "rules.py"
+        path.write_text(RULES)
+        return f"{path}:"
+
+    def test_is_made_from_its_rule(self, rules: str) -> None:
+        table = {"pattern": {"name": f"{rules}rule", "longest_gap": 2}}
+        algorithm = build_algorithm("async_comm_sgd", table)
+        assert isinstance(algorithm, AsyncCommSGD)
+        assert algorithm.pattern.next_round(0, 3, 10) == 5
+        assert algorithm.pattern.longest_gap(10) == 2
+        assert hyper_parameters_of(algorithm)["pattern"] == table["pattern"]
+        again = build_algorithm("async_comm_sgd", hyper_parameters_of(algorithm))
+        assert hyper_parameters_of(again) == hyper_parameters_of(algorithm)
+        assert again.pattern == algorithm.pattern
+
+    @pytest.mark.parametrize(
+        ("name", "others", "message"),
+        [
+            ("rule", {}, "pattern.longest_gap is missing"),
+            ("rule", {"longest_gap": 0}, "pattern: longest_gap must be "),
+            ("rule", {"longest_gap": 1.5}, "pattern.longest_gap = 1.5: must be a valid integer"),
+            ("rule", {"longest_gap": 2, "k": 1}, "unknown key pattern.k: Allowed: longest_gap"),
+            ("rul", {"longest_gap": 2}, "pattern.name: "),
+            ("three", {"longest_gap": 2}, "pattern.name: "),
+        ],
+    )
+    def test_what_is_wrong_is_said_in_one_line(
+        self, name: str, others: dict[str, Any], message: str, rules: str
+    ) -> None:
+        with pytest.raises(OffbeatError) as caught:
+            build_algorithm("async_comm_sgd", {"pattern": {"name": rules + name, **others}})
+        assert str(caught.value).startswith(message)
+        assert "\n" not in str(caught.value)
+
+    def test_only_a_pattern_can_be_an_import_path(self, rules: str) -> None:
+        with pytest.raises(OffbeatError, match=r"^step_sizes\.name = "):
+            build_algorithm("async_comm_sgd", {"step_sizes": {"name": f"{rules}rule"}})
+
+
+class TestHyperParameters:
+    def test_defaults_in_the_order_of_the_declaration(self) -> None:
+        assert list(default_hyper_parameters(FedAvg).items()) == [
+            ("cohort", 10),
+            ("server_lr", 1.0),
+            ("weighting", "examples"),
+            ("over_selection", 1.0),
+            ("server_optimizer", None),
+        ]
+
+    @pytest.mark.parametrize("kind", ALGORITHMS.values())
+    def test_of_an_algorithm_make_it_again(self, kind: type) -> None:
+        algorithm = kind()
+        again = build_algorithm(kind.name, hyper_parameters_of(algorithm))
+        assert type(again) is kind
+        assert all(getattr(again, key) == getattr(algorithm, key) for key in default_hyper_parameters(kind))
+
+    def test_are_the_algorithms_not_the_defaults(self) -> None:
+        algorithm = FedBuff(buffer_size=3, staleness=polynomial(a=2.0), server_optimizer=adam(beta1=0.5))
+        assert hyper_parameters_of(algorithm) == {
+            "buffer_size": 3,
+            "server_lr": 1.0,
+            "staleness": {"name": "polynomial", "a": 2.0},
+            "concurrency": 100,
+            "server_optimizer": {"name": "adam", "beta1": 0.5, "beta2": 0.99, "epsilon": 1e-3},
+        }
+
+    def test_what_is_not_set_is_left_out(self) -> None:
+        assert "server_optimizer" not in hyper_parameters_of(FedBuff())
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        3,
+        0.1,
+        1e-05,
+        True,
+        "examples",
+        'a "quoted" \\ word',
+        {"name": "polynomial", "a": 0.5},
+        {"outer": {"inner": 1}},
+        [1, 50],
+        {"steps": [1, 50]},
+    ],
+)
+def test_inline_toml_is_one_line_that_reads_back(value: Any) -> None:
+    text = as_inline_toml(value)
+    assert "\n" not in text
+    assert tomllib.loads(f"x = {text}") == {"x": value}

@@ -1,0 +1,354 @@
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from offbeat.algorithms import ALGORITHMS, LocalPlan
+from offbeat.algorithms.components import Compression
+from offbeat.config import experiment_sections as sections
+from offbeat.config import population_sections
+from offbeat.config.algorithm_table import hyper_parameters_of
+from offbeat.config.experiment_file import Experiment, load
+
+QUICKSTART = Path(__file__).parents[2] / "experiments" / "quickstart.toml"
+
+Changed = Callable[..., dict[str, Any]]
+
+FULL = """
+name = "full-1.0"
+seeds = [3, 0, 9223372036854775807]
+trainer = "vmap"
+[data]
+name = "data.py:load"
+arguments = { size = 3 }
+fallback = "digits"
+augmentation = "crop-and-flip"
+[model]
+name = "mlp"
+hidden = [32, 16]
+loss = "mse"
+batch_norm = "local"
+[local]
+steps = 7
+batch_size = 9
+lr = 0.25
+momentum = 0.5
+weight_decay = 0.125
+mu = 0.0
+clip_norm = 2.0
+compression = { name = "random_k", share = 0.25, scaled = false }
+error_feedback = true
+[population]
+clients = 33
+partition = { name = "dirichlet", alpha = 0.75 }
+step_seconds = { distribution = "constant", value = 1.5 }
+down_bytes_per_second = { distribution = "lognormal", median = 1e6, sigma = 0.5 }
+up_bytes_per_second = { distribution = "pareto", minimum = 1e3, shape = 1.25 }
+availability = { name = "alternating", groups = 2, first_labels = 3, period_seconds = 9.0 }
+when_away = "lose"
+lossy = { fraction = 0.25, probability = 1.0 }
+[server]
+lease_seconds = 11.0
+max_staleness = 0
+update_clip_norm = 3.0
+max_update_norm = 4.0
+max_step_norm = 5.0
+aggregate = "krum"
+[algorithms.one]
+algorithm = "fedbuff"
+buffer_size = 3
+local = { lr = 0.5, momentum = 0.0, mu = 0.25 }
+[algorithms.whole]
+algorithm = "fedasync"
+local = { compression = { name = "none" }, error_feedback = false }
+[algorithms.fedavg]
+[stop]
+virtual_seconds = 100.0
+versions = 5
+updates = 6
+[evaluate]
+every_seconds = 0.5
+metrics = ["mae", "accuracy"]
+better = "higher"
+target = 1.0
+"""
+
+
+class TestEveryKey:
+    def test_is_read(self, save: Callable[..., Path]) -> None:
+        path = save(FULL)
+        experiment = load(path)
+        read = experiment.model_dump(exclude_none=True)
+        written = tomllib.loads(FULL)
+        written["data"]["name"] = f"{path.parent}/data.py:load"
+        written["evaluate"]["metrics"] = ("mae", "accuracy")
+        for key in ("name", "data", "local", "population", "server", "stop", "evaluate"):
+            assert read[key] == written[key]
+        assert experiment.seeds == (3, 0, 2**63 - 1)
+        assert read["model"] == {"name": "mlp", "hidden": (32, 16), "loss": "mse", "batch_norm": "local"}
+        assert list(experiment.algorithms) == ["one", "whole", "fedavg"]
+        assert experiment.algorithm("one").name == "fedbuff"
+        assert experiment.algorithm("one").buffer_size == 3
+        assert experiment.algorithm("fedavg").name == "fedavg"
+
+    def test_the_file_above_has_every_key(self) -> None:
+        """A key that is new in a section has to be in ``FULL`` too."""
+        written = tomllib.loads(FULL)
+        kinds = {
+            "data": sections.DataSection,
+            "local": sections.LocalSection,
+            "population": population_sections.PopulationSection,
+            "server": sections.ServerSection,
+            "stop": sections.StopSection,
+            "evaluate": sections.EvaluateSection,
+            "model": sections.MlpSection,
+        }
+        assert set(written) == set(Experiment.model_fields)
+        for key, kind in kinds.items():
+            # One of every_seconds and every_versions is there.
+            assert set(written[key]) == set(kind.model_fields) - {"every_versions"}, key
+        assert set(written["population"]["lossy"]) == set(population_sections.LossySection.model_fields)
+
+    def test_a_plan_is_the_section_with_the_algorithms_changes(self, save: Callable[..., Path]) -> None:
+        experiment = load(save(FULL))
+        common = {"steps": 7, "batch_size": 9, "weight_decay": 0.125, "clip_norm": 2.0}
+        smaller = {"compression": Compression("random_k", (("share", 0.25), ("scaled", False))), "error_feedback": True}
+        assert experiment.plan("one") == LocalPlan(lr=0.5, momentum=0.0, mu=0.25, **common, **smaller)
+        assert experiment.plan("fedavg") == LocalPlan(lr=0.25, momentum=0.5, **common, **smaller)
+        assert experiment.plan("whole") == LocalPlan(lr=0.25, momentum=0.5, **common)
+
+    def test_the_rest_has_defaults(self, changed: Changed, save: Callable[..., Path], tiny: dict[str, Any]) -> None:
+        for key in ("seeds", "server", "population.lossy", "evaluate.target"):
+            tiny = changed(tiny, key)
+        experiment = load(save(tiny))
+        assert experiment.name == "some-name"
+        assert experiment.seeds == (1,)
+        assert experiment.server.lease_seconds is experiment.server.max_staleness is None
+        assert experiment.population.lossy is experiment.evaluate.target is experiment.data.fallback is None
+        assert experiment.population.availability.name == "always"
+        assert experiment.population.when_away == "pause"
+        assert experiment.data.arguments == {}
+        assert (experiment.model.loss, experiment.model.batch_norm) == ("cross_entropy", "refuse")
+        assert (experiment.metrics, experiment.better) == (("accuracy",), "higher")
+        assert experiment.plan("fedavg") == LocalPlan(steps=3, batch_size=8, lr=0.1)
+
+    def test_the_quickstart_is_valid(self) -> None:
+        assert load(QUICKSTART).name == "quickstart"
+
+
+class TestMetrics:
+    @pytest.mark.parametrize(
+        ("changes", "metrics", "better"),
+        [
+            (["model.loss=bce"], ("accuracy",), "higher"),
+            (["model.loss=mse"], (), "lower"),
+            (["model.loss=mse", "evaluate.metrics=['mae', 'accuracy']"], ("mae", "accuracy"), "lower"),
+            (["evaluate.metrics=['accuracy', 'mae']"], ("accuracy", "mae"), "higher"),
+            (["evaluate.metrics=['mse']", "evaluate.better=higher"], ("mse",), "higher"),
+            (["evaluate.metrics=['training_loss', 'mse']"], ("training_loss", "mse"), "lower"),
+            (["evaluate.metrics=['package:f1']"], ("package:f1",), "higher"),
+            (["evaluate.metrics=['package:error']", "evaluate.better=lower"], ("package:error",), "lower"),
+            (["evaluate.metrics=[]"], (), "lower"),
+        ],
+    )
+    def test_are_those_of_the_file_or_of_the_loss(
+        self, changes: list[str], metrics: tuple[str, ...], better: str, experiment: Callable[..., Experiment]
+    ) -> None:
+        here = experiment(*changes)
+        assert (here.metrics, here.better) == (metrics, better)
+        resolved = here.resolved("fedavg", 1, "digits")["evaluate"]
+        assert (resolved["metrics"], resolved["better"]) == (metrics, better)
+
+    def test_a_metric_is_called_as_what_comes_after_the_colon(self) -> None:
+        assert sections.metric_name("accuracy") == "accuracy"
+        assert sections.metric_name("/a:b/c.py:Scores.f1") == "Scores.f1"
+
+
+PATHS = {
+    "population.partition": ({"name": "file"}, "path"),
+    "population.step_seconds": ({"distribution": "file"}, "path"),
+    "population.up_bytes_per_second": ({"distribution": "trace"}, "path"),
+    "population.availability": ({"name": "intervals"}, "path"),
+}
+
+
+class TestPaths:
+    @pytest.mark.parametrize("key", PATHS)
+    def test_are_relative_to_the_file(
+        self, key: str, changed: Changed, tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "deep").mkdir()
+        (tmp_path / "deep" / "x.toml").write_text(tomli_w.dumps(changed(tiny, key, {**PATHS[key][0], "path": "../f"})))
+        monkeypatch.chdir(tmp_path)
+        part = load(Path("deep/x.toml")).population
+        found = Path(getattr(part, key.split(".")[1]).path)
+        assert found.is_absolute()
+        assert found.resolve() == tmp_path.resolve() / "f"
+
+    @pytest.mark.parametrize(
+        "key", ["data.name", "data.fallback", "model.name", "model.loss", "algorithms.own.algorithm"]
+    )
+    def test_of_own_code_are_too(
+        self, key: str, changed: Changed, tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "deep").mkdir()
+        (tmp_path / "own.py").write_text(OWN_ALGORITHM)
+        (tmp_path / "deep" / "x.toml").write_text(tomli_w.dumps(changed(tiny, key, "../own.py:Own")))
+        monkeypatch.chdir(tmp_path)
+        found = load(Path("deep/x.toml")).model_dump()
+        for part in key.split("."):
+            found = found[part]
+        assert found == f"{tmp_path.resolve()}/own.py:Own"
+
+    def test_of_modules_stay(self, experiment: Callable[..., Experiment]) -> None:
+        assert experiment("model.name=package.net:Net").model.name == "package.net:Net"
+
+
+OWN_ALGORITHM = """
+from offbeat.algorithms import FedBuff
+
+class Own(FedBuff):
+    name = "own"
+
+    def __init__(self, *, strength: float = 0.5, buffer_size: int = 2) -> None:
+        super().__init__(buffer_size=buffer_size, concurrency=4)
+        self.strength = strength
+"""
+
+
+# For each algorithm a table with nothing left at its default.
+ALGORITHM_TABLES: list[dict[str, Any]] = [
+    {"algorithm": "fedavg", "cohort": 3, "server_lr": 0.1, "weighting": "uniform", "over_selection": 1.7,
+     "server_optimizer": {"name": "adam", "beta1": 0.7, "beta2": 0.9, "epsilon": 1e-5}},
+    {"algorithm": "fedasync", "mixing_alpha": 0.3, "concurrency": 3,
+     "staleness": {"name": "hinge", "a": 3.0, "b": 2.0}},
+    {"algorithm": "fedbuff", "buffer_size": 3, "server_lr": 1 / 3, "concurrency": 7, "staleness": {"name": "constant"},
+     "server_optimizer": {"name": "momentum", "beta": 0.7}},
+    {"algorithm": "fedbuff", "staleness": {"name": "exponential", "a": 0.1},
+     "server_optimizer": {"name": "adagrad", "initial": 0.1, "epsilon": 0.01}},
+    {"algorithm": "fednova", "cohort": 3, "server_lr": 0.1, "over_selection": 1.7,
+     "server_optimizer": {"name": "momentum", "beta": 0.7}},
+    {"algorithm": "fedfa", "window": 7, "server_lr": 0.3, "release_every": 2, "concurrency": 3, "normalise": True,
+     "server_optimizer": {"name": "momentum", "beta": 0.7}},
+    {"algorithm": "fedfa", "transmit": "params", "window": 3},
+    {"algorithm": "port", "min_clients": 3, "staleness_bound": 4, "urgent_requests": False, "similarity_weight": 0.3,
+     "staleness_weight": 0.6, "server_lr": 0.9, "concurrency": 7,
+     "server_optimizer": {"name": "momentum", "beta": 0.7}},
+    {"algorithm": "async_comm_sgd", "pattern": {"name": "round_robin", "k": 3, "every": 2}, "average": True,
+     "step_sizes": {"name": "inverse_time", "strong_convexity": 0.1, "smoothness": 4.0, "gap": 5.0}, "period": 2.5,
+     "weighting": "uniform", "server_lr": 0.3, "server_optimizer": {"name": "momentum", "beta": 0.7}},
+    {"algorithm": "async_comm_sgd", "pattern": {"name": "random", "p": 0.3, "seed": 2**63 - 1},
+     "step_sizes": {"name": "inverse_square_root", "initial": 0.3}},
+    {"algorithm": "async_comm_sgd", "pattern": {"name": "full", "every": 3}},
+    {"algorithm": "async_comm_sgd", "pattern": {"name": "imbalanced"}},
+    {"algorithm": "fedlaavg", "cohort": 3, "server_lr": 0.3, "weighting": "uniform", "server_keeps_updates": True,
+     "server_optimizer": {"name": "momentum", "beta": 0.7}},
+    {"algorithm": "mifa", "server_lr": 0.3, "weighting": "uniform", "server_keeps_updates": True,
+     "server_optimizer": {"name": "momentum", "beta": 0.7}},
+    {"algorithm": "scaffold", "cohort": 3, "server_lr": 0.1, "over_selection": 1.7,
+     "server_optimizer": {"name": "momentum", "beta": 0.7}},
+    {"algorithm": "fedluck", "period": 2.5, "server_lr": 0.3, "steps": (2, 9), "compression": (0.1, 0.5),
+     "compression_exponent": 1.0, "normalise": True, "server_optimizer": {"name": "momentum", "beta": 0.7}},
+    {"algorithm": "sequential_sgd", "cohort": 3},
+]  # fmt: skip
+
+
+class TestResolved:
+    @pytest.mark.parametrize("table", [*({"algorithm": name} for name in ALGORITHMS), *ALGORITHM_TABLES])
+    @pytest.mark.parametrize("base", ["full", "tiny"])
+    def test_can_be_run_again(
+        self, table: dict[str, Any], base: str, save: Callable[..., Path], tiny: dict[str, Any], tmp_path: Path
+    ) -> None:
+        whole = tomllib.loads(FULL) if base == "full" else tiny
+        whole["algorithms"]["a label"] = {**table, "local": {"lr": 0.3, "momentum": 0.0, "mu": 1 / 3}}
+        first = load(save(whole))
+        resolved = first.resolved("a label", 7, "digits")
+        (tmp_path / "elsewhere").mkdir()
+        second = load(save(resolved, "elsewhere/another.toml"))
+
+        assert second.resolved("a label", 7, "digits") == resolved
+        assert second.seeds == (7,)
+        assert second.data.name == "digits"
+        assert second.data.fallback is None
+        assert list(second.algorithms) == ["a label"]
+        assert second.plan("a label") == first.plan("a label")
+        for section in ("name", "model", "population", "server", "stop", "metrics", "better"):
+            assert getattr(second, section) == getattr(first, section)
+        for key in ("every_seconds", "target"):
+            assert getattr(second.evaluate, key) == getattr(first.evaluate, key)
+        before, after = first.algorithm("a label"), second.algorithm("a label")
+        assert type(before) is type(after)
+        assert hyper_parameters_of(before) == hyper_parameters_of(after)
+        # What was written is there, and was not replaced by a default on both sides.
+        for key in table.keys() - {"algorithm"}:
+            assert resolved["algorithms"]["a label"][key] == table[key]
+
+    @pytest.mark.parametrize("more", [{}, {"arguments": {"size": 3}}, {"augmentation": "crop-and-flip"}], ids=str)
+    def test_data_that_another_stands_in_for_are_changed_all_the_same(
+        self, more: dict[str, Any], save: Callable[..., Path], tiny: dict[str, Any]
+    ) -> None:
+        tiny["data"] = {"name": "data.py:load", "fallback": "digits", **more}
+        path = save(tiny)
+        own = f"{path.parent}/data.py:load"
+        assert load(path).resolved("fedavg", 1, own)["data"] == {"name": own, **more}
+        more.pop("arguments", None)
+        assert load(path).resolved("fedavg", 1, "digits")["data"] == {"name": "digits", **more}
+
+    def test_writes_the_defaults_out(self, experiment: Callable[..., Experiment]) -> None:
+        resolved = experiment().resolved("fedasync", 1, "digits")
+        assert resolved["local"] == {
+            "steps": 3, "batch_size": 8, "lr": 0.1, "momentum": 0.0, "weight_decay": 0.0, "mu": 0.0,
+            "error_feedback": False,
+        }  # fmt: skip
+        table = resolved["algorithms"]["fedasync"]
+        assert table == {
+            "algorithm": "fedasync",
+            "mixing_alpha": 0.6,
+            "staleness": {"name": "polynomial", "a": 0.5},
+            "concurrency": 4,
+        }
+
+    @pytest.mark.parametrize(
+        ("given", "written"),
+        [
+            ({"name": "random_k", "share": 1}, {"name": "random_k", "share": 1.0, "scaled": True}),
+            ({"name": "sign"}, {"name": "sign"}),
+            ({"name": "none"}, None),
+        ],
+    )
+    def test_writes_a_compressors_defaults_out_and_no_compression_not_at_all(
+        self, given: dict[str, Any], written: dict[str, Any] | None, tiny: dict[str, Any], changed: Changed,
+        save: Callable[..., Path],
+    ) -> None:  # fmt: skip
+        here = load(save(changed(tiny, "local.compression", given)))
+        assert here.resolved("fedavg", 1, "digits")["local"].get("compression") == written
+
+    def test_what_one_algorithm_does_without_is_not_in_its_run(
+        self, tiny: dict[str, Any], changed: Changed, save: Callable[..., Path], tmp_path: Path
+    ) -> None:
+        tiny = changed(tiny, "local.compression", {"name": "top_k", "share": 0.25})
+        here = load(save(changed(tiny, "algorithms.fedasync.local", {"compression": {"name": "none"}})))
+        local = here.resolved("fedasync", 1, "digits")["local"]
+        assert "compression" not in local
+        assert here.resolved("fedbuff", 1, "digits")["local"] == {
+            **local, "compression": {"name": "top_k", "share": 0.25}
+        }  # fmt: skip
+
+    def test_a_pattern_of_ones_own_is_relative_to_the_file(
+        self, tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "deep").mkdir()
+        (tmp_path / "rules.py").write_text("def rule(client, last, clients):\n    return last + 1\n")
+        pattern = {"name": "../rules.py:rule", "longest_gap": 1}
+        tiny["algorithms"] = {"mine": {"algorithm": "async_comm_sgd", "pattern": pattern}}
+        (tmp_path / "deep" / "x.toml").write_text(tomli_w.dumps(tiny))
+        monkeypatch.chdir(tmp_path)
+        resolved = load(Path("deep/x.toml")).resolved("mine", 1, "digits")
+        found = f"{tmp_path.resolve()}/rules.py:rule"
+        assert resolved["algorithms"]["mine"]["pattern"] == {"name": found, "longest_gap": 1}
+        monkeypatch.chdir("/")
+        (tmp_path / "again.toml").write_text(tomli_w.dumps(resolved))
+        assert load(tmp_path / "again.toml").resolved("mine", 1, "digits") == resolved

@@ -1,0 +1,90 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from offbeat.algorithms.components import Compression
+from offbeat.config.experiment_file import Experiment, load
+from offbeat.errors import OffbeatError
+
+TOP_TENTH = Compression("top_k", (("share", 0.1),))
+
+Changed = Callable[..., dict[str, Any]]
+
+
+class TestOverrides:
+    @pytest.mark.parametrize(
+        ("change", "read", "value"),
+        [
+            ("local.lr=0.5", lambda e: e.local.lr, 0.5),
+            (" local.lr = 0.5 ", lambda e: e.local.lr, 0.5),
+            ("seeds=[7, 8]", lambda e: e.seeds, (7, 8)),
+            ("name=other", lambda e: e.name, "other"),
+            ('name="other"', lambda e: e.name, "other"),
+            ("data.fallback=digits", lambda e: e.data.fallback, "digits"),
+            ("server.max_staleness=3", lambda e: e.server.max_staleness, 3),
+            ("population.lossy.fraction=0.125", lambda e: e.population.lossy.fraction, 0.125),
+            ('population.partition={ name = "iid" }', lambda e: e.population.partition.name, "iid"),
+            ("algorithms.fedbuff.buffer_size=4", lambda e: e.algorithm("fedbuff").buffer_size, 4),
+            ("algorithms.fedbuff.local.steps=9", lambda e: e.plan("fedbuff").steps, 9),
+            ("local.error_feedback=true", lambda e: e.plan("fedbuff").error_feedback, True),
+            ("local.compression.share=0.1", lambda e: e.plan("fedbuff").compression, TOP_TENTH),
+            ("algorithms.fedbuff.local.compression.name=none", lambda e: e.plan("fedbuff").compression, None),
+            ("algorithms.fedbuff.staleness.name=constant", lambda e: e.algorithm("fedbuff").staleness(9), 1.0),
+        ],
+    )
+    def test_change_a_key(
+        self, change: str, read: Callable[[Experiment], Any], value: Any, experiment: Callable[..., Experiment]
+    ) -> None:
+        compressed = "local.compression={ name = 'top_k', share = 0.5 }"
+        assert read(experiment(compressed)) != value
+        assert read(experiment(compressed, change)) == value
+
+    def test_the_last_one_counts(self, experiment: Callable[..., Experiment]) -> None:
+        assert experiment("local.lr=0.5", "local.steps=4", "local.lr=0.25").local.lr == 0.25
+
+    def test_may_make_a_section(self, changed: Changed, save: Callable[..., Path], tiny: dict[str, Any]) -> None:
+        path = save(changed(tiny, "server"))
+        assert load(path, ["server.lease_seconds=5"]).server.lease_seconds == 5.0
+
+    def test_may_add_an_algorithm(self, experiment: Callable[..., Experiment]) -> None:
+        assert (
+            experiment("algorithms.b.algorithm=fedbuff", "algorithms.b.buffer_size=7").algorithm("b").buffer_size == 7
+        )
+
+    @pytest.mark.parametrize("change", ["local.lr", "=3", ".lr=3", "local.=3", "local..lr=3", "", "="])
+    def test_malformed(self, change: str, experiment: Callable[..., Experiment]) -> None:
+        line = _error(lambda: experiment(change))
+        assert f"--set {change}: write it as section.key=value" in line
+
+    @pytest.mark.parametrize(("change", "parent"), [("local.lr.x=3", "lr"), ("seeds.0=3", "seeds")])
+    def test_into_a_value(self, change: str, parent: str, experiment: Callable[..., Experiment]) -> None:
+        assert _error(lambda: experiment(change)) == f"--set {change}: {parent} is a value, not a section"
+
+    @pytest.mark.parametrize(
+        ("change", "part"),
+        [
+            ("local.lr=oops", "local.lr = 'oops'"),
+            ("local.lr=", "local.lr = ''"),
+            ("local.compression=top_k", "local.compression = 'top_k': must be a table such as"),
+            ("local.compression.share=0.1", "local.compression = {'share': 0.1}: must be a table such as"),
+            ("lokal.lr=0.1", "unknown key lokal: did you mean 'local'?"),
+            ("local.rl=0.1", "unknown key local.rl: Allowed: batch_size"),
+            ("local=3", "local = 3: must be a table"),
+        ],
+    )
+    def test_are_checked_like_the_file(self, change: str, part: str, experiment: Callable[..., Experiment]) -> None:
+        assert part in _error(lambda: experiment(change))
+
+    def test_a_second_line_is_not_swallowed(self, experiment: Callable[..., Experiment]) -> None:
+        _error(lambda: experiment("local.lr=0.1\nsteps=3"))
+
+
+def _error(call: Callable[[], object]) -> str:
+    with pytest.raises(OffbeatError) as caught:
+        call()
+    line = str(caught.value)
+    assert "\n" not in line
+    assert "pydantic" not in line
+    return line

@@ -1,0 +1,113 @@
+import pytest
+
+from offbeat.data import DATASETS, load_dataset
+from offbeat.data import catalogue as datasets_module
+from offbeat.data.catalogue import Entry, get_dataset, list_datasets
+from offbeat.data.dataset import MissingDataError
+from offbeat.data.source_files import Source
+from offbeat.errors import OffbeatError
+
+NAMES = ["digits", "mnist", "fashion-mnist", "cifar10", "sst2", "sentiment140"]
+
+
+@pytest.fixture
+def source(nowhere, monkeypatch):
+    """Nothing is anywhere, nor to be downloaded."""
+    for name, (description, train, test, source) in datasets_module._ABOUT.items():
+        if source:
+            there = Source(name, source.title, "http://127.0.0.1:1/", source.files, source.stand_in)
+            monkeypatch.setitem(datasets_module._ABOUT, name, (description, train, test, there))
+    return nowhere
+
+
+def where():
+    return {entry.name: entry.where for entry in list_datasets()}
+
+
+def test_a_data_set_knows_the_name_that_it_is_loaded_by():
+    assert load_dataset("digits").name == "digits"
+
+
+def test_the_registry():
+    assert list(DATASETS) == NAMES
+    assert [entry.name for entry in list_datasets()] == NAMES
+
+
+def test_an_unknown_name():
+    for function in (load_dataset, get_dataset):
+        with pytest.raises(OffbeatError, match="unknown data set 'fashon-mnist': did you mean 'fashion-mnist'"):
+            function("fashon-mnist")
+
+
+def test_the_list_without_any_files(source):
+    assert where() == {
+        "digits": "comes with scikit-learn",
+        "mnist": "not here",
+        "fashion-mnist": "not here",
+        "cifar10": "not here",
+        "sst2": "not here",
+        "sentiment140": "not here",
+    }
+    for entry in list_datasets():
+        assert entry.description
+        assert "\n" not in entry.description
+        assert entry.name == "sentiment140" or entry.train_examples > entry.test_examples
+
+
+def test_the_list_says_how_many_examples_there_are():
+    dataset = load_dataset("digits")
+    entry = get_dataset("digits")
+    assert (entry.train_examples, entry.test_examples) == (len(dataset.train_inputs), len(dataset.test_inputs))
+    for entry in list_datasets():
+        sizes = {"mnist": (60_000, 10_000), "fashion-mnist": (60_000, 10_000), "cifar10": (50_000, 10_000)}
+        sizes |= {"digits": (1_433, 364), "sst2": (6_920, 1_821), "sentiment140": (None, None)}
+        assert (entry.train_examples, entry.test_examples) == sizes[entry.name]
+
+
+def test_the_list_says_where_the_files_are(source, monkeypatch):
+    sst2 = source / "cache" / "sst2"
+    sst2.mkdir(parents=True)
+    for name in ("train.tsv", "dev.tsv", "test.tsv"):
+        (sst2 / name).write_text("not looked at")
+    (source / "cifar10-jpeg.tar.gz").write_text("not looked at")
+    monkeypatch.setenv("OFFBEAT_DATA", str(source))
+    found = where()
+    assert found["sst2"] == str(sst2)
+    assert found["cifar10"] == str(source / "cifar10-jpeg.tar.gz")
+    assert found["mnist"] == "not here"
+    assert get_dataset("sst2").where == str(sst2)
+
+
+def test_a_half_filled_folder_does_not_hide_the_other_data_sets(source, monkeypatch):
+    (source / "mnist").mkdir()
+    (source / "mnist" / "t10k-labels-idx1-ubyte.gz").write_text("")
+    monkeypatch.setenv("OFFBEAT_DATA", str(source))
+    found = where()
+    assert found["mnist"].startswith(f"{source / 'mnist'} holds only part of MNIST: add train-images")
+    assert found["digits"] == "comes with scikit-learn"
+    with pytest.raises(OffbeatError, match="only part of MNIST"):
+        get_dataset("mnist")
+
+
+def test_offbeat_data_is_not_a_folder(source, monkeypatch):
+    monkeypatch.setenv("OFFBEAT_DATA", str(source / "none"))
+    with pytest.raises(OffbeatError, match="which is not a folder"):
+        list_datasets()
+
+
+def test_getting_downloads(source, server, monkeypatch):
+    hashes = {"a": "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"}  # of b"a", by sha256sum
+    server.files = {"a": b"a"}
+    there = Source("mnist", "MNIST", server.url, hashes)
+    monkeypatch.setitem(datasets_module._ABOUT, "mnist", ("digits", 6, 1, there))
+    assert where()["mnist"] == "not here"
+    assert server.requests == []
+    path = source / "cache" / "mnist" / "a"
+    assert get_dataset("mnist") == Entry("mnist", "digits", 6, 1, str(path))
+    assert path.read_bytes() == b"a"
+    assert where()["mnist"] == str(path)
+
+
+def test_what_cannot_be_got(source):
+    with pytest.raises(MissingDataError, match=r"SST-2 is not here, and could not be downloaded"):
+        get_dataset("sst2")

@@ -1,0 +1,78 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from offbeat.data.dataset import Dataset
+from offbeat.data.dataset_checks import check
+from offbeat.errors import OffbeatError
+
+INPUTS = np.arange(12, dtype=np.float32).reshape(4, 3)
+LABELS = np.array([0, 1, 2, 0])
+GOOD = Dataset("mine", INPUTS, LABELS, INPUTS[:2], LABELS[:2], classes=3, users=np.array([1, 0, 1, 0]))
+TOKENS = dataclasses.replace(GOOD, train_inputs=INPUTS.astype(np.int64), test_inputs=INPUTS[:2].astype(int), tokens=12)
+TARGETS = dataclasses.replace(GOOD, train_labels=INPUTS, test_labels=INPUTS[:2], classes=None)
+
+
+def with_one(array, place, value):
+    changed = array.copy()
+    changed[place] = value
+    return changed
+
+
+@pytest.mark.parametrize("dataset", [GOOD, TOKENS, TARGETS, dataclasses.replace(GOOD, users=None)])
+def test_good_data_sets(dataset):
+    check(dataset)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "changes", "reason"),
+    [
+        (GOOD, {"train_inputs": INPUTS.tolist()}, "train_inputs is a list: make it a numpy array"),
+        (GOOD, {"test_inputs": INPUTS.astype(float)}, "test_inputs are float64: make them float32, or int64 for num"),
+        (GOOD, {"test_labels": LABELS.astype(np.uint8)}, "test_labels are uint8: .* int64 for classes"),
+        (GOOD, {"test_inputs": INPUTS[:0], "test_labels": LABELS[:0]}, "test_inputs are empty"),
+        (GOOD, {"train_inputs": np.zeros((), np.float32)}, "train_inputs are empty"),
+        (GOOD, {"train_labels": LABELS[:3]}, "4 train_inputs but 3 train_labels"),
+        (GOOD, {"test_labels": LABELS}, "2 test_inputs but 4 test_labels"),
+        (GOOD, {"train_inputs": with_one(INPUTS, (2, 1), np.nan)}, "NaN or infinity in the inputs of train example 2"),
+        (GOOD, {"test_inputs": with_one(INPUTS[:2], (1, 1), -np.inf)}, "infinity in the inputs of test example 1"),
+        (GOOD, {"train_labels": with_one(LABELS, 1, 3)}, r"labels out of range: train example 1 has 3, .* 0 … 2"),
+        (GOOD, {"train_labels": with_one(LABELS, 3, -1)}, "labels out of range: train example 3 has -1"),
+        (GOOD, {"test_labels": np.array([0, 5])}, "labels out of range: test example 1 has 5"),
+        (GOOD, {"classes": None}, "train_labels are int64 but classes is None"),
+        (GOOD, {"classes": 0}, "classes is 0"),
+        (GOOD, {"classes": "3"}, "classes is '3'"),
+        (GOOD, {"train_labels": LABELS[:, None], "test_labels": LABELS[:2, None]}, r"shape \(1,\) an example"),
+        (GOOD, {"test_labels": np.zeros(2, np.float32)}, "train labels are int64, test labels float32"),
+        (GOOD, {"test_inputs": INPUTS[:2, :2]}, r"shape \(3,\) an example, test inputs \(2,\)"),
+        (GOOD, {"test_inputs": INPUTS[:2].astype(int)}, "train inputs are float32, test inputs int64"),
+        (GOOD, {"tokens": 5}, "tokens is 5, but train_inputs are float32"),
+        (TOKENS, {"tokens": None}, "tokens is None"),
+        (TOKENS, {"tokens": True}, "tokens is True"),
+        (TOKENS, {"tokens": 11}, "tokens out of range: train example 3 has one of 11, allowed are 0 … 10"),
+        (TOKENS, {"test_inputs": np.array([[1, 2, 3], [1, -4, 99]])}, "test example 1 has one of -4"),
+        (TARGETS, {"classes": 3}, "classes is 3, but train_labels are float32"),
+        (TARGETS, {"test_labels": INPUTS[:2, :2]}, r"shape \(3,\) an example, test labels \(2,\)"),
+        (TARGETS, {"train_labels": with_one(INPUTS, (3, 0), np.inf)}, "infinity in the labels of train example 3"),
+        (GOOD, {"users": [0, 0, 1, 1]}, r"users is a list: make it int64 \(4,\)"),
+        (GOOD, {"users": np.array([0, 1])}, r"users is int64 \(2,\): make it int64 \(4,\)"),
+        (GOOD, {"users": np.zeros(4)}, r"users is float64 \(4,\)"),
+        (GOOD, {"users": np.array([0, -1, 1, 1])}, "train example 1 is of user -1"),
+        (GOOD, {"users": np.array([0, 3, 1, 1])}, "users go up to 3, but none of the examples is of user 2"),
+    ],
+)
+def test_bad_data_sets(dataset, changes, reason):
+    with pytest.raises(OffbeatError, match=rf"^mine: .*{reason}") as caught:
+        check(dataclasses.replace(dataset, **changes))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("bad", [0, 65_535, 65_536, 99_999])
+def test_the_first_bad_example_of_many_is_found(bad):
+    inputs, labels = np.zeros((100_000, 1), np.float32), np.zeros(100_000, np.int64)
+    many = dataclasses.replace(GOOD, train_inputs=inputs, train_labels=labels, test_inputs=inputs[:2] + 1, users=None)
+    check(many)
+    inputs[[bad, -1]] = np.nan
+    with pytest.raises(OffbeatError, match=f"in the inputs of train example {bad}:"):
+        check(many)

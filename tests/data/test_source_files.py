@@ -1,0 +1,138 @@
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from offbeat.data.dataset import MissingDataError
+from offbeat.data.source_files import Source, cache_folder, own_folder
+from offbeat.errors import OffbeatError
+
+CONTENT = {"a.gz": b"aaaa", "b.gz": b"bbb"}
+
+
+@pytest.fixture
+def source(nowhere: Path) -> Source:
+    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in CONTENT.items()}
+    return Source("letters", "The letters", "http://127.0.0.1:1/", hashes, "all.zip", nowhere / "debian")
+
+
+def put(folder: Path, *names: str) -> tuple[Path, ...]:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).write_bytes(CONTENT.get(name, b"c"))
+    return tuple(folder / name for name in names)
+
+
+def at(source: Source, url: str) -> Source:
+    return Source(source.name, source.title, url, source.files, source.stand_in, source.debian_folder)
+
+
+def test_nowhere(source):
+    assert source.find() is None
+
+
+def test_the_order_of_places(source, nowhere, monkeypatch):
+    """Each place that is added goes before those that were there."""
+    monkeypatch.setenv("OFFBEAT_DATA", str(nowhere / "data"))
+    (nowhere / "data").mkdir()
+    for place in [("debian",), ("cache", "letters"), ("data",), ("data", "letters")]:
+        paths = put(nowhere.joinpath(*place), "a.gz", "b.gz")
+        assert source.find() == paths
+        assert source.get() == paths  # there is nothing to download from
+
+
+def test_the_stand_in_does_where_the_files_are_not(source, nowhere, monkeypatch):
+    put(nowhere / "debian", "a.gz", "b.gz")
+    stand_in = put(nowhere / "cache" / "letters", "all.zip")
+    assert source.find() == stand_in
+    files = put(nowhere / "cache" / "letters", "a.gz", "b.gz")
+    assert source.find() == files
+    monkeypatch.setenv("OFFBEAT_DATA", str(nowhere / "data"))
+    mine = put(nowhere / "data", "all.zip")
+    assert source.find() == mine
+
+
+def test_the_last_place_is_a_download_into_the_cache(source, nowhere, server):
+    server.files = CONTENT
+    cache = nowhere / "cache" / "letters"
+    assert at(source, server.url).get() == (cache / "a.gz", cache / "b.gz")
+    assert {path.name: path.read_bytes() for path in cache.iterdir()} == CONTENT
+    assert server.requests == ["HEAD a.gz", "GET a.gz", "GET b.gz"]
+    assert at(source, server.url).get() == (cache / "a.gz", cache / "b.gz")
+    assert len(server.requests) == 3, "the second time, the cache is enough"
+
+
+def test_a_corrupt_download_is_refused(source, nowhere, server, monkeypatch):
+    monkeypatch.setattr("pooch.core.time.sleep", lambda seconds: None)
+    server.files = dict.fromkeys(CONTENT, b"<html>please log in</html>")
+    with pytest.raises(MissingDataError, match=r"a\.gz has a wrong SHA-256"):
+        at(source, server.url).get()
+    assert list((nowhere / "cache" / "letters").iterdir()) == []
+
+
+def test_finding_downloads_nothing(source, server):
+    server.files = CONTENT
+    assert at(source, server.url).find() is None
+    assert server.requests == []
+
+
+def test_nothing_to_be_had(source, nowhere, monkeypatch):
+    monkeypatch.setenv("OFFBEAT_DATA", str(nowhere))
+    with pytest.raises(MissingDataError) as caught:
+        source.get()
+    message = str(caught.value)
+    for words in (
+        f"The letters is not here, nor in OFFBEAT_DATA={nowhere}",
+        "a.gz and b.gz, or all.zip",
+        "apt install dataset-letters",
+        "get online",
+        "http://127.0.0.1:1/",
+    ):
+        assert words in message
+    assert "\n" not in message
+
+
+def test_no_debian_package_is_named_where_there_is_none(nowhere):
+    with pytest.raises(MissingDataError) as caught:
+        Source("letters", "The letters", "http://127.0.0.1:1/", {"a.gz": ""}).get()
+    assert "apt" not in str(caught.value)
+
+
+def test_an_unset_and_an_empty_variable_are_alike(source, nowhere, monkeypatch):
+    paths = put(nowhere / "debian", "a.gz", "b.gz")
+    put(nowhere / "here", "a.gz", "b.gz")
+    monkeypatch.setenv("OFFBEAT_DATA", "")
+    monkeypatch.chdir(nowhere / "here")
+    assert own_folder() is None
+    assert source.find() == paths
+
+
+@pytest.mark.parametrize("name", ["none", "file"])
+def test_offbeat_data_is_not_a_folder(source, nowhere, monkeypatch, name):
+    put(nowhere / "debian", "a.gz", "b.gz")
+    (nowhere / "file").write_text("")
+    monkeypatch.setenv("OFFBEAT_DATA", str(nowhere / name))
+    with pytest.raises(OffbeatError, match=rf"OFFBEAT_DATA is '.*{name}', which is not a folder"):
+        source.find()
+
+
+@pytest.mark.parametrize("folder", ["data", "data/letters"])
+def test_part_of_the_files_in_offbeat_data(source, nowhere, monkeypatch, folder):
+    put(nowhere / "debian", "a.gz", "b.gz")
+    put(nowhere / folder, "a.gz")
+    monkeypatch.setenv("OFFBEAT_DATA", str(nowhere / "data"))
+    with pytest.raises(OffbeatError, match=rf"{folder} holds only part of The letters: add b\.gz$"):
+        source.find()
+
+
+def test_a_download_that_was_interrupted_hides_nothing(source, nowhere):
+    paths = put(nowhere / "debian", "a.gz", "b.gz")
+    put(nowhere / "cache" / "letters", "a.gz")
+    assert source.find() == paths
+
+
+def test_without_a_variable_the_cache_is_the_users(monkeypatch):
+    monkeypatch.delenv("OFFBEAT_CACHE", raising=False)
+    assert cache_folder().name == "offbeat"
+    monkeypatch.setenv("OFFBEAT_CACHE", "~/x")
+    assert cache_folder() == Path.home() / "x"

@@ -1,0 +1,126 @@
+import math
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+
+from offbeat.errors import OffbeatError
+from offbeat.population.devices import distributions
+from offbeat.randomness import Purpose
+
+N = 100_000
+SOURCE = {"seed": 3, "purpose": Purpose.DEVICE_SPEED}
+DISTRIBUTIONS = [
+    (distributions.constant, {"value": 2.0}),
+    (distributions.lognormal, {"median": 0.1, "sigma": 1.0}),
+    (distributions.pareto, {"minimum": 0.1, "shape": 1.5}),
+    (distributions.uniform_between, {"low": 0.5, "high": 2.0}),
+    (distributions.exponential, {"mean": 2.0}),
+    (distributions.half_normal, {"mean": 2.0}),
+]
+QUANTILES = [0.01, 0.1, 0.5, 0.9, 0.99, 0.999]
+
+
+def part_below(values, quantile_values):
+    return np.searchsorted(np.sort(values), quantile_values) / len(values)
+
+
+def assert_quantiles(values, expected):
+    """The part of the values below the q-quantile has mean q and variance q (1 - q) / n."""
+    q = np.array(QUANTILES)
+    deviation = np.sqrt(q * (1 - q) / len(values))
+    assert (np.abs(part_below(values, expected) - q) < 4 * deviation).all()
+
+
+def test_constant():
+    assert distributions.constant(3, value=2.5, **SOURCE).tolist() == [2.5] * 3
+
+
+def test_lognormal_quantiles():
+    values = distributions.lognormal(N, median=0.1, sigma=0.7, **SOURCE)
+    assert_quantiles(values, [0.1 * math.exp(0.7 * NormalDist().inv_cdf(q)) for q in QUANTILES])
+
+
+def test_pareto_quantiles():
+    values = distributions.pareto(N, minimum=0.1, shape=1.5, **SOURCE)
+    assert values.min() >= 0.1
+    assert_quantiles(values, [0.1 * (1 - q) ** (-1 / 1.5) for q in QUANTILES])
+
+
+def test_uniform_quantiles():
+    values = distributions.uniform_between(N, low=0.5, high=2.0, **SOURCE)
+    assert 0.5 <= values.min() < values.max() <= 2.0
+    assert_quantiles(values, [0.5 + 1.5 * q for q in QUANTILES])
+
+
+def test_exponential_quantiles():
+    values = distributions.exponential(N, mean=2.0, **SOURCE)
+    assert_quantiles(values, [-2.0 * math.log(1 - q) for q in QUANTILES])
+
+
+def test_half_normal_quantiles():
+    values = distributions.half_normal(N, mean=2.0, **SOURCE)
+    assert values.mean() == pytest.approx(2.0, rel=0.01)
+    assert_quantiles(values, [2.0 * math.sqrt(math.pi / 2) * NormalDist().inv_cdf((1 + q) / 2) for q in QUANTILES])
+
+
+def test_lognormal_without_sigma_is_constant():
+    assert distributions.lognormal(5, median=0.3, sigma=0, **SOURCE).tolist() == [0.3] * 5
+
+
+@pytest.mark.parametrize(("distribution", "parameters"), DISTRIBUTIONS)
+def test_a_clients_value_does_not_depend_on_the_number_of_clients(distribution, parameters):
+    few, many = (distribution(clients, **parameters, **SOURCE) for clients in (10, 1000))
+    assert few.dtype == np.float64
+    assert few.shape == (10,)
+    np.testing.assert_array_equal(few, many[:10])
+
+
+@pytest.mark.parametrize(("distribution", "parameters"), DISTRIBUTIONS[1:])
+def test_seed_purpose_and_draw_tell_values_apart(distribution, parameters):
+    sources = [
+        {"seed": 3, "purpose": Purpose.BANDWIDTH},
+        {"seed": 4, "purpose": Purpose.BANDWIDTH},
+        {"seed": 3, "purpose": Purpose.DEVICE_SPEED},
+        {"seed": 3, "purpose": Purpose.BANDWIDTH, "draw": 1},
+    ]
+    values = [distribution(1000, **parameters, **source) for source in sources]
+    again = distribution(1000, **parameters, seed=3, purpose=Purpose.BANDWIDTH, draw=0)
+    np.testing.assert_array_equal(values[0], again)
+    correlations = np.corrcoef(np.log(values))
+    assert np.abs(correlations - np.eye(4)).max() < 0.15
+
+
+@pytest.mark.parametrize("u", [0.0, 1 - 2.0**-53])
+def test_the_ends_of_the_uniform_numbers_give_finite_positive_values(monkeypatch, u):
+    monkeypatch.setattr(distributions, "uniform", lambda *args, **kwargs: np.array([u]))
+    log = math.log(distributions.lognormal(1, median=1.0, sigma=1.0, **SOURCE)[0])
+    # A float32 quantile would be infinite at the upper end.
+    assert log == pytest.approx(NormalDist().inv_cdf(max(u, 2.0**-54)), rel=1e-9)
+    assert 8 < abs(log) < 8.4
+    assert distributions.pareto(1, minimum=1.0, shape=1.0, **SOURCE)[0] == pytest.approx(1 / (1 - u))
+    for distribution in (distributions.exponential, distributions.half_normal):
+        assert 0 < distribution(1, mean=1.0, **SOURCE)[0] < 40
+
+
+@pytest.mark.parametrize(
+    ("distribution", "parameters", "message"),
+    [
+        (distributions.constant, {"value": 0.0}, "value is 0.0, but must be above 0"),
+        (distributions.lognormal, {"median": -1.0, "sigma": 1.0}, "median is -1.0, but must be above 0"),
+        (distributions.lognormal, {"median": 1.0, "sigma": -1.0}, "sigma is -1.0, but must be at least 0"),
+        (distributions.lognormal, {"median": 1.0, "sigma": math.nan}, "sigma is nan, but must be at least 0"),
+        (distributions.lognormal, {"median": 1.0, "sigma": 1000.0}, "sigma = 1000.0 is too large"),
+        (distributions.pareto, {"minimum": 0.0, "shape": 1.0}, "minimum is 0.0, but must be above 0"),
+        (distributions.pareto, {"minimum": 1.0, "shape": math.nan}, "shape is nan, but must be above 0"),
+        (distributions.pareto, {"minimum": 1.0, "shape": 0.001}, "shape = 0.001 is too small"),
+        (distributions.uniform_between, {"low": 0.0, "high": 1.0}, "low is 0.0, but must be above 0"),
+        (distributions.uniform_between, {"low": 2.0, "high": 1.0}, "high is 1.0, but must be finite and at least low"),
+        (distributions.uniform_between, {"low": 2.0, "high": math.inf}, "high is inf"),
+        (distributions.exponential, {"mean": 0.0}, "mean is 0.0, but must be above 0"),
+        (distributions.half_normal, {"mean": math.nan}, "mean is nan, but must be above 0"),
+    ],
+)
+def test_parameters_out_of_range(distribution, parameters, message):
+    with pytest.raises(OffbeatError, match=message):
+        distribution(1000, **parameters, **SOURCE)

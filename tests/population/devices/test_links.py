@@ -1,0 +1,185 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offbeat.errors import OffbeatError
+from offbeat.population.devices.bandwidth_traces import Trace
+from offbeat.population.devices.links import ConstantLink, TraceLink, random_traces
+from offbeat.randomness import Purpose, uniform
+
+
+def trace(durations, rates):
+    return Trace("t", np.append(0.0, np.cumsum(durations)), np.array(rates, np.float64))
+
+
+@st.composite
+def links(draw):
+    """A link with one client, its largest bandwidth, and the bytes of a repetition."""
+    if draw(st.booleans()):
+        rate = draw(st.floats(1.0, 1e7))
+        return ConstantLink(np.array([rate])), rate, 0.0
+    count = draw(st.integers(1, 6))
+    durations = draw(st.lists(st.floats(0.01, 100), min_size=count, max_size=count))
+    rates = draw(st.lists(st.just(0.0) | st.floats(1.0, 1e7), min_size=count, max_size=count).filter(any))
+    offset = draw(st.floats(0, 1) | st.just(0.0)) * sum(durations)
+    total = float(np.dot(durations, rates))
+    return TraceLink([trace(durations, rates)], np.array([0]), np.array([offset])), max(rates), total
+
+
+TIMES = st.floats(0, 1e7) | st.integers(0, 100).map(float)
+SIZES = st.floats(1.0, 1e10)
+
+
+def tolerance(size, time, rate, total):
+    """What the floats of the times and of the bytes of one repetition can tell, besides 10⁻⁹ of the size."""
+    return 1e-9 * size + 4 * rate * math.ulp(2 * time + 100) + 8 * math.ulp(total)
+
+
+@given(links(), TIMES, SIZES)
+def test_the_end_of_a_transfer_is_when_all_bytes_are_through(case, start, size):
+    link, rate, total = case
+    end = link.transfer_end(0, start, size)
+    assert type(end) is float
+    assert end >= start
+    assert link.transferred(0, start, end) == pytest.approx(size, rel=0, abs=tolerance(size, end, rate, total))
+    # Not later: a little earlier, it is not complete.
+    earlier = start + (end - start) * (1 - 1e-6)
+    slack = tolerance(size, end, rate, total)
+    assert link.transferred(0, start, earlier) <= size + slack
+
+
+@given(links(), TIMES, SIZES, SIZES)
+def test_transfers_add_up_and_larger_ones_end_later(case, start, one, other):
+    link, rate, total = case
+    middle = link.transfer_end(0, start, one)
+    end = link.transfer_end(0, middle, other)
+    slack = tolerance(one + other, end, rate, total)
+    assert link.transferred(0, start, end) == pytest.approx(one + other, rel=0, abs=slack)
+    assert link.transferred(0, start, middle) + link.transferred(0, middle, end) == pytest.approx(
+        link.transferred(0, start, end), rel=0, abs=slack
+    )
+    both = link.transfer_end(0, start, one + other)
+    assert both >= middle - 4 * math.ulp(middle)
+    assert link.transferred(0, start, both) == pytest.approx(one + other, rel=0, abs=slack)
+
+
+@given(links(), st.lists(TIMES, min_size=3, max_size=3).map(sorted))
+def test_bytes_add_up_and_never_shrink(case, times):
+    link, rate, total = case
+    a, b, c = times
+    first, second, both = link.transferred(0, a, b), link.transferred(0, b, c), link.transferred(0, a, c)
+    assert first >= 0
+    assert second >= 0
+    assert first + second == pytest.approx(both, rel=0, abs=tolerance(both, c, rate, total))
+    assert link.transferred(0, a, a) == 0
+    assert link.transfer_end(0, a, 0) == a
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 9)), min_size=1, max_size=5), st.data())
+def test_equals_a_sum_over_every_instant(segments, data):
+    """Segments of whole seconds and times of whole eighths: the bandwidth of each eighth is known and added up."""
+    durations, rates = zip(*segments, strict=True)
+    if not any(rates):
+        return
+    eighths = np.repeat(rates, np.array(durations) * 8) / 8
+    offset = data.draw(st.integers(0, len(eighths) * 2))
+    start = data.draw(st.integers(0, 200))
+    stop = start + data.draw(st.integers(0, 200))
+    link = TraceLink([trace(durations, rates)], np.array([0]), np.array([offset / 8]))
+    flow = eighths[(offset + np.arange(start, start + 200 * len(eighths))) % len(eighths)]
+    expected = flow[: stop - start].sum()
+    assert link.transferred(0, start / 8, stop / 8) == pytest.approx(expected, abs=1e-9)
+    if expected > 0:
+        # Complete in the first eighth by whose end as much is through; all of it is, at that end.
+        first = int(np.searchsorted(np.cumsum(flow), expected - 1e-9)) + 1
+        assert link.transfer_end(0, start / 8, expected) == pytest.approx((start + first) / 8, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("start", "size", "end"),
+    [
+        (0.0, 50.0, 0.5),  # 100 a second from 0 to 1, none to 3, 10 a second to 5
+        (0.0, 100.0, 1.0),
+        (0.0, 110.0, 4.0),
+        (2.0, 10.0, 4.0),
+        (0.0, 120.0, 5.0),
+        (0.0, 121.0, 5.01),
+        (4.0, 10.0 + 3 * 120 + 50, 5.0 + 15 + 0.5),
+        (1.0, 120.0, 6.0),
+        (2.0, 20 + 100.0, 6.0),
+        (1e6, 1.2e7 + 50, 1e6 + 5e5 + 0.5),
+        (2.0, 1e-300, 2.0),  # too small to be seen, but not complete before it begins
+        (2.0, 0.0, 2.0),
+    ],
+)
+def test_transfers_by_hand(start, size, end):
+    link = TraceLink([trace([1, 2, 2], [100, 0, 10])], np.array([0]), np.array([0.0]))
+    assert link.transfer_end(0, start, size) == pytest.approx(end, rel=1e-12)
+
+
+def test_a_transfer_that_ends_with_the_bandwidth_does_not_wait_for_the_repetition():
+    link = TraceLink([trace([1, 9], [100, 0])], np.array([0]), np.array([0.0]))
+    assert link.transfer_end(0, 0.0, 100.0) == 1.0
+    assert link.transfer_end(0, 0.0, 300.0) == 21.0
+    assert link.transfer_end(0, 1.0, 100.0) == 11.0
+
+
+def test_a_segment_is_not_longer_than_it_is():
+    """Its 0.9e-8 bytes after 10⁸ are rounded to the next float, 1.5e-8 higher."""
+    link = TraceLink([trace([1, 1, 1], [1e8, 0.9e-8, 1e8])], np.array([0]), np.array([0.0]))
+    assert link.transfer_end(0, 0.0, math.nextafter(1e8, math.inf)) == 2.0
+
+
+def test_clients_have_their_own_traces_and_places():
+    both = [trace([1, 1], [10, 30]), trace([4], [5])]
+    link = TraceLink(both, np.array([1, 0, 0]), np.array([2.0, 0.0, 1.0]))
+    assert [link.transfer_end(client, 0.0, 10.0) for client in range(3)] == [2.0, 1.0, pytest.approx(1 / 3)]
+    assert [link.transferred(client, 0.0, 1.0) for client in range(3)] == [5.0, 10.0, 30.0]
+    assert link.mean_bytes_per_second().tolist() == [5.0, 20.0, 20.0]
+
+
+@given(st.floats(1, 1e7), st.lists(st.floats(0.01, 100), min_size=1, max_size=5), st.floats(0, 1e5), SIZES)
+def test_a_constant_trace_is_a_constant_link(rate, durations, start, size):
+    constant = ConstantLink(np.array([rate]))
+    traced = TraceLink([trace(durations, [rate] * len(durations))], np.array([0]), np.array([durations[0] / 3]))
+    end = constant.transfer_end(0, start, size)
+    assert traced.transfer_end(0, start, size) == pytest.approx(end, rel=1e-9, abs=1e-9)
+    assert traced.transferred(0, start, end) == pytest.approx(
+        constant.transferred(0, start, end), rel=1e-9, abs=tolerance(size, end, rate, rate * sum(durations))
+    )
+    assert traced.mean_bytes_per_second() == pytest.approx(constant.mean_bytes_per_second())
+
+
+def test_constant_link_by_hand():
+    link = ConstantLink(np.array([100.0, 50.0]))
+    assert [link.transfer_end(client, 1.0, 200.0) for client in (0, 1)] == [3.0, 5.0]
+    assert [link.transferred(client, 1.0, 4.0) for client in (0, 1)] == [300.0, 150.0]
+    assert link.mean_bytes_per_second().tolist() == [100.0, 50.0]
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, math.nan, math.inf])
+def test_constant_link_refuses(rate):
+    with pytest.raises(OffbeatError, match=f"client 1 has {rate} bytes per second"):
+        ConstantLink(np.array([1.0, rate]))
+
+
+@pytest.mark.parametrize("draw", [0, 2])
+def test_random_traces_follow_the_documented_numbers(draw):
+    three = [trace([length], [rate]) for length, rate in ((1, 10), (5, 20), (50, 30))]
+    link = random_traces(three, 3000, seed=6, draw=draw)
+    chosen = np.floor(uniform(6, Purpose.TRACE, np.arange(3000), draw=draw) * 3).astype(int)
+    np.testing.assert_allclose(link.mean_bytes_per_second(), np.array([10, 20, 30])[chosen])
+    assert np.bincount(chosen) == pytest.approx([1000] * 3, abs=4 * math.sqrt(3000 * 2 / 9))
+
+
+@pytest.mark.parametrize("draw", [0, 2])
+def test_random_places_within_the_trace(draw):
+    two = [trace([1, 3], [0, 100]), trace([10, 30], [0, 100])]
+    link = random_traces(two, 500, seed=6, draw=draw)
+    choice = uniform(6, Purpose.TRACE, np.arange(500), draw=draw)
+    place = uniform(6, Purpose.TRACE, np.arange(500), draw=draw + 1) * np.where(choice < 0.5, 4, 40)
+    wait = np.maximum(np.where(choice < 0.5, 1, 10) - place, 0)  # until the bandwidth begins
+    assert [link.transfer_end(client, 0.0, 1e-6) for client in range(500)] == pytest.approx(wait.tolist(), abs=1e-6)

@@ -1,0 +1,123 @@
+import csv
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from offbeat.errors import OffbeatError
+from offbeat.report.export import write_csv, write_file, write_markdown
+from offbeat.report.summary import summarise
+from offbeat.runs.directory import Run
+
+
+def a_run(label, seed=0, values=(0.1, 0.5), metrics=("accuracy",)):
+    number = len(values)
+    history = {"seconds": 100.0 * np.arange(number), "version": np.arange(number), "loss": np.full(number, 0.1) * 3}
+    for name in ("counted", "unused", "lost", "bytes_down", "bytes_up"):
+        history[name] = np.arange(number)
+    for name in metrics:
+        history[name] = np.array(values, float)
+    events = {"staleness": np.array([], float), "outcome": np.array([], object)}
+    config = {"evaluate": {"metrics": list(metrics), "target": 0.5}, "algorithms": {label: {}}}
+    return Run(Path(label), label, seed, config, history, events, 2.0)
+
+
+def read(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_summary_is_tidy(tmp_path):
+    runs = [a_run("a", 0, (0.5, 0.6)), a_run("a", 1, (0.1, 0.8)), a_run("b, c", 0)]
+    summary, _ = write_csv(summarise(runs), runs, tmp_path / "new" / "folder")
+    assert summary == tmp_path / "new" / "folder" / "summary.csv"
+    lines = {(line["label"], line["measure"]): line for line in read(summary)}
+    final = lines["a", "final_accuracy"]
+    # s = 0.2 / √2; t = 12.7062 for one degree of freedom; 12.7062 · s / √2 = 1.27062.
+    assert float(final["mean"]) == pytest.approx(0.7)
+    assert float(final["sd"]) == pytest.approx(0.2 / math.sqrt(2))
+    assert float(final["ci_low"]) == pytest.approx(0.7 - 1.27062, abs=1e-5)
+    assert float(final["ci_high"]) == pytest.approx(0.7 + 1.27062, abs=1e-5)
+    assert final["seeds"] == "2"
+    assert lines["b, c", "seconds_to_target"] == {
+        "label": "b, c",
+        "measure": "seconds_to_target",
+        "mean": "100.0",
+        "sd": "",
+        "ci_low": "",
+        "ci_high": "",
+        "seeds": "1",
+    }
+    assert lines["b, c", "speed_up"]["mean"] == "0.5"  # a took 50 s
+    assert lines["b, c", "bytes_up"]["mean"] == "1.0"
+    assert ("a", "mean_staleness") not in lines
+
+
+def test_the_summary_has_the_largest_staleness_of_all_seeds(tmp_path):
+    runs = [a_run("a", seed) for seed in (0, 1)]
+    for run, stale in zip(runs, (3.0, 7.0), strict=True):
+        run.events.update(staleness=np.array([1.0, stale]), outcome=np.array(["counted"] * 2, object))
+    summary, _ = write_csv(summarise(runs), runs, tmp_path)
+    (line,) = [line for line in read(summary) if line["measure"] == "max_staleness"]
+    assert (float(line["mean"]), line["sd"], line["ci_low"], line["seeds"]) == (7.0, "", "", "2")
+
+
+def test_the_history_has_all_columns_of_all_runs(tmp_path):
+    runs = [a_run("a", 3), a_run("b", 4, (0.25, math.nan), ("accuracy", "f1"))]
+    _, history = write_csv(summarise(runs), runs, tmp_path)
+    lines = read(history)
+    assert list(lines[0])[:4] == ["label", "seed", "seconds", "version"]
+    assert list(lines[0])[-1] == "f1"
+    assert [(line["label"], line["seed"], line["seconds"], line["f1"]) for line in lines] == [
+        ("a", "3", "0.0", ""),
+        ("a", "3", "100.0", ""),
+        ("b", "4", "0.0", "0.25"),
+        ("b", "4", "100.0", "nan"),
+    ]
+    assert float(lines[0]["loss"]) == 0.1 * 3  # no digit is lost
+
+
+def test_markdown_is_the_table_of_the_terminal(tmp_path):
+    runs = [a_run("fedavg"), a_run("a|b_c*", 0, (0.1,) * 12)]
+    path = write_markdown(summarise(runs), tmp_path / "new" / "table.md")
+    table, *texts = path.read_text(encoding="utf-8").strip().split("\n\n")
+    lines = table.splitlines()
+    assert lines[:3] == [r"|  | fedavg | a\|b\_c\* |", "|:--|--:|--:|", "| Final accuracy | 50.0 % | 10.0 % |"]
+    assert "| Time to 50 % | 1 min 40 s | – |" in lines
+    assert {line.replace(r"\|", "").count("|") for line in lines} == {4}
+    assert texts == [
+        "Mean of last 10: over the last 10 evaluations. Time to 50 %: first evaluation at or above it. "
+        "Speed-up: over fedavg."
+    ]
+
+
+def test_each_warning_is_a_paragraph(tmp_path):
+    path = write_markdown(summarise([a_run("a", 0, (0.1,))]), tmp_path / "table.md")
+    assert path.read_text(encoding="utf-8").endswith(
+        ".\n\na made no version: its model is still the initial one. No client was given work: was nobody there?\n"
+    )
+
+
+def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    runs = [a_run("a")]
+    for write in (
+        lambda folder: write_csv(summarise(runs), runs, folder),
+        lambda folder: write_markdown(summarise(runs), folder / "x.md"),
+    ):
+        with pytest.raises(OffbeatError, match=r"cannot write .*file.*; free some space or choose another folder"):
+            write(tmp_path / "file")
+
+
+def test_an_earlier_file_stays_whole_when_writing_fails(tmp_path, monkeypatch):
+    path = write_file(tmp_path / "x", b"first")
+
+    def full(self, data):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OffbeatError, match="No space left on device"):
+        write_file(path, b"second")
+    assert path.read_bytes() == b"first"
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,0 +1,196 @@
+import io
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from offbeat.report.summary import summarise
+from offbeat.report.table import caption, lines, terminal_table
+from offbeat.runs.directory import Run
+
+
+def a_run(label, seed=0, values=(0.1, 0.5), visits=(), totals=None, *, evaluate=None, **fields):
+    """Evaluated each 100 s; ``visits`` are (staleness, outcome); ``values`` are of the main measure."""
+    number = len(values)
+    totals, evaluate = totals or {}, evaluate or {"metrics": ["accuracy"], "better": "higher", "target": 0.5}
+    history = {"seconds": 100.0 * np.arange(number), "version": np.arange(number), "loss": np.ones(number)}
+    for name in ("counted", "unused", "lost", "bytes_down", "bytes_up"):
+        history[name] = np.array([*range(number - 1), totals.get(name, number - 1)])
+    for name in evaluate["metrics"][1:]:
+        history[name] = np.full(number, 0.25)
+    history[[*evaluate["metrics"], "loss"][0]] = np.array(values, float)
+    events = {
+        "staleness": np.array([math.nan if stale is None else stale for stale, _ in visits], float),
+        "outcome": np.array([outcome for _, outcome in visits], object),
+    }
+    config = {"evaluate": evaluate, "algorithms": {label: {}}}
+    return Run(Path(label), label, seed, config, history, events, **{"real_seconds": 2.0, **fields})
+
+
+def cells(rows):
+    return {line.name: line.cells for group in lines(rows) for line in group}
+
+
+def printed(rows, width):
+    console = Console(file=io.StringIO(), width=width)
+    console.print(terminal_table(rows))
+    return console.file.getvalue()
+
+
+def test_all_lines_of_one_seed():
+    visits = [(0, "counted"), (3, "counted"), (6, "counted"), (50, "unused"), (None, "lost")]
+    totals = {"counted": 3, "unused": 1, "lost": 1, "bytes_down": 1_240_000, "bytes_up": 999}
+    rows = summarise([a_run("fedbuff", 0, (0.1, 0.52, 0.4), visits, totals)])
+    assert cells(rows) == {
+        "Final accuracy": ("40.0 %",),
+        "Best accuracy": ("52.0 %",),
+        "Final loss": ("1.00",),
+        "Time to 50 %": ("1 min 40 s",),
+        "Speed-up": ("×1.0",),
+        "Real time": ("2.0 s",),
+        "Updates counted": ("3",),
+        "Updates unused": ("1",),
+        "Updates lost": ("1",),
+        "Mean staleness": ("3.0",),
+        "Max staleness": ("6",),
+        "Sent to clients": ("1.2 MB",),
+        "Sent by clients": ("999 B",),
+    }
+    assert caption(rows) == "Time to 50 %: first evaluation at or above it. Speed-up: over fedbuff."
+
+
+def test_means_are_followed_by_half_the_confidence_interval():
+    values = [(0.5, 0.6), (0.1, 0.8), (0.1, 0.7)]
+    rows = summarise([a_run("a", seed, each, totals={"counted": 10 * seed}) for seed, each in enumerate(values)])
+    # 0.6, 0.8 and 0.7: s = 0.1; t = 4.303 for 2 degrees of freedom; 4.303 · 0.1 / √3 = 0.248.
+    assert cells(rows)["Final accuracy"] == ("70.0 ± 24.8 %",)
+    assert cells(rows)["Updates counted"] == ("10.0 ± 24.8",)
+    assert cells(rows)["Real time"] == ("2.0 s",)
+    assert caption(rows).endswith("Mean ± half the 95 % confidence interval (Student's t) over 3 seeds.")
+    assert "over 1 to 3 seeds" in caption([*rows, *summarise([a_run("b")])])
+
+
+def test_another_measure_than_accuracy():
+    evaluate = {"metrics": ["balanced_error", "accuracy"], "better": "lower", "target": 0.45}
+    rows = summarise([a_run("a", 0, (0.9, 0.41234), evaluate=evaluate)])
+    assert list(cells(rows).items())[:6] == [
+        ("Final balanced error", ("0.412",)),
+        ("Best balanced error", ("0.412",)),
+        ("Final accuracy", ("25.0 %",)),
+        ("Final loss", ("1.00",)),
+        ("Time to balanced error 0.45", ("1 min 40 s",)),
+        ("Speed-up", ("×1.0",)),
+    ]
+    assert "first evaluation at or below it" in caption(rows)
+
+
+def test_with_the_loss_as_the_measure_it_stands_there_once():
+    names = [line.name for line in lines(summarise([a_run("a", evaluate={"metrics": []})]))[0]]
+    assert names == ["Final loss", "Best loss"]
+
+
+def test_what_only_some_measured_is_a_dash_for_the_others():
+    evaluate = {"metrics": ["accuracy", "f1"], "better": "higher"}
+    rows = summarise([a_run("a", evaluate={"metrics": ["accuracy"]}), a_run("b", evaluate=evaluate)])
+    names = [line.name for line in lines(rows)[0]]
+    assert names == ["Final accuracy", "Best accuracy", "Final f1", "Final loss"]
+    assert cells(rows)["Final f1"] == ("–", "0.250")
+
+
+def test_the_mean_of_the_last_evaluations():
+    rows = summarise([a_run("a", 0, [0.9] * 5 + [0.2] * 10), a_run("b")])
+    assert cells(rows)["Mean of last 10"] == ("20.0 %", "–")
+    assert caption(rows).startswith("Mean of last 10: over the last 10 evaluations.")
+
+
+def test_a_target_that_not_every_seed_reaches():
+    runs = [a_run("some", 0), a_run("some", 1, (0.1, 0.2)), a_run("none", 0, (0.1, 0.2)), a_run("now", 0, (0.5, 0.5))]
+    rows = summarise(runs)
+    assert cells(rows)["Time to 50 %"] == ("– (1 of 2 seeds)", "–", "0.0 s")
+    assert cells(rows)["Speed-up"] == ("–", "–", "–")
+    assert "No speed-up: some, the baseline, missed it in some seed." in caption(rows)
+
+
+def test_a_row_has_one_unit():
+    times = [(0.1,) * 2 + (0.5,), (0.1,) * 4 + (0.5,), (0.5,)]
+    runs = [a_run("a", seed, times[seed], totals={"bytes_up": 234_600}) for seed in (0, 1)]
+    runs += [a_run("b", seed, times[2 - 2 * seed], totals={"bytes_up": 3_100_000}) for seed in (0, 1)]
+    rows = summarise(runs)
+    # 200 and 400 s; 0 and 200 s: s = 141.4 s, so 12.706 · s / √2 = 1270.6 s = 21.2 min in both.
+    assert cells(rows)["Time to 50 %"] == ("5.0 ± 21.2 min", "1.7 ± 21.2 min")
+    assert cells(rows)["Sent by clients"] == ("234.6 kB", "3,100.0 kB")
+    assert cells([*rows, *summarise([a_run("c", totals={"bytes_up": 0})])])["Sent by clients"][2] == "0 B"
+
+
+def test_no_speed_up_across_worlds_is_said():
+    other = a_run("b")
+    other.config["data"] = {"name": "mnist"}
+    rows = summarise([a_run("fedavg"), other])
+    assert cells(rows)["Speed-up"] == ("×1.0", "–")
+    assert caption(rows).endswith("Speed-up: over fedavg. No speed-up across different worlds.")
+    assert "worlds" not in caption(summarise([a_run("fedavg"), a_run("b")]))
+
+
+def test_without_a_target_its_lines_are_left_out():
+    rows = summarise([a_run("a", evaluate={"metrics": ["accuracy"]})])
+    assert not any(name.startswith(("Time to", "Speed-up")) for name in cells(rows))
+    assert caption(rows) == ""
+
+
+def test_a_staleness_of_zero_is_a_number():
+    rows = summarise([a_run("a", visits=[(0, "counted")]), a_run("b", visits=[(None, "lost")])])
+    assert cells(rows)["Mean staleness"] == ("0.0", "–")
+    assert cells(rows)["Max staleness"] == ("0", "–")
+
+
+def test_the_caption_warns():
+    runs = [
+        a_run("idle", 1, (0.1,)),
+        a_run("half", 1, (0.1,), totals={"counted": 3, "bytes_down": 9}),
+        a_run("half", 2),
+        a_run("fedbuff", 2, [0.1] * 13, finished=False),
+    ]
+    assert caption(summarise(runs)).splitlines()[1:] == [
+        "idle made no version: its model is still the initial one. No client was given work: was nobody there?",
+        "half, seed 1, made no version: its model is still the initial one. 3 updates counted, which was not enough "
+        "for a version.",
+        "fedbuff, seed 2 is unfinished: read up to 1,200 virtual seconds.",
+    ]
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_the_terminal_table_is_readable(width):
+    runs = [a_run(label, seed, (0.1, 0.5 + seed / 10)) for label in ("fedavg", "[red]b") for seed in (0, 1)]
+    text = printed(summarise(runs), width)
+    assert "[red]b" in text  # not taken for markup
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= width
+    (line,) = [line for line in text.splitlines() if "Final accuracy" in line]
+    assert line.split("  ")[-1].strip() == "55.0 ± 63.5 %"
+    assert "Student's t" in text
+
+
+def test_many_algorithms_are_written_in_blocks_that_fit():
+    labels = [*"abcdef", "a label that is far longer than all of the numbers below it"]
+    runs = [a_run(label, seed, (0.1, 0.5 + seed / 10)) for label in labels for seed in (0, 1)]
+    rows = summarise(runs)
+    wide, narrow = printed(rows, 200), printed(rows, 80)
+    assert wide.count("Final accuracy") == 1
+    assert narrow.count("Final accuracy") == narrow.count("Sent by clients") == 3
+    assert narrow.count("55.0 ± 63.5 %") == 2 * len(labels)  # final and best
+    assert narrow.count("Speed-up: over a.") == 1
+    for text, width in ((wide, 200), (narrow, 80)):
+        assert max(map(len, text.splitlines())) <= width
+        assert "…" not in text
+    heads = [
+        line.split() for line in narrow.splitlines() if line.split() and set("".join(line.split())) <= set("abcdef")
+    ]
+    assert heads == [["a", "b", "c"], ["d", "e"]]
+
+
+def test_one_column_is_written_however_narrow_the_terminal_is():
+    text = printed(summarise([a_run("a"), a_run("b")]), 34)
+    assert text.count("Final accuracy") == 2
+    assert text.count("50.0 %") == 4

@@ -1,0 +1,175 @@
+import errno
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from offbeat.errors import OffbeatError
+from offbeat.runs import directory as run_directory
+from offbeat.runs.directory import history_schema, is_of, prepared, read, refuse_other, unfinished
+from offbeat.runs.writer import RunWriter
+from offbeat.simulation.records import Evaluation, VisitEnded
+
+CONFIG = {"seeds": [7], "algorithms": {"mine": {}}, "local": {"lr": 1 / 3}, "evaluate": {"metrics": ["accuracy"]}}
+
+
+def begun(path: Path) -> RunWriter:
+    writer = RunWriter.begin(path, CONFIG, ["accuracy"], {})
+    evaluation = Evaluation(0.0, 0, 1, 0, 0, 100, 0, 2.5, {"accuracy": 0.1})
+    writer.add(evaluation, [VisitEnded(3, 0, 0, 0, 0.0, 1.0, 40, 40, "counted")])
+    return writer
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A finished run."""
+    begun(tmp_path / "x").finish({}, 1.0)
+    return tmp_path / "x"
+
+
+@pytest.fixture
+def half(tmp_path: Path) -> Path:
+    """An unfinished run."""
+    begun(tmp_path / "y").checkpoint({}, 1.0)
+    return tmp_path / "y.unfinished"
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_history_has_a_column_a_metric() -> None:
+    names = history_schema(["accuracy", "f1"]).names
+    assert names[:7] == ["seconds", "version", "counted", "unused", "lost", "bytes_down", "bytes_up"]
+    assert names[7:] == ["loss", "accuracy", "f1"]
+
+
+def test_an_unfinished_run_is_next_to_where_it_is_to_be() -> None:
+    assert unfinished(Path("runs/a/fedavg-1.5-seed7")) == Path("runs/a/fedavg-1.5-seed7.unfinished")
+
+
+FILES = ["config.toml", "timing.json", "history.parquet", "events.parquet"]
+UNFINISHED_FILES = ["config.toml", "timing.json", "history-00000.parquet", "events-00000.parquet"]
+
+
+class TestReading:
+    @pytest.mark.parametrize("name", FILES)
+    def test_an_incomplete_folder(self, name: str, path: Path) -> None:
+        (path / name).unlink()
+        assert f"{path} is not a run: {name} is missing" in _error(lambda: read(path))
+
+    def test_no_folder(self, tmp_path: Path) -> None:
+        assert "is not a run" in _error(lambda: read(tmp_path / "nowhere"))
+        assert "is not a run" in _error(lambda: read(tmp_path / "nowhere.unfinished"))
+
+    @pytest.mark.parametrize("name", FILES)
+    def test_a_broken_file(self, name: str, path: Path) -> None:
+        (path / name).write_bytes(b"\xff\x00 broken [")
+        assert f"{path} is not a run: {name} is broken" in _error(lambda: read(path))
+
+    @pytest.mark.parametrize("name", UNFINISHED_FILES)
+    def test_a_broken_file_of_an_unfinished_run(self, name: str, half: Path) -> None:
+        (half / name).write_bytes(b"\xff\x00 broken [")
+        line = _error(lambda: read(half))
+        assert f"{half} is not a run: {name.partition('-')[0]}" in line
+        assert "is broken" in line
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "", "seeds = [7]", "seeds = [7, 8]\n[algorithms.a]", "seeds = [7]\n[algorithms.a]\n[algorithms.b]",
+            "seeds = 7\n[algorithms.a]", "seeds = [7]\nalgorithms = 3",
+        ],
+    )  # fmt: skip
+    def test_a_config_of_something_else(self, text: str, path: Path) -> None:
+        (path / "config.toml").write_text(text)
+        assert f"{path} is not a run: config.toml is broken" in _error(lambda: read(path))
+
+    @pytest.mark.parametrize("text", ["[]", "{}", "3", '"x"'])
+    def test_a_timing_of_something_else(self, text: str, path: Path) -> None:
+        (path / "timing.json").write_text(text)
+        assert "timing.json is broken" in _error(lambda: read(path))
+
+    @pytest.mark.parametrize(
+        "evaluate", ["", "[evaluate]", "[evaluate]\nmetrics = 3", "[evaluate]\nmetrics = [3]", "evaluate = 3"]
+    )
+    def test_an_unfinished_run_whose_metrics_are_unknown(self, evaluate: str, half: Path) -> None:
+        (half / "config.toml").write_text(f"seeds = [7]\n{evaluate}\n[algorithms.a]")
+        for part in half.glob("*.parquet"):
+            part.unlink()
+        assert f"{half} is not a run: config.toml is broken" in _error(lambda: read(half))
+
+
+class TestSettings:
+    def test_the_same_settings(self, path: Path) -> None:
+        assert is_of(path, CONFIG)
+        refuse_other(path, CONFIG)
+
+    def test_nan_is_the_same_as_nan(self, path: Path) -> None:
+        config = {**CONFIG, "model": {"name": "x.py:x", "arguments": {"a": math.nan}}}
+        (path / "config.toml").write_text(tomli_w.dumps(config))
+        assert is_of(path, config)
+
+    def test_other_settings(self, path: Path) -> None:
+        assert not is_of(path, {**CONFIG, "seeds": [8]})
+        line = _error(lambda: refuse_other(path, {**CONFIG, "seeds": [8]}))
+        assert f"{path} holds a run with other settings" in line
+        assert "--output" in line
+        assert "--replace" in line
+
+    def test_no_run(self, path: Path) -> None:
+        assert not is_of(path.parent / "nowhere", CONFIG)
+        for text in (b"\xff", b"= broken", b"x = " + b"[" * 10_000):
+            (path / "config.toml").write_bytes(text)
+            assert not is_of(path, CONFIG)
+            refuse_other(path, CONFIG)
+
+
+class TestPrepare:
+    def test_makes_the_folder(self, tmp_path: Path) -> None:
+        with prepared(tmp_path / "a" / "b"):
+            assert (tmp_path / "a" / "b").is_dir()
+
+    def test_leaves_what_is_there(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("mine")
+        with prepared(tmp_path):
+            pass
+        assert content(tmp_path) == {"file": b"mine"}
+
+    def test_two_do_not_write_into_one_folder(self, tmp_path: Path) -> None:
+        script = "from pathlib import Path; from offbeat.runs.directory import prepared\n"
+        script += f"with prepared(Path({str(tmp_path)!r})): pass"
+        with prepared(tmp_path):
+            other = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+        assert "another run is writing into" in other.stderr
+        with prepared(tmp_path):
+            pass
+
+    @pytest.mark.parametrize("below", ["", "x", "x/y"])
+    def test_a_file_in_the_way(self, below: str, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        folder = tmp_path / "file" / below
+        line = _error(lambda: prepared(folder).__enter__())
+        assert line.startswith(f"cannot write into {folder}: ")
+        assert "--output" in line
+
+    def test_a_folder_that_may_not_be_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As root there is none, so the attempt itself is made to fail."""
+
+        def refuse(*_: Any, **__: Any) -> None:
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+        monkeypatch.setattr(run_directory.tempfile, "TemporaryFile", refuse)
+        assert "Permission denied" in _error(lambda: prepared(tmp_path).__enter__())
+
+
+def _error(call: Callable[[], object]) -> str:
+    with pytest.raises(OffbeatError) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)

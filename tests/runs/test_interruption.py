@@ -1,0 +1,47 @@
+import os
+import signal
+
+import pytest
+
+from offbeat.runs.interruption import InterruptedRunError, Interruption
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals")
+
+BOTH = (signal.SIGINT, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("number", BOTH)
+def test_a_signal_is_kept_until_it_is_asked_for(number: int) -> None:
+    with Interruption() as interruption:
+        interruption.check()
+        os.kill(os.getpid(), number)
+        with pytest.raises(InterruptedRunError, match=f"stopped by {signal.Signals(number).name}") as caught:
+            interruption.check()
+        assert caught.value.signal == number
+
+
+@pytest.mark.parametrize("number", BOTH)
+def test_the_second_one_does_what_it_ever_did(number: int) -> None:
+    seen: list[int] = []
+    before = {each: signal.signal(each, lambda number, _: seen.append(number)) for each in BOTH}
+    try:
+        with Interruption() as interruption:
+            os.kill(os.getpid(), number)
+            assert seen == []
+            for each in BOTH:
+                os.kill(os.getpid(), each)
+            assert seen == [*BOTH]
+            assert interruption.asked == number
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def test_the_handlers_are_put_back() -> None:
+    before = [signal.getsignal(number) for number in BOTH]
+    with Interruption():
+        assert [signal.getsignal(number) for number in BOTH] != before
+    assert [signal.getsignal(number) for number in BOTH] == before
+    with Interruption():
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert [signal.getsignal(number) for number in BOTH] == before

@@ -1,0 +1,137 @@
+import io
+from collections.abc import Callable
+
+import pytest
+from rich.console import Console
+
+from offbeat.runs.progress import Progress
+from offbeat.config.experiment_sections import StopSection
+from offbeat.simulation.records import Evaluation
+
+
+def evaluation(seconds: float = 0.0, version: int = 0, counted: int = 0, accuracy: float = 0.0) -> Evaluation:
+    return Evaluation(seconds, version, counted, 0, 0, 0, 0, 1.25, {"accuracy": accuracy, "mae": 0.125})
+
+
+@pytest.fixture
+def screen() -> io.StringIO:
+    return io.StringIO()
+
+
+@pytest.fixture
+def make(screen: io.StringIO) -> Callable[..., Progress]:
+    def progress(stop: StopSection, *, terminal: bool, metric: str | None = "accuracy") -> Progress:
+        return Progress(Console(file=screen, force_terminal=terminal, width=100, no_color=True), stop, metric)
+
+    return progress
+
+
+def test_without_a_terminal_a_line_a_finished_run(make: Callable[..., Progress], screen: io.StringIO) -> None:
+    with make(StopSection(virtual_seconds=100.0), terminal=False) as progress:
+        progress.begin("fedavg", 3)
+        progress.advance("fedavg", 3, evaluation(50.0, 3, 900, 0.5))
+        assert screen.getvalue() == ""
+        progress.advance("fedavg", 3, evaluation(100.0, 5, 1234, 0.875))
+        progress.end("fedavg", 3)
+        progress.begin("fedbuff", 4)
+        progress.advance("fedbuff", 4, evaluation(100.0, 5, 7, 0.25))
+        progress.end("fedbuff", 4)
+    # The colon after the label, the last accuracy, the last count.
+    first, second = screen.getvalue().splitlines()
+    assert first == "fedavg, seed 3: 87.5 % after 1,234 updates"
+    assert second == "fedbuff, seed 4: 25.0 % after 7 updates"
+
+
+def test_an_unfinished_run_is_not_reported(make: Callable[..., Progress], screen: io.StringIO) -> None:
+    def fail() -> None:
+        with make(StopSection(versions=5), terminal=False) as progress:
+            progress.begin("fedavg", 3)
+            progress.advance("fedavg", 3, evaluation(1.0, 1, 2, 0.5))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert "fedavg" not in screen.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("stop", "now", "share"),
+    [
+        (StopSection(virtual_seconds=200.0), evaluation(seconds=50.0, version=99, counted=99), "25%"),
+        (StopSection(versions=10), evaluation(seconds=1e9, version=3, counted=99), "30%"),
+        (StopSection(updates=8), evaluation(seconds=1e9, version=99, counted=6), "75%"),
+        # The nearest end counts.
+        (StopSection(virtual_seconds=100.0, versions=10, updates=10), evaluation(10.0, 6, 4), "60%"),
+        # The last update may bring several at once.
+        (StopSection(updates=8), evaluation(counted=9), "100%"),
+        (StopSection(updates=8), evaluation(), "0%"),
+    ],
+)
+def test_a_terminal_shows_how_far_a_run_is(
+    stop: StopSection, now: Evaluation, share: str, make: Callable[..., Progress], screen: io.StringIO
+) -> None:
+    with make(stop, terminal=True) as progress:
+        progress.begin("fedavg", 3)
+        progress.advance("fedavg", 3, now)
+    last = screen.getvalue().split("fedavg, seed 3")[-1]
+    assert f" {share} " in last
+    assert f"{now.counted:,} updates" in last
+
+
+def test_runs_at_once_have_a_bar_each_and_one_together(make: Callable[..., Progress], screen: io.StringIO) -> None:
+    with make(StopSection(versions=10), terminal=True) as progress:
+        progress.expect(3)
+        progress.begin("fedavg", 3)
+        progress.begin("fedbuff", 4)
+        progress.advance("fedbuff", 4, evaluation(version=4, counted=44))
+        progress.advance("fedavg", 3, evaluation(version=7, counted=77))
+    last = screen.getvalue().split("all runs")[-1]
+    assert "0 of 3 done" in last
+    first, second = last.split("fedavg, seed 3")[1].split("fedbuff, seed 4")
+    assert " 70% " in first
+    assert "77 updates" in first
+    assert " 40% " in second
+    assert "44 updates" in second
+
+
+def test_the_bar_of_all_runs_counts_those_that_are_over(make: Callable[..., Progress], screen: io.StringIO) -> None:
+    with make(StopSection(versions=10), terminal=True) as progress:
+        progress.expect(3)
+        for seed in (1, 2):
+            progress.begin("fedavg", seed)
+            progress.advance("fedavg", seed, evaluation(version=10))
+            progress.end("fedavg", seed)
+    last = screen.getvalue().split("all runs")[-1]
+    assert "2 of 3 done" in last
+    assert " 67% " in last
+    # What is over has a line, and no bar any more.
+    assert "fedavg" not in last
+
+
+def test_one_run_has_no_bar_of_all_runs(make: Callable[..., Progress], screen: io.StringIO) -> None:
+    with make(StopSection(versions=10), terminal=True) as progress:
+        progress.expect(1)
+        progress.begin("fedavg", 1)
+    assert "all runs" not in screen.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("metric", "text"), [("accuracy", "87.5 % after"), ("mae", "mae 0.125 after"), (None, "loss 1.25 after")]
+)
+def test_shows_the_first_metric_or_the_loss(
+    metric: str | None, text: str, make: Callable[..., Progress], screen: io.StringIO
+) -> None:
+    with make(StopSection(versions=1), terminal=False, metric=metric) as progress:
+        progress.begin("fedavg", 3)
+        progress.advance("fedavg", 3, evaluation(accuracy=0.875))
+        progress.end("fedavg", 3)
+    assert text in screen.getvalue()
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_is_said_comes_out_as_it_is(terminal: bool, make: Callable[..., Progress], screen: io.StringIO) -> None:
+    """No markup is read into it, and one line stays one line however long it is."""
+    line = "see /data/[old]/x [/y] " + "and more " * 20 + "end"
+    with make(StopSection(versions=1), terminal=terminal) as progress:
+        progress.say(line)
+    assert line in screen.getvalue()

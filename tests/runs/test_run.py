@@ -1,0 +1,293 @@
+import itertools
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from offbeat.checkpoint import read_checkpoint, write_checkpoint
+from offbeat.errors import OffbeatError
+from offbeat.runs import run as run_module
+from offbeat.runs import writer as run_writer
+from offbeat.config.experiment_file import Experiment
+from offbeat.runs.interruption import InterruptedRunError
+from offbeat.runs.run import RunTask, carry_out
+from offbeat.runs.directory import read
+from offbeat.runs.writer import RunWriter
+from offbeat.data.dataset import Dataset
+from offbeat.simulation.records import Evaluation
+
+LABELS = ["fedavg", "fedasync", "fedbuff"]
+# Much that has a state: an optimizer, clients that come and go.
+CHANGES = (
+    "model={ name = 'mlp', hidden = [4] }",
+    "population.availability={ name = 'alternating', period_seconds = 7.0 }",
+    "algorithms.fedbuff.server_optimizer={ name = 'adam' }",
+)
+
+# With compression, memories of clients, plans of their own, clocks, visits that are cut short.
+REMEMBERING = {
+    "fedlaavg": "{ cohort = 4, local = { compression = { name = 'top_k', share = 0.2 } } }",
+    "fedbuff": "{ concurrency = 8, local = { compression = { name = 'sign' }, error_feedback = true } }",
+    "port": "{ min_clients = 2, staleness_bound = 2, concurrency = 6 }",
+    "async_comm_sgd": "{ period = 3.0, average = true, step_sizes = { name = 'inverse_square_root' } }",
+    "fedluck": "{ period = 5.0, steps = [1, 8], compression = [0.05, 1.0] }",
+}
+
+
+@pytest.fixture
+def task(tmp_path: Path, experiment: Callable[..., Experiment]) -> Callable[..., RunTask]:
+    def make(name: str, label: str = "fedbuff", *, resume: bool = False, every: float = 1e9, **how: Any) -> RunTask:
+        return RunTask(how.get("experiment") or experiment(*CHANGES), label, 1, tmp_path / name, resume, every, "")
+
+    return make
+
+
+@pytest.fixture
+def carried_out(digits: Dataset) -> Callable[..., list[Evaluation]]:
+    """Return a function that runs a task, up to the so many-th check, and returns what it told."""
+
+    def carry(task: RunTask, checks: int = -1) -> list[Evaluation]:
+        told: list[Evaluation] = []
+        left = itertools.count(checks - 1, -1)
+
+        def check() -> None:
+            if next(left) == 0:
+                raise InterruptedRunError(15)
+
+        carry_out(task, digits, tell=told.append, check=check)
+        return told
+
+    return carry
+
+
+class TestWhole:
+    def test_tells_what_it_writes(
+        self, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]], tmp_path: Path
+    ) -> None:
+        told = carried_out(task("x"))
+        run = read(tmp_path / "x")
+        assert [evaluation.seconds for evaluation in told] == run.history["seconds"].tolist() == [0.0, 20.0, 40.0, 60.0]
+        assert [evaluation.metrics["accuracy"] for evaluation in told] == run.history["accuracy"].tolist()
+        assert [evaluation.loss for evaluation in told] == run.history["loss"].tolist()
+        assert len(run.events["client"]) == told[-1].counted + told[-1].unused + told[-1].lost > 20
+        assert run.config["model"]["hidden"] == [4]
+        assert run.label == "fedbuff"
+        assert run.real_seconds > 0
+
+    def test_a_failure_leaves_what_was_there(
+        self, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],
+        experiment: Callable[..., Experiment], tmp_path: Path,
+    ) -> None:  # fmt: skip
+        diverging = experiment("model={ name = 'mlp', hidden = [4] }", "local.lr=1e30")
+        with pytest.raises(OffbeatError, match="diverged"):
+            carried_out(task("x", experiment=diverging))
+        assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["x.unfinished"]
+
+
+class TestInterrupted:
+    @pytest.mark.parametrize("label", LABELS)
+    @pytest.mark.parametrize("checks", [1, 2, 40, 77, 150])
+    def test_resumed_it_writes_the_same_files(
+        self, checks: int, label: str, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],
+        files: Callable[[Path], dict[str, bytes]], tmp_path: Path,
+    ) -> None:  # fmt: skip
+        carried_out(task("whole", label))
+        with pytest.raises(InterruptedRunError):
+            carried_out(task("x", label), checks)
+        assert not (tmp_path / "x").exists()
+        carried_out(task("x", label, resume=True))
+        assert files(tmp_path / "x") == files(tmp_path / "whole")
+        assert not (tmp_path / "x.unfinished").exists()
+
+    @pytest.mark.parametrize("label", LABELS)
+    def test_again_and_again(
+        self, label: str, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],
+        files: Callable[[Path], dict[str, bytes]], tmp_path: Path,
+    ) -> None:  # fmt: skip
+        carried_out(task("whole", label))
+        times = 0
+        for checks in [1, 5, 60] * 20:
+            try:
+                carried_out(task("x", label, resume=True, every=1e-9), checks)
+                break
+            except InterruptedRunError:
+                times += 1
+                torch.rand(3)  # another process has another generator
+        assert times > 5
+        assert files(tmp_path / "x") == files(tmp_path / "whole")
+
+    @pytest.mark.parametrize("label", REMEMBERING)
+    def test_what_clients_remember_is_resumed_too(
+        self, label: str, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],
+        experiment: Callable[..., Experiment], files: Callable[[Path], dict[str, bytes]], tmp_path: Path,
+    ) -> None:  # fmt: skip
+        # Few clients and short leases, so that each has many visits.
+        world = ("population.clients=8", "server.lease_seconds=5")
+        here = experiment(*world, f"algorithms={{ {label} = {REMEMBERING[label]} }}")
+        whole = carried_out(task("whole", label, experiment=here))
+        for checks in (60, 50):
+            with pytest.raises(InterruptedRunError):
+                carried_out(task("x", label, experiment=here, resume=checks < 60), checks)
+        state = read_checkpoint(tmp_path / "x.unfinished" / "checkpoint.safetensors")
+        assert (len(state["memories_of"]) > 0) is (label in ("fedlaavg", "fedbuff"))
+        carried_out(task("x", label, experiment=here, resume=True))
+        assert files(tmp_path / "x") == files(tmp_path / "whole")
+        assert whole[-1].counted > 15
+        assert whole[-1].loss < whole[0].loss
+
+    def test_every_checkpoint_is_as_good(
+        self, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],
+        files: Callable[[Path], dict[str, bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        """That checkpoints are written changes nothing, wherever they are."""
+        carried_out(task("whole"))
+        written: list[float] = []
+        checkpoint = RunWriter.checkpoint
+
+        def count(self: RunWriter, state: dict[str, Any], real_seconds: float) -> None:
+            written.append(real_seconds)
+            checkpoint(self, state, real_seconds)
+
+        monkeypatch.setattr(RunWriter, "checkpoint", count)
+        monkeypatch.setattr(run_module, "_SHARE_OF_CHECKPOINTS", 1e9)
+        carried_out(task("x", every=1e-9))
+        assert len(written) > 100
+        assert files(tmp_path / "x") == files(tmp_path / "whole")
+
+    def test_tells_at_once_how_far_it_was(
+        self, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]]
+    ) -> None:
+        whole = carried_out(task("whole"))
+        with pytest.raises(InterruptedRunError):
+            carried_out(task("x"), 150)
+        told = carried_out(task("x", resume=True))
+        assert 1 < len(told) < len(whole)
+        assert told == whole[-len(told) :]
+
+    def test_real_seconds_go_on(
+        self, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]], tmp_path: Path
+    ) -> None:
+        with pytest.raises(InterruptedRunError):
+            carried_out(task("x"), 100)
+        path = tmp_path / "x.unfinished" / "checkpoint.safetensors"
+        write_checkpoint(path, {**read_checkpoint(path), "real_seconds": 1000.0})
+        carried_out(task("x", resume=True))
+        assert 1000.0 < read(tmp_path / "x").real_seconds < 1100.0
+
+
+class TestResumeWithAnotherModel:
+    """The settings are the same, but the user's code is not, in a way that the hashes of files do not show."""
+
+    MODEL = "from torch import nn\ndef net():\n    return nn.Sequential(nn.Flatten(), {})\n"
+
+    @pytest.mark.parametrize(
+        "layers",
+        ["nn.Linear(64, 12)", "nn.Linear(64, 5), nn.ReLU(), nn.Linear(5, 10)", "nn.Linear(64, 10, bias=False)"],
+    )
+    @pytest.mark.parametrize("label", LABELS)
+    def test_is_one_line(
+        self, layers: str, label: str, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],
+        experiment: Callable[..., Experiment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setattr(sys, "dont_write_bytecode", True)
+        (tmp_path / "installed_net.py").write_text(self.MODEL.format("nn.Linear(64, 10)"))
+        here = experiment("model={ name = 'installed_net:net' }")
+        with pytest.raises(InterruptedRunError):
+            carried_out(task("x", label, experiment=here), 60)
+        (tmp_path / "installed_net.py").write_text(self.MODEL.format(layers))
+        del sys.modules["installed_net"]  # as a new process has it
+        monkeypatch.setattr(run_writer, "check_versions", lambda *_: None)
+        with pytest.raises(OffbeatError, match=rf"checkpoint of {label}, seed 1, is not of this model.*--resume"):
+            carried_out(task("x", label, experiment=here, resume=True))
+
+
+def test_data_that_are_not_those_of_the_comparison_are_refused(
+    task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]]
+) -> None:
+    with pytest.raises(OffbeatError, match=r"returns other data each time it is called.*generator with a seed$"):
+        carried_out(replace(task("x"), data="0123456789abcdef"))
+
+
+class TestCheckpoints:
+    def test_are_so_many_seconds_apart_and_at_most_a_twentieth_of_the_time(
+        self, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        now = [0.0]
+        written: list[float] = []
+        step, checkpoint = run_module.Simulation.step, RunWriter.checkpoint
+
+        def step_of_a_second(self: Any) -> Any:
+            now[0] += 1.0
+            return step(self)
+
+        def slow_checkpoint(self: RunWriter, state: dict[str, Any], real_seconds: float) -> None:
+            checkpoint(self, state, real_seconds)
+            written.append(now[0])
+            now[0] += 0.1 if len(written) < 5 else 3.0
+
+        monkeypatch.setattr(run_module.time, "monotonic", lambda: now[0])
+        monkeypatch.setattr(run_module.Simulation, "step", step_of_a_second)
+        monkeypatch.setattr(RunWriter, "checkpoint", slow_checkpoint)
+        carried_out(task("x", every=10.0))
+        apart = [b - a for a, b in itertools.pairwise(written)]
+        # From the beginning of one to the beginning of the next: 0.1 s would allow 2 s, but 3 s ask for 60 s.
+        assert apart[:4] == pytest.approx([10.1] * 4, abs=1.0)
+        assert apart[4:] == pytest.approx([60.0] * len(apart[4:]), abs=3.5)
+        assert len(apart) > 5
+
+    def test_none_is_written_before_it_is_due(
+        self, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        monkeypatch.setattr(RunWriter, "checkpoint", lambda *_: pytest.fail("a checkpoint"))
+        carried_out(task("x", every=1e9))
+
+
+OWN = """
+import torch
+from offbeat.algorithms import FedBuff
+
+
+class Momentum(FedBuff):
+    name = "momentum"
+
+    def begin(self, model):
+        self.momentum = torch.zeros_like(model)
+
+    def next_model(self, model, closed):
+        self.momentum = 0.5 * self.momentum + closed.total()
+        return (model - self.momentum).to(DTYPE)
+
+    def state_dict(self):
+        return {key: value for key, value in super().state_dict().items() if key != "momentum"}
+
+    def load_state_dict(self, state):
+        super().load_state_dict({**state, "momentum": torch.zeros_like(state["model"])})
+"""
+
+
+@pytest.mark.parametrize("every", [0.0, 1e9], ids=["at the first checkpoint", "when it is interrupted"])
+def test_a_forgotten_state_is_an_error_at_the_first_checkpoint(
+    every: float, task: Callable[..., RunTask], carried_out: Any, experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    (tmp_path / "own.py").write_text(OWN.replace("DTYPE", "torch.float32"))
+    own = experiment(f"algorithms.own={{ algorithm = '{tmp_path}/own.py:Momentum', buffer_size = 2 }}")
+    with pytest.raises(OffbeatError, match=r"algorithms\.own: a restart forgets the attribute 'momentum': save it"):
+        carried_out(task("forgets", "own", experiment=own, every=every), 60)
+    assert not (tmp_path / "forgets").exists()
+
+
+def test_a_step_that_becomes_float64_in_mid_run_is_one_line(
+    task: Callable[..., RunTask], carried_out: Any, experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    later = "torch.float64 if closed.version else torch.float32"
+    (tmp_path / "later.py").write_text(OWN.replace("DTYPE", later))
+    own = experiment(f"algorithms.own={{ algorithm = '{tmp_path}/later.py:Momentum', buffer_size = 2 }}")
+    with pytest.raises(OffbeatError, match=r"own, seed 1: next_model must return float32 of shape .* returned float64"):
+        carried_out(task("later", "own", experiment=own))

@@ -1,0 +1,397 @@
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.utils.data import TensorDataset
+
+import offbeat
+from offbeat.algorithms import AsyncCommSGD, FedAsync, FedAvg, FedBuff, LocalPlan
+from offbeat.algorithms.components import Compression
+from offbeat.algorithms.components.patterns import own
+from offbeat.algorithms.components.server_optimizer import adam
+from offbeat.compression import top_k
+from offbeat.config.experiment_file import Experiment
+from offbeat.data.dataset import Dataset
+from offbeat.errors import OffbeatError
+from offbeat.runs.directory import EVENTS
+from offbeat.runs.progress import Progress
+from offbeat.runs.run_all import run_all
+from offbeat.training.models import mlp
+
+
+def net() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+
+
+def pair(dataset: Dataset) -> tuple[TensorDataset, TensorDataset]:
+    return (
+        TensorDataset(torch.from_numpy(dataset.train_inputs), torch.from_numpy(dataset.train_labels)),
+        TensorDataset(torch.from_numpy(dataset.test_inputs), torch.from_numpy(dataset.test_labels)),
+    )
+
+
+@pytest.fixture
+def simulate() -> Callable[..., pd.DataFrame]:
+    """``offbeat.simulate``, in a small world."""
+
+    def small(model: Any = net, data: Any = "digits", algorithm: Any = "fedbuff", **changes: Any) -> pd.DataFrame:
+        arguments: dict[str, Any] = {
+            "population": 12,
+            "local": {"steps": 2, "batch_size": 8, "lr": 0.1},
+            "evaluate_every_seconds": 10.0,
+            "virtual_seconds": 20.0,
+            "progress": False,
+        }
+        if algorithm == "fedbuff":
+            algorithm = FedBuff(buffer_size=2, concurrency=4)
+        return offbeat.simulate(model, data, algorithm, **{**arguments, **changes})
+
+    return small
+
+
+@pytest.mark.parametrize("data", ["name", "pair", "dataset"])
+@pytest.mark.parametrize("label", ["fedavg", "fedbuff"])
+def test_gives_the_numbers_of_the_same_settings_in_a_file(
+    label: str, data: str, experiment: Callable[..., Experiment], progress: Callable[..., Progress], tmp_path: Path,
+    tiny: dict[str, Any], digits: Dataset,
+) -> None:  # fmt: skip
+    here = experiment("seeds=[3]", "model={ name = 'mlp', hidden = [5] }")
+    (run,) = run_all(here, [label], tmp_path / "out", progress(here))
+    table = offbeat.simulate(
+        lambda: mlp((1, 8, 8), 10, [5]),
+        {"name": "digits", "pair": pair(digits), "dataset": digits}[data],
+        {"fedavg": FedAvg(cohort=4), "fedbuff": FedBuff(buffer_size=2, concurrency=4)}[label],
+        population=tiny["population"],
+        local=LocalPlan(steps=3, batch_size=8, lr=0.1),
+        server={"lease_seconds": 30.0},
+        evaluate_every_seconds=20.0,
+        virtual_seconds=60.0,
+        seed=3,
+        output=tmp_path / "api",
+        progress=False,
+    )
+    assert list(table.columns) == list(run.history)
+    for name, column in run.history.items():
+        assert table[name].tolist() == column.tolist(), name
+    assert pd.read_parquet(tmp_path / "api" / "history.parquet").equals(table)
+    for name in ("events.parquet", "history.parquet"):
+        mine, theirs = pq.read_table(tmp_path / "api" / name), pq.read_table(run.path / name)
+        assert mine.to_pydict() == theirs.to_pydict()
+        assert mine.schema.types == theirs.schema.types
+    assert (tmp_path / "api" / "model.safetensors").read_bytes() == (run.path / "model.safetensors").read_bytes()
+
+
+class TestWhatIsPassed:
+    def test_is_not_changed(self, simulate: Callable[..., pd.DataFrame], digits: Dataset) -> None:
+        model, algorithm = net().eval(), FedBuff(buffer_size=2, concurrency=4, server_optimizer=adam())
+        population = {"clients": 12, "lossy": {"fraction": 0.5, "probability": 0.5}}
+        data = copy.deepcopy(digits)
+        before = {name: value.clone() for name, value in model.state_dict().items()}, vars(algorithm).copy()
+        torch.manual_seed(3)
+        following = torch.rand(1)
+        torch.manual_seed(3)
+        simulate(model, data, algorithm, population=population, server={"lease_seconds": 5.0})
+        assert torch.equal(torch.rand(1), following)
+        assert all(torch.equal(value, before[0][name]) for name, value in model.state_dict().items())
+        assert all(parameter.grad is None for parameter in model.parameters())
+        assert not model.training
+        assert vars(algorithm) == before[1]
+        assert population == {"clients": 12, "lossy": {"fraction": 0.5, "probability": 0.5}}
+        assert np.array_equal(data.train_inputs, digits.train_inputs)
+
+    def test_twice_is_the_same(self, simulate: Callable[..., pd.DataFrame]) -> None:
+        model, algorithm = net(), FedAvg(cohort=4)
+        first = simulate(model, algorithm=algorithm)
+        assert first.equals(simulate(model, algorithm=algorithm))
+        assert first["version"].iloc[-1] > 2
+
+    def test_threads_are_as_before(self, simulate: Callable[..., pd.DataFrame]) -> None:
+        before = torch.get_num_threads()
+        torch.set_num_threads(2)
+        seen: list[int] = []
+        try:
+            simulate(lambda: (seen.append(torch.get_num_threads()), net())[1])
+            with pytest.raises(OffbeatError):
+                simulate(virtual_seconds=-1.0)
+            assert torch.get_num_threads() == 2
+        finally:
+            torch.set_num_threads(before)
+        assert seen == [1]
+
+    def test_a_module_begins_from_its_parameters(self, simulate: Callable[..., pd.DataFrame], digits: Dataset) -> None:
+        model = net()
+        outputs = model(torch.from_numpy(digits.test_inputs))
+        table = simulate(model)
+        loss = nn.functional.cross_entropy(outputs, torch.from_numpy(digits.test_labels)).item()
+        assert table["loss"].iloc[0] == pytest.approx(loss, rel=1e-5)
+
+    def test_what_makes_a_module_begins_from_the_seed(self, simulate: Callable[..., pd.DataFrame]) -> None:
+        losses = [simulate(net, seed=seed)["loss"].iloc[0] for seed in (1, 1, 2)]
+        assert losses[0] == losses[1] != losses[2]
+
+
+class TestResult:
+    def test_an_algorithms_name_is_it_with_its_defaults(self, simulate: Callable[..., pd.DataFrame]) -> None:
+        assert simulate(algorithm="fedasync").equals(simulate(algorithm=offbeat_algorithm("fedasync")))
+
+    def test_a_loss_and_metrics_of_ones_own(self, simulate: Callable[..., pd.DataFrame]) -> None:
+        def loss(outputs: Tensor, labels: Tensor) -> Tensor:
+            return nn.functional.multi_margin_loss(outputs, labels)
+
+        def top_two(outputs: Tensor, labels: Tensor) -> Tensor:
+            return (outputs.topk(2).indices == labels[:, None]).any(dim=1).float().mean()
+
+        table = simulate(loss=loss, metrics={"top two": top_two, "half": lambda *_: 0.5})
+        assert list(table.columns)[-3:] == ["loss", "top two", "half"]
+        assert table["top two"].iloc[-1] > 0.5
+        assert set(table["half"]) == {0.5}
+        assert table["loss"].iloc[-1] < table["loss"].iloc[0]
+
+    @pytest.mark.parametrize(
+        ("how", "columns"),
+        [
+            ({}, ["accuracy"]),
+            ({"loss": "cross_entropy", "metrics": []}, []),
+            ({"metrics": ["accuracy"]}, ["accuracy"]),
+            ({"metrics": "accuracy"}, ["accuracy"]),
+            ({"loss": lambda o, y: nn.functional.cross_entropy(o, y)}, []),
+        ],
+    )
+    def test_the_metrics_are_those_of_the_loss(
+        self, how: dict[str, Any], columns: list[str], simulate: Callable[..., pd.DataFrame]
+    ) -> None:
+        table = simulate(**how)
+        assert list(table.columns)[8:] == columns
+
+    def test_regression(self, simulate: Callable[..., pd.DataFrame]) -> None:
+        inputs = torch.linspace(-1, 1, 120)[:, None]
+        data = TensorDataset(inputs, 3 * inputs + 1)
+        table = simulate(
+            lambda: nn.Linear(1, 1), (data, data), loss="mse", metrics=["mae"], virtual_seconds=200.0,
+            evaluate_every_seconds=200.0,
+        )  # fmt: skip
+        assert table["loss"].iloc[-1] < 0.01
+        assert table["mae"].iloc[-1] < 0.1
+
+    @pytest.mark.parametrize(
+        ("stop", "column", "value"), [({"versions": 3}, "version", 3), ({"updates": 7}, "counted", 7)]
+    )
+    def test_ends(self, stop: dict[str, int], column: str, value: int, simulate: Callable[..., pd.DataFrame]) -> None:
+        assert simulate(virtual_seconds=None, **stop)[column].iloc[-1] == value
+
+    @pytest.mark.parametrize("algorithm", [FedAvg(cohort=4), FedBuff(buffer_size=2, concurrency=4)])
+    def test_evaluations_by_version(self, algorithm: Any, simulate: Callable[..., pd.DataFrame]) -> None:
+        by_version = simulate(algorithm=algorithm, evaluate_every_seconds=None, evaluate_every_versions=2)
+        by_seconds = simulate(algorithm=algorithm)
+        *most, last = by_version["version"].tolist()
+        assert most == list(range(0, last + 1, 2))
+        assert last > 4
+        assert by_version.iloc[-1].tolist() == by_seconds.iloc[-1].tolist()
+
+    @pytest.mark.parametrize(
+        "how",
+        [
+            {"local": LocalPlan(2, 8, 0.1, compression=Compression("top_k", (("share", 0.1),)))},
+            {"local": LocalPlan(2, 8, 0.1, compression=cast("Any", top_k(share=0.1)))},
+            {"local": LocalPlan(2, 8, 0.1, compression=Compression("top_k", cast("Any", {"share": 0.1})))},
+            {"local": {"steps": 2, "batch_size": 8, "lr": 0.1, "compression": {"name": "top_k", "share": 0.1}}},
+        ],
+    )
+    def test_compressed_updates_are_smaller(self, how: dict[str, Any], simulate: Callable[..., pd.DataFrame]) -> None:
+        table = simulate(**how)
+        last = table.iloc[-1]
+        assert last["counted"] > 5
+        # 650 parameters: 65 values of 4 bytes; their places as 650 bits or less; and a header.
+        assert 65 * 4 < last["bytes_up"] / (last["counted"] + last["unused"]) < 65 * 4 + 82 + 40
+        assert last["bytes_down"] > 650 * 4 * last["counted"]
+        assert table["loss"].iloc[-1] < table["loss"].iloc[0]
+
+    def test_error_feedback_makes_up_for_what_was_left_out(self, simulate: Callable[..., pd.DataFrame]) -> None:
+        small = Compression("top_k", (("share", 0.01),))
+        plans = [LocalPlan(2, 8, 0.1, compression=small, error_feedback=remember) for remember in (False, True)]
+        without, remembered = (simulate(local=plan, virtual_seconds=100.0) for plan in plans)
+        assert remembered["bytes_up"].tolist() == without["bytes_up"].tolist()
+        assert remembered["loss"].iloc[-1] < 0.9 * without["loss"].iloc[-1]
+
+    def test_augmentation_is_in_training_alone(self, simulate: Callable[..., pd.DataFrame]) -> None:
+        plain, changed = simulate(), simulate(augmentation="crop-and-flip")
+        assert changed["loss"].iloc[0] == plain["loss"].iloc[0]
+        assert changed["loss"].iloc[-1] != plain["loss"].iloc[-1]
+        pd.testing.assert_frame_equal(simulate(augmentation=None), plain)
+
+    def test_a_pattern_of_ones_own(self, simulate: Callable[..., pd.DataFrame]) -> None:
+        asked: set[int] = set()
+
+        def every_third(client: int, last: int, clients: int) -> int:
+            asked.add(client)
+            return last + 3
+
+        algorithm = AsyncCommSGD(pattern=own(every_third, 3), period=4.0)
+        before = dict(vars(algorithm))
+        table = simulate(algorithm=algorithm, virtual_seconds=60.0)
+        assert asked == set(range(12))
+        assert table["version"].iloc[-1] == 15
+        assert table["counted"].iloc[-1] > 12
+        assert vars(algorithm) == before
+
+    def test_output(self, simulate: Callable[..., pd.DataFrame], tmp_path: Path) -> None:
+        table = simulate(output=str(tmp_path / "a" / "b"))
+        folder = tmp_path / "a" / "b"
+        assert {path.name for path in folder.iterdir()} == {"history.parquet", "events.parquet", "model.safetensors"}
+        events = pq.read_table(folder / "events.parquet")
+        assert [(f.name, f.type) for f in events.schema] == [(f.name, f.type) for f in EVENTS]
+        assert events.num_rows == table[["counted", "unused", "lost"]].iloc[-1].sum()
+        assert load_file(folder / "model.safetensors")["1.weight"].shape == (10, 64)
+
+    def test_progress_is_a_line(
+        self, simulate: Callable[..., pd.DataFrame], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        simulate(progress=False)
+        assert capsys.readouterr() == ("", "")
+        simulate(progress=True)
+        assert capsys.readouterr().out.startswith("fedbuff, seed 1: ")
+
+
+def offbeat_algorithm(name: str) -> Any:
+    from offbeat.algorithms import ALGORITHMS
+
+    return ALGORITHMS[name]()
+
+
+def failing() -> nn.Module:
+    raise RuntimeError("first line\nsecond line")
+
+
+def plan(compressor: str, **parameters: float) -> LocalPlan:
+    return LocalPlan(2, 8, 0.1, compression=Compression(compressor, tuple(parameters.items())))
+
+
+LOCAL = {"steps": 2, "batch_size": 8, "lr": 0.1}
+LINE = TensorDataset(torch.zeros(120, 1), torch.zeros(120, 1))
+
+MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
+    ({"model": 3}, ["model = 3", "torch.nn.Module"]),
+    ({"model": lambda: 3}, ["model made a int", "torch.nn.Module"]),
+    (
+        {"model": failing},
+        ["model failed: RuntimeError: first line (", f"{Path(__file__)}:{failing.__code__.co_firstlineno + 1})"],
+    ),
+    ({"model": nn.Linear(64, 10)}, ["the model cannot take inputs"]),
+    ({"model": nn.Sequential(nn.Flatten(), nn.Linear(64, 5))}, ["labels go up to 9", "5 outputs"]),
+    ({"model": nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, 10))}, ["BatchNorm", "batch_norm"]),
+    ({"model": nn.Flatten()}, ["nothing to train"]),
+    ({"data": "digit"}, ["unknown data set 'digit'", "did you mean 'digits'?"]),
+    ({"data": 3}, ["data: got a value of type int", "pair (train, test)"]),
+    ({"data": (TensorDataset(torch.zeros(3, 64)), TensorDataset(torch.zeros(3, 64)))}, ["pair (input, label)"]),
+    ({"algorithm": "fedbuf"}, ["unknown algorithm 'fedbuf'", "did you mean 'fedbuff'?"]),
+    ({"algorithm": FedBuff}, ["algorithm = ", "FedBuff(buffer_size=5)"]),
+    ({"algorithm": FedAvg(cohort=13)}, ["cohort", "13", "12"]),
+    ({"population": 0}, ["population.clients = 0"]),
+    ({"population": "many"}, ["population = 'many'", "table"]),
+    ({"population": True}, ["population"]),
+    ({"population": {"client": 3}}, ["unknown key population.client", "did you mean 'clients'?"]),
+    ({"population": {"clients": 3, "partition": {"name": "irid"}}}, ["population.partition.name = 'irid'"]),
+    ({"population": {"clients": 12, "when_away": "lose"}}, ["needs server.lease_seconds"]),
+    ({"population": {"clients": 12, "lossy": {"fraction": 1.0, "probability": 0.5}}}, ["needs server.lease_seconds"]),
+    ({"population": 2000}, ["population.partition: 2000 clients"]),
+    ({"local": {**LOCAL, "lr": 0}}, ["local.lr = 0", "greater than 0"]),
+    ({"local": {"steps": 1}}, ["local.batch_size is missing"]),
+    ({"local": 0.1}, ["local = 0.1", "table"]),
+    (
+        {"local": {**LOCAL, "compression": {"name": "topk"}}},
+        ["local.compression.name = 'topk'", "did you mean 'top_k'"],
+    ),
+    ({"local": {**LOCAL, "error_feedback": True}}, ["local: error_feedback", "set compression"]),
+    ({"local": plan("topk")}, ["local.compression.name = 'topk'", "did you mean 'top_k'?"]),
+    ({"local": plan("top_k")}, ["local.compression.share is missing"]),
+    ({"local": plan("top_k", share=2.0)}, ["local.compression: share must be in (0, 1], got 2.0"]),
+    ({"local": plan("top_k", shares=0.1)}, ["unknown key local.compression.shares", "did you mean 'share'?"]),
+    ({"local": LocalPlan(2, 8, 0.1, compression=cast("Any", "top_k"))}, ["local.compression = 'top_k'", "Compression"]),
+    ({"local": plan("sign"), "algorithm": FedAsync()}, ["whole models"]),
+    ({"local": LocalPlan(2, 8, (0.1, 0.2)), "algorithm": AsyncCommSGD()}, ["lr as one number"]),
+    ({"algorithm": AsyncCommSGD(pattern=own(lambda *_: 0, 3))}, ["pattern own: client 0", "greater than 0"]),
+    (
+        {"algorithm": AsyncCommSGD(pattern=own(lambda _, last, n: last + 1 if last < 3 else 0, 3))},
+        ["pattern own: client ", "is to talk next in round 0, which must be a whole number greater than "],
+    ),
+    ({"server": {"lease": 3}}, ["unknown key server.lease"]),
+    ({"server": 3}, ["server = 3", "table"]),
+    ({"evaluate_every_seconds": 0}, ["evaluate.every_seconds = 0"]),
+    ({"evaluate_every_seconds": None}, ["evaluate: set exactly one of every_seconds and every_versions"]),
+    ({"evaluate_every_versions": 3}, ["evaluate: set exactly one of every_seconds and every_versions"]),
+    ({"evaluate_every_seconds": None, "evaluate_every_versions": 0}, ["evaluate.every_versions = 0"]),
+    ({"virtual_seconds": None}, ["stop: set virtual_seconds, versions or updates"]),
+    ({"virtual_seconds": float("nan")}, ["stop.virtual_seconds = nan"]),
+    ({"versions": 1.5}, ["stop.versions = 1.5"]),
+    ({"loss": "crossentropy"}, ["loss = 'crossentropy'", "did you mean 'cross_entropy'?", "function"]),
+    ({"loss": 3}, ["loss = 3", "function"]),
+    ({"loss": lambda o, y: nn.functional.cross_entropy(o, y, reduction="none")}, ["shape ()"]),
+    ({"loss": lambda o: o.mean()}, ["the loss cannot take outputs"]),
+    ({"metrics": ["acuracy"]}, ["metrics = 'acuracy'", "did you mean 'accuracy'?"]),
+    ({"metrics": ["training_los"]}, ["metrics = 'training_los'", "did you mean 'training_loss'?"]),
+    ({"metrics": [nn.functional.mse_loss]}, ["metrics: must be names, or a dict of functions"]),
+    ({"metrics": 5}, ["metrics: must be names"]),
+    ({"metrics": {"f1": 3}}, ["metrics: 'f1'", "function"]),
+    ({"metrics": {"loss": lambda *_: 1.0}}, ["metrics: 'loss'", "column"]),
+    ({"metrics": {"f1": lambda *_: float("nan")}}, ["the metric f1 is nan"]),
+    ({"metrics": {"f1": lambda *_: "high"}}, ["the metric f1 must be one number"]),
+    ({"batch_norm": "global"}, ["batch_norm = 'global'", "'refuse' or 'local'"]),
+    ({"augmentation": "crop"}, ["augmentation = 'crop'", "None or 'crop-and-flip'"]),
+    ({"augmentation": ["crop-and-flip"]}, ["augmentation = ['crop-and-flip']", "None or 'crop-and-flip'"]),
+    (
+        {"augmentation": "crop-and-flip", "model": lambda: nn.Linear(1, 1), "data": (LINE, LINE), "loss": "mse"},
+        ["data.augmentation = 'crop-and-flip' is for images", "float32 of shape (1,)", "leave it out"],
+    ),
+    ({"seed": -1}, ["seed = -1", "from 0"]),
+    ({"seed": 1.5}, ["seed = 1.5", "whole number"]),
+]
+
+
+@pytest.mark.parametrize(("changes", "parts"), MISTAKES)
+def test_a_mistake_is_one_line(
+    changes: dict[str, Any], parts: list[str], simulate: Callable[..., pd.DataFrame], tmp_path: Path
+) -> None:
+    with pytest.raises(OffbeatError) as caught:
+        simulate(**changes)
+    assert "\n" not in str(caught.value)
+    assert all(part in str(caught.value) for part in parts)
+
+
+def test_numbers_of_numpys_are_numbers(simulate: Callable[..., pd.DataFrame]) -> None:
+    small = {"virtual_seconds": 5.0}
+    pd.testing.assert_frame_equal(
+        simulate(population=np.int64(12), seed=np.int64(3), **small), simulate(population=12, seed=3, **small)
+    )
+
+
+def test_a_folder_that_holds_a_run_is_left_alone(simulate: Callable[..., pd.DataFrame], tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("")
+    with pytest.raises(OffbeatError, match=r"holds a run: choose another folder$"):
+        simulate(output=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["config.toml"]
+
+
+def test_an_output_that_cannot_be_written_is_found_before_the_work(
+    simulate: Callable[..., pd.DataFrame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("offbeat.runs.simulate.assemble", lambda *_, **__: pytest.fail("began"))
+    for output in (tmp_path / "file", tmp_path / "file" / "x"):
+        with pytest.raises(OffbeatError, match="cannot write into"):
+            simulate(output=output)
+
+
+def test_is_found_in_the_package() -> None:
+    assert set(offbeat.__all__) == {"Dataset", "OffbeatError", "simulate"}
+    assert offbeat.Dataset is Dataset
+    assert offbeat.OffbeatError is OffbeatError
+    with pytest.raises(AttributeError, match="simulat"):
+        _ = offbeat.simulat

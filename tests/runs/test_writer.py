@@ -1,0 +1,421 @@
+import errno
+import json
+import platform
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from offbeat.checkpoint import write_checkpoint
+from offbeat.errors import OffbeatError
+from offbeat.runs import directory as run_directory
+from offbeat.runs import writer as run_writer
+from offbeat.runs.directory import EVENTS, history_schema, read, unfinished
+from offbeat.runs.writer import RunWriter
+from offbeat.runs.package_versions import versions
+from offbeat.data.dataset import Dataset
+from offbeat.simulation.records import Evaluation, VisitEnded
+
+FILES = {"config.toml", "history.parquet", "events.parquet", "model.safetensors", "versions.json", "timing.json"}
+
+CONFIG = {
+    "seeds": [7],
+    "trainer": "loop",
+    "algorithms": {"mine": {"algorithm": "fedavg"}},
+    "local": {"lr": 1 / 3},
+    "evaluate": {"metrics": ["accuracy", "/own.py:f1"]},
+}
+METRICS = ["accuracy", "f1"]
+EVALUATIONS = [
+    Evaluation(0.0, 0, 0, 0, 0, 100, 0, 2.5, {"f1": 0.25, "accuracy": 0.1}),
+    Evaluation(1 / 3, 4, 9, 1, 2, 2**40, 2**35 + 1, 1e-300, {"f1": 0.5, "accuracy": 0.7}),
+]
+ENDED = [
+    VisitEnded(3, 0, 0, 0, 0.0, 1.0, 40, 40, "counted"),
+    VisitEnded(1, 0, 2, None, 0.1, 2.5, 40, 0, "lost"),
+    VisitEnded(2, 5, 1, 7, 1 / 3, 1e9, 40, 2**33, "unused"),
+]
+NOTHING = Dataset("digits", *(np.zeros((1, 1), np.float32) for _ in range(4)), classes=None)
+MADE_BY = versions(CONFIG, NOTHING)
+MODEL = {"layer.weight": torch.tensor([[0.1, -2.0]]), "layer.bias": torch.tensor([3.0])}
+
+
+def begin(path: Path, **changes: Any) -> RunWriter:
+    return RunWriter.begin(path, {**CONFIG, **changes}, METRICS, MADE_BY)
+
+
+def resume(path: Path, **changes: Any) -> tuple[RunWriter, dict[str, Any] | None]:
+    return RunWriter.resume(path, {**CONFIG, **changes}, METRICS, MADE_BY)
+
+
+def write(path: Path, real_seconds: float = 1.25) -> None:
+    writer = begin(path)
+    for evaluation in EVALUATIONS:
+        writer.add(evaluation, [])
+    writer.add(None, list(ENDED))
+    writer.finish(MODEL, real_seconds)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def no_space(*_: Any, **__: Any) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+class TestFinished:
+    def test_a_run_comes_back(self, tmp_path: Path) -> None:
+        path = tmp_path / "mine-seed7"
+        write(path)
+        back = read(path)
+        assert (back.path, back.label, back.seed, back.real_seconds) == (path, "mine", 7, 1.25)
+        assert back.config == CONFIG
+        assert back.finished
+        assert {name: column.tolist() for name, column in back.history.items()} == {
+            "seconds": [0.0, 1 / 3],
+            "version": [0, 4],
+            "counted": [0, 9],
+            "unused": [0, 1],
+            "lost": [0, 2],
+            "bytes_down": [100, 2**40],
+            "bytes_up": [0, 2**35 + 1],
+            "loss": [2.5, 1e-300],
+            "accuracy": [0.1, 0.7],
+            "f1": [0.25, 0.5],
+        }
+        events = {name: column.tolist() for name, column in back.events.items()}
+        staleness = events.pop("staleness")
+        assert np.isnan(staleness[1])
+        assert [staleness[0], staleness[2]] == [0, 7]
+        assert events == {
+            "client": [3, 1, 2],
+            "visit": [0, 0, 5],
+            "version": [0, 2, 1],
+            "assigned_seconds": [0.0, 0.1, 1 / 3],
+            "ended_seconds": [1.0, 2.5, 1e9],
+            "bytes_down": [40, 40, 40],
+            "bytes_up": [40, 0, 2**33],
+            "outcome": ["counted", "lost", "unused"],
+        }
+
+    def test_writes_these_files_and_no_others(self, tmp_path: Path) -> None:
+        write(tmp_path / "x")
+        assert names(tmp_path / "x") == FILES
+        assert names(tmp_path) == {"x"}
+
+    def test_makes_the_folders_above(self, tmp_path: Path) -> None:
+        write(tmp_path / "a" / "b" / "x")
+        assert read(tmp_path / "a" / "b" / "x").seed == 7
+
+    def test_columns_and_types_are_those_of_the_schema(self, tmp_path: Path) -> None:
+        write(tmp_path / "x")
+        for table, schema in (("history", history_schema(METRICS)), ("events", EVENTS)):
+            found = pq.read_schema(tmp_path / "x" / f"{table}.parquet")
+            assert [(field.name, field.type) for field in found] == [(field.name, field.type) for field in schema]
+        assert pq.read_table(tmp_path / "x" / "events.parquet")["staleness"].to_pylist() == [0, None, 7]
+
+    def test_a_run_without_events(self, tmp_path: Path) -> None:
+        writer = begin(tmp_path / "x")
+        writer.add(EVALUATIONS[0], [])
+        writer.finish(MODEL, 1.0)
+        back = read(tmp_path / "x")
+        assert list(back.events) == EVENTS.names
+        assert all(len(column) == 0 for column in back.events.values())
+
+    def test_the_model_is_a_safetensors_file(self, tmp_path: Path) -> None:
+        write(tmp_path / "x")
+        model = load_file(tmp_path / "x" / "model.safetensors")
+        assert model.keys() == MODEL.keys()
+        assert all(torch.equal(model[name], MODEL[name]) for name in MODEL)
+
+    def test_parts_of_one_vector_can_be_the_model(self, tmp_path: Path) -> None:
+        vector = torch.arange(5.0)
+        begin(tmp_path / "x").finish({"a": vector[:3], "b": vector[3:].view(2, 1)}, 1.0)
+        model = load_file(tmp_path / "x" / "model.safetensors")
+        assert {name: value.tolist() for name, value in model.items()} == {"a": [0, 1, 2], "b": [[3], [4]]}
+
+    def test_versions(self, tmp_path: Path) -> None:
+        write(tmp_path / "x")
+        versions = json.loads((tmp_path / "x" / "versions.json").read_text())
+        assert versions["python"] == platform.python_version()
+        assert versions["numpy"] == np.__version__
+        assert versions["pyarrow"] == pa.__version__
+        assert torch.__version__.startswith(versions["torch"].partition("+")[0])
+        assert versions["threads"] == str(torch.get_num_threads())
+        assert {"offbeat", "scikit-learn", "safetensors", "trainer"} < versions.keys()
+
+    def test_timing_is_kept_apart(self, tmp_path: Path) -> None:
+        """All the rest is the same, byte for byte, if the numbers are."""
+        write(tmp_path / "one", real_seconds=1.0)
+        write(tmp_path / "two", real_seconds=2.0)
+        one, two = content(tmp_path / "one"), content(tmp_path / "two")
+        assert {name for name in one if one[name] != two[name]} == {"timing.json"}
+
+    def test_whoever_may_read_one_file_may_read_all(self, tmp_path: Path) -> None:
+        write(tmp_path / "x")
+        assert len({path.stat().st_mode for path in (tmp_path / "x").iterdir()}) == 1
+
+
+class TestGoingOn:
+    def test_what_was_added_is_taken_out_of_the_list(self, tmp_path: Path) -> None:
+        ended = list(ENDED)
+        begin(tmp_path / "x").add(None, ended)
+        assert ended == []
+
+    def test_an_unfinished_run_shows_up_to_its_last_checkpoint(self, tmp_path: Path) -> None:
+        writer = begin(tmp_path / "x")
+        before = read(unfinished(tmp_path / "x"))
+        assert (before.finished, before.real_seconds, len(before.history["f1"]), len(before.events["client"])) == (
+            False, 0.0, 0, 0,
+        )  # fmt: skip
+        writer.add(EVALUATIONS[0], ENDED[:2])
+        writer.checkpoint({"now": 1.0}, 5.5)
+        writer.add(EVALUATIONS[1], ENDED[2:])
+        run = read(unfinished(tmp_path / "x"))
+        assert (run.finished, run.label, run.seed, run.real_seconds) == (False, "mine", 7, 5.5)
+        assert run.history["accuracy"].tolist() == [0.1]
+        assert run.events["client"].tolist() == [3, 1]
+        assert names(tmp_path) == {"x.unfinished"}
+
+    @pytest.mark.parametrize("stops", [[1], [2], [1, 2], [1, 1, 3]])
+    def test_resumed_it_makes_the_same_files(self, stops: list[int], tmp_path: Path) -> None:
+        write(tmp_path / "whole")
+        rows = [(EVALUATIONS[0], ENDED[:2]), (None, []), (EVALUATIONS[1], ENDED[2:])]
+        writer = begin(tmp_path / "x")
+        done = 0
+        for stop in stops:
+            for evaluation, ended in rows[done:stop]:
+                writer.add(evaluation, list(ended))
+            done = stop
+            writer.checkpoint({"now": done, "model": torch.ones(2)}, 1.0)
+            writer.add(EVALUATIONS[1], [ENDED[0]])  # is forgotten, as nothing was written after it
+            writer, state = resume(tmp_path / "x")
+            assert state is not None
+            assert state["now"] == done
+            assert state["model"].tolist() == [1.0, 1.0]
+            assert writer.real_seconds == 1.0
+        for evaluation, ended in rows[done:]:
+            writer.add(evaluation, list(ended))
+        writer.finish(MODEL, 9.0)
+        one, two = content(tmp_path / "whole"), content(tmp_path / "x")
+        assert {name for name in one if one[name] != two[name]} == {"timing.json"}
+        assert read(tmp_path / "x").real_seconds == 9.0
+        assert names(tmp_path) == {"whole", "x"}
+
+    def test_parts_that_were_closed_after_the_checkpoint_are_forgotten(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(run_writer, "_MOST_ROWS", 1)
+        writer = begin(tmp_path / "x")
+        writer.add(EVALUATIONS[0], [ENDED[0]])
+        writer.checkpoint({}, 1.0)
+        writer.add(None, ENDED[:2])
+        assert len(read(unfinished(tmp_path / "x")).events["client"]) == 3  # they were too many to keep in memory
+        resume(tmp_path / "x")
+        assert read(unfinished(tmp_path / "x")).events["client"].tolist() == [3]
+
+    def test_there_is_nothing_to_go_on_with(self, tmp_path: Path) -> None:
+        writer, state = resume(tmp_path / "x")
+        assert state is None
+        assert writer.real_seconds == 0.0
+        assert read(unfinished(tmp_path / "x")).seed == 7
+
+    def test_a_run_without_a_checkpoint_begins_anew(self, tmp_path: Path) -> None:
+        begin(tmp_path / "x")
+        (unfinished(tmp_path / "x") / "events-00000.parquet").write_bytes(b"half")
+        assert resume(tmp_path / "x")[1] is None
+        assert names(unfinished(tmp_path / "x")) == {"config.toml", "versions.json"}
+
+    def test_beginning_forgets_an_unfinished_one(self, tmp_path: Path) -> None:
+        begin(tmp_path / "x").checkpoint({}, 1.0)
+        begin(tmp_path / "x")
+        assert names(unfinished(tmp_path / "x")) == {"config.toml", "versions.json"}
+
+    def test_the_settings_are_written_last_and_whole(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A kill in the first moment must not look like a run with other settings."""
+        written: list[tuple[str, set[str]]] = []
+        replace = run_writer.replace_durably
+
+        def watch(partial: Path, path: Path) -> None:
+            replace(partial, path)
+            written.append((path.name, names(path.parent)))
+
+        monkeypatch.setattr(run_writer, "replace_durably", watch)
+        begin(tmp_path / "x")
+        assert written == [("versions.json", {"versions.json"}), ("config.toml", {"versions.json", "config.toml"})]
+
+
+class TestNotGoingOn:
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        writer = begin(tmp_path / "x")
+        writer.add(EVALUATIONS[0], [])
+        writer.checkpoint({"now": 1.0}, 1.0)
+        return tmp_path / "x"
+
+    def test_with_other_settings(self, path: Path) -> None:
+        line = _error(lambda: resume(path, local={"lr": 0.5}))
+        assert f"{path}.unfinished holds a run with other settings" in line
+        assert "--output" in line
+
+    @pytest.mark.parametrize("what", ["torch", "numpy", "python", "threads"])
+    def test_with_other_versions(self, what: str, path: Path) -> None:
+        file = unfinished(path) / "versions.json"
+        versions = json.loads(file.read_text())
+        here = versions[what]
+        file.write_text(json.dumps({**versions, what: "1.2.3"}))
+        line = _error(lambda: resume(path))
+        assert f"was begun with {what} 1.2.3, here is {here}" in line
+        assert line.endswith(f"remove {unfinished(path)} and run again")
+
+    @pytest.mark.parametrize("content", [None, "", "{", "3", "[1]", "\udcff"])
+    def test_with_no_versions(self, content: str | None, path: Path) -> None:
+        file = unfinished(path) / "versions.json"
+        file.unlink() if content is None else file.write_bytes(content.encode(errors="surrogateescape"))
+        line = _error(lambda: resume(path))
+        assert "versions.json cannot be read" in line
+        assert line.endswith(f"remove {unfinished(path)} and run again")
+
+    def test_from_a_broken_checkpoint(self, path: Path) -> None:
+        (unfinished(path) / "checkpoint.safetensors").write_bytes(b"broken")
+        assert "is broken: run again without --resume" in _error(lambda: resume(path))
+
+    @pytest.mark.parametrize("state", [{}, {"parts": 3}, {"parts": [1]}, {"parts": ["a", "b"]}])
+    def test_from_a_checkpoint_of_something_else(self, state: dict[str, Any], path: Path) -> None:
+        write_checkpoint(unfinished(path) / "checkpoint.safetensors", state)
+        assert "is broken: run again without --resume" in _error(lambda: resume(path))
+
+    def test_from_parts_that_are_gone(self, path: Path) -> None:
+        (unfinished(path) / "history-00000.parquet").unlink()
+        assert "lacks a part of its history: run again without --resume" in _error(lambda: resume(path))
+
+
+class TestReplacing:
+    def test_an_earlier_run_is_replaced(self, tmp_path: Path) -> None:
+        path = tmp_path / "x"
+        write(path, real_seconds=1.0)
+        (path / "left-over.txt").touch()
+        write(path, real_seconds=2.0)
+        assert read(path).real_seconds == 2.0
+        assert names(path) == FILES
+        assert names(tmp_path) == {"x"}
+
+    @pytest.mark.parametrize("earlier", [True, False])
+    def test_what_a_killed_writer_left_does_not_matter(self, earlier: bool, tmp_path: Path) -> None:
+        if earlier:
+            write(tmp_path / "x")
+        for name in (".x.partial", ".x.old"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "stray").touch()
+        write(tmp_path / "x")
+        assert names(tmp_path / "x") == FILES
+        assert names(tmp_path) == {"x"}
+
+    @pytest.mark.parametrize(
+        ("holder", "name"),
+        [(run_writer, "save"), (run_writer, "_replace"), (run_writer, "_as_json"), (Path, "write_bytes")],
+    )
+    @pytest.mark.parametrize("earlier", [True, False])
+    def test_a_full_disk_at_the_end_loses_nothing(
+        self, holder: Any, name: str, earlier: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "x"
+        if earlier:
+            write(path)
+        before = content(tmp_path)
+        writer = begin(path)
+        writer.add(EVALUATIONS[0], [])
+        writer.checkpoint({"now": 3.0}, 1.0)
+        with monkeypatch.context() as patch:
+            patch.setattr(holder, name, no_space)
+            line = _error(lambda: writer.finish(MODEL, 9.0))
+        assert str(path) in line
+        assert "No space left on device" in line
+        assert "--resume" in line
+        assert names(tmp_path) == {"x", "x.unfinished"} if earlier else {"x.unfinished"}
+        if earlier:
+            assert {name: data for name, data in content(tmp_path).items() if name.startswith("x/")} == before
+        writer, state = resume(path)
+        assert state is not None
+        assert state["now"] == 3.0
+        writer.finish(MODEL, 9.0)
+        assert read(path).history["accuracy"].tolist() == [0.1]
+
+    @pytest.mark.parametrize("moment", ["tables", "checkpoint"])
+    def test_a_full_disk_at_a_checkpoint_keeps_the_last_one(
+        self, moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        writer = begin(tmp_path / "x")
+        writer.add(EVALUATIONS[0], ENDED[:1])
+        writer.checkpoint({"now": 3.0}, 1.0)
+        writer.add(EVALUATIONS[1], ENDED[1:])
+        with monkeypatch.context() as patch:
+            if moment == "tables":
+                patch.setattr(pq, "write_table", no_space)
+            else:
+                patch.setattr(run_writer, "write_checkpoint", no_space)
+            assert "No space left" in _error(lambda: writer.checkpoint({"now": 4.0}, 2.0))
+        writer, state = resume(tmp_path / "x")
+        assert state is not None
+        assert state["now"] == 3.0
+        run = read(unfinished(tmp_path / "x"))
+        assert (len(run.history["loss"]), len(run.events["client"])) == (1, 1)
+
+    def test_a_full_disk_at_the_beginning(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Path, "write_text", no_space)
+        assert "No space left" in _error(lambda: begin(tmp_path / "x"))
+
+    def test_a_file_in_the_way(self, tmp_path: Path) -> None:
+        (tmp_path / "x.unfinished").write_text("mine")
+        assert "cannot write the run into" in _error(lambda: begin(tmp_path / "x"))
+        assert (tmp_path / "x.unfinished").read_text() == "mine"
+
+    def test_the_earlier_run_stays_if_the_new_one_cannot_be_put_in_place(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "x"
+        write(path)
+        before = content(path)
+        rename = Path.rename
+
+        def fail(source: Path, target: Path) -> Path:
+            if source.name == ".x.partial":
+                raise OSError(errno.EIO, "Input/output error")
+            return rename(source, target)
+
+        monkeypatch.setattr(Path, "rename", fail)
+        assert "Input/output error" in _error(lambda: write(path, real_seconds=9.0))
+        assert content(path) == before
+
+    def test_the_unfinished_folder_stays_until_the_run_stands(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        there: list[bool] = []
+        remove = run_directory.remove
+
+        def watch(folder: Path) -> None:
+            if folder.name == "x.unfinished" and folder.exists():
+                there.append((tmp_path / "x" / "history.parquet").exists())
+            remove(folder)
+
+        monkeypatch.setattr(run_directory, "remove", watch)
+        write(tmp_path / "x")
+        assert there == [True]
+
+
+def _error(call: Callable[[], object]) -> str:
+    with pytest.raises(OffbeatError) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)

@@ -1,0 +1,112 @@
+"""When a checkpoint is made."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from offbeat.service.engine import checkpoint_schedule
+from offbeat.service.engine.checkpoint_schedule import CheckpointSchedule
+from offbeat.service.refusal import no_space
+
+
+class Engine(SimpleNamespace):
+    """As much of an engine as a schedule looks at."""
+
+    def __init__(self):
+        self.disk = SimpleNamespace(problem=None, keep_reserve=self.keep_reserve, refusal=self.failures)
+        self.journal = SimpleNamespace(number=0, is_blocked=False, truncate=lambda: self.done.append("truncate"))
+        self.stored_bytes = self.reserve_size = 0
+        self.now = 0.0
+        self.done = []
+        self.has_room = True
+
+    def failures(self, error):
+        self.done.append(error)
+
+    def keep_reserve(self, _):
+        self.done.append("reserve")
+        if self.has_room:
+            self.disk.problem = None
+        return self.has_room
+
+
+@pytest.fixture
+def engine(monkeypatch):
+    monkeypatch.setattr(checkpoint_schedule, "_LOOK_SECONDS", 0.001)
+    return Engine()
+
+
+def made(engine, *, error=None, seconds=30.0, took=0.0):
+    """Let the schedule look some times; return what it has done."""
+
+    async def make():
+        engine.now += took
+        engine.done.append("checkpoint")
+        if error:
+            raise error
+
+    async def look():
+        schedule = asyncio.create_task(CheckpointSchedule(engine, make, seconds=seconds, most_bytes=1000).run())
+        await asyncio.sleep(0.005)
+        engine.done.clear()
+        engine.change()
+        await asyncio.sleep(0.03)
+        schedule.cancel()
+        await asyncio.gather(schedule, return_exceptions=True)
+
+    asyncio.run(look())
+    return engine.done
+
+
+def changes(**values):
+    def change(engine):
+        for name, value in values.items():
+            holder = engine
+            *path, last = name.split("__")
+            for part in path:
+                holder = getattr(holder, part)
+            setattr(holder, last, value)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        pytest.param({"now": 29.0, "journal__number": 1}, [], id="too early"),
+        pytest.param({"now": 31.0, "journal__number": 1}, ["checkpoint"], id="time has passed"),
+        pytest.param({"now": 31.0}, [], id="nothing has happened"),
+        pytest.param({"stored_bytes": 999, "journal__number": 1}, [], id="few bytes"),
+        pytest.param({"stored_bytes": 1000, "journal__number": 1}, ["checkpoint"], id="many bytes"),
+        pytest.param({"disk__problem": "full", "journal__number": 1}, ["checkpoint", "reserve"], id="full"),
+        pytest.param({"disk__problem": "full"}, ["reserve"], id="full, and nothing to free"),
+    ],
+)
+def test_a_checkpoint_is_made_when_it_is_due_and_there_is_something_new(change, expected, engine):
+    engine.change = lambda: changes(**change)(engine)
+    assert made(engine) == expected
+
+
+def test_the_reserve_is_left_to_a_log_that_cannot_be_written(engine):
+    engine.change = lambda: changes(disk__problem="full", journal__is_blocked=True)(engine)
+    assert made(engine) == []
+
+
+def test_without_room_for_the_reserve_the_log_is_truncated_and_it_is_tried_again(engine):
+    engine.change = lambda: changes(disk__problem="full", has_room=False)(engine)
+    done = made(engine)
+    assert done[:4] == ["reserve", "truncate"] * 2
+
+
+def test_checkpoints_that_take_long_are_rare(engine):
+    engine.change = lambda: changes(stored_bytes=5000, journal__number=1)(engine)
+    assert made(engine, took=10.0) == ["checkpoint"]
+    assert engine.disk.problem is None
+
+
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), no_space("full")])
+def test_one_that_fails_is_reported_and_made_again_later(error, engine):
+    engine.change = lambda: changes(now=31.0, journal__number=1)(engine)
+    done = made(engine, error=error)
+    assert done == (["checkpoint", error] if isinstance(error, OSError) else ["checkpoint"])

@@ -1,0 +1,105 @@
+"""Versions are measured in a process of its own, and nobody waits for it."""
+
+import json
+import sys
+import time
+
+import pytest
+import torch
+
+from offbeat.algorithms import FedBuff
+from offbeat.config.experiment_sections import SoftmaxSection
+from offbeat.data import load_dataset
+from offbeat.service.logs import event, log, write_logs
+from offbeat.training.evaluation import Evaluator
+from offbeat.worlds.simulation import build_model, objective_of
+from tests.service.conftest import body_of, running
+
+SECTIONS = {"data": {"name": "digits"}, "model": {"name": "softmax"}, "metrics": ["accuracy"], "seed": 1}
+PROGRAM = [sys.executable, "-m", "offbeat.worlds.server_evaluation", json.dumps(SECTIONS)]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return build_model(SoftmaxSection(name="softmax"), load_dataset("digits"), 1)
+
+
+def wait_for(condition, seconds=40.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def serve(folder, model, command, every=2):
+    layout = [(name, tuple(tensor.shape)) for name, tensor in model.named(model.vector).items()]
+    return running(
+        folder,
+        lambda: FedBuff(buffer_size=1, concurrency=1),
+        model=model.vector.clone(),
+        layout=layout,
+        evaluate_every=every,
+        evaluate_command=command,
+    )
+
+
+def work(server, peer, model, visits):
+    for number in range(visits):
+        update = torch.randn(len(model.vector), generator=torch.Generator().manual_seed(number))
+        assert peer.put(peer.check_in(), body_of(update)).status_code == 200
+
+
+def test_each_nth_version_is_measured_as_in_a_simulation(model, tmp_path):
+    lines = tmp_path / "server" / "evaluations.jsonl"
+    with serve(tmp_path / "server", model, PROGRAM) as server:
+        work(server, server.enrol(), model, 5)
+        wait_for(lambda: lines.exists() and lines.read_text().count("\n") == 2)
+        assert server.admin.http.get("/v1/status").json()["evaluated"]["version"] == 4
+    dataset = load_dataset("digits")
+    objective = objective_of("cross_entropy", ["accuracy"])
+    evaluate = Evaluator(
+        model,
+        loss=objective.loss,
+        metrics=objective.metrics,
+        seed=1,
+        inputs=torch.from_numpy(dataset.test_inputs),
+        labels=torch.from_numpy(dataset.test_labels),
+    )
+    vector, expected = model.vector.clone(), []
+    for number in range(4):
+        vector = vector - torch.randn(len(vector), generator=torch.Generator().manual_seed(number))
+        if number % 2:
+            loss, metrics = evaluate(vector)
+            expected.append({"version": number + 1, "loss": loss, **metrics})
+    assert [json.loads(line) for line in lines.read_text().splitlines()] == expected
+    assert not list((tmp_path / "server").glob(".*.evaluated"))
+
+
+def test_a_program_that_fails_harms_nobody(model, tmp_path, caplog):
+    program = [sys.executable, "-c", "raise SystemExit(3)"]
+    with (
+        caplog.at_level("INFO", "offbeat.service"),
+        serve(tmp_path / "server", model, program, every=1) as server,
+    ):
+        peer = server.enrol()
+        work(server, peer, model, 3)
+        wait_for(lambda: "evaluation_failed" in caplog.messages)
+        work(server, peer, model, 1)
+    (failed,) = [record for record in caplog.records if record.message == "evaluation_failed"]
+    assert failed.fields["exit_code"] == 3
+
+
+def test_a_log_is_a_line_of_json_an_event(capsys):
+    level, handlers = log.level, list(log.handlers)
+    try:
+        write_logs(20)
+        event("receive", client=3, visit=1)
+        event("not shown", 10)
+    finally:
+        log.handlers[:] = handlers
+        log.setLevel(level)
+        log.propagate = True
+    (line,) = capsys.readouterr().err.splitlines()
+    said = json.loads(line)
+    assert (said["event"], said["level"], said["client"], said["visit"]) == ("receive", "info", 3, 1)
+    assert said["time"].startswith("20")

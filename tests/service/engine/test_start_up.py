@@ -1,0 +1,135 @@
+"""A store that is broken is refused in one line, which names the file and the record."""
+
+import asyncio
+import re
+import shutil
+import sqlite3
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import pytest
+import torch
+
+from offbeat.checkpoint import read_checkpoint
+from offbeat.errors import OffbeatError
+from offbeat.service.engine import start_up
+from offbeat.service.store.store import SCHEMA
+from tests.service.conftest import LENGTH, body_of, running
+
+LARGE_LENGTH = 300_000
+
+
+def written(folder, length):
+    """Return a copy of a server's folder as a kill would leave it: two updates came after its last checkpoint."""
+    settings = {"model": torch.zeros(length), "layout": [("w", (length,))], "checkpoint_seconds": 1e6}
+    with running(folder / "server", **settings) as server:
+        for _ in range(2):
+            peer = server.enrol()
+            assert peer.put(peer.check_in(), body_of(torch.ones(length))).status_code == 200
+        shutil.copytree(server.folder, folder / "killed")
+    return folder / "killed", settings
+
+
+def place(folder, number):
+    with closing(sqlite3.connect(folder / "offbeat.sqlite")) as database:
+        query = "SELECT number, file, offset, size FROM log WHERE name = 'receive' ORDER BY number"
+        return database.execute(query).fetchall()[number]
+
+
+def flip(path, offset):
+    with path.open("rb+") as file:
+        file.seek(offset)
+        (byte,) = file.read(1)
+        file.seek(offset)
+        file.write(bytes([byte ^ 1]))
+
+
+def cut(path, offset):
+    with path.open("rb+") as file:
+        file.truncate(offset)
+
+
+@pytest.mark.parametrize("length", [LENGTH, LARGE_LENGTH], ids=["small", "large"])
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda path, end: flip(path, end - 1), id="another byte"),
+        pytest.param(lambda path, end: cut(path, end - 1), id="too short"),
+        pytest.param(lambda path, end: path.unlink(), id="not there"),
+    ],
+)
+def test_an_update_that_is_not_what_the_log_says_is_refused(spoil, length, tmp_path):
+    folder, settings = written(tmp_path, length)
+    number, file, offset, size = place(folder, 1)
+    spoil(folder / "updates" / file, offset + size)
+    line = rf"{folder / 'updates' / file} is broken.*record (\d+); restore a backup"
+    with pytest.raises(OffbeatError, match=line) as caught, running(folder, **settings):
+        raise AssertionError("it started")
+    assert "\n" not in str(caught.value)
+    found = re.search(line, str(caught.value))
+    assert found is not None
+    # Without the file, it is the first record that refers to it.
+    assert int(found[1]) == number if (folder / "updates" / file).exists() else int(found[1]) <= number
+
+
+def test_an_update_that_is_what_the_log_says_is_replayed(tmp_path):
+    folder, settings = written(tmp_path, LENGTH)
+    with running(folder, **settings) as server:
+        assert server.service.engine.coordinator.statistics.counted == 2
+
+
+def test_a_record_that_cannot_be_replayed_is_named(tmp_path):
+    folder, settings = written(tmp_path, LENGTH)
+    number, *_ = place(folder, 0)
+    with closing(sqlite3.connect(folder / "offbeat.sqlite")) as database:
+        database.execute(
+            "UPDATE log SET arguments = replace(arguments, '\"client\": 0', '\"client\": 3') WHERE file IS NOT NULL"
+        )
+        database.commit()
+    with (
+        pytest.raises(OffbeatError, match=rf"offbeat.sqlite.*record {number}.*restore a backup"),
+        running(folder, **settings),
+    ):
+        raise AssertionError("it started")
+
+
+@pytest.mark.parametrize(("form", "age"), [(SCHEMA - 1, "an earlier"), (SCHEMA + 1, "a newer")])
+def test_a_folder_of_another_version_is_refused_in_one_line(form, age, tmp_path):
+    folder, settings = written(tmp_path, LENGTH)
+    with closing(sqlite3.connect(folder / "offbeat.sqlite")) as database:
+        database.execute(f"PRAGMA user_version = {form}")
+    message = rf"killed holds a run of {age} version of Offbeat .*continue it with that version, or take another"
+    with pytest.raises(OffbeatError, match=message) as caught:
+        running(folder, **settings).__enter__()
+    assert "\n" not in str(caught.value)
+
+
+def test_checkpoints_are_written_one_at_a_time(tmp_path, monkeypatch):
+    """Also if one was cancelled while it was written, as the scheduled one may be at the end."""
+    write, at_once, began = start_up.write_checkpoint, [0, 0], threading.Event()
+
+    def slowly(path, state):
+        at_once[0] += 1
+        at_once[1] = max(at_once)
+        began.set()
+        time.sleep(0.1)  # so that the others begin meanwhile
+        write(path, state)
+        at_once[0] -= 1
+
+    with running(tmp_path / "server") as server:
+        monkeypatch.setattr(start_up, "write_checkpoint", slowly)
+        peer = server.enrol()
+        peer.send(peer.check_in(), torch.ones(LENGTH))
+        cancelled = asyncio.run_coroutine_threadsafe(
+            start_up.checkpoint(server.folder, server.service.engine), server.loop
+        )
+        assert began.wait(10)
+        cancelled.cancel()
+        with ThreadPoolExecutor(3) as pool:
+            made = [pool.submit(server.checkpoint) for _ in range(3)]
+        assert [checkpoint.result() for checkpoint in made] == [None] * 3
+        assert at_once == [0, 1]
+        (path,) = (server.folder / "checkpoints").glob("*.safetensors")
+        assert read_checkpoint(path)["coordinator.statistics.counted"] == 1

@@ -1,0 +1,317 @@
+"""Each route, over a real socket."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from safetensors.torch import load as load_tensors
+
+from offbeat.algorithms import FedBuff
+from offbeat.service.http.model_response import ModelResponse
+from tests.service.conftest import LAYOUT, LENGTH, body_of, running
+
+ONES = torch.ones(LENGTH)
+
+
+def kind_of(answer, status):
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert problem["status"] == status
+    assert "\n" not in problem["detail"]
+    return problem["kind"]
+
+
+def test_a_client_gets_work_and_hands_it_in(server):
+    one, two = server.enrol(), server.enrol()
+    first, second = one.check_in(), two.check_in()
+    assert first["number"] == first["version"] == 0
+    assert first["since"] is None
+    assert first["length"] == LENGTH
+    assert one.send(first, ONES) == {"counted": True, "staleness": 0, "new_version": False}
+    assert two.send(second, 3 * ONES) == {"counted": True, "staleness": 0, "new_version": True}
+    again = one.check_in()
+    assert (again["number"], again["version"], again["since"]) == (1, 1, 0)
+    model = one.http.get("/v1/models/1")
+    tensors = load_tensors(model.content)
+    assert torch.equal(tensors["weight"], torch.full((2, 2), -2.0))
+    assert torch.equal(tensors["bias"], torch.full((2,), -2.0))
+
+
+def test_a_model_says_in_which_order_its_parameters_make_up_the_vector(server):
+    peer = server.enrol()
+    peer.check_in()
+    content = peer.http.get("/v1/models/0").content
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    assert json.loads(header["__metadata__"]["layout"]) == [[name, list(shape)] for name, shape in LAYOUT]
+    assert header["__metadata__"]["version"] == "0"
+
+
+def test_a_model_can_be_had_in_parts_and_from_a_cache(server):
+    peer = server.enrol()
+    peer.check_in()
+    whole = peer.http.get("/v1/models/0")
+    assert whole.headers["cache-control"].startswith("private, immutable")
+    part = peer.http.get("/v1/models/0", headers={"Range": "bytes=10-", "If-Range": whole.headers["etag"]})
+    assert part.status_code == 206
+    assert part.content == whole.content[10:]
+    assert peer.http.get("/v1/models/0", headers={"Range": "bytes=99999-"}).status_code == 416
+    assert peer.http.get("/v1/models/latest", follow_redirects=True).content == whole.content
+
+
+def test_the_same_visit_is_returned_until_it_is_over(server):
+    peer = server.enrol()
+    visit = peer.check_in()
+    assert peer.check_in() == visit
+    peer.send(visit, ONES)
+    assert peer.check_in()["number"] == 1
+
+
+def test_an_update_and_a_check_in_go_together(tmp_path):
+    with running(tmp_path / "server", lambda: FedBuff(buffer_size=2, concurrency=1), stop_versions=1) as server:
+        one, two = server.enrol(), server.enrol()
+        together = {"checkin": "true"}
+        answer = one.put(one.check_in(), body_of(ONES), params=together).json()
+        assert answer["receipt"] == {"counted": True, "staleness": 0, "new_version": False}
+        assert answer["next"] == one.http.post("/v1/checkin", json={}).json()
+        assert answer["next"]["visit"]["number"] == 1
+        # Who waits has the first right to the slot.
+        with ThreadPoolExecutor(1) as pool:
+            waits = pool.submit(two.check_in, 20.0)
+            while not server.service.engine.waiting:
+                pass
+            assert one.http.post("/v1/visits/1/give-up").status_code == 204
+            late = one.put(answer["next"]["visit"], body_of(ONES), params=together).json()
+            visit = waits.result(10)
+        assert late["receipt"]["new_version"]
+        assert late["next"] == {"visit": None, "retry_after_seconds": None, "finished": True}
+        assert not two.send(visit, ONES)["counted"]
+
+
+def test_a_part_or_a_repeated_update_says_nothing_of_the_next_visit(server):
+    peer = server.enrol()
+    visit, body = peer.check_in(), body_of(ONES)
+    first = peer.put(visit, body, params={"checkin": "false"}).json()
+    assert first["next"] is None
+    assert peer.put(visit, body, params={"checkin": "true"}).json() == first
+    assert kind_of(peer.put(visit, body, params={"checkin": "?"}), 400) == "malformed-request"
+
+
+def test_who_gave_up_gets_other_work_and_its_update_counts_all_the_same(server):
+    peer = server.enrol()
+    visit = peer.check_in()
+    assert peer.http.post("/v1/visits/0/give-up").status_code == 204
+    assert peer.send(visit, ONES)["counted"]
+    assert peer.check_in()["number"] == 1
+
+
+def test_the_same_upload_again_gets_the_first_answer_and_another_one_is_refused(server):
+    peer = server.enrol()
+    visit = peer.check_in()
+    first = peer.send(visit, ONES)
+    assert peer.send(visit, ONES) == first
+    assert kind_of(peer.put(visit, body_of(2 * ONES)), 409) == "other-upload"
+    assert server.service.engine.coordinator.statistics.counted == 1
+
+
+def test_nothing_to_do_is_a_normal_answer(server):
+    peers = [server.enrol() for _ in range(5)]
+    assert all(peer.check_in() for peer in peers[:4])
+    answer = peers[4].http.post("/v1/checkin", json={"wait_seconds": 0.1}).json()
+    assert answer == {"visit": None, "retry_after_seconds": 5.0, "finished": False}
+
+
+def test_a_client_that_waits_gets_work_when_a_slot_is_free(server):
+    peers = [server.enrol() for _ in range(5)]
+    visits = [peer.check_in() for peer in peers[:4]]
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(peers[4].check_in, 20.0)
+        while not server.service.engine.waiting:
+            pass
+        peers[0].send(visits[0], ONES)
+        assert waits.result(10)["number"] == 0
+
+
+def test_a_large_update_comes_in_pieces(tmp_path):
+    length = 600_000
+    with running(tmp_path / "server", layout=[("w", (length,))], model=torch.zeros(length)) as server:
+        peer = server.enrol()
+        visit = peer.check_in()
+        body = body_of(torch.arange(float(length)))
+        head = peer.head(visit, body)
+        for end in (10, 1_500_000):
+            there = peer.http.get("/v1/uploads/0").json()["offset"]
+            answer = peer.put(visit, body[:end], offset=there, head=head)
+            assert answer.status_code == 202
+            assert answer.json() == {"offset": end}
+        wrong = peer.put(visit, body, offset=11, head=head)
+        assert kind_of(wrong, 409) == "wrong-offset"
+        assert wrong.headers["upload-offset"] == "1500000"
+        assert peer.put(visit, body, offset=1_500_000, head=head).json()["receipt"]["counted"]
+        visit = peer.check_in()
+        assert peer.send(visit, torch.zeros(length))["new_version"]
+        peer.check_in()
+        assert torch.equal(load_tensors(peer.http.get("/v1/models/1").content)["w"], -torch.arange(float(length)) / 2)
+
+
+def test_a_line_ends_with_an_answer_that_comes_before_the_body(server):
+    peer = server.enrol()
+    visit = peer.check_in()
+    long = bytes(3_000_000)
+    for body in (long, iter([long])):
+        assert peer.http.put("/v1/uploads/0", content=body).headers["connection"] == "close"
+        assert "connection" not in peer.http.put("/v1/uploads/0", content=b"").headers
+        assert "connection" not in peer.put(visit, body_of(ONES), sha256="0" * 64).headers
+    assert peer.http.post("/v1/checkin", content=long).headers["connection"] == "close"
+    assert "connection" not in peer.http.get("/v1/models/0").headers
+
+
+def test_a_version_that_is_deleted_just_as_it_is_asked_for(server, monkeypatch):
+    class Deleted(ModelResponse):
+        async def __call__(self, *arguments):
+            server.service.engine.models.path(0).unlink()
+            await super().__call__(*arguments)
+
+    peer = server.enrol()
+    peer.check_in()
+    assert peer.http.get("/v1/models/0").status_code == 200
+    monkeypatch.setattr("offbeat.service.http.routes.ModelResponse", Deleted)
+    assert peer.http.get("/v1/models/0").status_code == 404
+
+
+def test_a_large_update_with_a_wrong_digest_begins_anew(tmp_path):
+    length = 600_000
+    with running(tmp_path / "server", layout=[("w", (length,))], model=torch.zeros(length)) as server:
+        peer = server.enrol()
+        visit = peer.check_in()
+        assert kind_of(peer.put(visit, body_of(torch.ones(length)), sha256="0" * 64), 422) == "wrong-digest"
+        assert peer.http.get("/v1/uploads/0").json() == {"wanted": True, "offset": 0, "receipt": None}
+        assert peer.send(visit, torch.ones(length))["counted"]
+
+
+@pytest.mark.parametrize(
+    ("vector", "changes", "kind"),
+    [
+        (torch.ones(3), {}, "wrong-shape"),
+        (torch.full((LENGTH,), float("nan")), {}, "not-finite"),
+        (ONES, {"version": 5}, "wrong-version"),
+        (ONES, {"steps": 3}, "wrong-plan"),
+        (ONES, {"sha256": "0" * 64}, "wrong-digest"),
+    ],
+)
+def test_what_is_refused_changes_nothing(vector, changes, kind, server):
+    peer = server.enrol()
+    visit = peer.check_in()
+    number = server.service.engine.journal.number
+    assert kind_of(peer.put(visit, body_of(vector), **changes), 422) == kind
+    assert server.service.engine.journal.number == number
+    assert f'offbeat_refusals_total{{kind="{kind}"}} 1.0' in server.admin.http.get("/metrics").text
+    assert peer.send(visit, ONES)["counted"]
+
+
+def test_too_large_too_long_and_without_a_head(server):
+    peer = server.enrol()
+    visit = peer.check_in()
+    body = body_of(ONES)
+    assert kind_of(peer.put(visit, body, bytes=10**12), 413) == "too-large"
+    assert kind_of(peer.put(visit, body, bytes=len(body) - 1), 413) == "too-large"
+    assert kind_of(peer.http.put("/v1/uploads/0", content=body), 400) == "malformed-request"
+    assert kind_of(peer.http.put("/v1/uploads/0", content=iter([body])), 411) == "length-required"
+    assert kind_of(peer.http.post("/v1/checkin", content=b" " * 70_000), 413) == "too-large"
+    assert kind_of(peer.http.put("/v1/uploads/7", content=body, headers={"Offbeat-Update": "{}"}), 400)
+
+
+def test_visits_of_others_and_of_nobody(server):
+    one, two = server.enrol(), server.enrol()
+    visit = one.check_in()
+    assert kind_of(two.put(visit, body_of(ONES)), 404) == "no-such-visit"
+    assert kind_of(two.http.get("/v1/uploads/0"), 404) == "no-such-visit"
+    assert kind_of(two.http.post("/v1/visits/0/heartbeat"), 404) == "no-such-visit"
+    assert kind_of(two.http.post("/v1/visits/0/give-up"), 404) == "no-such-visit"
+    assert kind_of(one.http.get("/v1/models/9"), 404) == "no-such-version"
+    assert one.send(visit, ONES)["counted"]
+
+
+def test_who_may_speak(server):
+    for path in ("/v1/status", "/metrics"):
+        assert kind_of(server.peer(None).http.get(path), 401) == "no-token"
+        assert kind_of(server.peer("oba_wrong").http.get(path), 401) == "unknown-token"
+        assert kind_of(server.enrol().http.get(path), 403) == "foreign-token"
+    assert kind_of(server.peer("x" * 10_000).http.post("/v1/checkin", json={}), 401) == "unknown-token"
+    assert kind_of(server.admin.http.post("/v1/checkin", json={}), 403) == "foreign-token"
+    assert kind_of(server.peer(None).http.post("/v1/enrol", json={}), 401) == "no-token"
+
+
+def test_a_token_is_rotated_and_revoked(server):
+    peer = server.enrol()
+    other = server.peer(peer.http.post("/v1/token").json()["token"])
+    assert peer.check_in() is not None
+    assert other.check_in() is not None
+    assert kind_of(peer.http.post("/v1/checkin", json={}), 401) == "unknown-token"
+    assert server.admin.http.delete("/v1/clients/0").status_code == 204
+    assert kind_of(other.http.post("/v1/checkin", json={}), 401) == "revoked-token"
+    assert kind_of(server.admin.http.delete("/v1/clients/4"), 404) == "no-such-client"
+
+
+def test_an_enrolment_token_ends_and_so_do_places(server):
+    token = server.admin.http.post("/v1/enrolment-tokens", json={"uses": 1}).json()["token"]
+    assert server.peer(token).http.post("/v1/enrol", json={}).status_code == 201
+    assert kind_of(server.peer(token).http.post("/v1/enrol", json={}), 401) in ("revoked-token", "unknown-token")
+    for _ in range(4):
+        server.enrol()
+    assert kind_of(server.peer(server.enrolment_token).http.post("/v1/enrol", json={}), 409) == "full"
+
+
+def test_a_client_that_asks_too_often_is_told_to_wait(tmp_path):
+    from offbeat.service.engine.facade import Limits
+
+    with running(tmp_path / "server", limits=Limits(requests_a_second=0.001, burst=3)) as server:
+        peer = server.enrol()
+        for _ in range(3):
+            peer.check_in()
+        answer = peer.http.post("/v1/checkin", json={})
+        assert kind_of(answer, 429) == "too-many-requests"
+        assert answer.headers["retry-after"] == "1"
+        assert server.enrol().check_in() is not None
+
+
+def test_other_paths_and_methods(server):
+    http = server.enrol().http
+    assert kind_of(http.get("/v2/nothing"), 404) == "not-found"
+    assert kind_of(http.get("/v1/checkin"), 405) == "method-not-allowed"
+    assert kind_of(http.post("/v1/checkin", json={"wait_seconds": 61}), 400) == "malformed-request"
+    assert kind_of(http.post("/v1/checkin", json={"more": 1}), 400) == "malformed-request"
+    assert kind_of(http.post("/v1/checkin", content=b"{"), 400) == "malformed-request"
+    assert kind_of(http.get("/v1/models/-1"), 400) == "malformed-request"
+    assert http.get("/healthz").text == "ok\n"
+    assert http.get("/readyz").text == "ok\n"
+    assert "/v1/uploads/{number}" in http.get("/openapi.json").json()["paths"]
+
+
+def test_a_run_that_is_over_says_so_and_its_model_stays(tmp_path):
+    with running(tmp_path / "server", stop_versions=1) as server:
+        peers = [server.enrol() for _ in range(3)]
+        visits = [peer.check_in() for peer in peers]
+        for peer, visit in zip(peers[:2], visits[:2], strict=True):
+            peer.send(visit, ONES)
+        answer = peers[0].http.post("/v1/checkin", json={"wait_seconds": 20}).json()
+        assert answer == {"visit": None, "retry_after_seconds": None, "finished": True}
+        assert peers[2].http.get("/v1/uploads/0").json()["wanted"] is False
+        assert not peers[2].send(visits[2], ONES)["counted"]
+        assert server.admin.http.get("/v1/status").json()["version"] == 1
+        assert server.service.engine.models.versions() >= {1}
+
+
+def test_segments_may_end_while_updates_wait_for_their_turn(tmp_path, monkeypatch):
+    monkeypatch.setattr("offbeat.service.store.segments._FULL", 0)  # each body in one of its own
+    with running(tmp_path / "server", lambda: FedBuff(buffer_size=50, concurrency=40), clients=40) as server:
+        peers = [server.enrol() for _ in range(40)]
+        visits = [peer.check_in() for peer in peers]
+        with ThreadPoolExecutor(40) as pool:
+            answers = list(pool.map(lambda peer, visit: peer.send(visit, ONES), peers, visits))
+        assert all(answer["counted"] for answer in answers)
+        server.checkpoint()
+        assert peers[0].send(peers[0].check_in(), ONES)["counted"]
+    with running(tmp_path / "server", lambda: FedBuff(buffer_size=50, concurrency=40), clients=40) as server:
+        assert server.service.engine.coordinator.statistics.counted == 41

@@ -1,0 +1,210 @@
+import asyncio
+import hashlib
+import ipaddress
+import ssl
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from offbeat.errors import OffbeatError
+from offbeat.service.server import certificates
+from offbeat.service.server.certificates import Certificates, fingerprint, make_certificates
+
+HOSTS = ("localhost", "Server.Example", "127.0.0.1", "::1")
+
+
+def load(path: Path) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(path.read_bytes())
+
+
+def contents(made: Certificates) -> tuple[bytes, bytes, bytes]:
+    return made.ca.read_bytes(), made.certificate.read_bytes(), made.key.read_bytes()
+
+
+def later(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
+    """Move the clock; from now on, not from where it is moved to."""
+    now = certificates._now()
+    monkeypatch.setattr(certificates, "_now", lambda: now + timedelta(days=days))
+
+
+async def _shake_hands(made: Certificates, ca: Path, host: str) -> str:
+    server_context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server_context.load_cert_chain(made.certificate, made.key)
+    client_context = ssl.create_default_context(cafile=ca)
+    client_context.verify_flags |= ssl.VERIFY_X509_STRICT
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hello")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=server_context)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client_context, server_hostname=host)
+        data = await reader.read()
+        writer.close()
+        return data.decode()
+
+
+def shake_hands(made: Certificates, ca: Path, host: str) -> str:
+    """Connect over TLS to a server that is called ``host``; return what it said."""
+    return asyncio.run(_shake_hands(made, ca, host))
+
+
+@pytest.mark.parametrize("host", ["localhost", "server.example", "127.0.0.1", "::1"])
+def test_clients_that_trust_the_ca_connect_to_the_hosts(tmp_path: Path, host: str) -> None:
+    made = make_certificates(tmp_path, HOSTS)
+    assert shake_hands(made, made.ca, host) == "hello"
+
+
+@pytest.mark.parametrize("host", ["elsewhere.example", "a.localhost", "127.0.0.2"])
+def test_another_host_is_refused(tmp_path: Path, host: str) -> None:
+    made = make_certificates(tmp_path, HOSTS)
+    with pytest.raises(ssl.SSLCertVerificationError, match="mismatch"):
+        shake_hands(made, made.ca, host)
+
+
+def test_a_foreign_ca_is_refused(tmp_path: Path) -> None:
+    made = make_certificates(tmp_path / "ours", HOSTS)
+    foreign = make_certificates(tmp_path / "foreign", HOSTS)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands(made, foreign.ca, "localhost")
+
+
+def test_the_certificates_say_what_they_are_for(tmp_path: Path) -> None:
+    made = make_certificates(tmp_path, HOSTS)
+    ca, server = load(made.ca), load(made.certificate)
+    now = certificates._now()
+    assert abs(ca.not_valid_after_utc - now - timedelta(days=3650)) < timedelta(minutes=5)
+    assert abs(server.not_valid_after_utc - now - timedelta(days=365)) < timedelta(minutes=5)
+    for certificate, is_ca in ((ca, True), (server, False)):
+        assert certificate.not_valid_before_utc < now
+        constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
+        assert constraints.critical
+        assert constraints.value.ca is is_ca
+        usage = certificate.extensions.get_extension_for_class(x509.KeyUsage)
+        assert usage.critical
+        assert usage.value.key_cert_sign is is_ca
+        assert usage.value.digital_signature is not is_ca
+    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["localhost", "server.example"]
+    assert names.get_values_for_type(x509.IPAddress) == [ipaddress.ip_address(host) for host in HOSTS[2:]]
+    extended = server.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(extended) == [x509.ExtendedKeyUsageOID.SERVER_AUTH]
+
+
+def test_keys_are_for_the_owner_alone_and_nothing_else_is_left(tmp_path: Path) -> None:
+    make_certificates(tmp_path / "a" / "b", HOSTS)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "a" / "b").iterdir()}
+    assert modes == dict.fromkeys(("ca.pem", "ca.key", "server.pem", "server.key"), 0o600)
+
+
+def test_a_file_that_cannot_be_written_leaves_no_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Path, target: Path) -> Path:
+        raise OSError("disk")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(OSError, match="disk"):
+        make_certificates(tmp_path, HOSTS)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_there_is_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = make_certificates(tmp_path, HOSTS)
+    before = contents(made)
+    (tmp_path / "ca.key").unlink()  # whoever keeps it elsewhere may
+    later(monkeypatch, 334)
+    assert contents(make_certificates(tmp_path, HOSTS)) == before
+    assert contents(make_certificates(tmp_path, ["127.0.0.1", "LOCALHOST"])) == before
+
+
+def renewed(made: Certificates, hosts: tuple[str, ...] = HOSTS) -> bool:
+    """Make them again; return whether the server's certificate is another, by the same CA, and good."""
+    ca, certificate, _ = contents(made)
+    make_certificates(made.ca.parent, hosts)
+    assert made.ca.read_bytes() == ca
+    load(made.certificate).verify_directly_issued_by(load(made.ca))
+    return made.certificate.read_bytes() != certificate
+
+
+def test_it_is_renewed_thirty_days_before_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = make_certificates(tmp_path, HOSTS)
+    later(monkeypatch, 336)
+    assert renewed(made)
+    assert not renewed(made)
+
+
+def test_it_is_renewed_for_another_host(tmp_path: Path) -> None:
+    made = make_certificates(tmp_path, HOSTS)
+    assert renewed(made, (*HOSTS, "more.example"))
+    assert shake_hands(made, made.ca, "more.example") == "hello"
+
+
+@pytest.mark.parametrize("name", ["server.pem", "server.key"])
+@pytest.mark.parametrize("content", [b"", b"nonsense", None, "another"])
+def test_it_is_renewed_if_its_files_are_of_no_use(tmp_path: Path, name: str, content: bytes | str | None) -> None:
+    made = make_certificates(tmp_path / "ours", HOSTS)
+    path = tmp_path / "ours" / name
+    path.unlink()
+    if content == "another":
+        make_certificates(tmp_path / "another", HOSTS)
+        path.write_bytes((tmp_path / "another" / name).read_bytes())
+    elif isinstance(content, bytes):
+        path.write_bytes(content)
+    make_certificates(tmp_path / "ours", HOSTS)
+    assert shake_hands(made, made.ca, "localhost") == "hello"
+
+
+def test_it_is_renewed_if_another_ca_made_it(tmp_path: Path) -> None:
+    made = make_certificates(tmp_path / "ours", HOSTS)
+    another = make_certificates(tmp_path / "another", HOSTS)
+    made.certificate.write_bytes(another.certificate.read_bytes())
+    made.key.write_bytes(another.key.read_bytes())
+    make_certificates(tmp_path / "ours", HOSTS)
+    assert shake_hands(made, made.ca, "localhost") == "hello"
+
+
+@pytest.mark.parametrize("name", ["ca.pem", "ca.key"])
+@pytest.mark.parametrize("content", [b"nonsense", "another"])
+def test_a_ca_of_no_use_is_never_replaced(tmp_path: Path, name: str, content: bytes | str) -> None:
+    made = make_certificates(tmp_path / "ours", HOSTS)
+    make_certificates(tmp_path / "another", HOSTS)
+    data = content if isinstance(content, bytes) else (tmp_path / "another" / name).read_bytes()
+    (tmp_path / "ours" / name).write_bytes(data)
+    before = contents(made)
+    with pytest.raises(OffbeatError, match=r"must be made, but .* give all clients the new ca\.pem"):
+        make_certificates(tmp_path / "ours", ["more.example"])
+    assert contents(made) == before
+
+
+def test_a_certificate_does_not_outlive_its_ca(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = make_certificates(tmp_path, HOSTS)
+    later(monkeypatch, 3600)
+    assert renewed(made)
+    assert load(made.certificate).not_valid_after_utc == load(made.ca).not_valid_after_utc
+    later(monkeypatch, 40)
+    with pytest.raises(OffbeatError, match="ends on"):
+        make_certificates(tmp_path, HOSTS)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["", "localhost:8443", "https://localhost", "localhost/v1", "a b", "müller.example", "a..b", "a" * 64, "a\n"],
+)
+def test_what_is_no_host_is_refused(tmp_path: Path, host: str) -> None:
+    with pytest.raises(OffbeatError, match="neither a host's name nor an IP address"):
+        make_certificates(tmp_path, ["localhost", host])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_host_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OffbeatError, match="needs a host"):
+        make_certificates(tmp_path, [])
+
+
+def test_the_fingerprint_is_what_openssl_shows(tmp_path: Path) -> None:
+    made = make_certificates(tmp_path, HOSTS)
+    digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(made.ca.read_text())).hexdigest().upper()
+    assert fingerprint(made.ca) == ":".join(digest[place : place + 2] for place in range(0, 64, 2))

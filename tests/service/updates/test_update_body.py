@@ -1,0 +1,417 @@
+import io
+import json
+import struct
+import sys
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from offbeat.algorithms.components import Compression, LocalPlan
+from offbeat.compression import Encoded, decode, qsgd, random_k, sign, top_k, wire_bytes
+from offbeat.service.refusal import Refusal
+from offbeat.service.updates import update_body as update_format
+from offbeat.service.updates.update_body import BufferedUpdate, StoredUpdate, check_body, largest_body, write_dense
+
+LENGTH = 5
+VECTOR = torch.tensor([1.5, -2.0, 0.0, 4.0, -0.25])
+TOP_K = Compression("top_k", (("share", 0.4),))
+COMPRESSIONS = {
+    TOP_K: top_k(0.4),
+    Compression("random_k", (("share", 0.4), ("scaled", False))): random_k(0.4, False),
+    Compression("qsgd", (("bits", 4),)): qsgd(4),
+    Compression("sign"): sign(),
+}
+
+Store = Callable[..., StoredUpdate]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Return a function that puts a body into a file, between others."""
+
+    def put(
+        body: bytes, compression: Compression | None = None, *, offset: int = 8, length: int = LENGTH
+    ) -> StoredUpdate:
+        path = tmp_path / "body"
+        path.unlink(missing_ok=True)  # another vector may still be mapped from it
+        path.write_bytes(b"x" * offset + body + b"y" * 10)
+        return StoredUpdate(path, offset, len(body), length, compression)
+
+    return put
+
+
+def dense(vector: Tensor) -> bytes:
+    file = io.BytesIO()
+    write_dense(file, vector)
+    return file.getvalue()
+
+
+def safetensors_file(header: object, data: bytes = bytes(4 * LENGTH)) -> bytes:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def info(dtype: object = "F32", shape: object = (LENGTH,), data_offsets: object = (0, 4 * LENGTH)) -> dict[str, object]:
+    return {"dtype": dtype, "shape": shape, "data_offsets": data_offsets}
+
+
+def refused(stored: StoredUpdate, max_norm: float | None = None) -> str:
+    with pytest.raises(Refusal) as caught:
+        check_body(stored, max_norm)
+    assert len(caught.value.detail.splitlines()) == 1
+    assert len(caught.value.detail) < 250
+    return caught.value.kind
+
+
+# What is right.
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_safetensors_reads_what_is_written(tmp_path: Path, dtype: torch.dtype) -> None:
+    path = tmp_path / "update.safetensors"
+    with path.open("wb") as file:
+        write_dense(file, VECTOR.to(dtype))
+    read = safetensors.torch.load_file(path)
+    assert read.keys() == {"update"}
+    assert read["update"].dtype == dtype
+    assert torch.equal(read["update"], VECTOR.to(dtype))
+
+
+def test_writing_makes_no_copy() -> None:
+    class File(io.BytesIO):
+        addresses: list[int] = []  # noqa: RUF012
+
+        def write(self, data: Any, /) -> int:
+            self.addresses.append(np.frombuffer(data, np.uint8).__array_interface__["data"][0])
+            return super().write(data)
+
+    write_dense(file := File(), VECTOR)
+    assert VECTOR.data_ptr() in file.addresses
+
+
+def test_what_is_not_contiguous_or_has_a_graph_is_written_too(store: Store) -> None:
+    assert dense(torch.stack([VECTOR, VECTOR], dim=1)[:, 0]) == dense(VECTOR)
+    assert dense(VECTOR.clone().requires_grad_()) == dense(VECTOR)
+
+
+@pytest.mark.parametrize("vector", [VECTOR.double(), VECTOR.reshape(1, -1), torch.zeros(0), torch.tensor(1.0)])
+def test_other_vectors_are_not_written(vector: Tensor) -> None:
+    with pytest.raises(ValueError, match="must be float32 or bfloat16 of shape"):
+        dense(vector)
+
+
+@pytest.mark.parametrize("mapped", [0, 2**20])
+@pytest.mark.parametrize("offset", [0, 1, 2, 8])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_dense_update_comes_back(
+    store: Store, dtype: torch.dtype, offset: int, mapped: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(update_format, "_MAPPED", mapped)
+    stored = store(dense(VECTOR.to(dtype)), offset=offset)
+    check_body(stored, None)
+    vector = stored.resolve()
+    assert vector.dtype == torch.float32
+    assert vector.data_ptr() % 4 == 0
+    assert torch.equal(vector, VECTOR)
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_a_compressed_update_comes_back(store: Store, compression: Compression) -> None:
+    encoded = COMPRESSIONS[compression].encode(VECTOR, 3)
+    stored = store(encoded.to_bytes(), compression)
+    check_body(stored, None)
+    assert torch.equal(stored.resolve(), decode(encoded))
+
+
+def test_other_writers_metadata_and_padding_are_read(store: Store) -> None:
+    body = safetensors.torch.save({"update": VECTOR}, {"made by": "ward-3"})
+    assert torch.equal(store(body).resolve(), VECTOR)
+    check_body(store(safetensors_file(json.dumps({"update": info()}).encode() + b"  ")), None)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc says what is mapped")
+def test_float32_is_mapped_for_as_long_as_it_is_used(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(update_format, "_MAPPED", 0)
+    stored = store(dense(VECTOR))
+    maps = Path("/proc/self/maps")
+    assert str(stored.path) not in maps.read_text()
+    vector = stored.resolve()
+    assert str(stored.path) in maps.read_text()
+    part = vector[1:]
+    del vector
+    assert torch.equal(part, VECTOR[1:])
+    del part
+    assert str(stored.path) not in maps.read_text()
+
+
+def test_the_file_stays_as_it_is(store: Store) -> None:
+    stored = store(dense(VECTOR))
+    stored.resolve().zero_()
+    assert torch.equal(stored.resolve(), VECTOR)
+
+
+# How much.
+
+
+def test_the_largest_header_is_accepted_and_fits(store: Store) -> None:
+    plan = LocalPlan(steps=1, batch_size=1, lr=0.1)
+    largest = safetensors_file(json.dumps({"update": info()}).encode().ljust(4096))
+    assert len(largest) == largest_body(LENGTH, plan)
+    check_body(store(largest), None)
+    assert refused(store(safetensors_file(json.dumps({"update": info()}).encode().ljust(4097)))) == "malformed-update"
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_a_compressed_body_has_one_size(compression: Compression) -> None:
+    plan = LocalPlan(steps=1, batch_size=1, lr=0.1, compression=compression)
+    compressor = COMPRESSIONS[compression]
+    assert largest_body(1000, plan) == wire_bytes(compressor, 1000)
+    assert largest_body(LENGTH, plan) == len(compressor.encode(VECTOR, 0).to_bytes())
+
+
+def test_a_large_body_is_checked_in_little_memory(tmp_path: Path) -> None:
+    length = 2**25
+    header = json.dumps({"update": info(shape=[length], data_offsets=[0, 4 * length])}).encode()
+    path = tmp_path / "sparse"
+    path.write_bytes(safetensors_file(header, b""))
+    size = 8 + len(header) + 4 * length
+    with path.open("r+b") as file:
+        file.truncate(size)
+    tracemalloc.start()
+    check_body(StoredUpdate(path, 0, size, length, None), 1.0)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 16e6
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_body_in_memory_is_checked_too(dtype: torch.dtype) -> None:
+    body = dense(VECTOR.to(dtype))
+    check_body(BufferedUpdate(body, LENGTH, None), 100.0)
+    with pytest.raises(Refusal, match="norm"):
+        check_body(BufferedUpdate(body, LENGTH, None), 1e-3)
+
+
+# What is wrong.
+
+GOOD = dense(VECTOR)
+MALFORMED = {
+    "empty": b"",
+    "short": b"\0" * 7,
+    "no header": b"\0" * 8,
+    "text": b"hello, this is no update",
+    "header beyond the end": struct.pack("<Q", 100) + b"{}",
+    "huge header": struct.pack("<Q", 2**64 - 1) + b"{}",
+    "no JSON": safetensors_file(b"{'update'"),
+    "no UTF-8": safetensors_file(b'{"\xff": 1}'),
+    "no object": safetensors_file([1]),
+    "space first": safetensors_file(b" " + json.dumps({"update": info()}).encode()),
+    "deep": safetensors_file(b'{"update":' + b"[" * 4000),
+    "deep metadata": safetensors_file(b'{"__metadata__":' * 200),
+    "long number": safetensors_file(b'{"update":{"shape":[' + b"9" * 4000 + b"]}}"),
+    "NaN": safetensors_file(b'{"update": NaN}'),
+    "no tensor": safetensors_file({}),
+    "other name": safetensors_file({"weights": info()}),
+    "two tensors": safetensors_file({"update": info(), "more": info()}),
+    "twice": safetensors_file(b'{"update": 1, "update": ' + json.dumps(info()).encode() + b"}"),
+    "a list": safetensors_file({"update": [info()]}),
+    "metadata": safetensors_file({"update": info(), "__metadata__": {"a": 1}}),
+    "metadata is a list": safetensors_file({"update": info(), "__metadata__": []}),
+    "no shape": safetensors_file({"update": {"dtype": "F32", "data_offsets": [0, 20]}}),
+    "one thing more": safetensors_file({"update": info() | {"more": 1}}),
+    "type is a number": safetensors_file({"update": info(dtype=32)}),
+    "type is a list": safetensors_file({"update": info(dtype=["F32"])}),
+    "shape is a number": safetensors_file({"update": info(shape=LENGTH)}),
+    "shape of floats": safetensors_file({"update": info(shape=[5.0])}),
+    "shape of booleans": safetensors_file({"update": info(shape=[True])}),
+    "negative shape": safetensors_file({"update": info(shape=[-5])}),
+    "offsets of floats": safetensors_file({"update": info(data_offsets=[0.0, 20.0])}),
+    "offset false": safetensors_file({"update": info(data_offsets=[False, 20])}),
+    "negative offset": safetensors_file({"update": info(data_offsets=[-20, 0])}),
+    "offsets beyond the end": safetensors_file({"update": info(data_offsets=[0, 40])}),
+    "offsets in the middle": safetensors_file({"update": info(data_offsets=[4, 24])}, bytes(24)),
+    "three offsets": safetensors_file({"update": info(data_offsets=[0, 20, 20])}),
+    "too few bytes": GOOD[:-1],
+    "trailing bytes": GOOD + b"\0",
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_malformed_updates_are_refused(store: Store, case: str) -> None:
+    assert refused(store(MALFORMED[case])) == "malformed-update"
+    with pytest.raises(Refusal):
+        store(MALFORMED[case]).resolve()
+
+
+@pytest.mark.parametrize(
+    ("header", "data", "kind"),
+    [
+        (info(shape=[10], data_offsets=[0, 40]), bytes(40), "wrong-shape"),
+        (info(shape=[1, LENGTH]), bytes(20), "wrong-shape"),
+        (info(shape=[]), bytes(20), "wrong-shape"),
+        (info(shape=[10**3000]), bytes(20), "wrong-shape"),
+        (info("F64", data_offsets=[0, 40]), bytes(40), "wrong-type"),
+        (info("F16", data_offsets=[0, 10]), bytes(10), "wrong-type"),
+        (info("\ud800\n" * 200), bytes(20), "wrong-type"),
+        (info("BF16"), bytes(20), "malformed-update"),
+    ],
+)
+def test_wrong_shapes_and_types_are_refused(store: Store, header: object, data: bytes, kind: str) -> None:
+    assert refused(store(safetensors_file({"update": header}, data))) == kind
+
+
+def test_a_wrong_shape_is_told_as_in_the_protocol(store: Store) -> None:
+    with pytest.raises(Refusal, match=r"^the update must be float32 of shape \(5,\), got shape \(10,\)$"):
+        check_body(store(dense(torch.zeros(10))), None)
+
+
+@pytest.mark.parametrize("place", range(LENGTH))
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_is_not_finite_is_refused(
+    store: Store, dtype: torch.dtype, value: float, place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(update_format, "_CHUNK", 2)
+    vector = VECTOR.clone()
+    vector[place] = value
+    assert refused(store(dense(vector.to(dtype)))) == "not-finite"
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 5, 2**20])
+@pytest.mark.parametrize("scale", [1.0, 1e30])
+def test_the_norm_is_that_of_the_whole_vector(
+    store: Store, scale: float, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(update_format, "_CHUNK", chunk)
+    stored = store(dense(VECTOR * scale))
+    norm = torch.linalg.vector_norm(VECTOR.double()).item() * scale
+    check_body(stored, None)
+    check_body(stored, norm * 1.0001)
+    assert refused(stored, norm * 0.9999) == "norm-too-large"
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_the_norm_of_a_compressed_update_is_checked(store: Store, compression: Compression) -> None:
+    encoded = COMPRESSIONS[compression].encode(VECTOR, 3)
+    stored = store(encoded.to_bytes(), compression)
+    norm = torch.linalg.vector_norm(decode(encoded)).item()
+    check_body(stored, norm * 1.0001)
+    assert refused(stored, norm * 0.9999) == "norm-too-large"
+
+
+def test_what_the_plan_does_not_say_is_refused(store: Store) -> None:
+    compressed = top_k(0.4).encode(VECTOR, 0).to_bytes()
+    assert refused(store(compressed)) == "wrong-plan"
+    assert refused(store(GOOD, TOP_K)) == "wrong-plan"
+    for other in (top_k(0.5), qsgd(4), random_k(0.4), sign()):
+        assert refused(store(other.encode(VECTOR, 0).to_bytes(), TOP_K)) == "wrong-plan"
+
+
+def test_malformed_compressed_updates_are_refused(store: Store) -> None:
+    body = top_k(0.4).encode(VECTOR, 0).to_bytes()
+    not_a_number = body[:-4] + struct.pack("<f", float("nan"))
+    for wrong in (b"", body[:3], body[:10], body[:20], body[:-1], body + b"\0", b"x" + body[1:], not_a_number):
+        assert refused(store(wrong, TOP_K)) == "malformed-update"
+    assert refused(store(top_k(0.4).encode(torch.zeros(9), 0).to_bytes(), TOP_K)) == "wrong-shape"
+
+
+def test_a_file_that_is_gone_or_short_is_not_the_clients_fault(store: Store) -> None:
+    stored = store(GOOD)
+    stored.path.write_bytes(stored.path.read_bytes()[:-15])
+    with pytest.raises(OSError, match="ends before byte"):
+        check_body(stored, None)
+    stored.path.unlink()
+    with pytest.raises(FileNotFoundError):
+        check_body(stored, None)
+
+
+# Anything whatever.
+
+
+@st.composite
+def mutations(draw: st.DrawFn, body: bytes) -> bytes:
+    """Draw the body with a few slices of it replaced by other bytes, mostly in the header."""
+    for _ in range(draw(st.integers(1, 3))):
+        first = draw(st.integers(0, len(body)))
+        last = min(len(body), first + draw(st.integers(0, 8)))
+        body = (
+            body[:first] + draw(st.binary(max_size=8) | st.sampled_from([b"0", b"9", b" ", b'"', b","])) + body[last:]
+        )
+    return body
+
+
+def same_as(read: Callable[[bytes], Tensor], stored: StoredUpdate) -> None:
+    """Check that the body is refused, or is the vector that ``read`` makes of it."""
+    try:
+        check_body(stored, None)
+    except Refusal:
+        assert refused(stored) in {"malformed-update", "wrong-plan", "wrong-shape", "wrong-type", "not-finite"}
+        return
+    vector = stored.resolve()
+    body = stored.path.read_bytes()[stored.offset :][: stored.size]
+    assert torch.equal(vector, read(body))
+    assert vector.isfinite().all()
+
+
+def by_safetensors(body: bytes) -> Tensor:
+    tensors = safetensors.torch.load(body)
+    assert tensors.keys() == {"update"}
+    return tensors["update"].float()
+
+
+many = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+METADATA = safetensors.torch.save({"update": VECTOR.bfloat16()}, {"a": "b"})
+
+
+@many
+@given(st.binary() | mutations(GOOD) | mutations(METADATA))
+def test_any_dense_body_is_refused_or_read_as_safetensors_does(store: Store, body: bytes) -> None:
+    same_as(by_safetensors, store(body))
+
+
+numbers = st.integers(-2, 30) | st.floats() | st.booleans() | st.text(max_size=2) | st.integers()
+parts = st.fixed_dictionaries(
+    {},
+    optional={
+        "dtype": st.sampled_from(["F32", "BF16", "F16", "f32"]) | numbers,
+        "shape": st.just([LENGTH]) | st.lists(numbers, max_size=3) | numbers,
+        "data_offsets": st.sampled_from([[0, 20], [0, 10]]) | st.lists(numbers, max_size=3) | numbers,
+        "more": numbers,
+    },
+)
+headers = st.fixed_dictionaries({}, optional={"update": parts, "__metadata__": parts, "weights": parts})
+
+
+@many
+@given(headers, st.binary(max_size=30) | st.sampled_from([bytes(10), bytes(20)]))
+def test_any_header_is_refused_or_read_as_safetensors_does(store: Store, header: object, data: bytes) -> None:
+    same_as(by_safetensors, store(safetensors_file(header, data)))
+
+
+@many
+@given(st.data())
+def test_any_compressed_body_is_refused_or_read_as_the_compressor_does(store: Store, data: st.DataObject) -> None:
+    compression = data.draw(st.sampled_from(sorted(COMPRESSIONS, key=str)))
+    body = COMPRESSIONS[compression].encode(VECTOR, 3).to_bytes()
+    stored = store(data.draw(mutations(body) | st.binary()), compression)
+    same_as(lambda body: decode(Encoded.from_bytes(body, LENGTH)), stored)
+
+
+@pytest.mark.parametrize("length", [1_000, 200_000])  # read, and mapped
+def test_a_file_that_was_cut_short_is_an_error_of_the_disk(tmp_path: Path, length: int) -> None:
+    path, body = tmp_path / "update", dense(torch.ones(length))
+    path.write_bytes(body[:-1])
+    stored = StoredUpdate(path, 0, len(body), length, None)
+    with pytest.raises(OSError, match=f"update ends before byte {len(body)}"):
+        stored.resolve()
+    with pytest.raises(OSError, match="update ends before byte"):
+        check_body(stored, 1.0)

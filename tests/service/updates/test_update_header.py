@@ -1,0 +1,175 @@
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from offbeat.service.refusal import Refusal
+from offbeat.service.updates.update_header import UpdateHead, parse_head
+
+HEAD: dict[str, Any] = {
+    "version": 12,
+    "bytes": 31400,
+    "sha256": "9f" * 32,
+    "examples": 60,
+    "steps": 10,
+    "normaliser": 10.0,
+    "since": 9,
+    "step_seconds": 0.2,
+    "upload_seconds": 1.3,
+    "loss": 0.7,
+}
+OPTIONAL = ("step_seconds", "upload_seconds", "loss")
+
+
+def refusal(text: str | None) -> Refusal:
+    with pytest.raises(Refusal) as caught:
+        parse_head(text)
+    assert caught.value.kind == "malformed-request"
+    assert len(caught.value.detail.splitlines()) == 1
+    assert len(caught.value.detail) < 200
+    assert caught.value.detail.isprintable()
+    return caught.value
+
+
+def test_what_the_protocol_says_is_read() -> None:
+    assert parse_head(json.dumps(HEAD)).model_dump() == HEAD
+
+
+@pytest.mark.parametrize("key", OPTIONAL)
+def test_measurements_may_be_left_out_or_null(key: str) -> None:
+    without = {name: value for name, value in HEAD.items() if name != key}
+    assert parse_head(json.dumps(without)) == parse_head(json.dumps(HEAD | {key: None}))
+    assert getattr(parse_head(json.dumps(without)), key) is None
+
+
+@pytest.mark.parametrize("key", sorted(HEAD.keys() - set(OPTIONAL)))
+def test_the_rest_may_not_be_left_out(key: str) -> None:
+    without = {name: value for name, value in HEAD.items() if name != key}
+    assert f" {key} must be " in str(refusal(json.dumps(without)))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("since", None),
+        ("since", 0),
+        ("version", 0),
+        ("version", 2**63 - 1),
+        ("bytes", 1),
+        ("examples", 1),
+        ("examples", 2**31 - 1),
+        ("steps", 0),
+        ("steps", 2**31 - 1),
+        ("normaliser", 0),
+        ("normaliser", 3.4e38),
+        ("step_seconds", 0),
+        ("step_seconds", 1e300),
+        ("loss", 3.4e38),
+        ("loss", -3.4e38),
+        ("loss", 0),
+    ],
+)
+def test_the_ends_of_the_ranges_are_allowed(key: str, value: object) -> None:
+    assert getattr(parse_head(json.dumps(HEAD | {key: value})), key) == value
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("version", -1),
+        ("version", 2**63),
+        ("version", 10**3000),
+        ("version", 12.0),
+        ("version", "12"),
+        ("version", True),
+        ("version", None),
+        ("bytes", 0),
+        ("sha256", "9f" * 31),
+        ("sha256", "9F" * 32),
+        ("sha256", "9f" * 32 + "\n"),
+        ("sha256", "\ud800" * 64),
+        ("sha256", "٣" * 64),
+        ("examples", 0),
+        ("examples", 2**31),
+        ("steps", -1),
+        ("steps", 2**31),
+        ("normaliser", -1e-9),
+        ("normaliser", 3.5e38),
+        ("normaliser", 10**3000),
+        ("normaliser", "1"),
+        ("normaliser", True),
+        ("since", -1),
+        ("since", []),
+        ("step_seconds", -0.1),
+        ("step_seconds", 10**3000),
+        ("upload_seconds", {}),
+        ("loss", 3.5e38),
+        ("loss", -3.5e38),
+        ("loss", 10**3000),
+        ("loss", "0.7"),
+        ("loss", True),
+        ("loss", [0.7]),
+    ],
+)
+def test_what_is_out_of_range_is_refused_by_its_name(key: str, value: object) -> None:
+    assert f" {key} must be " in str(refusal(json.dumps(HEAD | {key: value})))
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_numbers_that_are_none_are_refused(number: str) -> None:
+    refusal(json.dumps(HEAD).replace("0.2", number))
+    refusal(json.dumps(HEAD).replace("0.7", number))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (None, "is missing"),
+        ("", "Expecting value"),
+        ("3", "no object"),
+        ("[]", "no object"),
+        ("[" * 4096, "nested too deeply"),
+        ('{"a":' * 800, "Expecting value"),
+        ("1" * 4097, "at most 4096 characters"),
+        ("\ufeff{}", "BOM"),
+        (json.dumps(HEAD)[:-1] + ', "steps": 10}', "twice"),
+        (json.dumps(HEAD) + "{}", "Extra data"),
+        (json.dumps(HEAD | {"colour": 1}), "unknown key 'colour'"),
+        (json.dumps(HEAD | {"\ud800\n" * 100: 1}), "unknown key"),
+    ],
+)
+def test_other_texts_are_refused(text: str | None, problem: str) -> None:
+    assert problem in str(refusal(text))
+
+
+def test_a_head_of_the_largest_size_is_read() -> None:
+    parse_head(json.dumps(HEAD).ljust(4096))
+    assert "at most 4096" in str(refusal(json.dumps(HEAD).ljust(4097)))
+
+
+def test_a_head_does_not_change() -> None:
+    head = parse_head(json.dumps(HEAD))
+    with pytest.raises(ValidationError, match="frozen"):
+        head.steps = 3  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@given(st.text() | st.recursive(st.none() | st.integers() | st.floats() | st.text(), st.lists).map(json.dumps))
+def test_any_text_is_refused_or_read(text: str) -> None:
+    refusal(text)
+
+
+values = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.integers())
+
+
+@given(st.sampled_from(sorted(HEAD)), values)
+def test_any_value_is_refused_or_read_as_it_is(key: str, value: Any) -> None:
+    text = json.dumps(HEAD | {key: value})
+    try:
+        head = parse_head(text)
+    except Refusal:
+        refusal(text)
+    else:
+        assert head == UpdateHead(**HEAD | {key: value})

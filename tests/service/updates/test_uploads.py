@@ -1,0 +1,173 @@
+"""Bodies on their way to the disk, without a server around them."""
+
+import asyncio
+import hashlib
+import os
+import threading
+
+import pytest
+
+from offbeat.service.refusal import Refusal
+from offbeat.service.store.segments import Segments
+from offbeat.service.updates import growing_file
+from offbeat.service.updates.uploads import Uploads, clean_up
+
+
+@pytest.fixture
+def uploads(tmp_path):
+    for name in ("updates", "partial"):
+        (tmp_path / name).mkdir()
+    return Uploads(tmp_path, budget=100, patience_seconds=0.5)
+
+
+@pytest.fixture
+def segments(uploads, tmp_path):
+    made = Segments(tmp_path / "updates")
+    yield made
+    made.close()
+
+
+def sha256(body):
+    return hashlib.sha256(body).hexdigest()
+
+
+async def sent(*pieces, silent=False):
+    for piece in pieces:
+        yield piece
+    if silent:
+        await asyncio.sleep(60)
+
+
+def refused(work):
+    async def ask():
+        with pytest.raises(Refusal) as caught:
+            await work
+        return caught.value.kind
+
+    return asyncio.run(ask())
+
+
+def test_a_body_of_which_nothing_more_comes_is_given_up_and_what_came_is_kept(uploads):
+    assert refused(uploads.write(0, 0, 0, 10, sent(b"abc", silent=True))) == "too-slow"
+    assert uploads.offset(0, 0) == 3
+    assert refused(uploads.read(0, 10, sent(b"abc", silent=True))) == "too-slow"
+
+
+def test_a_body_goes_on_where_it_is_and_moves_when_it_is_whole(uploads, tmp_path):
+    assert asyncio.run(uploads.write(3, 1, 0, 6, sent(b"ab", b"c"))) == 3
+    assert refused(uploads.write(3, 1, 2, 6, sent(b"def"))) == "wrong-offset"
+    whole = asyncio.run(uploads.write(3, 1, 3, 6, sent(b"def")))
+    assert whole == (tmp_path / "updates" / "3-1-1", sha256(b"abcdef"))
+    assert whole.path.read_bytes() == b"abcdef"
+    assert uploads.offset(3, 1) == 0
+    assert refused(uploads.write(3, 1, 0, 2, sent(b"abc"))) == "too-large"
+
+
+def test_who_begins_again_takes_the_place_of_the_line_before(uploads):
+    async def both():
+        first = asyncio.create_task(uploads.write(0, 0, 0, 6, sent(b"ab", silent=True)))
+        await asyncio.sleep(0.01)
+        second = await uploads.write(0, 0, 0, 6, sent(b"cdefgh"))
+        with pytest.raises(Refusal) as caught:
+            await first
+        return caught.value.kind, second.path.read_bytes(), second.sha256
+
+    assert asyncio.run(both()) == ("wrong-offset", b"cdefgh", sha256(b"cdefgh"))
+
+
+def test_an_earlier_servers_body_goes_on(uploads, tmp_path):
+    (tmp_path / "partial" / "3-1").write_bytes(b"abc")
+    assert asyncio.run(uploads.write(3, 1, 3, 6, sent(b"def"))).sha256 == sha256(b"abcdef")
+    # It was whole: nothing more comes.
+    (tmp_path / "partial" / "3-2").write_bytes(b"abc")
+    assert asyncio.run(uploads.write(3, 2, 3, 3, sent())).sha256 == sha256(b"abc")
+
+
+def test_what_a_failed_write_left_is_counted(uploads, tmp_path, monkeypatch):
+    def half(descriptor, pieces, offset):
+        write(descriptor, [pieces[0][:2]], offset)
+        raise OSError(28, "No space left on device")
+
+    write = os.pwritev
+    monkeypatch.setattr(os, "pwritev", half)
+    with pytest.raises(OSError, match="No space left"):
+        asyncio.run(uploads.write(3, 1, 0, 6, sent(b"abcd")))
+    monkeypatch.undo()
+    assert uploads.offset(3, 1) == 2
+    whole = asyncio.run(uploads.write(3, 1, 2, 6, sent(b"cdef")))
+    assert (whole.path.read_bytes(), whole.sha256) == (b"abcdef", sha256(b"abcdef"))
+
+
+def test_a_write_that_ends_early_goes_on(uploads, monkeypatch):
+    write = os.pwritev
+    monkeypatch.setattr(os, "pwritev", lambda descriptor, pieces, offset: write(descriptor, [pieces[0][:1]], offset))
+    whole = asyncio.run(uploads.write(3, 1, 0, 6, sent(b"ab", b"cdef")))
+    assert (whole.path.read_bytes(), whole.sha256) == (b"abcdef", sha256(b"abcdef"))
+
+
+def test_the_smallest_pieces_are_no_trouble(uploads):
+    uploads._budget = 5000  # more pieces than a system writes at once
+    whole = asyncio.run(uploads.write(3, 1, 0, 5000, sent(*[b"x"] * 5000)))
+    assert whole.sha256 == sha256(b"x" * 5000)
+
+
+def test_a_file_is_not_closed_under_a_thread_that_writes_it(uploads, monkeypatch):
+    begun, may_end, events = threading.Event(), threading.Event(), []
+
+    def slowly(self, pieces):
+        begun.set()
+        may_end.wait(10)
+        write(self, pieces)
+        events.append("written")
+
+    def closed(self):
+        events.append("closed")
+        close(self)
+
+    write, close = growing_file.GrowingFile.write, growing_file.GrowingFile.close
+    monkeypatch.setattr(growing_file.GrowingFile, "write", slowly)
+    monkeypatch.setattr(growing_file.GrowingFile, "close", closed)
+    monkeypatch.setattr("offbeat.service.updates.uploads._BATCH", 1)
+
+    async def begin_again_while_it_is_written():
+        before = asyncio.create_task(uploads.write(3, 1, 0, 6, sent(b"ab", b"cd", silent=True)))
+        await asyncio.to_thread(begun.wait, 10)
+        again = asyncio.create_task(uploads.write(3, 1, 0, 6, sent(b"abcdef")))
+        await asyncio.sleep(0.05)
+        assert not events
+        may_end.set()
+        with pytest.raises(Refusal):
+            await before
+        return await again
+
+    assert asyncio.run(begin_again_while_it_is_written()).sha256 == sha256(b"abcdef")
+    first = events.index("closed")
+    assert events[:first] == ["written"] * first
+    assert events[first:] == ["closed", "written", "closed"]
+    assert first > 0
+
+
+def test_there_is_a_budget_for_all_and_a_number_for_each(uploads):
+    async def many(sizes, clients):
+        begun = [
+            asyncio.create_task(uploads.read(client, size, sent(silent=True)))
+            for size, client in zip(sizes, clients, strict=True)
+        ]
+        await asyncio.wait(begun)
+        return [task.exception().kind for task in begun]
+
+    assert asyncio.run(many([60, 60, 40], [0, 1, 2])) == ["too-slow", "busy", "too-slow"]
+    assert asyncio.run(many([1] * 33, [5] * 33)) == ["too-slow"] * 32 + ["busy"]
+    assert asyncio.run(uploads.read(5, 2, sent(b"ab"))) == b"ab"
+    assert refused(uploads.read(5, 2, sent(b"abc"))) == "malformed-request"
+
+
+def test_after_a_restart_a_body_that_was_whole_need_not_come_again(tmp_path, uploads, segments):
+    asyncio.run(uploads.write(3, 1, 0, 3, sent(b"abc")))
+    known = segments.append(b"known")[0].path.name
+    (tmp_path / "updates" / "notes").touch()
+    clean_up(tmp_path, {known})
+    assert sorted(path.name for path in (tmp_path / "updates").iterdir()) == ["notes", known]
+    assert uploads.offset(3, 1) == 3
+    clean_up(tmp_path, set())
+    assert [path.name for path in (tmp_path / "updates").iterdir()] == ["notes"]

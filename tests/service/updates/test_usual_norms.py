@@ -1,0 +1,114 @@
+import shutil
+
+import pytest
+import torch
+
+from offbeat.algorithms import FedAsync, FedBuff, FedNova, LocalPlan
+from offbeat.service.updates.usual_norms import UsualNorms, norm_unit
+from tests.service.conftest import LENGTH, body_of, running
+
+ONES = torch.ones(LENGTH)
+
+
+def heard(*norms, clients=10):
+    usual = UsualNorms(clients)
+    for client, norm in enumerate(norms):
+        usual.add(client, norm)
+    return usual
+
+
+def test_there_is_no_limit_before_five_clients_were_heard():
+    assert heard(1.0, 1.0, 1.0, 1.0).limit is None
+    assert heard(1.0, 2.0, 3.0, 4.0, 1e30).limit == 300
+    assert heard(1.0, 5.0, 9.0, clients=3).limit == 500
+
+
+def test_of_two_clients_nobody_knows_which_is_usual():
+    assert heard(1e-20, 1.0, clients=2).limit is None
+
+
+@pytest.mark.parametrize(
+    ("payload", "steps", "said", "unit"),
+    [
+        ("delta", 2, 2.0, 2),
+        ("delta", 4, 40.0, 4),
+        ("difference", 4, 0.4, 0.4),
+        ("delta", 3, 0.0, 3),
+        ("delta", 0, 0.0, 1),
+    ],
+)
+def test_norms_are_compared_for_each_unit_of_the_normaliser(payload, steps, said, unit):
+    assert norm_unit(payload, LocalPlan(4, 1, 0.1), steps, said) == unit
+    assert norm_unit("params", LocalPlan(4, 1, 0.1), steps, said) == 1
+
+
+def test_a_client_counts_once_with_its_latest_norm():
+    usual = heard(1.0, 2.0, 3.0, 4.0, 5.0)
+    for _ in range(50):
+        usual.add(0, 1e30)
+    assert usual.limit == 400
+
+
+def test_the_limit_stays_when_updates_grow_shorter():
+    usual = heard(1.0, 2.0, 3.0, 4.0, 5.0)
+    for client in range(5):
+        usual.add(client, 1e-6)
+    assert usual.limit == 300
+
+
+def test_updates_of_no_steps_say_nothing():
+    assert heard(0.0, 0.0, 0.0, 0.0, 0.0).limit is None
+    assert heard(*[0.0] * 5, 1.0, 1.0, 1.0, 1.0, 1.0, clients=10).limit == 100
+
+
+def test_a_hundred_clients_are_remembered_those_that_were_heard_last():
+    usual = heard(*[1.0] * 100, clients=1000)
+    for client in range(500, 560):
+        usual.add(client, 7.0)
+    assert len(usual.entries()) == 100
+    assert usual.limit == 700
+    again = UsualNorms(1000, usual.entries(), usual.usual)
+    assert (again.entries(), again.limit) == (usual.entries(), usual.limit)
+
+
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+@pytest.mark.parametrize("make", [lambda: FedBuff(buffer_size=2, concurrency=9), lambda: FedAsync(concurrency=9)])
+def test_a_server_refuses_an_update_that_is_far_too_long_also_after_a_restart(make, has_checkpoint, tmp_path):
+    with running(tmp_path / "server", make, clients=6, checkpoint_seconds=1e6) as server:
+        peers = [server.enrol() for _ in range(6)]
+        tokens = [peer.http.headers["authorization"].split()[1] for peer in peers]
+        for peer in peers[:5]:
+            assert peer.send(peer.check_in(), ONES)["counted"]
+        visit = peers[5].check_in()
+        model = server.service.engine.coordinator.algorithm.model
+        answer = peers[5].put(visit, body_of(101 * ONES))
+        assert (answer.status_code, answer.json()["kind"]) == (422, "norm-too-large")
+        assert "allowed is at most 244.949" in answer.json()["detail"]
+        assert torch.equal(server.service.engine.coordinator.algorithm.model, model)
+        if has_checkpoint:
+            server.checkpoint()
+        shutil.copytree(server.folder, tmp_path / "killed")
+    with running(tmp_path / "killed", make, clients=6) as server:
+        peer = server.peer(tokens[5])
+        assert peer.put(visit, body_of(101 * ONES)).json()["kind"] == "norm-too-large"
+        assert peer.send(visit, 99 * ONES)["counted"]
+
+
+def test_a_repeated_upload_is_heard_once(tmp_path):
+    with running(tmp_path / "server") as server:
+        peer = server.enrol()
+        visit = peer.check_in()
+        for _ in range(2):
+            assert peer.send(visit, ONES)["counted"]
+        ((client, norm),) = server.service.engine.norms.entries()
+        assert (client, round(norm, 4)) == (0, 1.2247)  # of two steps
+
+
+def test_a_client_that_says_a_small_normaliser_gains_nothing(tmp_path):
+    """FedNova divides by it."""
+    with running(tmp_path / "server", lambda: FedNova(cohort=5), clients=5, plan=LocalPlan(50, 1, 0.1)) as server:
+        peers = [server.enrol() for _ in range(5)]
+        for peer in peers:
+            assert peer.send(peer.check_in(), ONES)["counted"]
+        answer = peers[0].put(peers[0].check_in(), body_of(ONES), steps=1, normaliser=0.1)
+        assert (answer.status_code, answer.json()["kind"]) == (422, "norm-too-large")

@@ -1,0 +1,229 @@
+import os
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from offbeat.algorithms import LocalPlan
+from offbeat.errors import OffbeatError
+from offbeat.training import models
+from offbeat.training.flat_model import FlatModel
+from offbeat.training.trainers.choice import available_processors, make_trainer
+from offbeat.training.trainers.late_processes import LateProcesses
+from offbeat.training.trainers.loop import LoopTrainer
+from offbeat.training.trainers.processes import ProcessTrainer
+from offbeat.training.trainers.vmap import VmapTrainer
+
+PLAN = LocalPlan(steps=9, batch_size=4, lr=0.1)
+
+
+class Branching(nn.Module):
+    """Looks at its values, which a batch of models cannot."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 3)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        outputs = self.linear(inputs)
+        return outputs if outputs.sum() > 0 else -outputs
+
+
+class Remembering(nn.Module):
+    """Adds what it has seen in this visit to its outputs, in a tensor that is no buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 3)
+        self.seen = 0
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        self.seen += 1
+        return self.linear(inputs) * self.seen
+
+
+class Noisy(nn.Module):
+    """Draws random numbers other than dropout's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 3)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.linear(inputs) * torch.rand(1)
+
+
+class Convolution(nn.Module):
+    """Has a convolution."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv1d(1, 3, 6)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.convolution(inputs[:, None])[:, :, 0]
+
+
+class Recurrent(nn.Module):
+    """Has a layer that takes one model at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(6, 3)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.lstm(inputs)[0]
+
+
+def made(make):
+    """Make a module, always the same: not all weights show how bits are rounded. Torch's generator stays as it is."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return make()
+
+
+def linear(inputs: int = 6) -> nn.Module:
+    return made(lambda: models.softmax_regression((inputs,), 3))
+
+
+@pytest.fixture
+def choose():
+    def build(name, module, plan=PLAN, *, inputs=6, **more):
+        random = np.random.default_rng(1)
+        return make_trainer(
+            name,
+            FlatModel(module),
+            plan=plan,
+            loss=cross_entropy,
+            inputs=torch.from_numpy(random.normal(size=(30, inputs)).astype(np.float32)),
+            labels=torch.from_numpy(random.integers(3, size=30)),
+            shards=[np.arange(10), np.arange(10, 12), np.arange(12, 30)],
+            seed=4,
+            **more,
+        )
+
+    return build
+
+
+def test_a_name_stands_for_a_trainer(choose):
+    assert type(choose("loop", linear())) is LoopTrainer
+    assert type(choose("vmap", linear())) is VmapTrainer
+    assert type(choose("processes", linear(), workers=2)) is ProcessTrainer
+
+
+def test_a_loop_that_may_have_processes_has_them_if_it_takes_long(choose):
+    for name in ("auto", "loop"):
+        assert type(choose(name, made(Convolution), workers=2)) is LateProcesses
+        assert type(choose(name, made(Convolution), workers=1)) is LoopTrainer
+
+
+def test_processes_there_are_not_on_windows(choose, monkeypatch):
+    monkeypatch.setattr("offbeat.training.trainers.choice.os.name", "nt")
+    assert type(choose("auto", made(Convolution), workers=2)) is LoopTrainer
+
+
+@pytest.mark.parametrize(
+    ("make", "inputs", "name"),
+    [
+        (lambda: linear(100), 100, "vmap"),
+        (lambda: nn.Sequential(nn.Linear(80_000, 3)), 80_000, "vmap"),  # by the kernel
+        (lambda: nn.Sequential(nn.Linear(90_000, 3)), 90_000, "loop"),  # too large for the kernel to pay
+        (lambda: nn.Sequential(nn.Linear(6, 3), nn.Tanh()), 6, "loop"),
+        (Convolution, 6, "loop"),
+        (Recurrent, 6, "loop"),
+        (Noisy, 6, "loop"),
+    ],
+)
+def test_the_model_alone_decides_where_nobody_chooses(make, inputs, name, choose):
+    assert choose("auto", made(make), inputs=inputs).name == name
+
+
+@pytest.mark.parametrize(("inputs", "steps", "name"), [(10_000, 1, "vmap"), (12_000, 1, "loop"), (12_000, 2, "vmap")])
+def test_few_steps_do_not_make_up_for_copying_large_models(inputs, steps, name, choose):
+    plan = LocalPlan(steps=steps, batch_size=4, lr=0.1)
+    assert choose("auto", made(lambda: linear(inputs)), plan, inputs=inputs).name == name
+
+
+def test_there_is_at_least_one_processor():
+    assert 1 <= available_processors() <= os.cpu_count()
+
+
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [
+        (Branching(), "RuntimeError"),
+        (Noisy(), "random"),
+        (made(lambda: nn.Sequential(nn.Linear(6, 17), nn.ELU(), nn.Linear(17, 3))), "depend on who is trained with it"),
+        (Remembering(), "learns something else"),
+        (Recurrent(), "LSTM has no batched form"),
+    ],
+    ids=["branching", "noisy", "rounding", "remembering", "recurrent"],
+)
+def test_what_cannot_be_batched_is_refused_in_one_line(module, reason, choose):
+    with pytest.raises(OffbeatError, match=rf"trainer = 'vmap': .*{reason}.*take 'loop'") as refusal:
+        choose("vmap", module)
+    assert "\n" not in str(refusal.value)
+    choose("loop", module)
+
+
+def test_the_trial_is_as_short_where_a_visit_is_long(choose, monkeypatch):
+    tried, train = [], VmapTrainer.train
+
+    def noted(self, jobs):
+        tried.extend(job.plan.steps for job in jobs)
+        return train(self, jobs)
+
+    monkeypatch.setattr(VmapTrainer, "train", noted)
+    choose("vmap", linear(), LocalPlan(steps=2_000_000, batch_size=4, lr=0.1))
+    assert 2 <= max(tried) <= 100
+
+
+@pytest.mark.parametrize("lr", [1e-8, 1e20, (1e20, 1.0)])
+def test_whether_the_run_diverges_is_not_asked_here(lr, choose):
+    plan = LocalPlan(steps=2, batch_size=4, lr=lr)
+    assert type(choose("vmap", linear(), plan)) is VmapTrainer
+
+
+@pytest.mark.parametrize("mu", [20.0, 1e4])
+def test_a_strong_proximal_term_is_tried_with_steps_that_it_allows(mu, choose):
+    plan = LocalPlan(steps=2, batch_size=4, lr=1 / mu, mu=mu)
+    assert type(choose("vmap", linear(), plan)) is VmapTrainer
+
+
+def test_the_model_is_left_as_it_was(choose):
+    module = linear()
+    before = [parameter.detach().clone() for parameter in module.parameters()]
+    generator = torch.get_rng_state()
+    choose("vmap", module)
+    assert all(torch.equal(now, then) for now, then in zip(module.parameters(), before, strict=True))
+    assert torch.equal(torch.get_rng_state(), generator)
+
+
+@pytest.mark.parametrize(
+    ("make", "inputs", "limit"),
+    [
+        (linear, 6, 64),
+        (linear, 10_000, 17),
+        (linear, 10_000_000, 8),
+        (lambda inputs: nn.Sequential(nn.Linear(inputs, 3), nn.Tanh()), 6, 128),
+        (lambda inputs: nn.Sequential(nn.Linear(inputs, 3), nn.Tanh()), 2_000, 87),
+        (lambda inputs: nn.Sequential(nn.Linear(inputs, 3), nn.Tanh()), 10_000, 32),
+    ],
+)
+def test_large_models_come_in_small_batches(make, inputs, limit):
+    random = np.random.default_rng(1)
+    with torch.random.fork_rng(devices=[]):
+        model = FlatModel(make(inputs))
+    trainer = make_trainer(
+        "vmap",
+        model,
+        plan=LocalPlan(steps=1, batch_size=1, lr=0.1),
+        loss=cross_entropy,
+        inputs=torch.from_numpy(random.normal(size=(2, inputs)).astype(np.float32)),
+        labels=torch.tensor([0, 2]),
+        shards=[np.array([0]), np.array([1])],
+        seed=4,
+    )
+    assert trainer.batch_limit == limit

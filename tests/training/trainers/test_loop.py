@@ -1,0 +1,420 @@
+import dataclasses
+from collections.abc import Callable
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from offbeat.algorithms import LocalPlan
+from offbeat.algorithms.components import Compression
+from offbeat.errors import OffbeatError
+from offbeat.randomness import example_order
+from offbeat.training.evaluation import Evaluator
+from offbeat.training.flat_model import FlatModel
+from offbeat.training.models import initial_randomness
+from offbeat.training.trainers.loop import LoopTrainer
+from offbeat.training.trainers.trainer import Job
+
+SEED = 5  # the fixture trainer's
+PLAIN = LocalPlan(steps=6, batch_size=4, lr=0.3)
+PLANS = {
+    "plain": PLAIN,
+    "momentum": LocalPlan(steps=6, batch_size=4, lr=0.3, momentum=0.8),
+    "weight decay": LocalPlan(steps=6, batch_size=4, lr=0.3, weight_decay=0.2),
+    "lr a step": LocalPlan(steps=4, batch_size=4, lr=(0.5, 0.01, 0.2, 1.0)),
+    "clipped": LocalPlan(steps=6, batch_size=4, lr=0.3, clip_norm=0.2),
+    "hardly clipped": LocalPlan(steps=6, batch_size=4, lr=0.3, clip_norm=1e3),
+    "proximal": LocalPlan(steps=6, batch_size=4, lr=0.3, mu=0.9),
+    "proximal, clipped": LocalPlan(steps=6, batch_size=4, lr=1.0, mu=1.9, clip_norm=0.3, weight_decay=0.1),
+    "all": LocalPlan(steps=3, batch_size=9, lr=(0.5, 0.1, 0.2), momentum=0.5, weight_decay=0.1, clip_norm=0.3),
+    "whole data": LocalPlan(steps=5, batch_size=100, lr=0.3),
+}
+
+
+def visit_with_torch(
+    module: nn.Module, inputs: Tensor, labels: Tensor, shard: NDArray[np.int64], job: Job
+) -> tuple[Tensor, float]:
+    """Do a visit with ``torch.optim.SGD`` on a module of its own; return its end and its mean loss."""
+    plan = job.plan
+    parameters = list(module.parameters())
+    with torch.no_grad():
+        nn.utils.vector_to_parameters(job.start.clone(), parameters)
+    begin = [p.detach().clone() for p in parameters]
+    size = min(plan.batch_size, len(shard))
+    order = shard[example_order(SEED, job.client, job.visit, len(shard), plan.steps * size).numpy()]
+    optimizer = torch.optim.SGD(parameters, lr=1.0, momentum=plan.momentum, weight_decay=plan.weight_decay)
+    losses = []
+    for step in range(plan.steps):
+        batch = order[step * size : (step + 1) * size]
+        optimizer.param_groups[0]["lr"] = plan.lr[step] if isinstance(plan.lr, tuple) else plan.lr
+        optimizer.zero_grad()
+        loss = cross_entropy(module(inputs[batch]), labels[batch])
+        losses.append(loss.item())
+        distance = sum(((p - b) ** 2).sum() for p, b in zip(parameters, begin, strict=True))
+        slope = 0 if job.offset is None else job.offset @ nn.utils.parameters_to_vector(parameters)
+        (loss + plan.mu / 2 * distance + slope).backward()
+        if plan.clip_norm is not None:
+            nn.utils.clip_grad_norm_(parameters, plan.clip_norm)
+        optimizer.step()
+    return nn.utils.parameters_to_vector(parameters).detach(), sum(losses) / len(losses)
+
+
+class TestVisit:
+    @pytest.mark.parametrize("name", PLANS)
+    @pytest.mark.parametrize(("client", "visit"), [(0, 0), (1, 3), (2, 1)])
+    def test_equals_the_visit_done_with_torch_optim(
+        self,
+        name: str,
+        client: int,
+        visit: int,
+        trainer: Callable[..., LoopTrainer],
+        job: Callable[..., Job],
+        network: Callable[..., nn.Module],
+        inputs: Tensor,
+        labels: Tensor,
+        shards: list[NDArray[np.int64]],
+    ) -> None:
+        self._assert_equal(job(PLANS[name], client, visit), trainer, network, inputs, labels, shards)
+
+    @pytest.mark.parametrize("name", ["plain", "momentum", "proximal, clipped"])
+    def test_an_offset_is_a_slope_of_the_loss(
+        self,
+        name: str,
+        trainer: Callable[..., LoopTrainer],
+        job: Callable[..., Job],
+        network: Callable[..., nn.Module],
+        inputs: Tensor,
+        labels: Tensor,
+        shards: list[NDArray[np.int64]],
+    ) -> None:
+        task = job(PLANS[name], 1, 2)
+        with_offset = task._replace(offset=torch.linspace(-1, 1, len(task.start)))
+        self._assert_equal(with_offset, trainer, network, inputs, labels, shards)
+        (plain,), (other,) = trainer().train([task]), trainer().train([with_offset])
+        assert (plain.vector - other.vector).norm() > 0.1
+
+    def _assert_equal(
+        self,
+        task: Job,
+        trainer: Callable[..., LoopTrainer],
+        network: Callable[..., nn.Module],
+        inputs: Tensor,
+        labels: Tensor,
+        shards: list[NDArray[np.int64]],
+    ) -> None:
+        client = task.client
+        end, loss = visit_with_torch(network(), inputs, labels, shards[client], task)
+        (result,) = trainer().train([task])
+        torch.testing.assert_close(result.vector, end, rtol=0, atol=2e-6)
+        assert result.loss == pytest.approx(loss, abs=1e-6)
+        assert (result.vector - task.start).norm() > 0.01
+
+    def test_clients_visits_and_seeds_differ(
+        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]
+    ) -> None:
+        ends = [
+            trainer(seed=seed).train([job(PLAIN, client, visit)])[0].vector
+            for seed, client, visit in [(5, 1, 0), (5, 1, 1), (5, 3, 0), (6, 1, 0)]
+        ]
+        assert all(not torch.equal(one, other) for one, other in permutations(ends, 2))
+
+    def test_starts_from_the_jobs_model_not_from_the_last_one(
+        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]
+    ) -> None:
+        here = trainer()
+        first = here.train([job(PLAIN)])[0].vector
+        onward = here.train([job(PLAIN, start=first)])[0].vector
+        assert not torch.equal(onward, first)
+        assert torch.equal(trainer().train([job(PLAIN, start=first)])[0].vector, onward)
+
+    def test_says_how_many_examples_a_client_holds(self, trainer: Callable[..., LoopTrainer]) -> None:
+        assert [trainer().examples(client) for client in range(4)] == [7, 23, 3, 12]
+
+    def test_a_batch_larger_than_the_data_is_all_of_it(
+        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job], network: Callable[..., nn.Module],
+        inputs: Tensor, labels: Tensor, shards: list[NDArray[np.int64]],
+    ) -> None:  # fmt: skip
+        module = network()
+        cross_entropy(module(inputs[shards[2]]), labels[shards[2]]).backward()
+        one_step = job(LocalPlan(steps=1, batch_size=50, lr=0.5), client=2, payload="delta")
+        (result,) = trainer().train([one_step])
+        gradient = torch.cat([p.grad.flatten() for p in module.parameters()])
+        torch.testing.assert_close(result.vector, 0.5 * gradient, rtol=0, atol=1e-6)
+
+    def test_a_module_that_draws_is_seeded_afresh(
+        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]
+    ) -> None:
+        """A client's noise does not depend on torch's own generator, nor on what was trained before."""
+        here = trainer(dropout=0.5)
+        first = here.train([job(PLAIN)])[0].vector
+        before = torch.get_rng_state()
+        torch.manual_seed(99)
+        disturbed = torch.get_rng_state()
+        again = here.train([job(PLAIN)])[0].vector
+        assert torch.equal(torch.get_rng_state(), disturbed)
+        torch.set_rng_state(before)
+        assert torch.equal(again, first)
+
+    def test_dropout_is_on_and_of_the_visits_own(
+        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job], inputs: Tensor, labels: Tensor
+    ) -> None:
+        """With one example a client there is no other randomness."""
+
+        def end(seed: int, client: int, visit: int, dropout: float) -> tuple[float, ...]:
+            model = trainer(dropout=dropout, seed=seed)._model
+            single = LoopTrainer(
+                model,
+                loss=cross_entropy,
+                inputs=inputs[:1],
+                labels=labels[:1],
+                shards=[np.zeros(1, np.int64)] * 4,
+                seed=seed,
+            )
+            return tuple(single.train([job(PLAIN, client, visit)])[0].vector.tolist())
+
+        visits = [(5, 1, 0), (5, 1, 1), (5, 2, 0), (6, 1, 0)]
+        assert len({end(*visit, dropout=0.5) for visit in visits}) == 4
+        assert len({end(*visit, dropout=0.0) for visit in visits}) == 1
+        assert end(5, 1, 0, dropout=0.5) == end(5, 1, 0, dropout=0.5)
+
+    def test_evaluating_in_between_changes_nothing(
+        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job], network: Callable[..., nn.Module],
+        inputs: Tensor, labels: Tensor,
+    ) -> None:  # fmt: skip
+        expected = trainer(dropout=0.5).train([job(PLAIN)])[0]
+        model = FlatModel(network(dropout=0.5))
+        evaluate = Evaluator(model, loss=cross_entropy, metrics={}, inputs=inputs, labels=labels, seed=1)
+        evaluate(torch.zeros_like(model.vector))
+        result = trainer(model=model).train([job(PLAIN)])[0]
+        assert torch.equal(result.vector, expected.vector)
+        assert result.loss == expected.loss
+
+    def test_frozen_parameters_stay(
+        self, trainer: Callable[..., LoopTrainer], network: Callable[..., nn.Module]
+    ) -> None:
+        module = network()
+        module[1].requires_grad_(False)
+        before = module[1].weight.clone(), module[1].bias.clone()
+        model = FlatModel(module)
+        start = model.vector.clone()
+        task = Job(client=1, visit=0, version=0, start=start, plan=PLAIN, payload="delta")
+        (result,) = trainer(model=model).train([task])
+        assert result.vector.shape == (24,)
+        assert result.vector.norm() > 0.01
+        assert torch.equal(module[1].weight, before[0])
+        assert torch.equal(module[1].bias, before[1])
+
+    def test_nan_is_passed_on(self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]) -> None:
+        """Clipping does not hide a gradient that is not finite."""
+        plan = LocalPlan(steps=2, batch_size=4, lr=0.1, clip_norm=1.0)
+        (result,) = trainer(loss=lambda outputs, _: (outputs * torch.inf).mean()).train([job(plan)])
+        assert not result.vector.isfinite().all()
+
+
+class TestPayload:
+    def test_delta_is_start_minus_end(self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]) -> None:
+        task = job(PLAIN, payload="params")
+        delta, end = trainer().train([job(PLAIN, payload="delta"), task])
+        assert torch.equal(delta.vector, task.start - end.vector)
+
+    def test_of_a_difference_the_delta_is_made(
+        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]
+    ) -> None:
+        delta, difference = trainer().train([job(PLAIN, payload="delta"), job(PLAIN, payload="difference")])
+        assert torch.equal(delta.vector, difference.vector)
+
+    def test_another_payload_is_refused(self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]) -> None:
+        with pytest.raises(ValueError, match="'gradient'"):
+            trainer().train([job(PLAIN, payload="gradient")])
+
+    def test_how_an_update_travels_is_no_affair_of_the_trainer(
+        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]
+    ) -> None:
+        small = dataclasses.replace(PLAIN, compression=Compression("top_k", (("share", 0.1),)), error_feedback=True)
+        whole, compressed = trainer().train([job(PLAIN, payload="delta"), job(small, payload="delta")])
+        assert torch.equal(whole.vector, compressed.vector)
+
+    @pytest.mark.parametrize("payload", ["delta", "params"])
+    def test_start_result_and_model_are_three_things(
+        self,
+        payload: str,
+        trainer: Callable[..., LoopTrainer],
+        job: Callable[..., Job],
+        network: Callable[..., nn.Module],
+    ) -> None:
+        model = FlatModel(network())
+        here = trainer(model=model)
+        # The most dangerous start: the model's own buffer would be trained away under the job.
+        task = job(PLANS["proximal"], payload=payload)
+        before = task.start.clone()
+        (result,) = here.train([task])
+        kept = result.vector.clone()
+        assert torch.equal(task.start, before)
+        here.train([job(PLAIN, client=3)])
+        assert torch.equal(result.vector, kept)
+        result.vector.zero_()
+        assert torch.equal(task.start, before)
+        assert model.vector.count_nonzero() > 0
+
+
+class TestPrefix:
+    """A visit cut short is the beginning of the whole visit."""
+
+    @pytest.mark.parametrize("name", ["plain", "momentum", "clipped", "proximal", "whole data"])
+    @pytest.mark.parametrize("dropout", [0.0, 0.5])
+    def test_a_visit_cut_short_ends_where_the_whole_one_passes(
+        self,
+        name: str,
+        dropout: float,
+        trainer: Callable[..., LoopTrainer],
+        job: Callable[..., Job],
+        network: Callable[..., nn.Module],
+    ) -> None:
+        plan = PLANS[name]
+        model = FlatModel(network(dropout))
+        passed: list[Tensor] = []
+        model.module.register_forward_pre_hook(lambda *_: passed.append(model.vector.clone()))
+        whole = trainer(model=model).train([job(plan)])[0].vector
+        passed.append(whole)
+        assert len(passed) == plan.steps + 1
+        for steps in range(1, plan.steps):
+            changes = {key: getattr(plan, key) for key in ("batch_size", "lr", "momentum", "mu", "clip_norm")}
+            short = trainer(dropout=dropout).train([job(LocalPlan(steps=steps, **changes))])[0].vector
+            assert torch.equal(short, passed[steps])
+            assert not torch.equal(short, whole)
+
+    def test_steps_of_no_size_change_nothing(
+        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]
+    ) -> None:
+        """The same seen from outside: what comes after the prefix is too small for float32."""
+        short = trainer().train([job(LocalPlan(steps=3, batch_size=4, lr=0.3))])[0].vector
+        rates = (0.3, 0.3, 0.3, 1e-30, 1e-30)
+        long = trainer().train([job(LocalPlan(steps=5, batch_size=4, lr=rates))])[0].vector
+        assert torch.equal(short, long)
+
+
+class TestIndependence:
+    @pytest.mark.parametrize("dropout", [0.0, 0.5])
+    def test_a_result_depends_on_its_own_job_alone(
+        self, dropout: float, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]
+    ) -> None:
+        jobs = [
+            job(PLANS["momentum"], client=0),
+            job(PLANS["proximal"], client=1, visit=2, payload="delta"),
+            job(PLANS["clipped"], client=2, start=torch.full((59,), 0.1)),
+            job(PLANS["plain"], client=0, visit=1),
+        ]
+        alone = [trainer(dropout=dropout).train([task])[0] for task in jobs]
+        here = trainer(dropout=dropout)
+        for order in ([0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 2, 1, 3]):
+            results = here.train([jobs[number] for number in order])
+            for number, result in zip(order, results, strict=True):
+                assert torch.equal(result.vector, alone[number].vector)
+                assert result.loss == alone[number].loss
+
+    def test_a_visit_that_diverged_leaves_nothing_behind(
+        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]
+    ) -> None:
+        here = trainer()
+        bad, good = here.train([job(PLAIN, start=torch.full((59,), torch.nan)), job(PLANS["momentum"])])
+        assert bad.vector.isnan().any()
+        assert torch.equal(good.vector, trainer().train([job(PLANS["momentum"])])[0].vector)
+
+    def test_no_jobs_no_results(self, trainer: Callable[..., LoopTrainer]) -> None:
+        assert trainer().train([]) == []
+
+
+def test_what_a_layer_writes_into_its_buffers_does_not_reach_the_next_client():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, 2)
+            self.register_buffer("seen", torch.zeros(1))
+
+        def forward(self, inputs):
+            self.seen += 1.0
+            return self.layer(inputs) * self.seen
+
+    with initial_randomness(1):
+        model = FlatModel(Counting())
+    trainer = LoopTrainer(
+        model,
+        loss=cross_entropy,
+        inputs=torch.arange(24.0).reshape(8, 3) / 24,
+        labels=torch.arange(8) % 2,
+        shards=[np.arange(4), np.arange(4, 8)],
+        seed=1,
+    )
+    plan = LocalPlan(steps=2, batch_size=2, lr=0.1)
+    first, second = (Job(client, 0, 0, torch.zeros(8), plan, "delta") for client in (0, 1))
+    alone = trainer.train([second])[0].vector
+    assert torch.equal(trainer.train([first, second])[1].vector, alone)
+
+
+def test_what_a_model_or_loss_changes_in_place_is_lost() -> None:
+    class InPlace(nn.Linear):
+        def forward(self, inputs: Tensor) -> Tensor:
+            # Multiplying by a parameter ties a view of all inputs to the graph of one step.
+            inputs.mul_(self.weight[0]).sub_(0.5)
+            return super().forward(inputs)
+
+    def loss(outputs: Tensor, labels: Tensor) -> Tensor:
+        value = cross_entropy(outputs, labels.clone())
+        labels.zero_()
+        return value
+
+    with initial_randomness(1):
+        model = FlatModel(InPlace(3, 2))
+    inputs, labels = torch.arange(24.0).reshape(8, 3) / 24, torch.arange(8) % 2
+    trainer = LoopTrainer(model, loss=loss, inputs=inputs, labels=labels, shards=[np.arange(8)], seed=1)
+    task = Job(0, 0, 0, model.vector.clone(), LocalPlan(steps=5, batch_size=4, lr=0.1), "delta")
+    first = trainer.train([task])[0]
+    assert first.vector.count_nonzero() == 8
+    assert torch.equal(trainer.train([task])[0].vector, first.vector)
+    assert torch.equal(inputs, torch.arange(24.0).reshape(8, 3) / 24)
+    assert torch.equal(labels, torch.arange(8) % 2)
+
+
+class TestWhatFails:
+    def test_in_the_third_step_names_client_visit_and_place(
+        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]
+    ) -> None:
+        calls: list[int] = []
+
+        def loss(outputs: Tensor, labels: Tensor) -> Tensor:
+            calls.append(1)
+            if len(calls) == 3:
+                raise KeyError("first\nsecond")
+            return cross_entropy(outputs, labels)
+
+        with pytest.raises(OffbeatError) as caught:
+            trainer(loss=loss).train([job(PLAIN, client=3, visit=2)])
+        line = loss.__code__.co_firstlineno + 3
+        assert str(caught.value) == (
+            "client 3, visit 2: the model or the loss failed: "
+            rf"KeyError: 'first\nsecond' ({Path(__file__)}:{line})"
+        )
+
+    def test_in_the_model_and_in_the_backward_pass(
+        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job], network: Callable[..., nn.Module]
+    ) -> None:
+        def refuse(*_: object) -> None:
+            raise ValueError("one\ntwo")
+
+        module = network()
+        module.register_forward_pre_hook(refuse)
+        with pytest.raises(OffbeatError, match=r"^client 1, visit 0: the model or the loss failed: ValueError: one \("):
+            trainer(module).train([job(PLAIN)])
+        with pytest.raises(OffbeatError, match=r"^client 1, visit 0: the model or the loss failed: RuntimeError: "):
+            trainer(loss=lambda outputs, _: outputs.detach().mean()).train([job(PLAIN)])
+
+    def test_a_loss_that_is_no_scalar_and_an_offbeat_error_are_passed_on(
+        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]
+    ) -> None:
+        with pytest.raises(OffbeatError, match=r"^the loss must be the mean .* but it is a float$"):
+            trainer(loss=lambda *_: 1.0).train([job(PLAIN)])

@@ -1,0 +1,195 @@
+"""The batched trainer gives what the plain one gives, whatever is trained with what."""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from offbeat.algorithms import LocalPlan
+from offbeat.training import models
+from offbeat.training.flat_model import FlatModel
+from offbeat.training.trainers.loop import LoopTrainer
+from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.vmap import VmapTrainer
+
+SIZES = (7, 23, 3, 12, 1)
+SEED = 5
+PLAIN = LocalPlan(steps=4, batch_size=5, lr=0.1)
+MODELS = {
+    "softmax": lambda: models.softmax_regression((1, 8, 8), 4),
+    "mlp": lambda: models.mlp((1, 8, 8), 4, [6, 5]),
+    "cnn": lambda: models.cnn((1, 8, 8), 4),
+    "groupnorm": lambda: nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 4)
+    ),
+    "scalar parameter": lambda: Scaled(),
+    "dropout": lambda: nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 4), nn.Dropout(0.1)
+    ),
+}
+
+
+class Scaled(nn.Module):
+    """Has a parameter without dimensions, and one that is not trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(1.5))
+        self.frozen = nn.Parameter(torch.ones(64), requires_grad=False)
+        self.linear = nn.Linear(64, 4)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.linear(inputs.flatten(1) * self.frozen) * self.scale
+
+
+@pytest.fixture(scope="module")
+def data():
+    random = np.random.default_rng(1)
+    total = sum(SIZES)
+    order = random.permutation(total)
+    return {
+        "inputs": torch.from_numpy(random.normal(size=(total, 1, 8, 8)).astype(np.float32)),
+        "labels": torch.from_numpy(random.integers(4, size=total)),
+        "shards": np.split(order, np.cumsum(SIZES)[:-1]),
+    }
+
+
+@pytest.fixture
+def make(data) -> Callable[..., LoopTrainer | VmapTrainer]:
+    def build(kind, name="mlp", loss=cross_entropy):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(3)
+            return kind(FlatModel(MODELS[name]()), loss=loss, seed=SEED, **data)
+
+    return build
+
+
+def start_of(name, version=0):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(30 + version)
+        return FlatModel(MODELS[name]()).vector.clone()
+
+
+def jobs_of(plans, name="mlp", payload="delta"):
+    """Return a job for each plan: clients in turn, from two starting models."""
+    return [
+        Job(number % len(SIZES), number, number % 2, start_of(name, number % 2), plan, payload)
+        for number, plan in enumerate(plans)
+    ]
+
+
+def assert_alike(results, expected):
+    for result, other in zip(results, expected, strict=True):
+        torch.testing.assert_close(result.vector, other.vector, rtol=1e-5, atol=1e-6)
+        assert result.loss == pytest.approx(other.loss, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_it_trains_as_the_plain_trainer_does(name, make):
+    jobs = jobs_of([PLAIN] * 8, name)
+    assert_alike(make(VmapTrainer, name).train(jobs), make(LoopTrainer, name).train(jobs))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"momentum": 0.9},
+        {"mu": 0.7},
+        {"weight_decay": 0.1},
+        {"clip_norm": 0.3},
+        {"momentum": 0.5, "weight_decay": 0.1, "clip_norm": 0.3},
+        {"lr": (0.4, 0.3, 0.2, 0.1)},
+        {"batch_size": 1},
+    ],
+    ids=str,
+)
+def test_every_option_of_a_plan_does_the_same(options, make):
+    jobs = jobs_of([dataclasses.replace(PLAIN, **options)] * 6)
+    results = make(VmapTrainer).train(jobs)
+    assert_alike(results, make(LoopTrainer).train(jobs))
+    plain = make(LoopTrainer).train(jobs_of([PLAIN] * 6))
+    assert any(not torch.allclose(result.vector, other.vector) for result, other in zip(results, plain, strict=True))
+
+
+@pytest.mark.parametrize("options", [{}, {"mu": 0.7}, {"momentum": 0.9, "clip_norm": 0.3}], ids=str)
+@pytest.mark.parametrize("name", MODELS)
+def test_an_offset_is_added_to_each_gradient(name, options, make):
+    plain = jobs_of([dataclasses.replace(PLAIN, **options)] * 6, name)
+    offsets = torch.linspace(-1, 1, len(plain[0].start))
+    # Some with an offset of their own, some without.
+    jobs = [job._replace(offset=offsets * (1 + place)) if place % 3 else job for place, job in enumerate(plain)]
+    results = make(VmapTrainer, name).train(jobs)
+    assert_alike(results, make(LoopTrainer, name).train(jobs))
+    without = make(LoopTrainer, name).train(plain)
+    for place, (result, other) in enumerate(zip(results, without, strict=True)):
+        assert torch.allclose(result.vector, other.vector, atol=1e-6) is (place % 3 == 0)
+
+
+def test_jobs_with_different_plans_are_trained_together(make):
+    plans = [
+        PLAIN,
+        dataclasses.replace(PLAIN, steps=9),
+        dataclasses.replace(PLAIN, steps=1, lr=(0.3,)),
+        dataclasses.replace(PLAIN, momentum=0.9),
+        dataclasses.replace(PLAIN, steps=2, batch_size=20),
+        dataclasses.replace(PLAIN, lr=0.01, mu=0.1),
+    ]
+    jobs = jobs_of(plans * 2)
+    assert_alike(make(VmapTrainer).train(jobs), make(LoopTrainer).train(jobs))
+
+
+def test_the_payload_can_be_the_end(make):
+    (delta,), (end,) = (make(VmapTrainer).train(jobs_of([PLAIN], payload=kind)) for kind in ("delta", "params"))
+    assert torch.equal(delta.vector, start_of("mlp") - end.vector)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_how_jobs_are_divided_does_not_change_a_bit(name, make):
+    plans = [dataclasses.replace(PLAIN, steps=1 + number % 4) for number in range(10)]
+    jobs = jobs_of(plans, name)
+    trainer = make(VmapTrainer, name)
+    whole = trainer.train(jobs)
+    for size in (1, 2, 3, 7):
+        parts = [result for first in range(0, 10, size) for result in trainer.train(jobs[first : first + size])]
+        for result, other in zip(parts, whole, strict=True):
+            assert torch.equal(result.vector, other.vector)
+            assert result.loss == other.loss
+    backwards = trainer.train(jobs[::-1])[::-1]
+    assert all(torch.equal(result.vector, other.vector) for result, other in zip(backwards, whole, strict=True))
+
+
+def test_the_starting_models_are_left_alone(make):
+    jobs = jobs_of([PLAIN] * 3)
+    before = [job.start.clone() for job in jobs]
+    results = make(VmapTrainer).train(jobs)
+    assert all(torch.equal(job.start, start) for job, start in zip(jobs, before, strict=True))
+    results[0].vector.zero_()
+    assert results[1].vector.norm() > 0
+
+
+def test_what_diverges_stays_with_its_client(make):
+    jobs = jobs_of([PLAIN] * 4)
+    broken = jobs[1]._replace(start=torch.full_like(jobs[1].start, torch.nan))
+    results = make(VmapTrainer).train([jobs[0], broken, *jobs[2:]])
+    expected = make(VmapTrainer).train(jobs)
+    assert results[1].vector.isnan().all()
+    assert all(torch.equal(results[other].vector, expected[other].vector) for other in (0, 2, 3))
+
+
+@pytest.mark.parametrize("name", ["mlp", "groupnorm"])
+def test_who_is_done_is_left_alone(name, make):
+    """The gradient of a client that has taken its last step may be infinite there: nobody needs it."""
+    long, short = (dataclasses.replace(PLAIN, steps=steps) for steps in (6, 1))
+    jobs = jobs_of([long, dataclasses.replace(short, lr=1e37)], name)
+    together = make(VmapTrainer, name).train(jobs)
+    alone = [make(VmapTrainer, name).train([job])[0] for job in jobs]
+    assert together[1].vector.isfinite().all()
+    assert all(torch.equal(result.vector, other.vector) for result, other in zip(together, alone, strict=True))
+
+
+def test_it_says_how_many_examples_a_client_holds(make):
+    assert [make(VmapTrainer).examples(client) for client in range(len(SIZES))] == list(SIZES)

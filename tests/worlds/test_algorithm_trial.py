@@ -1,0 +1,291 @@
+"""Before the run begins, for what is asked otherwise when the first client is given work."""
+
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
+
+import pytest
+from torch import Tensor, ones, zeros
+
+from offbeat.algorithms import FedBuff, FedLuck, LocalPlan, Update
+from offbeat.algorithms.components import ClosedBuffer, Compression, Payload
+from offbeat.config.experiment_file import Experiment
+from offbeat.data.dataset import Dataset
+from offbeat.errors import OffbeatError
+from offbeat.simulation.simulator import Simulation
+from offbeat.worlds.algorithm_trial import check_first_visit
+from offbeat.worlds.simulation import build_model, build_objective, build_simulation
+
+Built = Callable[[Experiment], Simulation]
+PLAN = LocalPlan(steps=3, batch_size=8, lr=0.1)
+
+
+class Diary(FedBuff):
+    """It counts how often it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    def assign(self, client: int, local: LocalPlan) -> LocalPlan:
+        self.asked += 1
+        return super().assign(client, local)
+
+
+class Locked(Diary):
+    """It holds what cannot be copied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+class Patient(Diary):
+    """It wants nobody yet."""
+
+    def slots(self) -> int:
+        return 0
+
+    def assign(self, client: int, local: LocalPlan) -> LocalPlan:
+        raise ValueError(f"client {client} was not wanted")
+
+
+class Compresses(Diary):
+    """It thinks that there is a compressor of that name."""
+
+    def assign(self, client: int, local: LocalPlan) -> LocalPlan:
+        return replace(super().assign(client, local), compression=Compression("topk"))
+
+
+@pytest.fixture
+def built(digits: Dataset) -> Callable[[Experiment], Simulation]:
+    """Return a function that builds the world of the algorithm labelled ``mine``."""
+
+    def build(here: Experiment) -> Simulation:
+        return build_simulation(here, "mine", 1, digits, build_model(here.model, digits, 1), build_objective(here))
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("table", "local", "parts"),
+    [
+        ("{ algorithm = 'fedasync' }", "{ name = 'top_k', share = 0.1 }", ["whole models", "cannot be compressed"]),
+        ("{ algorithm = 'fedfa', transmit = 'params' }", "{ name = 'sign' }", ["whole models"]),
+        ("{ algorithm = 'sequential_sgd' }", "{ name = 'sign' }", ["whole models", "cannot be compressed"]),
+        ("{ algorithm = 'fedluck' }", "{ name = 'qsgd', bits = 4 }", ["FedLuck chooses", "qsgd"]),
+        (
+            "{ algorithm = 'fedlaavg', cohort = 4 }",
+            "{ name = 'random_k', share = 0.1 }",
+            ["difference", "contraction", "random_k"],
+        ),
+        (
+            "{ algorithm = 'fedlaavg', cohort = 4, local = { error_feedback = true } }",
+            "{ name = 'top_k', share = 0.1 }",
+            ["difference", "leave error_feedback out"],
+        ),
+        (
+            "{ algorithm = 'fedbuff', local = { error_feedback = true } }",
+            "{ name = 'random_k', share = 0.1 }",
+            ["error_feedback needs", "contraction", "random_k", "scaled = false"],
+        ),
+        (  # 7 levels are a contraction up to 49 parameters; the model has 650
+            "{ algorithm = 'fedbuff', local = { error_feedback = true } }",
+            "{ name = 'qsgd', bits = 4 }",
+            ["error_feedback needs", "qsgd", "650 parameters", "more bits"],
+        ),
+    ],
+)
+def test_what_cannot_be_sent_is_one_line_with_the_label(
+    table: str, local: str, parts: list[str], experiment: Callable[..., Experiment], built: Built
+) -> None:
+    here = experiment(f"algorithms={{ mine = {table} }}", f"local.compression={local}")
+    with pytest.raises(OffbeatError) as caught:
+        built(here)
+    line = str(caught.value)
+    assert line.startswith("algorithms.mine: ")
+    assert "\n" not in line
+    for part in parts:
+        assert part in line
+
+
+@pytest.mark.parametrize(
+    ("table", "compression"),
+    [
+        ("{ algorithm = 'fedasync', local = { compression = { name = 'none' } } }", "{ name = 'sign' }"),
+        ("{ algorithm = 'fedluck' }", "{ name = 'top_k', share = 0.1 }"),
+        ("{ algorithm = 'fedlaavg', cohort = 4 }", "{ name = 'random_k', share = 0.1, scaled = false }"),
+        ("{ algorithm = 'fedbuff', local = { error_feedback = true } }", "{ name = 'qsgd', bits = 6 }"),
+        ("{ algorithm = 'fedbuff' }", "{ name = 'qsgd', bits = 4 }"),
+        ("{ algorithm = 'fedfa' }", "{ name = 'sign' }"),
+        ("{ algorithm = 'port' }", "{ name = 'sign' }"),
+    ],
+)
+def test_what_can_be_is_built(
+    table: str, compression: str, experiment: Callable[..., Experiment], built: Built
+) -> None:
+    here = experiment(f"algorithms={{ mine = {table} }}", f"local.compression={compression}")
+    built(here)
+
+
+@pytest.mark.parametrize(
+    ("table", "part"),
+    [
+        (
+            "{ algorithm = 'async_comm_sgd', pattern = { name = 'full', every = 2000000000 } }",
+            "steps must be at most",
+        ),
+        (
+            "{ algorithm = 'async_comm_sgd', step_sizes = { name = 'inverse_time' }, local = { mu = 3.0 } }",
+            "lr · mu",
+        ),
+    ],
+)
+def test_a_plan_that_the_algorithm_cannot_make_is_one_too(
+    table: str, part: str, experiment: Callable[..., Experiment], built: Built
+) -> None:
+    here = experiment(f"algorithms={{ mine = {table} }}")
+    with pytest.raises(OffbeatError, match=rf"^algorithms\.mine: {part}"):
+        built(here)
+
+
+@pytest.mark.parametrize("kind", [Diary, Locked, Patient])
+def test_the_algorithm_itself_is_not_asked(kind: type[Diary]) -> None:
+    algorithm = kind()
+    check_first_visit(algorithm, zeros(5), ones(4), PLAN)
+    assert algorithm.asked == 0
+    assert not hasattr(algorithm, "_model")  # nor is it started
+
+
+@pytest.mark.parametrize("kind", [Locked, Patient])
+def test_where_nobody_can_be_asked_it_is_the_runs_plan_that_is_checked(kind: type[Diary]) -> None:
+    plan = replace(PLAN, compression=Compression("random_k", (("share", 0.5),)), error_feedback=True)
+    with pytest.raises(ValueError, match=r"^error_feedback needs a compressor that is a contraction"):
+        check_first_visit(kind(), zeros(5), ones(4), plan)
+
+
+def test_a_compressor_that_an_algorithm_of_ones_own_made_up_is_one_line() -> None:
+    with pytest.raises(ValueError, match=r"^the plan for a visit: compression\.name = 'topk': did you mean 'top_k'\?"):
+        check_first_visit(Compresses(), zeros(5), ones(4), PLAN)
+
+
+class NoAnswer(FedBuff):
+    def receive(self, update: Update) -> bool:
+        super().receive(update)  # and no return
+        return cast(bool, None)
+
+
+class Float64(FedBuff):
+    def next_model(self, model: Tensor, closed: ClosedBuffer) -> Tensor:
+        return super().next_model(model, closed).double()
+
+
+class Float64Model(FedBuff):
+    @property
+    def model(self) -> Tensor:
+        return super().model.double()
+
+
+class UnknownSelection(FedBuff):
+    selection = "longest_absnt"
+
+
+class UnknownPayload(FedBuff):
+    payload = cast(Payload, "gradient")
+
+
+class NoDown(FedBuff):
+    corrects_gradients = True
+
+
+class Float64Down(NoDown):
+    def down(self) -> Tensor:
+        return zeros(4).double()
+
+
+class ShortDown(NoDown):
+    def down(self) -> Tensor:
+        return zeros(3)
+
+
+class UnusedDown(FedBuff):
+    def down(self) -> Tensor:
+        return zeros(4)
+
+
+class CorrectsModels(NoDown):
+    payload = "params"
+
+
+class RaisesOnSpeed(FedLuck):
+    def note_speed(self, client: int, step_seconds: float, upload_seconds: float) -> None:
+        raise ValueError("no speed will do")
+
+
+class CompressesTheMeasured(FedLuck):
+    def plan(self, client: int, local: LocalPlan) -> LocalPlan:
+        return replace(local, compression=Compression("topk")) if client in self.step_seconds else local
+
+
+class CompressesTheOthers(FedLuck):
+    def plan(self, client: int, local: LocalPlan) -> LocalPlan:
+        return local if client in self.step_seconds else replace(local, compression=Compression("topk"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (RaisesOnSpeed, "no speed will do"),
+        (CompressesTheMeasured, "the plan for a visit: compression.name = 'topk'"),
+        (CompressesTheOthers, "the plan for a visit: compression.name = 'topk'"),
+    ],
+)
+def test_the_plans_of_clients_that_were_measured_and_of_others_are_tried(kind: type[FedLuck], message: str) -> None:
+    algorithm = kind()
+    with pytest.raises(ValueError, match=re.escape(message)):
+        check_first_visit(algorithm, zeros(4), ones(5), PLAN)
+    assert not hasattr(algorithm, "step_seconds")
+
+
+class RefusesZeros(FedBuff):
+    def weigh(self, update: Update) -> float:
+        assert isinstance(update.vector, Tensor)
+        return 1.0 / float(update.vector.norm())
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (NoAnswer, "receive must return True or False, whether there is a new version; it returned None"),
+        (Float64, "next_model must return float32 of shape (4,), it returned float64 of shape (4,)"),
+        (Float64Model, "the step must return float32 of shape (4,), it returned float64 of shape (4,)"),
+        (UnknownSelection, "selection = 'longest_absnt': did you mean 'longest_absent'?"),
+        (UnknownPayload, "payload = 'gradient': Allowed: delta, difference, params"),
+        (NoDown, "down must return float32 of shape (4,), it returned NoneType"),
+        (Float64Down, "down must return float32 of shape (4,), it returned float64 of shape (4,)"),
+        (ShortDown, "down must return float32 of shape (4,), it returned float32 of shape (3,)"),
+        (UnusedDown, "down returned something that clients do not use: set corrects_gradients = True"),
+        (CorrectsModels, "corrects_gradients = True needs payload = 'delta', it is 'params'"),
+    ],
+)
+def test_a_fault_of_ones_own_algorithm_is_one_line_before_the_run(kind: type[FedBuff], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        check_first_visit(kind(buffer_size=2), zeros(4), ones(5), PLAN)
+    assert "\n" not in str(caught.value)
+
+
+def test_clients_cannot_remember_both_c_i_and_what_compression_left_out() -> None:
+    class Corrects(NoDown):
+        def down(self) -> Tensor:
+            return zeros(4)
+
+    plan = replace(PLAN, compression=Compression("sign"), error_feedback=True)
+    check_first_visit(Corrects(), zeros(4), ones(5), replace(plan, error_feedback=False))
+    with pytest.raises(ValueError, match=r"remember c_i, .*leave error_feedback out"):
+        check_first_visit(Corrects(), zeros(4), ones(5), plan)
+
+
+def test_an_algorithm_that_cannot_take_updates_of_zeros_is_left_in_peace() -> None:
+    check_first_visit(RefusesZeros(buffer_size=2), zeros(4), ones(5), PLAN)

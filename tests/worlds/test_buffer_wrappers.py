@@ -1,0 +1,78 @@
+import pytest
+import torch
+
+from offbeat.algorithms import FedAsync, FedBuff, FedNova, LocalPlan, Update
+from offbeat.algorithms.components.robust import Robust
+from offbeat.algorithms.components.wrappers import Clip, Limit
+from offbeat.config.experiment_sections import ServerSection
+from offbeat.errors import OffbeatError
+from offbeat.worlds.buffer_wrappers import wrap_buffer
+from offbeat.worlds.simulation import build_model, build_objective, build_simulation
+
+
+class ByItself(FedBuff):
+    """It takes updates in without the driver's buffer."""
+
+    def receive(self, update):
+        return False
+
+
+def test_nothing_is_wrapped_unless_the_section_says_so():
+    algorithm = FedBuff()
+    buffer = algorithm.buffer
+    wrap_buffer(algorithm, ServerSection(aggregate="mean"))
+    assert algorithm.buffer is buffer
+
+
+def test_the_limit_is_outermost_and_the_robust_mean_innermost():
+    algorithm = FedBuff()
+    section = ServerSection(update_clip_norm=1.0, max_update_norm=2.0, max_step_norm=3.0, aggregate="krum")
+    wrap_buffer(algorithm, section)
+    outer = algorithm.buffer
+    assert isinstance(outer, Limit)
+    assert outer.max_norm == 2
+    assert isinstance(outer.inner, Clip)
+    assert outer.inner.max_norm == 1
+    assert isinstance(outer.inner.inner, Robust)
+    assert algorithm.max_step_norm == 3
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "keys", "message"),
+    [
+        (FedAsync(), {"update_clip_norm": 1.0}, "update_clip_norm does not go with fedasync"),
+        (FedNova(), {"aggregate": "krum"}, "aggregate = 'krum' does not go with fednova"),
+        (ByItself(), {"max_step_norm": 1.0}, "server.max_step_norm does not go with fedbuff: it takes updates in"),
+        (ByItself(), {"aggregate": "trimmed_mean"}, "server.aggregate does not go with fedbuff"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(algorithm, keys, message):
+    with pytest.raises(ValueError, match=message):
+        wrap_buffer(algorithm, ServerSection(**keys))
+
+
+@pytest.mark.parametrize("key", ["update_clip_norm", "max_update_norm", "max_step_norm"])
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf"), "1"])
+def test_norms_are_finite_and_above_0(key, value):
+    with pytest.raises(ValueError, match=key):
+        ServerSection(**{key: value})
+
+
+def test_an_unknown_aggregate_is_refused():
+    with pytest.raises(ValueError, match="aggregate"):
+        ServerSection(aggregate="median")
+
+
+def test_a_file_that_asks_for_what_does_not_go_together_is_one_line(experiment, digits):
+    here = experiment("server.update_clip_norm=1.0", "algorithms={ mine = { algorithm = 'fedasync' } }")
+    with pytest.raises(OffbeatError, match=r"^algorithms\.mine: update_clip_norm does not go with fedasync"):
+        build_simulation(here, "mine", 1, digits, build_model(here.model, digits, 1), build_objective(here))
+
+
+def test_steps_stay_below_their_norm():
+    algorithm = FedBuff(buffer_size=1)
+    wrap_buffer(algorithm, ServerSection(max_step_norm=5.0))
+    algorithm.start(torch.zeros(2), clients=1)
+    algorithm.assign(0, LocalPlan(steps=1, batch_size=1, lr=0.1))
+    algorithm.receive(Update(0, 0, torch.tensor([6.0, 8.0]), examples=1, steps=1, normaliser=1.0))
+    torch.testing.assert_close(algorithm.model, torch.tensor([-3.0, -4.0]))

@@ -1,0 +1,257 @@
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from offbeat.config import population_sections as sections
+from offbeat.config.experiment_file import Experiment
+from offbeat.data.dataset import Dataset
+from offbeat.errors import OffbeatError
+from offbeat.population import availability, partition
+from offbeat.population.devices import distributions
+from offbeat.population.devices import published_measurements as measured
+from offbeat.population.devices.bandwidth_traces import load_traces
+from offbeat.randomness import Purpose
+from offbeat.worlds.population import Population, build_population
+
+
+@pytest.fixture
+def build(experiment: Callable[..., Experiment], digits: Dataset) -> Callable[..., Population]:
+    """Return a function that builds the population of the small experiment, changed as by ``--set``."""
+
+    def make(*changes: str, seed: int = 1, dataset: Dataset = digits) -> Population:
+        return build_population(experiment("population.clients=20", *changes).population, dataset, seed)
+
+    return make
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Callable[..., str]:
+    """Return a function that writes a file next to the experiment's."""
+
+    def write(content: str, name: str = "file.csv") -> str:
+        (tmp_path / name).write_text(content)
+        return name
+
+    return write
+
+
+USERS = np.arange(1433) % 25
+BY_HOUR = 'population.partition={ name = "by_hour", alpha = 0.25 }'
+QUIET = "population.availability={ name = 'quiet_hours', hours = 2.0, first_hour = 5.0, spread_hours = 20.0 }"
+
+
+def without_order(shards: list[Any]) -> list[list[int]]:
+    return [sorted(shard.tolist()) for shard in shards]
+
+
+class TestPartitions:
+    @pytest.mark.parametrize(
+        ("table", "expected"),
+        [
+            ('{ name = "iid" }', lambda labels: partition.iid(labels, 20, 7)),
+            ('{ name = "dirichlet", alpha = 0.25 }', lambda labels: partition.dirichlet(labels, 20, 0.25, 7)),
+            ('{ name = "one_class" }', lambda labels: partition.one_class(labels, 20, 7)),
+            ('{ name = "one_class", sigma = 0.0 }', lambda labels: partition.one_class(labels, 20, 7)),
+            ('{ name = "one_class", sigma = 0.5 }', lambda labels: partition.one_class(labels, 20, 7, 0.5)),
+            ('{ name = "mixing", mu = 0.25 }', lambda labels: partition.mixing(labels, 20, 0.25, 7)),
+            ('{ name = "quantity_skew", sigma = 0.5 }', lambda labels: partition.quantity_skew(labels, 20, 0.5, 7)),
+            ('{ name = "by_user" }', lambda _: partition.by_user(USERS, 20, 7)),
+        ],
+    )
+    def test_each_is_the_one_that_is_asked_for(
+        self, table: str, expected: Callable[[Any], Any], build: Callable[..., Population], digits: Dataset
+    ) -> None:
+        made = build(f"population.partition={table}", seed=7, dataset=replace(digits, users=USERS)).shards
+        for mine, theirs in zip(made, expected(digits.train_labels), strict=True):
+            assert mine.tolist() == theirs.tolist()
+
+    def test_there_is_one_here_for_each_section(self) -> None:
+        kinds = get_args(get_args(sections.Partition)[0])
+        names = {get_args(kind.model_fields["name"].annotation)[0] for kind in kinds}
+        assert names == {"iid", "dirichlet", "one_class", "mixing", "quantity_skew", "by_user", "by_hour", "file"}
+
+    def test_from_a_file(self, build: Callable[..., Population], file: Callable[..., str]) -> None:
+        name = file("client,example\n" + "".join(f"{i % 20},{i}\n" for i in range(0, 100)))
+        made = build(f"population.partition={{ name = 'file', path = '{name}' }}").shards
+        assert without_order(made) == [[i, i + 20, i + 40, i + 60, i + 80] for i in range(20)]
+
+    def test_by_hour_takes_the_middle_of_the_quiet_hours(
+        self, build: Callable[..., Population], digits: Dataset
+    ) -> None:
+        two = replace(digits, train_labels=digits.train_labels % 2, classes=2)
+        made = build(BY_HOUR, QUIET, seed=7, dataset=two).shards
+        middles = availability.quiet_starts(20, 5.0, 20.0, 7) / 3600 + 1
+        for mine, theirs in zip(made, partition.by_hour(two.train_labels, middles % 24, 0.25, 7), strict=True):
+            assert mine.tolist() == theirs.tolist()
+
+    @pytest.mark.parametrize(
+        ("changes", "parts"),
+        [
+            (['population.partition={ name = "by_user" }'], ["digits does not say", "user", "another"]),
+            (["population.clients=9", 'population.partition={ name = "one_class" }'], ["9 clients", "10"]),
+            (["population.partition.alpha=1e10"], ["alpha", "at most 1e+09"]),
+            (["population.clients=1434"], ["1434 clients", "1433"]),
+            (['population.partition={ name = "file", path = "nowhere.csv" }'], ["nowhere.csv", "No such file"]),
+            (['population.partition={ name = "one_class", sigma = 2e6 }'], ["sigma", "between 0 and 1e+06"]),
+            ([BY_HOUR], ['by_hour needs availability.name = "quiet_hours", not "always"']),
+            ([BY_HOUR, QUIET], ["by_hour balances two labels, but the training examples have 10", "two classes"]),
+        ],
+    )
+    def test_what_cannot_be_divided_names_the_key(
+        self, changes: list[str], parts: list[str], build: Callable[..., Population]
+    ) -> None:
+        line = _error(lambda: build(*changes))
+        assert line.startswith("population.partition: ")
+        assert all(part in line for part in parts)
+
+    @pytest.mark.parametrize(
+        "table",
+        [
+            '{ name = "dirichlet", alpha = 1.0 }',
+            '{ name = "one_class" }',
+            '{ name = "mixing", mu = 0.5 }',
+            '{ name = "by_hour", alpha = 0.5 }',
+        ],
+    )
+    def test_classes_are_not_divided_where_there_are_none(
+        self, table: str, build: Callable[..., Population], digits: Dataset
+    ) -> None:
+        targets = replace(digits, train_labels=digits.train_labels.astype(np.float32), classes=None)
+        line = _error(lambda: build(f"population.partition={table}", dataset=targets))
+        assert "which digits has none of" in line
+        assert sum(map(len, build("population.partition={ name = 'iid' }", dataset=targets).shards)) == 1433
+
+
+DRAWN: dict[str, tuple[Callable[..., Any], dict[str, float]]] = {
+    "constant": (distributions.constant, {"value": 2.0}),
+    "uniform": (distributions.uniform_between, {"low": 1.0, "high": 3.0}),
+    "exponential": (distributions.exponential, {"mean": 2.0}),
+    "half_normal": (distributions.half_normal, {"mean": 2.0}),
+    "lognormal": (distributions.lognormal, {"median": 2.0, "sigma": 0.5}),
+    "pareto": (distributions.pareto, {"minimum": 1.0, "shape": 2.0}),
+}
+KEYS = {
+    "step_seconds": (lambda devices: devices.step_seconds, Purpose.DEVICE_SPEED, 0),
+    "down_bytes_per_second": (lambda devices: devices.down.mean_bytes_per_second(), Purpose.BANDWIDTH, 0),
+    "up_bytes_per_second": (lambda devices: devices.up.mean_bytes_per_second(), Purpose.BANDWIDTH, 1),
+}
+
+
+class TestSpeeds:
+    def test_there_is_one_here_for_each_section(self) -> None:
+        names = {
+            get_args(kind.model_fields["distribution"].annotation)[0]
+            for kind in {*get_args(sections.SpeedSection), *get_args(sections.BandwidthSection)}
+        }
+        assert names == {*DRAWN, "file", "phones", "trace"}
+
+    @pytest.mark.parametrize("key", KEYS)
+    @pytest.mark.parametrize("name", DRAWN)
+    def test_a_distribution_reaches_the_devices(self, name: str, key: str, build: Callable[..., Population]) -> None:
+        (distribution, parameters), (read, purpose, draw) = DRAWN[name], KEYS[key]
+        table = ", ".join(f"{parameter} = {value}" for parameter, value in parameters.items())
+        devices = build(f'population.{key}={{ distribution = "{name}", {table} }}', seed=5).devices
+        assert read(devices).tolist() == distribution(20, **parameters, seed=5, purpose=purpose, draw=draw).tolist()
+
+    def test_all_three_are_drawn_apart(self, build: Callable[..., Population]) -> None:
+        same = '{ distribution = "lognormal", median = 1.0, sigma = 1.0 }'
+        devices = build(*(f"population.{key}={same}" for key in KEYS)).devices
+        assert len({tuple(np.argsort(read(devices))) for read, *_ in KEYS.values()}) == 3
+
+    @pytest.mark.parametrize("key", KEYS)
+    @pytest.mark.parametrize("column", [None, "mine"])
+    def test_a_column_of_a_file(
+        self, column: str | None, key: str, build: Callable[..., Population], file: Callable[..., str]
+    ) -> None:
+        values = [float(i + 1) for i in range(20)]
+        name = file(f"x,{column or key}\n" + "".join(f"9,{value}\n" for value in values))
+        given = f", column = '{column}'" if column else ""
+        devices = build(f"population.{key}={{ distribution = 'file', path = '{name}'{given} }}").devices
+        assert KEYS[key][0](devices).tolist() == values
+
+    def test_phones(self, build: Callable[..., Population], file: Callable[..., str]) -> None:
+        name = file(json.dumps([{"AI_Score": score} for score in ("100", "200", "400")]), "phones.json")
+        devices = build(f"population.step_seconds={{ distribution = 'phones', path = '{name}', median = 3.0 }}").devices
+        assert set(devices.step_seconds) == {6.0, 3.0, 1.5}
+
+    def test_traces_up_and_down_are_drawn_apart(self, build: Callable[..., Population], tmp_path: Path) -> None:
+        (tmp_path / "traces").mkdir()
+        for rate in range(1, 9):
+            (tmp_path / "traces" / f"{rate}.log").write_text(f"0 1\n10 {rate}\n")
+        table = "{ distribution = 'trace', path = 'traces' }"
+        devices = build(f"population.down_bytes_per_second={table}", f"population.up_bytes_per_second={table}").devices
+        down, up = devices.down.mean_bytes_per_second(), devices.up.mean_bytes_per_second()
+        assert set(down) | set(up) <= {rate * 125_000.0 for rate in range(1, 9)}
+        assert len(set(down)) > 3
+        assert down.tolist() != up.tolist()
+
+    def test_measured_ones_by_name(
+        self,
+        build: Callable[..., Population],
+        file: Callable[..., str],
+        monkeypatch: pytest.MonkeyPatch,
+        tmp_path: Path,
+    ) -> None:
+        ranking = tmp_path / file('[{"AI_Score": "100"}]', "phones.json")
+        trace = load_traces(tmp_path / file("0 1\n10 8\n", "trace.log"))
+        monkeypatch.setitem(measured.PHONES, "ai-benchmark", lambda: ranking)
+        monkeypatch.setitem(measured.TRACES, "3g-oboe", lambda: trace)
+        devices = build(
+            "population.step_seconds={ distribution = 'phones', name = 'ai-benchmark', median = 3.0 }",
+            "population.up_bytes_per_second={ distribution = 'trace', name = '3g-oboe' }",
+        ).devices
+        assert set(devices.step_seconds) == {3.0}
+        assert set(devices.up.mean_bytes_per_second()) == {1e6}
+
+    @pytest.mark.parametrize(
+        ("key", "table", "part"),
+        [
+            ("step_seconds", "{ distribution = 'file', path = 'nowhere.csv' }", "nowhere.csv"),
+            ("step_seconds", "{ distribution = 'lognormal', median = 1.0, sigma = 1e5 }", "sigma"),
+            ("step_seconds", "{ distribution = 'phones', path = 'nowhere.json', median = 1.0 }", "nowhere.json"),
+            ("up_bytes_per_second", "{ distribution = 'trace', path = 'nowhere' }", "nowhere"),
+            ("down_bytes_per_second", "{ distribution = 'file', path = 'nowhere.csv' }", "nowhere.csv"),
+            ("up_bytes_per_second", "{ distribution = 'lognormal', median = 5e-324, sigma = 1.0 }", "client"),
+            ("down_bytes_per_second", "{ distribution = 'constant', value = 1e-7 }", "client 0 has 1e-07"),
+            ("step_seconds", "{ distribution = 'constant', value = 1e300 }", "client 0 has 1e+300"),
+            ("availability", "{ name = 'intervals', path = 'nowhere.csv' }", "nowhere.csv"),
+        ],
+    )
+    def test_what_is_wrong_names_the_key(
+        self, key: str, table: str, part: str, build: Callable[..., Population]
+    ) -> None:
+        line = _error(lambda: build(f"population.{key}={table}"))
+        assert line.startswith(f"population.{key}: ")
+        assert part in line
+
+
+class TestLossy:
+    def test_so_many_of_the_clients(self, build: Callable[..., Population]) -> None:
+        one, other = (build(seed=seed).devices.loss_probability for seed in (1, 2))
+        assert sorted(one) == sorted(other) == [0.0] * 14 + [0.5] * 6
+        assert one.tolist() != other.tolist()
+
+    def test_nobody_if_it_is_left_out(self, build: Callable[..., Population], tiny: dict[str, Any]) -> None:
+        del tiny["population"]["lossy"]
+        assert not build().devices.loss_probability.any()
+
+
+def test_everything_left_out_is_everybody_alike(tiny: dict[str, Any], build: Callable[..., Population]) -> None:
+    tiny["population"] = {}
+    made = build()
+    assert {len(shard) for shard in made.shards} == {71, 72}
+    assert made.devices.step_seconds.tolist() == [1.0] * 20
+    assert made.devices.down.mean_bytes_per_second().tolist() == [1e6] * 20
+    assert made.devices.up.mean_bytes_per_second().tolist() == [1e6] * 20
+
+
+def _error(call: Callable[[], object]) -> str:
+    with pytest.raises(OffbeatError) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)

@@ -1,0 +1,173 @@
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from offbeat.config import population_sections as sections
+from offbeat.config.experiment_file import Experiment
+from offbeat.data.dataset import Dataset
+from offbeat.errors import OffbeatError
+from offbeat.population import availability
+from offbeat.worlds.population import Population, build_population
+
+ONE_CLASS = "population.partition={ name = 'one_class' }"
+H = 3600.0
+
+
+@pytest.fixture
+def build(experiment: Callable[..., Experiment], digits: Dataset) -> Callable[..., Population]:
+    """Return a function that builds 20 clients that are there as the table says, changed as by ``--set``."""
+
+    def make(table: str, *changes: str, seed: int = 1, dataset: Dataset = digits) -> Population:
+        changed = experiment("population.clients=20", f"population.availability={table}", *changes)
+        return build_population(changed.population, dataset, seed)
+
+    return make
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Callable[[str], str]:
+    """Return a function that writes a file next to the experiment's."""
+
+    def write(content: str) -> str:
+        (tmp_path / "file.csv").write_text(content)
+        return "file.csv"
+
+    return write
+
+
+@pytest.fixture
+def busy(file: Callable[[str], str]) -> str:
+    """Client i does nothing in hours i, i + 1 and i + 10 and much in the others."""
+    rows = [(i, hour, 9 * ((hour - i) % 24 not in (0, 1, 10))) for i in range(20) for hour in range(24)]
+    return file("client,hour,count\n" + "".join(f"{i},{hour},{count}\n" for i, hour, count in rows))
+
+
+def test_there_is_one_here_for_each_section() -> None:
+    kinds = get_args(get_args(sections.Availability)[0])
+    names = {get_args(kind.model_fields["name"].annotation)[0] for kind in kinds}
+    assert names == {"always", "alternating", "bernoulli", "quiet_hours", "intervals"}
+
+
+def test_always(build: Callable[..., Population]) -> None:
+    made = build("{ name = 'always' }").devices
+    assert isinstance(made.availability, availability.Always)
+    assert made.when_away == "pause"
+
+
+def test_alternating(build: Callable[..., Population]) -> None:
+    table = "{ name = 'alternating', groups = 3, period_seconds = 10.0 }"
+    made = build(table, "population.when_away=lose").devices
+    assert made.when_away == "lose"
+    assert [made.availability.next_there(client, 0.0) for client in (0, 1, 2, 3, 4)] == [0.0, 10.0, 20.0, 0.0, 10.0]
+    assert made.availability.next_away(1, 12.0) == 20.0
+
+
+@pytest.mark.parametrize("first_labels", [1, 3, 5])
+def test_alternating_by_label_begins_with_the_first_ones(first_labels: int, build: Callable[..., Population]) -> None:
+    table = f"{{ name = 'alternating', first_labels = {first_labels}, period_seconds = 10.0 }}"
+    made = build(table, ONE_CLASS).devices.availability
+    # Two clients a digit.
+    first = 2 * first_labels
+    assert [made.next_there(client, 0.0) for client in range(20)] == [0.0] * first + [10.0] * (20 - first)
+    assert [made.next_there(client, 10.0) for client in range(20)] == [20.0] * first + [10.0] * (20 - first)
+    assert made.next_away(0, 3.0) == 10.0
+
+
+def test_alternating_by_label_looks_at_what_the_clients_of_this_seed_hold(
+    build: Callable[..., Population], digits: Dataset
+) -> None:
+    for seed in (1, 2):
+        made = build("{ name = 'alternating', first_labels = 4, period_seconds = 10.0 }", seed=seed)
+        mostly = [np.bincount(digits.train_labels[shard]).argmax() for shard in made.shards]
+        there = [made.devices.availability.next_there(client, 0.0) == 0.0 for client in range(20)]
+        assert there == [label < 4 for label in mostly]
+
+
+def test_bernoulli(build: Callable[..., Population]) -> None:
+    made = build("{ name = 'bernoulli', probability = 0.5, round_seconds = 4.0 }", seed=7).devices.availability
+    expected = availability.Bernoulli(0.5, 4.0, 7)
+    times = [made.next_there(client, 1.0) for client in range(20)]
+    assert times == [expected.next_there(client, 1.0) for client in range(20)]
+    assert times != [availability.Bernoulli(0.5, 4.0, 8).next_there(client, 1.0) for client in range(20)]
+    assert set(times) > {1.0, 4.0}
+
+
+def test_quiet_hours(build: Callable[..., Population]) -> None:
+    table = "{ name = 'quiet_hours', hours = 2.0, first_hour = 5.0, spread_hours = 1.0 }"
+    made = build(table, seed=7).devices.availability
+    starts = availability.quiet_starts(20, 5.0, 1.0, 7)
+    assert [made.next_there(client, 0.0) for client in range(20)] == starts.tolist()
+    assert made.next_away(0, starts[0]) == pytest.approx(starts[0] + 7200)
+
+
+def test_quiet_hours_by_hourly_counts(build: Callable[..., Population], busy: str) -> None:
+    made = build(f"{{ name = 'quiet_hours', hours = 3, path = '{busy}' }}").devices.availability
+    assert (made.next_there(5, 0.0), made.next_away(5, 5 * H)) == (5 * H, 7 * H)
+    assert (made.next_there(5, 7 * H), made.next_away(5, 15 * H)) == (15 * H, 16 * H)
+    # Client 14's third hour is 0.
+    assert made.next_there(14, 0.0) == 0.0
+    eight = build(f"{{ name = 'quiet_hours', path = '{busy}' }}").devices.availability
+    # Of the 21 others, the first five.
+    assert (eight.next_there(19, 0.0), eight.next_away(19, 0.0)) == (0.0, 6 * H)
+
+
+def test_by_hour_takes_the_middle_of_the_longest_quiet_stay(
+    build: Callable[..., Population], busy: str, digits: Dataset
+) -> None:
+    two = replace(digits, train_labels=digits.train_labels % 2, classes=2)
+    by_hour = "population.partition={ name = 'by_hour', alpha = 0.0 }"
+    shards = build(f"{{ name = 'quiet_hours', hours = 3, path = '{busy}' }}", by_hour, dataset=two).shards
+    found = [two.train_labels[shard].mean() for shard in shards]
+    # Client i's longest stay is [i, i + 2): it counts for hour i + 13.
+    expected = [min((i + 13) % 24, 24 - (i + 13) % 24) / 12 for i in range(20)]
+    np.testing.assert_allclose(found, expected, atol=1 / len(shards[0]))
+
+
+def test_intervals(build: Callable[..., Population], file: Callable[[str], str]) -> None:
+    name = file("client,start_seconds,end_seconds\n3,5,8\n")
+    made = build(f"{{ name = 'intervals', path = '{name}' }}").devices.availability
+    assert made.next_there(3, 0.0) == 5.0
+    assert made.next_away(3, 6.0) == 8.0
+    assert made.next_there(0, 0.0) == math.inf
+
+
+FIRST = "{{ name = 'alternating', first_labels = {}, period_seconds = 1.0 }}"
+
+
+@pytest.mark.parametrize(
+    ("table", "changes", "parts"),
+    [
+        (FIRST.format(10), [ONE_CLASS], ["first_labels is 10", "below 10"]),
+        (FIRST.format(2), ["population.partition={ name = 'iid' }", "population.clients=1"], ["first_labels", "empty"]),
+        ("{ name = 'quiet_hours', path = 'nowhere.csv' }", [], ["nowhere.csv", "No such file"]),
+        (
+            "{ name = 'quiet_hours', path = 'nowhere.csv' }",
+            ["population.partition={ name = 'by_hour', alpha = 0.5 }"],
+            ["nowhere.csv", "No such file"],
+        ),
+    ],
+)
+def test_what_is_wrong_names_the_key(
+    table: str, changes: list[str], parts: list[str], build: Callable[..., Population]
+) -> None:
+    line = _error(lambda: build(table, *changes))
+    assert line.startswith("population.availability: ")
+    assert all(part in line for part in parts)
+
+
+def test_without_classes_there_are_no_first_labels(build: Callable[..., Population], digits: Dataset) -> None:
+    targets = replace(digits, train_labels=digits.train_labels.astype(np.float32), classes=None)
+    line = _error(lambda: build(FIRST.format(1), "population.partition={ name = 'iid' }", dataset=targets))
+    assert line == "population.availability: first_labels needs classes, which digits has none of; take another one"
+
+
+def _error(call: Callable[[], Any]) -> str:
+    with pytest.raises(OffbeatError) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)

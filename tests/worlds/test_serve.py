@@ -1,0 +1,86 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from offbeat.algorithms.components.share_cap import ShareCap
+from offbeat.config.server_file import ServerFile, load
+from offbeat.errors import OffbeatError
+from offbeat.worlds.serve import fresh, limits_of, run_server
+
+SERVER = """
+local = { steps = 1, batch_size = 8, lr = 0.1 }
+data.name = "digits"
+model.name = "softmax"
+[service]
+folder = "run"
+clients = 4
+port = 0
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Callable[..., ServerFile]:
+    """Return a function that loads a server's file, with more lines."""
+
+    def make(*lines: str) -> ServerFile:
+        path = tmp_path / "server.toml"
+        path.write_text("\n".join([SERVER, *lines]), encoding="utf-8")
+        return load(path)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["[algorithm]", "algorithm = 'sequential_sgd'"], "sequential_sgd needs all data in one place"),
+        (["[server]", "aggregate = 'krum'", "[algorithm]", "algorithm = 'fednova'"], "aggregate = 'krum' does not go"),
+        (["[server]", "update_clip_norm = 1", "[algorithm]", "algorithm = 'fedasync'"], "update_clip_norm does not go"),
+    ],
+)
+def test_what_a_server_cannot_run_is_one_line(
+    lines: list[str], message: str, file: Callable[..., ServerFile], tmp_path: Path
+) -> None:
+    with pytest.raises(OffbeatError, match=rf"^algorithm: {message}") as caught:
+        run_server(file(*lines), lambda _: pytest.fail("it listens"))
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_norm_of_updates_is_limited_by_either_section(file: Callable[..., ServerFile]) -> None:
+    algorithm = ["[algorithm]", "algorithm = 'fedbuff'"]
+    assert limits_of(file(*algorithm)).max_update_norm is None
+    assert limits_of(file("max_update_norm = 2.0", *algorithm)).max_update_norm == 2
+    assert (
+        limits_of(file("max_update_norm = 2.0", "[server]", "max_update_norm = 1.0", *algorithm)).max_update_norm == 1
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "share"),
+    [
+        (["[algorithm]", "algorithm = 'fedavg'", "cohort = 3"], 0.5),
+        (["max_share = 0.75", "[algorithm]", "algorithm = 'fednova'", "cohort = 3"], 0.75),
+        (["max_share = 1", "[algorithm]", "algorithm = 'fedavg'", "cohort = 3"], None),
+        (["[server]", "aggregate = 'krum'", "[algorithm]", "algorithm = 'fedavg'", "cohort = 3"], None),
+        (["[algorithm]", "algorithm = 'fedbuff'"], None),
+    ],
+)
+def test_declared_examples_give_one_client_half_of_a_step_at_most(
+    lines: list[str], share: float | None, file: Callable[..., ServerFile]
+) -> None:
+    served = file(*lines)
+    buffer = fresh(served)[0].algorithm.buffer
+    assert isinstance(buffer, ShareCap) is (share is not None)
+    assert (
+        share is None
+        or buffer.max_share == share == limits_of(served).max_share == served.resolved()["service"]["max_share"]
+    )
+
+
+@pytest.mark.parametrize("share", ["0.49", "1.01", "nan", "true", "'half'"])
+def test_a_share_that_cannot_be_kept_is_one_line(share: str, file: Callable[..., ServerFile]) -> None:
+    with pytest.raises(OffbeatError, match=r"service\.max_share") as caught:
+        file(f"max_share = {share}", "[algorithm]", "algorithm = 'fedavg'")
+    assert "\n" not in str(caught.value)
