@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from offbeat.errors import OffbeatError
 from offbeat.config.import_path import load_object
-from offbeat.runs.package_versions import check_versions, versions
 from offbeat.data.dataset import Dataset
+from offbeat.errors import OffbeatError
+from offbeat.runs.package_versions import check_versions, versions
 
 
 def data(name: str, value: float = 0.0) -> Dataset:

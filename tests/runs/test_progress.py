@@ -4,8 +4,8 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
-from offbeat.runs.progress import Progress
 from offbeat.config.experiment_sections import StopSection
+from offbeat.runs.progress import Progress
 from offbeat.simulation.records import Evaluation
 
 

@@ -9,15 +9,15 @@ import pytest
 import torch
 
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
+from offbeat.config.experiment_file import Experiment
+from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
 from offbeat.runs import run as run_module
 from offbeat.runs import writer as run_writer
-from offbeat.config.experiment_file import Experiment
+from offbeat.runs.directory import read
 from offbeat.runs.interruption import InterruptedRunError
 from offbeat.runs.run import RunTask, carry_out
-from offbeat.runs.directory import read
 from offbeat.runs.writer import RunWriter
-from offbeat.data.dataset import Dataset
 from offbeat.simulation.records import Evaluation
 
 LABELS = ["fedavg", "fedasync", "fedbuff"]

@@ -11,16 +11,16 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from offbeat.config.experiment_file import Experiment, load
+from offbeat.data.catalogue import DATASETS
+from offbeat.data.dataset import Dataset, MissingDataError
 from offbeat.errors import OffbeatError
 from offbeat.runs import run_all as runner
-from offbeat.config.experiment_file import Experiment, load
+from offbeat.runs.directory import read
 from offbeat.runs.interruption import InterruptedRunError, Interruption
 from offbeat.runs.progress import Progress
-from offbeat.runs.directory import read
+from offbeat.runs.run_all import run_all
 from offbeat.runs.writer import RunWriter
-from offbeat.runs.run_all import run_all as runner
-from offbeat.data.dataset import Dataset, MissingDataError
-from offbeat.data.catalogue import DATASETS
 
 LABELS = ["fedavg", "fedasync", "fedbuff"]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from offbeat.errors import OffbeatError
 from offbeat.config.experiment_file import Experiment
+from offbeat.errors import OffbeatError
+from offbeat.runs.directory import read
 from offbeat.runs.interruption import InterruptedRunError, Interruption
 from offbeat.runs.progress import Progress
 from offbeat.runs.run import RunTask
-from offbeat.runs.directory import read
 from offbeat.runs.run_all import run_all
 from offbeat.runs.worker_processes import Workers
 

@@ -13,13 +13,13 @@ import torch
 from safetensors.torch import load_file
 
 from offbeat.checkpoint import write_checkpoint
+from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
 from offbeat.runs import directory as run_directory
 from offbeat.runs import writer as run_writer
 from offbeat.runs.directory import EVENTS, history_schema, read, unfinished
-from offbeat.runs.writer import RunWriter
 from offbeat.runs.package_versions import versions
-from offbeat.data.dataset import Dataset
+from offbeat.runs.writer import RunWriter
 from offbeat.simulation.records import Evaluation, VisitEnded
 
 FILES = {"config.toml", "history.parquet", "events.parquet", "model.safetensors", "versions.json", "timing.json"}

@@ -10,20 +10,20 @@ from typing import Any
 
 import torch
 
-from offbeat.coordinator.algorithm_checks import FaultError, check_restart
 from offbeat.algorithms.components import WrongStepError
-from offbeat.errors import OffbeatError
 from offbeat.config.experiment_file import Experiment
-from offbeat.runs.interruption import InterruptedRunError
-from offbeat.runs.writer import RunWriter
 from offbeat.config.experiment_sections import metric_name
-from offbeat.runs.package_versions import versions
-from offbeat.worlds.simulation import build_model, build_objective, build_simulation
-from offbeat.worlds.buffer_wrappers import wrap_buffer
+from offbeat.coordinator.algorithm_checks import FaultError, check_restart
 from offbeat.data.dataset import Dataset
+from offbeat.errors import OffbeatError
+from offbeat.runs.interruption import InterruptedRunError
+from offbeat.runs.package_versions import versions
+from offbeat.runs.writer import RunWriter
 from offbeat.simulation.records import Evaluation
 from offbeat.simulation.simulator import Simulation
 from offbeat.simulation.work import DivergedError
+from offbeat.worlds.buffer_wrappers import wrap_buffer
+from offbeat.worlds.simulation import build_model, build_objective, build_simulation
 
 # Checkpoints of a large model take long; they get at most this share of the time.
 _SHARE_OF_CHECKPOINTS = 0.05

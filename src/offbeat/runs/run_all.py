@@ -6,19 +6,19 @@ from pathlib import Path
 
 import torch
 
-from offbeat.runs import directory as run_directory
 from offbeat.config.experiment_file import Experiment
+from offbeat.config.experiment_sections import DataSection
 from offbeat.config.import_path import is_import_path
+from offbeat.data.dataset import Dataset, MissingDataError
+from offbeat.runs import directory as run_directory
+from offbeat.runs.directory import Run
 from offbeat.runs.interruption import Interruption
+from offbeat.runs.package_versions import check_versions, versions
 from offbeat.runs.progress import Progress
 from offbeat.runs.run import RunTask, carry_out
-from offbeat.runs.directory import Run
-from offbeat.config.experiment_sections import DataSection
-from offbeat.runs.package_versions import check_versions, versions
 from offbeat.runs.worker_processes import Workers
-from offbeat.worlds.simulation import build_dataset, build_model, build_objective, build_simulation
-from offbeat.data.dataset import Dataset, MissingDataError
 from offbeat.training.trainers.choice import available_processors
+from offbeat.worlds.simulation import build_dataset, build_model, build_objective, build_simulation
 
 CHECKPOINT_SECONDS = 30.0
 

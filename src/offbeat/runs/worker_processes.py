@@ -16,8 +16,8 @@ import torch
 from offbeat.errors import OffbeatError
 from offbeat.runs.interruption import InterruptedRunError, Interruption
 from offbeat.runs.run import RunTask, carry_out
-from offbeat.worlds.simulation import build_dataset
 from offbeat.simulation.records import Evaluation
+from offbeat.worlds.simulation import build_dataset
 
 _PATIENCE_SECONDS = 60.0  # for a worker that was asked to stop
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from offbeat.checkpoint import read_checkpoint, replace_durably, write_checkpoint
 from offbeat.errors import OffbeatError
 from offbeat.runs import directory as run_directory
-from offbeat.runs.parquet_chunks import Parts, part_paths
 from offbeat.runs.package_versions import check_versions
+from offbeat.runs.parquet_chunks import Parts, part_paths
 from offbeat.simulation.records import Evaluation, VisitEnded
 
 _MOST_ROWS = 100_000  # in memory

@@ -23,7 +23,7 @@ from tests.service.http.test_routes import kind_of
 from tests.service.test_hostile import check_log
 
 LENGTH = 2000
-LAUNCHER = Path(__file__).parents[1] / "e2e" / "server_launcher.py"
+LAUNCHER = Path(__file__).parents[2] / "e2e" / "server_launcher.py"
 IN_A_NAMESPACE = 'mount -t tmpfs -o size=2m tmpfs disk || exit 77; exec "$@"'
 
 

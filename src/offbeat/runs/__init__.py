@@ -1,0 +1,1 @@
+"""Runs: carried out, written, resumed and shown while they last."""
