@@ -1,4 +1,4 @@
-"""Writes ``docs/reference.md`` from what checks the experiment's file, so that the two cannot differ.
+"""Write ``docs/reference.md`` from the models that check an experiment's file, so that the two agree.
 
 ``make reference``
 """
