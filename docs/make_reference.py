@@ -159,8 +159,8 @@ def _default(name: str, key: Mapping[str, Any], section: Mapping[str, Any]) -> s
 
 def _algorithms(table: Mapping[str, Any]) -> Iterator[str]:
     yield (
-        "At least one table. LABEL names the folders of the runs: letters, digits, spaces and `. _ + -`. Besides the two "
-        "keys below a table holds the algorithm's hyper-parameters."
+        "At least one table. LABEL names the folders of the runs: letters, digits, spaces and `. _ + -`. Besides the "
+        "two keys below a table holds the algorithm's hyper-parameters."
     )
     yield _table(table, "")
     lines = [
@@ -210,8 +210,8 @@ def _range_of(hint: Any) -> str:
 def _compression() -> Iterator[str]:
     yield "### `local.compression`"
     yield (
-        "`…` is required; d is the number of the model's parameters, s = 2^(bits − 1) − 1. `error_feedback` and FedLaAvg's "
-        "differences need a contraction; see [Compression](concepts/compression.md)."
+        "`…` is required; d is the number of the model's parameters, s = 2^(bits − 1) − 1. `error_feedback` and "
+        "FedLaAvg's differences need a contraction; see [Compression](concepts/compression.md)."
     )
     lines = ["| table | description | contraction | parameters |", "| --- | --- | --- | --- |"]
     for name, maker in COMPRESSION.items():
