@@ -64,15 +64,15 @@ algorithm: .venv/installed ## begin a new algorithm: its file, its test, its re-
 missing: .venv/installed ## list the pages, experiments and figures that algorithms still lack
 	@$(BIN)/python tools/algorithms.py missing
 
-theory-docs: .venv/installed ## measure the bounds again, write the table and the figure of docs/theory.md
+theory-docs: .venv/installed ## measure the bounds again; write docs/theory-measurements.md and the figure of docs/theory.md
 	$(BIN)/python docs/make_theory.py
 
-performance-docs: .venv/installed ## measure all speeds again, write the tables of docs/performance.md (an hour)
+performance-docs: .venv/installed ## measure all simulation speeds again, write their tables (an hour)
 	mkdir -p build
 	$(MAKE) --no-print-directory bench-simulation bench-peers | tee build/performance.txt
 	$(BIN)/python docs/make_performance.py build/performance.txt
 
-service-docs: .venv/installed ## measure the server again, beside Flower's; write its tables of docs/performance.md (an hour)
+service-docs: .venv/installed ## measure the server and Flower's again, write their tables (an hour)
 	mkdir -p build
 	$(MAKE) --no-print-directory bench-service ARGS=--peer | tee build/service.txt
 	$(BIN)/python docs/make_performance.py build/service.txt

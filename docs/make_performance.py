@@ -1,7 +1,7 @@
-"""Writes the tables of ``docs/performance.md`` from what the benchmarks printed.
+"""Write the tables of ``docs/performance.md`` and ``docs/performance-tables.md`` from the benchmarks' output.
 
 ``make performance-docs``, or ``python docs/make_performance.py FILE …`` with the output of ``make bench-simulation``,
-``make bench-peers`` or ``make bench-service``. Tables for which there is nothing in it stay as they are.
+``make bench-peers`` or ``make bench-service``. Tables that the output has no rows for stay as they are.
 """
 
 import json
@@ -18,18 +18,18 @@ from make_performance_service import BLOCKS as SERVICE_BLOCKS
 from make_performance_service import span as _range
 from make_performance_service import table as _table
 
-PAGE = Path(__file__).with_name("performance.md")
+PAGES = [Path(__file__).with_name(name) for name in ("performance.md", "performance-tables.md")]
 
 Row = dict[str, Any]
 
 
 def rows_of(text: str) -> list[Row]:
-    """Return the rows among the lines of the benchmarks' output."""
+    """Return the rows in the benchmarks' output."""
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
 def machine() -> str:
-    """Return in a line what the figures were measured on."""
+    """Return a line that describes this machine."""
     path = Path("/proc/cpuinfo")
     names = re.findall(r"^model name\s*:\s*(.+)$", path.read_text(), re.MULTILINE) if path.exists() else []
     return (
@@ -39,10 +39,10 @@ def machine() -> str:
 
 
 def trainers(rows: Sequence[Row], workload: str) -> str:
-    """Return the table of what was measured on a workload, Offbeat's own and what bounds it."""
+    """Return a workload's table: Offbeat's trainers and what bounds them."""
     own = [row for row in rows if row.get("workload") == workload and not _is_peer(row)]
     return _table(
-        "| algorithm | durations | | updates/s | × loop | lowest … highest | MiB |",
+        "| algorithm | durations | trainer | updates/s | × loop | lowest … highest | MiB |",
         ([row["algorithm"], row["durations"], row["trainer"], *_speed(row)] for row in own),
     )
 
@@ -50,7 +50,7 @@ def trainers(rows: Sequence[Row], workload: str) -> str:
 def peers(rows: Sequence[Row]) -> str:
     """Return the table of the other simulators."""
     return _table(
-        "| workload | algorithm | durations | | updates/s | × loop | lowest … highest | MiB |",
+        "| workload | algorithm | durations | trainer | updates/s | × loop | lowest … highest | MiB |",
         (
             [row["workload"], row["algorithm"], row["durations"], row["trainer"], *_speed(row)]
             for row in rows
@@ -60,7 +60,7 @@ def peers(rows: Sequence[Row]) -> str:
 
 
 def against_peers(rows: Sequence[Row]) -> str:
-    """Return for each workload and algorithm how Offbeat stands to the best of the others, both by their own loops."""
+    """Return the table of Offbeat against the best other simulator, each relative to its own plain loop."""
     lines: list[list[str]] = []
     for workload, trainer in (("W1", "offbeat-vmap"), ("W2", "offbeat-processes")):
         for algorithm in ("fedavg", "fedbuff", "fedasync"):
@@ -71,14 +71,14 @@ def against_peers(rows: Sequence[Row]) -> str:
                 best = max(others, key=lambda row: row["ratio_to_loop"])
                 ours, theirs = own[0]["ratio_to_loop"], best["ratio_to_loop"]
                 lines.append([workload, algorithm, str(ours), best["trainer"], str(theirs), f"{ours / theirs:.1f}"])
-    return _table("| workload | algorithm | Offbeat × loop | the best other | × loop | times as fast |", lines)
+    return _table("| workload | algorithm | Offbeat, × loop | best other simulator | × loop | times as fast |", lines)
 
 
 def events(rows: Sequence[Row]) -> str:
     """Return the table of the event loop."""
     names = ("clients", "in_flight", "updates_per_second")
     return _table(
-        "| clients | at work | visits/s | lowest … highest | start, s | MiB |",
+        "| clients | working | visits/s | lowest … highest | start, s | MiB |",
         (
             [*(f"{row[name]:,}" for name in names), _range(row["spread"]), str(row["start_seconds"]), _whole(row)]
             for row in rows
@@ -88,9 +88,9 @@ def events(rows: Sequence[Row]) -> str:
 
 
 def sizes(rows: Sequence[Row]) -> str:
-    """Return the table of the models' sizes."""
+    """Return the table of model sizes."""
     return _table(
-        "| parameters | trainer | ms a version | × the least | model, MiB | memory, MiB |",
+        "| parameters | trainer | ms per version | × minimum | model, MiB | memory, MiB |",
         (
             [
                 f"{row['parameters']:,}",
@@ -120,7 +120,7 @@ BLOCKS: dict[str, Callable[[Sequence[Row]], str]] = {
 
 
 def page(text: str, rows: Sequence[Row]) -> str:
-    """Return the page with fresh tables; one for which nothing was measured stays as it is."""
+    """Return the page with new tables; a table without measurements stays as it is."""
     for name, make in BLOCKS.items():
         block = make(rows)
         if block:
@@ -142,9 +142,10 @@ def _whole(row: Row) -> str:
 
 
 def main() -> None:
-    """Write the page."""
+    """Write both pages."""
     rows = rows_of("\n".join(Path(name).read_text(encoding="utf-8") for name in sys.argv[1:]))
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), rows), encoding="utf-8")
+    for path in PAGES:
+        path.write_text(page(path.read_text(encoding="utf-8"), rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The tables of ``docs/performance.md`` that say what the server takes, for ``make_performance.py``."""
+"""The server's tables of the performance pages, for ``make_performance.py``."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -9,29 +9,30 @@ _WHAT = {
     "large": "updates of 40 MB",
     "small": "updates of 31 kB",
     "download": "models of 40 MB to clients",
-    "idle": "clients that wait",
+    "idle": "waiting clients",
     "huge": "one update of 2 GB",
     "memory": "updates",
 }
 
 
 def table(head: str, lines: Iterable[Sequence[str]]) -> str:
-    """Return a table, or nothing if it has no lines."""
+    """Return a table, or an empty string if it has no lines."""
     body = [f"| {' | '.join(cells)} |" for cells in lines]
     columns = head.count("|") - 1
     return "\n".join([head, "|" + " --- |" * columns, *body]) if body else ""
 
 
 def span(spread: Sequence[float]) -> str:
-    """Return from where to where."""
+    """Return the lowest and the highest value as text."""
     low, high = spread
     return f"{low:,} … {high:,}"
 
 
 def rates(rows: Sequence[Row]) -> str:
-    """Return the table of updates and downloads a second."""
+    """Return the table of updates and downloads per second."""
     return table(
-        "| | clients | TLS | GB/s | a second | of bare | lowest … highest | TLS leaves | its cores | clients' cores |",
+        "| load | clients | TLS | GB/s | per second | × bare server | lowest … highest | × without TLS | server cores "
+        "| client cores |",
         (
             [
                 *_who(row),
@@ -49,9 +50,9 @@ def rates(rows: Sequence[Row]) -> str:
 
 
 def others(rows: Sequence[Row]) -> str:
-    """Return the table of clients that wait and of large updates."""
+    """Return the table of waiting clients and of the 2 GB update."""
     return table(
-        "| | clients | TLS | GB/s | of bare | seconds | % of a core |",
+        "| load | clients | TLS | GB/s | × bare server | seconds | % of a core |",
         (
             [
                 *_who(row),
@@ -68,7 +69,8 @@ def memory(rows: Sequence[Row]) -> str:
     """Return the table of the server's memory."""
     names = ("server_rss_mib", "server_own_mib", "start_rss_mib", "own_at_start_mib")
     return table(
-        "| | clients | TLS | model | most | of its own | most at the start | its own then |",
+        "| load | clients | TLS | model | peak | peak, without mapped files | peak at start "
+        "| at start, without mapped files |",
         (
             [*_who(row), f"{row['model_mib']:,}", *(f"{row[name]:,}" for name in names)]
             for row in _of(rows, *_WHAT)
@@ -81,7 +83,8 @@ def flower(rows: Sequence[Row]) -> str:
     """Return the table of Flower's SuperLink."""
     names = ("updates_per_second", "server_rss_mib", "ours_per_second", "times_as_fast")
     return table(
-        "| | its state | its clients | | updates/s | MiB | Offbeat's updates/s | times as fast | lowest … highest |",
+        "| version | state | kind of clients | clients | updates/s | MiB | Offbeat's updates/s | times as fast "
+        "| lowest … highest |",
         (
             [
                 row["peer"],
@@ -97,11 +100,11 @@ def flower(rows: Sequence[Row]) -> str:
 
 
 def aims(rows: Sequence[Row]) -> str:
-    """Return what was aimed at, and what has come of it."""
+    """Return the table of aims, and whether they were met."""
     lines: list[list[str]] = []
 
     def add(aim: str, found: Sequence[Row], value: Callable[[Row], float], met: Callable[[Row], bool]) -> None:
-        """Note an aim by the row that is furthest from it, the values being better the larger they are."""
+        """Add an aim with its worst row; larger values are better."""
         if found:
             worst = min(found, key=value)
             lines.append([aim, f"{abs(value(worst)):,.10g}", "yes" if met(worst) else "**no**"])
@@ -109,24 +112,25 @@ def aims(rows: Sequence[Row]) -> str:
     plain = [row for row in rows if row.get("tls") is False]
     for connections in (8, 32):
         large = [row for row in _of(plain, "large") if row["connections"] == connections]
-        aim = f"40 MB updates from {connections} clients: 0.5 of the bare server"
+        aim = f"40 MB updates from {connections} clients: at least 0.5 of the bare server's rate"
         add(aim, large, lambda row: row["ratio_to_bare"], lambda row: row["ratio_to_bare"] >= 0.5)
     for row in _of(rows, "flower"):
-        aim = f"15 times Flower's SuperLink ({row['state']}, {row['connections']} {row['clients']})"
+        clients = f"{row['connections']} {row['clients']}"
+        aim = f"at least 15 times the rate of Flower's SuperLink ({row['state']}, {clients})"
         add(aim, [row], lambda row: row["times_as_fast"], lambda row: row["times_as_fast"] >= 15)
     small = [row for row in _of(plain, "small") if row["connections"] == 64]
-    aim = "1,000 updates of 31 kB a second from 64 clients"
+    aim = "at least 1,000 updates of 31 kB a second from 64 clients"
     add(aim, small, lambda row: row["updates_per_second"], lambda row: row["updates_per_second"] >= 1000)
     waiting = _of(plain, "idle")
-    aim = "less than 5 % of a core for 1,000 clients that wait"
+    aim = "less than 5 % of a core for 1,000 waiting clients"
     add(aim, waiting, lambda row: -row["core_percent"], lambda row: row["core_percent"] < 5)
     down = _of(plain, "download")
-    aim = "40 MB models to 32 clients: 0.8 of the bare server"
+    aim = "40 MB models to 32 clients: at least 0.8 of the bare server's rate"
     add(aim, down, lambda row: row["ratio_to_bare"], lambda row: row["ratio_to_bare"] >= 0.8)
     many = [row for row in _of(rows, "large", "small", "download", "idle") if "server_rss_mib" in row]
-    aim = "memory of 450 MB and three models, mapped files not counted: MiB above that"
+    aim = "at most 450 MB and three models of memory, without mapped files: MiB above that"
     add(aim, many, lambda row: -max(0, _above(row)), lambda row: _above(row) <= 0)
-    aim = "2 GB in flat memory: MiB more than before, mapped files not counted"
+    aim = "a 2 GB update adds less than 100 MiB, without mapped files: MiB added"
     add(aim, _of(rows, "huge"), lambda row: -_growth(row), lambda row: _growth(row) < 100)
     return table("| aim | measured | met |", lines)
 

@@ -1,4 +1,4 @@
-"""Writes ``docs/reference.md`` from what checks the experiment's file, so that the two cannot differ.
+"""Write ``docs/reference.md`` from the models that check an experiment's file, so that the two agree.
 
 ``make reference``
 """
@@ -31,9 +31,9 @@ _INTRODUCTION = """\
 <!-- Made by `make reference`; change the descriptions in src/offbeat/experiments, not here. -->
 # The experiment file
 
-Every key of an experiment's TOML file, with what is allowed and what it is if it is left out. Paths are relative to
-the file's folder. An import path is `my_code.py:name` or `package.module:name`. `--set section.key=value` changes a
-key from the command line; the value is TOML.
+Every key of an experiment's TOML file, with its allowed values and its default. Paths are relative to the file's
+folder. An import path is `my_code.py:name` or `package.module:name`. `--set section.key=value` changes a key from the
+command line; the value is TOML.
 """
 
 _TYPES = {
@@ -55,7 +55,7 @@ def reference() -> str:
     schema = Experiment.model_json_schema()
     kinds: dict[str, Any] = schema["$defs"]
     top = {key: value for key, value in schema["properties"].items() if not _refers(value)}
-    # The name has a default that only the file knows.
+    # Without the list of required keys: a missing `name` is taken from the file's name.
     parts = [_INTRODUCTION, "## Top level", _table({"properties": top}, "")]
     for key, value in schema["properties"].items():
         if _refers(value) and key != "algorithms":
@@ -87,7 +87,7 @@ def _section(key: str, value: Mapping[str, Any], kinds: Mapping[str, Any]) -> It
 
 
 def _kinds(choices: Iterable[str], kinds: Mapping[str, Any]) -> str:
-    """Return a list of the tables that a key can be, with their keys."""
+    """Return a list of the tables that a key accepts, with their keys."""
     lines: list[str] = []
     choices = list(choices)
     for choice in choices:
@@ -101,13 +101,13 @@ def _kinds(choices: Iterable[str], kinds: Mapping[str, Any]) -> str:
         else:
             head = ""
         lines.append(f"- {head}{_one_line(section['description'])}")
-        # What all kinds of model have stands once, below.
+        # Keys that all models share are listed once, below.
         for name, key in properties.items():
             if name not in ("loss", "batch_norm"):
                 lines.append(f"    - `{name}`: {_key(name, key, section)}")
     shared = {name: key for name, key in kinds[choices[0]]["properties"].items() if name in ("loss", "batch_norm")}
     if shared:
-        lines += ["", "All of them also have", ""]
+        lines += ["", "All of them also have:", ""]
         lines += [f"- `{name}`: {_key(name, key, kinds[choices[0]])}" for name, key in shared.items()]
     return "\n".join(lines)
 
@@ -159,12 +159,12 @@ def _default(name: str, key: Mapping[str, Any], section: Mapping[str, Any]) -> s
 
 def _algorithms(table: Mapping[str, Any]) -> Iterator[str]:
     yield (
-        "At least one. LABEL names the runs' folders: letters, digits, spaces and `. _ + -`. Besides these two keys a "
-        "table holds the algorithm's hyper-parameters."
+        "At least one table. LABEL names the folders of the runs: letters, digits, spaces and `. _ + -`. Besides the "
+        "two keys below a table holds the algorithm's hyper-parameters."
     )
     yield _table(table, "")
     lines = [
-        "| algorithm | what it does | hyper-parameters, defaults, what is allowed |",
+        "| algorithm | description | hyper-parameters, defaults, allowed values |",
         "| --- | --- | --- |",
     ]
     for name, kind in ALGORITHMS.items():
@@ -178,7 +178,7 @@ def _algorithms(table: Mapping[str, Any]) -> Iterator[str]:
     yield "\n".join(lines)
     for title, makers in MADE_BY_NAME.items():
         yield f"### `{title}`"
-        lines = ["| table | what it is |", "| --- | --- |"]
+        lines = ["| table | description |", "| --- | --- |"]
         lines += [f"| {_made_by_name(name, maker)} | {_summary(maker)} |" for name, maker in makers.items()]
         if title == "pattern":
             lines.append(_OWN_PATTERN)
@@ -186,7 +186,7 @@ def _algorithms(table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _range_of(hint: Any) -> str:
-    """Return what a hyper-parameter's annotation allows, in words."""
+    """Return in words the values that a hyper-parameter's annotation allows."""
     if get_origin(hint) in (Union, UnionType):
         return " or ".join(_range_of(option) for option in get_args(hint) if option is not type(None))
     if get_origin(hint) is Literal:
@@ -210,10 +210,10 @@ def _range_of(hint: Any) -> str:
 def _compression() -> Iterator[str]:
     yield "### `local.compression`"
     yield (
-        "`…` is required; d is the number of the model's parameters, s = 2^(bits − 1) − 1. A contraction is what "
-        "`error_feedback` and FedLaAvg's differences need; see [Compression](concepts/compression.md)."
+        "`…` is required; d is the number of the model's parameters, s = 2^(bits − 1) − 1. `error_feedback` and "
+        "FedLaAvg's differences need a contraction; see [Compression](concepts/compression.md)."
     )
-    lines = ["| table | what is sent | contraction | parameters |", "| --- | --- | --- | --- |"]
+    lines = ["| table | description | contraction | parameters |", "| --- | --- | --- | --- |"]
     for name, maker in COMPRESSION.items():
         cells = _made_by_name(name, maker), _summary(maker), _contraction(maker), _arguments(maker)
         lines.append(f"| {' | '.join(cells)} |")
@@ -221,7 +221,7 @@ def _compression() -> Iterator[str]:
 
 
 def _contraction(maker: Callable[..., Any]) -> str:
-    """Return when a compressor is one, from "Return True: …" or "Return whether …: …"."""
+    """Return when a compressor is a contraction, from "Return True: …" or "Return whether …: …"."""
     if not (isinstance(maker, type) and issubclass(maker, Compressor)):
         return ""
     when = _summary(maker.is_contraction).removeprefix("Return ").partition(":")[0].rstrip(".")
@@ -229,7 +229,7 @@ def _contraction(maker: Callable[..., Any]) -> str:
 
 
 def _arguments(maker: Callable[..., Any]) -> str:
-    """Return the arguments that a docstring describes, each on one line there."""
+    """Return the arguments in a docstring, which describes each on one line."""
     _, _, described = (inspect.getdoc(maker) or "").partition("Args:\n")
     found = re.findall(r"^ {4}(\w+): (.*)$", described.partition("\n\n")[0], re.MULTILINE)
     return "<br>".join(f"`{name}`: {_one_line(meaning)}" for name, meaning in found)
@@ -252,7 +252,7 @@ def _refers(value: Mapping[str, Any]) -> bool:
 
 
 def _choices(value: Mapping[str, Any]) -> list[str]:
-    """Return the names of the tables that a value can be."""
+    """Return the names of the tables that a value accepts."""
     options = [value, *value.get("anyOf", []), *value.get("oneOf", [])]
     return [option["$ref"].rpartition("/")[2] for option in options if "$ref" in option]
 

@@ -1,4 +1,4 @@
-"""Writes the table of ``docs/theory.md`` and its figure from what is measured.
+"""Write the table of ``docs/theory-measurements.md`` and the figure of ``docs/theory.md`` from measurements.
 
 ``make theory-docs``
 """
@@ -17,14 +17,14 @@ from offbeat.theory.check import check
 from offbeat.theory.check.fedbuff import run_fedbuff
 from offbeat.theory.check.problems import Quadratics
 
-PAGE = Path(__file__).with_name("theory.md")
+PAGE = Path(__file__).with_name("theory-measurements.md")
 FIGURE = Path(__file__).parent / "images" / "theory_fedbuff_arrivals.png"
 SEEDS = 20
 
 _TABLE = re.compile(r"(?<=<!-- `make theory-docs` writes from here -->\n).*(?=<!-- to here -->)", re.DOTALL)
 _PAIR = Quadratics("two quadratics, centres ±1", np.ones(1), np.array([[1.0], [-1.0]]), np.zeros(1))
 _ARRIVALS = {"uniform arrivals": (0.5, 0.5), "arrivals 0.9 / 0.1": (0.9, 0.1)}
-_SERVER_STEPS = (1280, 2500, 5000, 10_000, 20_000, 40_000, 80_000)  # from the theorem's smallest T on
+_SERVER_STEPS = (1280, 2500, 5000, 10_000, 20_000, 40_000, 80_000)  # the first is the theorem's smallest T
 
 
 def table() -> str:
@@ -36,12 +36,12 @@ def table() -> str:
 
 
 def page(text: str) -> str:
-    """Return the page with a fresh table."""
+    """Return the page with a new table."""
     return _TABLE.sub(lambda _: f"\n{table()}\n\n", text)
 
 
 def measured(shares: tuple[float, float], server_steps: int) -> float:
-    """Return FedBuff's (1/T) Σ ‖∇f(w_t)‖², the mean over the seeds, with the theorem's step size."""
+    """Return FedBuff's (1/T) Σ ‖∇f(w_t)‖² with the theorem's step size, averaged over the seeds."""
     rng = np.random.default_rng([server_steps, SEEDS])
     chosen = rng.choice(2, size=(server_steps, SEEDS, 1), p=shares)
     lr = fedbuff_step_size(server_steps=server_steps, steps=1, smoothness=1)
@@ -63,7 +63,7 @@ def bound(server_steps: int) -> float:
 
 
 def figure() -> Figure:
-    """Return the figure: measured and bound against T."""
+    """Return the figure: measurement and bound against T."""
     with mpl.rc_context(STYLE):
         drawn = Figure(figsize=(WIDTH, 3.2), layout="constrained")
         axes = drawn.subplots()
