@@ -1,15 +1,15 @@
-"""What the page on the service shows works."""
+"""What the pages on the service show works."""
 
 import re
 from pathlib import Path
 
 from tests.service.conftest import running
 
-PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "service.md"
+CONCEPTS = Path(__file__).parents[2] / "docs" / "concepts"
 
 
 def test_the_client_that_the_page_shows_takes_part(tmp_path):
-    (example,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.S | re.M)
+    (example,) = re.findall(r"^```python\n(.*?)^```", (CONCEPTS / "service.md").read_text("utf-8"), re.S | re.M)
     with running(tmp_path / "server", stop_versions=2) as server:
         names = {"folder": tmp_path / "client", "token": server.enrolment_token, "ca": None}
         exec(example.replace("https://127.0.0.1:8443", server.url), names)
@@ -20,7 +20,8 @@ def test_the_client_that_the_page_shows_takes_part(tmp_path):
 def test_the_page_lists_all_settings():
     from offbeat.config.server_file import ServiceSection
 
-    table = PAGE.read_text(encoding="utf-8").partition("| `[service]` |")[2].partition("\n\n")[0]
+    page = (CONCEPTS / "operate.md").read_text("utf-8")
+    table = page.partition("| `[service]` |")[2].partition("\n\n")[0]
     listed = re.findall(
         r"`(\w+)`", "".join(line.partition("|")[2].partition("|")[0] for line in table.splitlines()[2:])
     )
