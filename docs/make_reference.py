@@ -28,7 +28,7 @@ from offbeat.config.experiment_file import Experiment
 PAGE = Path(__file__).with_name("reference.md")
 
 _INTRODUCTION = """\
-<!-- Made by `make reference`; change the descriptions in src/offbeat/experiments, not here. -->
+<!-- Made by `make reference`; change the descriptions in src/offbeat/config, not here. -->
 # The experiment file
 
 Every key of an experiment's TOML file, with its allowed values and its default. Paths are relative to the file's
