@@ -59,8 +59,9 @@ def remove_durably(path: Path) -> None:
 
 def sync_file(path: Path) -> None:
     """Wait until a file's content is on disk."""
-    with path.open("rb+") as file:  # Windows syncs only what may be written
-        os.fsync(file.fileno())
+    sync = os.fdatasync if hasattr(os, "fdatasync") else os.fsync
+    with path.open("rb+") as file:  # Windows syncs only files that are open for writing
+        sync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:

@@ -360,7 +360,8 @@ class KilledError(BaseException):
 def kill_at(monkeypatch):
     """Return a function that makes the n-th change of the disk, or request, or answer, from now on a kill."""
     # What is only killed need not be brought to disk.
-    real = [(Path, "replace", Path.replace), (Path, "unlink", Path.unlink), (os, "fsync", lambda descriptor: None)]
+    sync = [(os, name, lambda descriptor: None) for name in ("fsync", "fdatasync")]
+    real = [(Path, "replace", Path.replace), (Path, "unlink", Path.unlink), *sync]
     send = Connection.send
     main = threading.main_thread()
     left = 0

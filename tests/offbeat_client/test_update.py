@@ -13,7 +13,7 @@ from offbeat_client.errors import OffbeatError
 from offbeat_client.local_plan import Compression, LocalPlan
 from offbeat_client.update import check_fitted, make_update, result_vector
 from offbeat_client.visit import Fitted
-from offbeat_client.work import sha256, write_body
+from offbeat_client.work import write_body
 
 WHOLE = LocalPlan(steps=3, batch_size=2, lr=0.1)
 TOP_K = replace(WHOLE, compression=Compression("top_k", (("share", 0.4),)))
@@ -78,11 +78,6 @@ def test_what_travels_is_what_the_simulator_has(tmp_path, visit, payload, plan):
             simulated, ours = work.memory, outcome.memory
         assert (simulated is None) == (ours is None)
         assert ours is None or np.array_equal(ours, simulated.resolve().numpy())
-
-
-def test_the_digest_is_that_of_the_file(tmp_path):
-    (tmp_path / "x").write_bytes(b"abc")
-    assert sha256(tmp_path / "x") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 
 @pytest.mark.parametrize("plan", [WHOLE, TOP_K])

@@ -25,7 +25,7 @@ def kill_at(monkeypatch):
             if left < 0:
                 raise KilledError
 
-        for owner, name in ((Path, "replace"), (Path, "unlink"), (os, "fsync")):
+        for owner, name in ((Path, "replace"), (Path, "unlink"), (os, "fsync"), (os, "fdatasync")):
             real = getattr(owner, name)
 
             def wrapped(*arguments, real=real, **options):

@@ -5,26 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offbeat_client.compression.bits import pack_numbers, packed_bytes, unpack_numbers
 from offbeat_client.compression.indices import index_bytes, pack_indices, unpack_indices
-
-
-@given(data=st.data(), width=st.integers(1, 32))
-def test_numbers_stand_one_after_the_other_from_the_lowest_bit_up(data, width):
-    numbers = data.draw(st.lists(st.integers(0, 2**width - 1), max_size=30))
-    packed = pack_numbers(np.array(numbers, np.uint32), width)
-    whole = sum(number << position * width for position, number in enumerate(numbers))
-    assert packed == whole.to_bytes(packed_bytes(width * len(numbers)), "little")
-    assert unpack_numbers(packed, width, len(numbers)).tolist() == numbers
-
-
-@pytest.mark.parametrize("width", [3, 7, 16])
-def test_many_numbers_are_packed_as_few_are(width):
-    numbers = np.random.default_rng(0).integers(0, 2**width, 50_001)
-    packed = pack_numbers(numbers, width)
-    bits = "".join(f"{number:0{width}b}"[::-1] for number in numbers.tolist())
-    assert packed == int(bits[::-1], 2).to_bytes(packed_bytes(width * 50_001), "little")
-    assert (unpack_numbers(packed, width, 50_001) == numbers).all()
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,8 @@ def with_arrays(made: Any) -> Any:
     fit: Any = getattr(made, "fit", made)
     if not callable(fit):
         return made
-    return ArrayClient(cast("Fit[Tensor]", fit), getattr(made, "examples", None), getattr(made, "corrects_gradients", False))
+    examples, corrects = getattr(made, "examples", None), getattr(made, "corrects_gradients", False)
+    return ArrayClient(cast("Fit[Tensor]", fit), examples, corrects)
 
 
 def _tensors(arrays: Arrays) -> dict[str, Tensor]:

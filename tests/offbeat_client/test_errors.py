@@ -1,6 +1,6 @@
 import pytest
 
-from offbeat.errors import OffbeatError, did_you_mean
+from offbeat_client.errors import OffbeatError, did_you_mean
 
 
 def test_it_is_an_exception_of_its_own() -> None:
