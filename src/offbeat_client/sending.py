@@ -47,6 +47,8 @@ def send(
     Raises:
         ValueError: The vector to be compressed is not finite, or too large.
     """
+    if is_plain(payload, plan):
+        return Sent(vector, None)
     compressor = _compressor(plan.compression)
     if payload == "difference":
         change = vector if memory is None else vector - memory
@@ -55,12 +57,16 @@ def send(
         encoded = compressor.encode(change, seed)
         change = decode(encoded)
         return Sent(change, change if memory is None else memory + change, encoded)
-    if compressor is None:
-        return Sent(vector, None)
+    assert compressor is not None
     if plan.error_feedback:
         return Sent(*compress_with_memory(compressor, memory, vector, seed))
     encoded = compressor.encode(vector, seed)
     return Sent(decode(encoded), None, encoded)
+
+
+def is_plain(payload: Payload, plan: LocalPlan) -> bool:
+    """Return whether the update is the training result itself, without a memory."""
+    return plan.compression is None and payload != "difference"
 
 
 def has_memory(payload: Payload, plan: LocalPlan, *, corrects_gradients: bool = False) -> bool:

@@ -6,7 +6,7 @@ import pytest
 from offbeat_client.checks import LARGEST_COUNT, LARGEST_FLOAT32, check_count, check_not_negative, check_positive
 
 
-def test_the_largest_numbers_are_those_of_32_bits():
+def test_the_limits_are_those_of_32_bits():
     assert np.iinfo(np.int32).max == LARGEST_COUNT
     assert float(np.finfo(np.float32).max) == LARGEST_FLOAT32
 
@@ -17,7 +17,7 @@ def test_a_count_passes(value):
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.0, True, math.nan, "1"])
-def test_what_is_not_a_count_is_refused(value):
+def test_other_values_are_not_counts(value):
     with pytest.raises(ValueError, match=f"cohort must be a whole number of at least 1, got {value}"):
         check_count("cohort", value)
 

@@ -3,7 +3,7 @@ import pytest
 from offbeat_client.errors import OffbeatError, did_you_mean
 
 
-def test_it_is_an_exception_of_its_own() -> None:
+def test_the_error_is_not_a_value_error() -> None:
     assert issubclass(OffbeatError, Exception)
     assert not issubclass(OffbeatError, ValueError)
 

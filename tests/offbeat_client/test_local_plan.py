@@ -41,7 +41,7 @@ PLAN = {"steps": 2, "batch_size": 4, "lr": 0.1}
         ({"error_feedback": True}, "error_feedback makes up for compression: set compression, or leave it out"),
     ],
 )
-def test_plan_refuses_what_is_out_of_range(change, message):
+def test_values_out_of_range_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
         LocalPlan(**PLAN | change)
 

@@ -27,7 +27,7 @@ def fit(model, visit):
     return model, 7
 
 
-def test_it_times_a_step_and_an_upload(server, wanted, connection, tmp_path, monkeypatch):
+def test_a_step_and_an_upload_are_timed(server, wanted, connection, tmp_path, monkeypatch):
     now, visits = [100.0], []
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     send = connection.send
@@ -51,7 +51,7 @@ def test_it_times_a_step_and_an_upload(server, wanted, connection, tmp_path, mon
     assert server.speeds == [pytest.approx({"step_seconds": 0.5, "upload_seconds": 0.3 + 0.48})]
 
 
-def test_a_server_that_does_not_ask_gets_nothing(server, connection, tmp_path, fault):
+def test_without_a_request_nothing_is_measured(server, connection, tmp_path, fault):
     server.probe = {"probe": None, "upload_bytes": 0}
     probe(connection, tmp_path, 2, lambda *_: pytest.fail("trained"), Outbox(tmp_path))
     server.faults["GET", "/v1/probe"] = [fault(404, "not-found")]  # an older server
@@ -62,7 +62,7 @@ def test_a_server_that_does_not_ask_gets_nothing(server, connection, tmp_path, f
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", "/v1/models/12"), ("PUT", "/v1/probe"), ("GET", "/v1/probe"), ("POST", "/v1/probe")]
 )
-def test_a_probe_that_fails_on_the_way_is_left_out(method, path, server, wanted, connection, tmp_path, fault):
+def test_a_failed_request_ends_the_probe(method, path, server, wanted, connection, tmp_path, fault):
     server.faults[method, path] = [fault(404, "no-such-version")] * 4
     probe(connection, tmp_path, 2, fit, Outbox(tmp_path))
     assert server.speeds == []

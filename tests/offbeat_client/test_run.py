@@ -15,7 +15,6 @@ from offbeat_client.http.refusal import ServiceError
 from offbeat_client.local_plan import Compression, LocalPlan
 from offbeat_client.messages import CheckedIn
 from offbeat_client.run import run_client
-from offbeat_client.visit import Fitted
 
 PLAN = LocalPlan(steps=3, batch_size=2, lr=0.1)
 TOP_K = replace(PLAN, compression=Compression("top_k", (("share", 0.4),)))
@@ -61,7 +60,7 @@ def test_a_life(server, run, model):
 
 
 @pytest.mark.parametrize("gives_next", [True, False])
-def test_it_checks_in_where_the_receipt_did_not_say_what_is_next(server, run, model, gives_next):
+def test_without_a_next_visit_the_client_checks_in(server, run, model, gives_next):
     server.gives_next = gives_next
     server.serve(12, model)
     for number in range(3):
@@ -70,7 +69,7 @@ def test_it_checks_in_where_the_receipt_did_not_say_what_is_next(server, run, mo
     assert server.paths("POST").count("/v1/checkin") == (1 if gives_next else 4)
 
 
-def test_who_stops_takes_no_visit_along(server, run, model):
+def test_a_client_that_stops_takes_no_visit(server, run, model):
     server.serve(12, model)
     for number in range(3):
         server.offer(number, 12)
@@ -79,20 +78,7 @@ def test_who_stops_takes_no_visit_along(server, run, model):
     assert len(server.visits) == 1
 
 
-def test_the_delta_is_the_start_minus_the_end(server, run):
-    model = {"weight": np.full((2, 2), 4.0, np.float32), "bias": np.full((2,), -4.0, np.float32)}
-    server.serve(12, model)
-    server.offer(0, 12)
-    run(
-        lambda given, visit: Fitted(
-            {"weight": np.ones((2, 2), np.float32), "bias": np.zeros(2, np.float32)}, 1, steps=2
-        )
-    )
-    assert vector(server, 0) == [3.0, 3.0, 3.0, 3.0, -4.0, -4.0]
-    assert (server.announced[0]["steps"], server.announced[0]["normaliser"]) == (2, 2.0)
-
-
-def test_it_stops_after_so_many_visits_and_goes_on_without_a_token(server, run, model):
+def test_a_client_stops_after_visits_and_resumes_without_a_token(server, run, model):
     server.serve(12, model)
     for number in range(3):
         server.offer(number, 12)
@@ -102,7 +88,7 @@ def test_it_stops_after_so_many_visits_and_goes_on_without_a_token(server, run, 
     assert server.paths("POST").count("/v1/enrol") == 1
 
 
-def test_what_was_made_before_a_kill_is_not_trained_again(server, run, model, fault):
+def test_after_a_kill_the_update_is_not_trained_again(server, run, model, fault):
     server.serve(12, model)
     server.offer(0, 12)
     server.faults["PUT", "/v1/uploads/0"] = [fault(503)] * 4
@@ -113,7 +99,7 @@ def test_what_was_made_before_a_kill_is_not_trained_again(server, run, model, fa
     assert trained == []
 
 
-def test_a_receipt_from_before_a_kill_is_asked_for(server, run, model, fault):
+def test_after_a_kill_the_receipt_is_requested(server, run, model, fault):
     server.serve(12, model)
     server.offer(0, 12)
     server.faults["PUT", "/v1/uploads/0"] = [fault(before_answer=True)]
@@ -148,7 +134,7 @@ def test_an_error_in_the_users_code_is_one_line_and_the_visit_is_given_up(server
 
 
 @pytest.mark.parametrize("value", [float("nan"), None])
-def test_a_result_of_no_use_is_one_line_and_the_visit_is_given_up(server, run, model, value):
+def test_an_invalid_result_is_one_line_and_the_visit_is_given_up(server, run, model, value):
     server.serve(12, model)
     server.offer(0, 12)
     with pytest.raises(OffbeatError, match=r"diverged|fit must return"):
@@ -166,13 +152,13 @@ def test_a_factory_that_fails_is_one_line(server, tmp_path, quick):
             run_client(server.url, factory, tmp_path, enrolment_token="obe_1", backoff=quick)
 
 
-def test_the_factory_hears_the_clients_number(server, tmp_path, quick):
+def test_the_factory_gets_the_clients_number(server, tmp_path, quick):
     heard = []
     run_client(server.url, lambda n: heard.append(n) or halve, tmp_path, enrolment_token="obe_1", backoff=quick)
     assert heard == [2]
 
 
-def test_an_object_with_fit_will_do(server, run, model):
+def test_an_object_with_fit_is_a_client(server, run, model):
     class Mine:
         fit = staticmethod(halve)
 
@@ -181,7 +167,7 @@ def test_an_object_with_fit_will_do(server, run, model):
     assert run(Mine()) == 1
 
 
-def test_an_update_that_is_refused_ends_the_client_not_the_next_one(server, run, model, fault):
+def test_a_refused_update_ends_the_client_but_not_the_next_one(server, run, model, fault):
     server.serve(12, model)
     server.offer(0, 12)
     server.offer(1, 12)
@@ -192,7 +178,7 @@ def test_an_update_that_is_refused_ends_the_client_not_the_next_one(server, run,
     assert run() == 1
 
 
-def test_another_update_at_the_server_is_no_end(server, run, model, fault):
+def test_the_client_continues_after_another_upload(server, run, model, fault):
     server.serve(12, model)
     server.offer(0, 12)
     server.offer(1, 12)
@@ -202,7 +188,7 @@ def test_another_update_at_the_server_is_no_end(server, run, model, fault):
 
 
 @pytest.mark.parametrize("is_said", [True, False])
-def test_a_version_that_is_gone_is_no_end(is_said, server, run, model, fault):
+def test_the_client_continues_after_a_deleted_version(is_said, server, run, model, fault):
     if not is_said:  # the file went just when it was to be sent
         server.faults["GET", "/v1/models/12"] = [fault(404)]
     server.serve(13, model)
@@ -212,7 +198,7 @@ def test_a_version_that_is_gone_is_no_end(is_said, server, run, model, fault):
     assert "/v1/visits/0/give-up" in server.paths("POST")
 
 
-def test_work_that_is_no_longer_wanted_is_left(server, run, model):
+def test_unwanted_work_is_given_up(server, run, model):
     server.serve(12, model)
     server.offer(0, 12, lease_seconds=0.3)
     server.beat["wanted"] = False
@@ -244,7 +230,7 @@ def test_a_client_without_work_comes_back_later(server, run, model, monkeypatch)
 
 
 class TestDifference:
-    def test_it_is_to_the_last_that_counted(self, server, run, model):
+    def test_a_difference_is_to_the_last_counted_update(self, server, run, model):
         server.counts = lambda visit: visit != 1
         ends = {0: 1.0, 1: 10.0, 2: 3.0}
         for number, since in enumerate((None, 10, 10)):
@@ -254,19 +240,12 @@ class TestDifference:
         assert [vector(server, number) for number in range(3)] == [[1.0] * 6, [9.0] * 6, [2.0] * 6]
         assert [server.announced[number]["since"] for number in range(3)] == [None, 10, 10]
 
-    def test_a_lost_memory_is_said_and_ends_the_client(self, server, run, model, fault):
+    def test_a_lost_memory_ends_the_client(self, server, run, model, fault):
         server.serve(12, model)
         server.offer(0, 12, payload="difference", since=9)
         server.faults["PUT", "/v1/uploads/0"] = [fault(422, "lost-memory")]
         with pytest.raises(OffbeatError, match=r"has lost what the client remembers .*take another folder"):
             run()
-
-    def test_a_server_may_do_without_the_memory(self, server, run, model):
-        server.serve(12, model)
-        server.offer(0, 12, payload="difference", since=9)
-        assert run() == 1
-        assert server.announced[0]["since"] is None
-        assert vector(server, 0) == [0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
 
 
 class TestCorrection:
@@ -296,7 +275,7 @@ class TestCorrection:
 
         return correct
 
-    def test_c_i_is_that_of_the_last_update_that_counted(self, server, offsets):
+    def test_c_i_belongs_to_the_last_counted_update(self, server, offsets):
         server.counts = lambda visit: visit != 1
         heard = offsets([3.0, 5.0, 2.0, 0.0], [None, 10, 10, 12])
         # c_i: 3/½ − 2 = 4 after visit 0, and 2/½ − (2 − 4) = 6 after visit 2; visit 1 does not count.
@@ -304,41 +283,9 @@ class TestCorrection:
         assert [server.announced[number]["since"] for number in range(4)] == [None, 10, 10, 12]
         assert vector(server, 1) == [5.0] * 6
 
-    def test_a_visit_that_was_cut_short_counts_the_steps_that_were_taken(self, server, run, model):
-        for number, since in enumerate((None, 12)):
-            server.serve(12 + number, model)
-            server.offer(number, 12 + number, self.PLAN, since=since, corrects_gradients=True)
-        heard = []
-
-        def fit(model, visit):
-            heard.append(visit.offset["bias"].tolist())
-            return Fitted({name: tensor - 3.0 for name, tensor in model.items()}, 1, steps=1)
-
-        run(fit)
-        assert heard == [[2.0, 2.0], [2.0 - (3 / 0.25 - 2)] * 2]
-
-    def test_one_that_is_lost_is_said(self, server, offsets):
-        assert offsets([3.0], [9]) == [[2.0] * 6]
-        assert server.announced[0]["since"] is None
-
-    def test_no_offset_where_none_is_asked_for(self, server, run, model):
-        server.serve(12, model)
-        server.offer(0, 12)
-        heard = []
-        run(lambda model, visit: heard.append(visit.offset) or (model, 1))
-        assert heard == [None]
-
-
-@pytest.mark.parametrize("is_needed", [True, False])
-def test_the_loss_is_sent_where_it_is_needed_and_nowhere_else(server, run, model, is_needed):
-    server.serve(12, model)
-    server.offer(0, 12, needs_loss=is_needed)
-    run(lambda model, visit: Fitted(model, 1, loss=0.25))
-    assert server.announced[0].get("loss", "none") == (0.25 if is_needed else "none")
-
 
 @pytest.mark.parametrize("value", [True, False, None, 1])
-def test_it_says_what_it_can_do(server, run, model, value):
+def test_the_client_names_its_abilities(server, run, model, value):
     def fit(model, visit):
         return model, 1
 
@@ -404,7 +351,7 @@ def kill_at(monkeypatch):
         (TOP_K, {"corrects_gradients": True}),
     ],
 )
-def test_killed_anywhere_it_goes_on_and_sends_the_same(server, tmp_path, quick, model, kill_at, plan, values):
+def test_killed_anywhere_the_client_resumes_and_sends_the_same(server, tmp_path, quick, model, kill_at, plan, values):
     """Over three visits, of which the second does not count; then all over again, killed one step later."""
 
     def fit(model, visit):

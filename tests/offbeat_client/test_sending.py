@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from offbeat_client.compression import decode, random_k
 from offbeat_client.local_plan import Compression, LocalPlan
-from offbeat_client.sending import check_sending, has_memory, send, upload_bytes
+from offbeat_client.sending import check_sending, control_variate, has_memory, is_plain, send, upload_bytes
 
 TOP_1_OF_4 = Compression("top_k", (("share", 0.25),))
 WHOLE = LocalPlan(steps=1, batch_size=1, lr=0.1)
@@ -24,18 +24,18 @@ def vector(*entries: float) -> NDArray[np.float32]:
 
 
 class TestDelta:
-    def test_it_is_sent_as_it_is_and_nothing_is_remembered(self) -> None:
+    def test_an_uncompressed_delta_has_no_memory(self) -> None:
         sent, memory, _ = send("delta", vector(1, -4, 2, 3), None, WHOLE, seed=0)
         assert sent.tolist() == [1, -4, 2, 3]
         assert memory is None
 
-    def test_compressed_it_loses_what_is_left_out(self) -> None:
+    def test_compression_drops_entries(self) -> None:
         for _ in range(2):
             sent, memory, _ = send("delta", vector(1, -4, 2, 3), None, SMALL, seed=0)
             assert sent.tolist() == [0, -4, 0, 0]
             assert memory is None
 
-    def test_what_error_feedback_remembers_is_sent_as_soon_as_it_is_the_largest(self) -> None:
+    def test_error_feedback_sends_a_remembered_entry_once_it_is_the_largest(self) -> None:
         sent, memory, _ = send("delta", vector(1, -4, 2, 3), None, FEEDING_BACK, seed=0)
         assert sent.tolist() == [0, -4, 0, 0]
         assert memory is not None
@@ -46,7 +46,7 @@ class TestDelta:
         assert memory is not None
         assert memory.tolist() == [2, 1, 3, 0]
 
-    def test_the_random_numbers_are_those_of_the_seed(self) -> None:
+    def test_the_seed_decides_about_random_numbers(self) -> None:
         plan, values = compressed("random_k", share=0.1), np.arange(1.0, 101.0, dtype=np.float32)
         one, again, other = (send("delta", values, None, plan, seed)[0] for seed in (3, 3, 4))
         assert np.array_equal(one, again)
@@ -57,26 +57,26 @@ class TestDelta:
 
 
 class TestParams:
-    def test_a_whole_model_is_sent_as_it_is(self) -> None:
+    def test_a_model_is_sent_uncompressed(self) -> None:
         sent, memory, _ = send("params", vector(5, 6), vector(1, 1), WHOLE, seed=0)
         assert sent.tolist() == [5, 6]
         assert memory is None
 
 
 class TestDifference:
-    def test_the_first_is_the_whole_update(self) -> None:
+    def test_the_first_difference_is_the_update(self) -> None:
         sent, memory, _ = send("difference", vector(1, 2), None, WHOLE, seed=0)
         assert sent.tolist() == [1, 2]
         assert memory is not None
         assert memory.tolist() == [1, 2]
 
-    def test_later_ones_are_what_has_changed_since_the_last_that_counted(self) -> None:
+    def test_later_differences_are_to_the_last_counted_update(self) -> None:
         sent, memory, _ = send("difference", vector(5, 1), vector(1, 2), WHOLE, seed=0)
         assert sent.tolist() == [4, -1]
         assert memory is not None
         assert memory.tolist() == [5, 1]
 
-    def test_compressed_ones_add_up_to_what_is_remembered(self) -> None:
+    def test_compressed_differences_add_up_to_the_memory(self) -> None:
         sent, memory, _ = send("difference", vector(1, -4, 2, 3), None, SMALL, seed=0)
         assert sent.tolist() == [0, -4, 0, 0]
         assert memory is not None
@@ -88,7 +88,7 @@ class TestDifference:
         assert memory.tolist() == [0, -4, 0, 3]
 
     @given(st.lists(st.lists(st.integers(-8, 8), min_size=4, max_size=4), min_size=1, max_size=20))
-    def test_the_server_has_what_the_client_remembers(self, updates: list[list[float]]) -> None:
+    def test_server_and_client_have_the_same_sum(self, updates: list[list[float]]) -> None:
         memory, at_the_server = None, np.zeros(4, np.float32)
         for update in updates:
             sent, memory, _ = send("difference", vector(*update), memory, SMALL, seed=0)
@@ -96,7 +96,7 @@ class TestDifference:
             assert np.array_equal(at_the_server, memory)
             assert sent.astype(bool).sum() <= 1
 
-    def test_an_update_that_stays_the_same_is_known_in_full_after_a_while(self) -> None:
+    def test_differences_converge_to_a_constant_update(self) -> None:
         memory = None
         for _ in range(4):
             _, memory, _ = send("difference", vector(1, -4, 2, 3), memory, SMALL, seed=0)
@@ -106,7 +106,7 @@ class TestDifference:
 
 @pytest.mark.parametrize("payload", ["delta", "difference"])
 @pytest.mark.parametrize("plan", [WHOLE, SMALL, FEEDING_BACK], ids=["whole", "small", "feeding back"])
-def test_what_a_client_has_is_left_as_it_is(payload: str, plan: LocalPlan) -> None:
+def test_the_arguments_are_not_changed(payload: str, plan: LocalPlan) -> None:
     update, before = vector(1, -4, 2, 3), vector(3, 2, 1, 0)
     send(payload, update, before, plan, seed=0)
     assert update.tolist() == [1, -4, 2, 3]
@@ -124,7 +124,7 @@ def test_what_a_client_has_is_left_as_it_is(payload: str, plan: LocalPlan) -> No
         ("delta", FEEDING_BACK, True),
     ],
 )
-def test_a_client_remembers_something_where_the_next_update_needs_it(payload: str, plan: LocalPlan, has: bool) -> None:
+def test_a_memory_exists_where_the_next_update_needs_it(payload: str, plan: LocalPlan, has: bool) -> None:
     assert has_memory(payload, plan) is has
     _, memory, _ = send(payload, np.ones(4, np.float32), None, plan, seed=0)
     assert (memory is not None) is has
@@ -141,12 +141,12 @@ def test_a_client_remembers_something_where_the_next_update_needs_it(payload: st
         (compressed("qsgd", bits=3), 80, 17 + 4 + 30),
     ],
 )
-def test_an_upload_has_as_many_bytes_as_are_sent(plan: LocalPlan, length: int, size: int) -> None:
+def test_the_size_of_an_upload(plan: LocalPlan, length: int, size: int) -> None:
     assert upload_bytes(plan, length) == size
 
 
 @pytest.mark.parametrize("payload", ["delta", "difference"])
-def test_what_is_not_finite_cannot_be_compressed(payload: str) -> None:
+def test_values_that_are_not_finite_cannot_be_compressed(payload: str) -> None:
     with pytest.raises(ValueError, match="NaN or infinity"):
         send(payload, vector(1, float("nan"), 2, 3), vector(0, 0, 0, 0), SMALL, seed=0)
     with pytest.raises(ValueError, match="NaN or infinity"):
@@ -155,7 +155,7 @@ def test_what_is_not_finite_cannot_be_compressed(payload: str) -> None:
 
 class TestCheck:
     @pytest.mark.parametrize("payload", ["delta", "params", "difference"])
-    def test_what_is_not_compressed_can_always_be_sent(self, payload: str) -> None:
+    def test_uncompressed_updates_can_always_be_sent(self, payload: str) -> None:
         check_sending(payload, WHOLE, 4)
 
     @pytest.mark.parametrize(
@@ -168,10 +168,10 @@ class TestCheck:
             ("difference", compressed("qsgd", bits=5)),  # 15 levels, d = 225
         ],
     )
-    def test_contractions_go_with_a_memory_and_any_compressor_without(self, payload: str, plan: LocalPlan) -> None:
+    def test_contractions_go_with_a_memory_and_other_compressors_without(self, payload: str, plan: LocalPlan) -> None:
         check_sending(payload, plan, 225)
 
-    def test_a_whole_model_cannot_be_compressed(self) -> None:
+    def test_a_model_cannot_be_compressed(self) -> None:
         with pytest.raises(ValueError, match="whole models here, which cannot be compressed"):
             check_sending("params", SMALL, 4)
 
@@ -187,9 +187,43 @@ class TestCheck:
             ("difference", compressed("qsgd", bits=5), "difference .* qsgd .* 226"),
         ],
     )
-    def test_a_memory_around_what_is_no_contraction_is_refused_by_name(
-        self, payload: str, plan: LocalPlan, what: str
-    ) -> None:
+    def test_a_memory_needs_a_contraction(self, payload: str, plan: LocalPlan, what: str) -> None:
         with pytest.raises(ValueError, match=what) as error:
             check_sending(payload, plan, 226)
         assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("payload", "plan", "plain"),
+    [
+        ("delta", WHOLE, True),
+        ("params", WHOLE, True),
+        ("difference", WHOLE, False),
+        ("delta", SMALL, False),
+        ("difference", SMALL, False),
+    ],
+)
+def test_a_plain_update_is_the_vector_itself(payload: str, plan: LocalPlan, plain: bool) -> None:
+    assert is_plain(payload, plan) is plain
+    update = vector(1, 2, 3, 4)
+    sent = send(payload, update, vector(0, 0, 0, 1), plan, seed=0)
+    assert (sent.vector is update) is plain
+    assert (sent.encoded is None) is (plan is WHOLE)
+
+
+def test_an_encoded_update_is_the_vector_that_the_server_reads() -> None:
+    for payload, plan in (("delta", SMALL), ("difference", SMALL), ("delta", FEEDING_BACK)):
+        sent = send(payload, vector(1, -4, 2, 3), vector(0, 0, 0, 9), plan, seed=0)
+        assert sent.encoded is not None
+        assert decode(sent.encoded).tolist() == sent.vector.tolist()
+
+
+def test_the_control_variate_by_hand() -> None:
+    plan = LocalPlan(steps=2, batch_size=1, lr=(0.25, 0.25))
+    assert control_variate(vector(3, -1), vector(1, 2), plan).tolist() == [5, -4]
+
+
+def test_a_change_beyond_float32_does_not_warn() -> None:
+    largest = vector(3e38)
+    assert np.isinf(send("difference", largest, -largest, WHOLE, seed=0).vector).all()
+    assert np.isinf(control_variate(largest, -largest, WHOLE)).all()

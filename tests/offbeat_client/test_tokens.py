@@ -48,7 +48,7 @@ def test_other_texts_do_not_look_like_one(token: str) -> None:
 
 
 @given(st.text())
-def test_what_looks_like_a_token_has_a_hash(text: str) -> None:
+def test_every_text_that_looks_like_a_token_has_a_hash(text: str) -> None:
     if looks_like("obc_" + text, "obc_"):
         token_hash("obc_" + text)
     assert looks_like("obc_" + RANDOM, "obc_")

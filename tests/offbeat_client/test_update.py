@@ -64,7 +64,7 @@ def read(path, plan):
         ("difference", TOP_K),
     ],
 )
-def test_what_travels_is_what_the_simulator_has(tmp_path, visit, payload, plan):
+def test_updates_are_those_of_the_simulator(tmp_path, visit, payload, plan):
     queue = WorkQueue(Scripted(), LENGTH, SEED)
     start = np.linspace(-1, 1, LENGTH, dtype=np.float32)
     simulated, ours = None, None
@@ -82,7 +82,7 @@ def test_what_travels_is_what_the_simulator_has(tmp_path, visit, payload, plan):
 
 @pytest.mark.parametrize("plan", [WHOLE, TOP_K])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_what_is_not_finite_is_refused_in_one_line(visit, plan, value):
+def test_a_diverged_update_is_one_line(visit, plan, value):
     with pytest.raises(OffbeatError, match=r"visit 4, from version 12: .*lower the plan's lr"):
         make_update(np.array([1.0] * 5 + [value], np.float32), None, visit(plan))
 
@@ -101,7 +101,7 @@ def test_a_result_beyond_float32_is_infinite(model):
 
 
 class TestFitted:
-    def test_a_pair_will_do(self, model, visit):
+    def test_a_pair_is_enough(self, model, visit):
         fitted = check_fitted((model, 17), model, visit())
         assert (fitted.examples, fitted.steps, fitted.normaliser) == (17, 3, 3.0)
 
@@ -110,12 +110,12 @@ class TestFitted:
         plan = replace(WHOLE, momentum=0.5)
         assert check_fitted(Fitted(model, 17, steps=2), model, visit(plan)).normaliser == 2.5
 
-    def test_its_own_numbers_are_taken(self, model, visit):
+    def test_the_clients_numbers_are_kept(self, model, visit):
         fitted = check_fitted(Fitted(model, 17, 1, 0.5), model, visit())
         assert (fitted.steps, fitted.normaliser) == (1, 0.5)
 
     @pytest.mark.parametrize("loss", [None, float("nan"), float("-inf"), 3.5e38, "low"])
-    def test_a_loss_that_is_needed_must_be_a_number(self, model, visit, loss):
+    def test_a_needed_loss_must_be_a_number(self, model, visit, loss):
         with pytest.raises(OffbeatError, match=r"needs the mean training loss .*return Fitted\(…, loss=…\)") as caught:
             check_fitted(Fitted(model, 17, loss=loss), model, visit(needs_loss=True))
         assert "\n" not in str(caught.value)
@@ -144,7 +144,7 @@ class TestFitted:
             (Fitted({}, 5, steps=0), "steps .*got 0"),
         ],
     )
-    def test_what_is_wrong_is_named(self, model, visit, result, problem):
+    def test_an_invalid_result_is_named(self, model, visit, result, problem):
         if isinstance(result, tuple) and isinstance(result[0], str):
             result = (model, result[1])
         if isinstance(result, Fitted):

@@ -27,7 +27,7 @@ def raised(call: Callable[[], object]) -> Exception:
         (SyntaxError("invalid syntax", ("net.py", 2, 1, "", 2, 1)), "SyntaxError: invalid syntax"),
     ],
 )
-def test_what_is_said_is_one_line(error: BaseException, text: str) -> None:
+def test_an_error_is_described_in_one_line(error: BaseException, text: str) -> None:
     assert said(error) == text
 
 

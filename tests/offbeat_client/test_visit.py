@@ -8,7 +8,7 @@ from offbeat_client.visit import Visit
 VISIT = Visit(0, 1, 2, None, "delta", 6, 5, LocalPlan(1, 1, 0.1))
 
 
-def test_each_visit_has_its_own_urgency_which_a_copy_shares():
+def test_a_copy_shares_the_urgency_of_its_visit():
     other, copy = Visit(0, 1, 2, None, "delta", 6, 5, LocalPlan(1, 1, 0.1)), replace(VISIT, needs_loss=True)
     VISIT.urgent.set()
     assert copy.urgent.is_set()

@@ -87,7 +87,7 @@ def test_the_offset_is_the_vector_beside_the_model_minus_the_memory(visit, model
     }
 
 
-def test_an_announcement_says_what_was_done(visit, model_file, model, outbox):
+def test_the_announcement(visit, model_file, model, outbox):
     remember(outbox, visit, 0.0)
     fitted = Fitted(minus(model, 2), 17, steps=2, normaliser=1.25, loss=0.5)
     pending = put_update(visit(PLAN, since=9), model_file, fitted, 3.0, outbox)
@@ -110,7 +110,7 @@ def test_an_announcement_says_what_was_done(visit, model_file, model, outbox):
 
 
 @pytest.mark.parametrize(("has_memory", "since", "sent"), [(True, 9, 1.5), (False, None, 2.0)])
-def test_a_difference_says_whether_it_is_to_something(visit, model_file, model, outbox, has_memory, since, sent):
+def test_a_difference_without_memory_has_no_since(visit, model_file, model, outbox, has_memory, since, sent):
     if has_memory:
         remember(outbox, visit, 0.5)
     pending = put_update(visit(payload="difference", since=9), model_file, (minus(model, 2), 1), 1.0, outbox)

@@ -44,7 +44,7 @@ def test_another_servers_client_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"server": 1'])
-def test_what_is_broken_is_named(tmp_path, content):
+def test_a_broken_file_is_named(tmp_path, content):
     (tmp_path / "identity.json").write_text(content)
     with ClientFolder(tmp_path) as folder, pytest.raises(OffbeatError, match=r"identity\.json is broken"):
         folder.identity("https://host")

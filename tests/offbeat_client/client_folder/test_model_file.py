@@ -14,7 +14,7 @@ def test_parameters_come_in_the_order_of_the_vector(model_file, model):
     assert all(np.array_equal(read[name], model[name]) for name in model)
 
 
-def test_what_training_changes_is_not_changed_in_the_file(model_file, model):
+def test_the_file_keeps_the_model_that_training_changes(model_file, model):
     weight = read_model(model_file, 6)["weight"]
     weight += 1
     assert np.array_equal(read_model(model_file, 6)["weight"], model["weight"])
@@ -32,7 +32,7 @@ def test_what_training_changes_is_not_changed_in_the_file(model_file, model):
         ({"a": np.zeros(6, np.float32)}, {"a": 6}),
     ],
 )
-def test_what_is_no_such_model_is_removed(tmp_path, tensors, layout):
+def test_another_file_of_tensors_is_removed(tmp_path, tensors, layout):
     path = tmp_path / "x"
     save_file(tensors, path, None if layout is None else {"layout": json.dumps(layout)})
     with pytest.raises(OffbeatError, match=r"is broken .*join again"):
@@ -40,7 +40,7 @@ def test_what_is_no_such_model_is_removed(tmp_path, tensors, layout):
     assert not path.exists()
 
 
-def test_what_came_beside_the_model_is_read_anew_each_time(tmp_path):
+def test_the_vector_beside_the_model_is_copied(tmp_path):
     path = tmp_path / "x"
     save_file(
         {".down": np.arange(6.0, dtype=np.float32), "a": np.ones(6, np.float32)},
@@ -62,7 +62,7 @@ def test_what_came_beside_the_model_is_read_anew_each_time(tmp_path):
         {".down": np.zeros(6)},
     ],
 )
-def test_a_file_without_what_should_come_beside_the_model_is_removed(tmp_path, tensors):
+def test_a_file_without_the_vector_beside_the_model_is_removed(tmp_path, tensors):
     path = tmp_path / "x"
     save_file({"a": np.zeros(6, np.float32), **tensors}, path, {"layout": json.dumps([["a", [6]]])})
     with pytest.raises(OffbeatError, match=r"is broken .*join again"):
@@ -70,7 +70,7 @@ def test_a_file_without_what_should_come_beside_the_model_is_removed(tmp_path, t
     assert not path.exists()
 
 
-def test_what_is_no_file_of_tensors_is_removed(tmp_path):
+def test_a_file_without_tensors_is_removed(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(b"<html>")
     with pytest.raises(OffbeatError, match="is broken"):

@@ -70,7 +70,7 @@ def test_the_memory_changes_with_a_receipt_that_says_so(tmp_path, visit):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept.json", "memory-6.safetensors"]
 
 
-def test_a_memory_is_good_only_for_what_the_server_builds_on(tmp_path, visit):
+def test_a_memory_belongs_to_one_version(tmp_path, visit):
     outbox = Outbox(tmp_path)
     outbox.acknowledge(put(outbox, visit()), True, None)
     assert outbox.memory(None, 6) is None
@@ -80,7 +80,7 @@ def test_a_memory_is_good_only_for_what_the_server_builds_on(tmp_path, visit):
     assert outbox.memory(12, 6) is None
 
 
-def test_what_has_no_memory_leaves_none(tmp_path, visit):
+def test_an_update_without_memory_removes_the_old_one(tmp_path, visit):
     outbox = Outbox(tmp_path)
     outbox.acknowledge(put(outbox, visit()), True, None)
     outbox.acknowledge(put(outbox, visit(number=5, version=13), None), True, None)
@@ -88,7 +88,7 @@ def test_what_has_no_memory_leaves_none(tmp_path, visit):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept.json"]
 
 
-def test_an_update_that_is_dropped_leaves_the_memory(tmp_path, visit):
+def test_a_dropped_update_leaves_the_memory(tmp_path, visit):
     outbox = Outbox(tmp_path)
     outbox.acknowledge(put(outbox, visit()), True, None)
     put(outbox, visit(number=5, version=13), 2.0)
@@ -98,7 +98,7 @@ def test_an_update_that_is_dropped_leaves_the_memory(tmp_path, visit):
     assert not outbox.body(5).exists()
 
 
-def test_killed_while_it_is_put_in_it_is_there_whole_or_not_at_all(tmp_path, visit, kill_at, monkeypatch):
+def test_after_a_kill_an_update_is_complete_or_absent(tmp_path, visit, kill_at, monkeypatch):
     outcomes = []
     for kill in range(100):
         folder = tmp_path / str(kill)
@@ -129,7 +129,7 @@ def test_killed_while_it_is_put_in_it_is_there_whole_or_not_at_all(tmp_path, vis
 
 
 @pytest.mark.parametrize("counted", [True, False])
-def test_killed_while_the_receipt_is_noted_it_can_be_noted_again(tmp_path, visit, kill_at, monkeypatch, counted):
+def test_after_a_kill_a_receipt_can_be_recorded_again(tmp_path, visit, kill_at, monkeypatch, counted):
     for kill in range(100):
         folder = tmp_path / str(kill)
         folder.mkdir()
@@ -161,7 +161,7 @@ def test_killed_while_the_receipt_is_noted_it_can_be_noted_again(tmp_path, visit
 
 @pytest.mark.parametrize("name", ["upload.json", "kept.json"])
 @pytest.mark.parametrize("content", ["", "{}x", '{"other": 1}'])
-def test_what_is_broken_is_named(tmp_path, name, content):
+def test_a_broken_file_is_named(tmp_path, name, content):
     (tmp_path / name).write_text(content)
     with pytest.raises(OffbeatError, match=rf"{name} is broken"):
         Outbox(tmp_path)

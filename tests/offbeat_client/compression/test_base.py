@@ -69,7 +69,7 @@ def test_bytes_by_hand(compressor, vector, expected):
 
 
 @given(data=st.data(), seed=st.integers(0, 2**64 - 1))
-def test_what_is_sent_comes_back_and_its_size_was_known(compressors, vectors, data, seed):
+def test_bytes_round_trip_and_have_the_announced_size(compressors, vectors, data, seed):
     compressor, vector = data.draw(compressors), data.draw(vectors)
     encoded = compressor.encode(vector, seed)
     sent = encoded.to_bytes()
@@ -126,7 +126,7 @@ def test_lengths_out_of_range_are_refused(length):
         (np.ones(2, np.int32), "got int32"),
     ],
 )
-def test_what_is_no_finite_vector_is_refused(compressor, vector, message):
+def test_other_vectors_are_refused(compressor, vector, message):
     with pytest.raises(ValueError, match=message):
         compressor.encode(vector, seed=0)
 
@@ -199,7 +199,7 @@ VALID = top_k(0.5).encode(np.array([3.0, -1.0, 0.5, -4.0], np.float32), seed=0).
         (VALID[:-4] + floats(-math.inf), "the values must be finite"),
     ],
 )
-def test_what_is_wrong_is_said(data, message):
+def test_malformed_bytes_are_refused(data, message):
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         Encoded.from_bytes(data, 4)
     assert message in str(caught.value)
@@ -236,7 +236,7 @@ def test_what_is_wrong_is_said(data, message):
         (payload_of(random_k(0.5), 2, b"")[:-1] + b"\x02" + b"\x01" + bytes(4), 2, "the header for random_k is not"),
     ],
 )
-def test_what_is_wrong_with_a_payload_is_said(data, length, message):
+def test_malformed_payloads_are_refused(data, length, message):
     if message is None:
         assert Encoded.from_bytes(data, length).to_bytes() == data
         return
@@ -321,7 +321,7 @@ def test_reading_takes_a_few_times_the_vector_in_memory(compressor):
     assert peak_of(lambda: Encoded.from_bytes(sent, length)) < 8 * uncompressed_bytes(length)
 
 
-def test_what_claims_to_be_large_takes_no_memory():
+def test_a_claimed_size_takes_no_memory():
     claim = HEADER + b"top_k\0\0\0" + struct.pack("<Id", 2**31 - 1, 1.0) + bytes(100)
     large = VALID + bytes(10_000_000)
     for data, length in ((claim, 2**31 - 1), (claim, 4), (large, 4)):

@@ -15,7 +15,7 @@ def deltas(count, length=49):
 
 
 @pytest.mark.parametrize("compressor", CONTRACTIONS, ids=str)
-def test_what_was_sent_and_what_is_remembered_are_all_there_was(compressor):
+def test_sent_updates_and_memory_add_up(compressor):
     memory, sent, total = None, np.zeros(49), np.zeros(49)
     for seed, delta in enumerate(deltas(40)):
         vector, memory, _ = compress_with_memory(compressor, memory, delta, seed)
@@ -29,7 +29,7 @@ def test_what_was_sent_and_what_is_remembered_are_all_there_was(compressor):
     rows=st.lists(st.lists(st.integers(-1000, 1000), min_size=6, max_size=6), min_size=1, max_size=8),
     share=st.floats(0, 1, exclude_min=True),
 )
-def test_of_whole_numbers_nothing_at_all_is_lost(rows, share):
+def test_whole_numbers_add_up_exactly(rows, share):
     memory, sent = None, np.zeros(6, np.float32)
     for row in rows:
         vector, memory, _ = compress_with_memory(top_k(share), memory, np.array(row, np.float32), seed=0)
@@ -72,7 +72,7 @@ def test_it_is_a_pure_function(compressor):
 
 
 @pytest.mark.parametrize("compressor", CONTRACTIONS, ids=str)
-def test_no_memory_is_a_memory_of_zeros_and_the_first_update_stays_whole(compressor):
+def test_no_memory_is_a_memory_of_zeros(compressor):
     (delta,) = deltas(1)
     vector, memory, encoded = compress_with_memory(compressor, None, delta, seed=7)
     _, same_memory, same = compress_with_memory(compressor, np.zeros(49, np.float32), delta, seed=7)
@@ -90,7 +90,7 @@ def test_no_memory_is_a_memory_of_zeros_and_the_first_update_stays_whole(compres
         (qsgd(3), r"qsgd\(bits=3\)"),
     ],
 )
-def test_what_is_no_contraction_is_refused_by_name(compressor, name):
+def test_other_compressors_are_refused(compressor, name):
     with pytest.raises(ValueError, match=f"error feedback needs a contraction, which {name} is not for d = 49"):
         compress_with_memory(compressor, None, deltas(1)[0], seed=0)
 
@@ -101,6 +101,6 @@ def test_a_memory_of_another_length_is_refused():
 
 
 @pytest.mark.parametrize(("memory", "delta"), [(3e38, 3e38), (0.0, math.nan), (math.inf, 0.0)])
-def test_what_is_not_finite_is_refused(memory, delta):
+def test_values_that_are_not_finite_are_refused(memory, delta):
     with pytest.raises(ValueError, match="the vector contains NaN or infinity"):
         compress_with_memory(sign(), np.full((2,), memory, np.float32), np.full((2,), delta, np.float32), seed=0)

@@ -63,7 +63,7 @@ def test_qsgd_rounds_each_entry_by_a_number_of_its_own():
     assert abs((got != 0).sum() - 200) < 4.5 * math.sqrt(200)
 
 
-def test_qsgd_of_one_entry_or_of_one_that_is_not_zero_is_exact():
+def test_qsgd_of_a_single_nonzero_entry_is_exact():
     for bits in (2, 3, 16):
         for entry in (-7.3, 1e-45, 3e38):
             assert through(qsgd(bits), np.array([entry], np.float32)).tolist() == np.array([entry], np.float32).tolist()
@@ -71,7 +71,7 @@ def test_qsgd_of_one_entry_or_of_one_that_is_not_zero_is_exact():
             assert through(qsgd(bits), vector).tolist() == vector.tolist()
 
 
-def test_qsgd_of_nothing_but_zeros_is_zero():
+def test_qsgd_of_zeros_is_zero():
     assert through(qsgd(2), np.zeros(5, np.float32)).tolist() == [0.0] * 5
 
 

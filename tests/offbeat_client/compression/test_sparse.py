@@ -66,7 +66,7 @@ def test_top_k_of_many_entries_with_ties():
     assert (through(top_k(0.01), vector) == expected).all()
 
 
-def test_top_k_of_nothing_but_zeros_keeps_the_first():
+def test_top_k_of_zeros_keeps_the_first():
     encoded = top_k(0.5).encode(np.zeros(4, np.float32), seed=0)
     assert encoded.payload == bytes([0b0011]) + bytes(8)
     assert decode(encoded).tolist() == [0.0] * 4
@@ -84,7 +84,7 @@ def test_a_share_of_1_sends_all(compressor):
 
 
 @given(data=st.data(), share=st.floats(0, 1, exclude_min=True), seed=st.integers(0, 2**64 - 1), scaled=st.booleans())
-def test_random_k_sends_entries_as_they_are_or_times_d_over_k(vectors, data, share, seed, scaled):
+def test_random_k_sends_entries_unscaled_or_times_d_over_k(vectors, data, share, seed, scaled):
     vector = data.draw(vectors)
     count = max(1, math.ceil(share * len(vector)))
     factor = len(vector) / count if scaled else 1.0

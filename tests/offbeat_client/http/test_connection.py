@@ -13,19 +13,19 @@ CHECK_IN = ("POST", "/v1/checkin")
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_what_may_pass_is_tried_again(server, connection, fault, status):
+def test_temporary_refusals_are_tried_again(server, connection, fault, status):
     server.faults[CHECK_IN] = [fault(status), fault(status)]
     assert connection.ask(*CHECK_IN, CheckedIn).finished is True
     assert server.paths("POST") == ["/v1/checkin"] * 3
 
 
-def test_a_line_that_breaks_is_tried_again(server, connection, fault):
+def test_a_broken_connection_is_tried_again(server, connection, fault):
     server.faults[CHECK_IN] = [fault(before_answer=True)]
     assert connection.ask(*CHECK_IN, CheckedIn).finished is True
     assert len(server.heard) == 2
 
 
-def test_there_is_an_end_to_it(server, connection, fault):
+def test_attempts_end(server, connection, fault):
     server.faults[CHECK_IN] = [fault(503, "busy")] * 10
     with pytest.raises(ServiceError, match=r"POST /v1/checkin: it is busy \(503 busy\)"):
         connection.ask(*CHECK_IN, CheckedIn)
@@ -65,7 +65,7 @@ def test_every_request_carries_the_token(server, connection):
     assert [headers["Authorization"] for _, _, headers in server.heard] == ["Bearer obc_1", "Bearer obc_2"]
 
 
-def test_a_server_that_is_not_there_is_named(server, quick):
+def test_an_unreachable_server_is_named(server, quick):
     server.close()
     with Connection(server.url, backoff=quick) as connection, pytest.raises(UnreachableError, match=server.url):
         connection.ask(*CHECK_IN, CheckedIn)
@@ -84,13 +84,13 @@ def test_the_read_limit_holds(quick):
 
 
 @pytest.mark.parametrize("url", ["", "host:8443", "ftp://host", "https://", "http://[::1"])
-def test_what_is_no_url_is_refused(url):
+def test_other_urls_are_refused(url):
     with pytest.raises(OffbeatError, match="write https://host:port"):
         Connection(url)
 
 
 @pytest.mark.parametrize("content", [None, "no certificate"])
-def test_what_is_no_ca_file_is_refused(tmp_path: Path, content):
+def test_other_ca_files_are_refused(tmp_path: Path, content):
     path = tmp_path / "ca.pem"
     if content is not None:
         path.write_text(content)

@@ -23,7 +23,7 @@ def test_a_version_is_downloaded_once_and_others_go(server, connection, tmp_path
     assert [file.name for file in tmp_path.glob("model*")] == ["model-13.safetensors"]
 
 
-def test_a_broken_line_is_gone_on_with_where_it_broke(server, connection, tmp_path, model, fault):
+def test_a_broken_download_resumes(server, connection, tmp_path, model, fault):
     server.serve(12, model)
     server.faults[PATH] = [fault(body_bytes=50), fault(503), fault(body_bytes=30)]
     path = download(connection, 12, tmp_path)
@@ -31,13 +31,13 @@ def test_a_broken_line_is_gone_on_with_where_it_broke(server, connection, tmp_pa
     assert path.read_bytes() == server.models[12]
 
 
-def test_every_piece_that_comes_gives_new_attempts(server, connection, tmp_path, model, fault):
+def test_progress_resets_the_attempts(server, connection, tmp_path, model, fault):
     server.serve(12, model)
     server.faults[PATH] = [fault(body_bytes=10)] * 8
     assert download(connection, 12, tmp_path).read_bytes() == server.models[12]
 
 
-def test_without_progress_there_is_an_end(server, connection, tmp_path, model, fault):
+def test_without_progress_attempts_end(server, connection, tmp_path, model, fault):
     server.serve(12, model)
     server.faults[PATH] = [fault(body_bytes=0)] * 8
     with pytest.raises(UnreachableError):
@@ -45,7 +45,7 @@ def test_without_progress_there_is_an_end(server, connection, tmp_path, model, f
     assert len(server.heard) == 4
 
 
-def test_another_process_goes_on(server, connection, tmp_path, model, fault):
+def test_another_process_resumes(server, connection, tmp_path, model, fault):
     server.serve(12, model)
     server.faults[PATH] = [fault(body_bytes=50), fault(401), fault()]
     with pytest.raises(ServiceError):
@@ -66,7 +66,7 @@ def test_pieces_of_different_files_are_not_put_together(server, connection, tmp_
     assert np.array_equal(read_model(download(connection, 12, tmp_path), 6)["bias"], np.array([6.0, 7.0], np.float32))
 
 
-def test_what_is_left_of_another_version_is_not_used(server, connection, tmp_path, model, fault):
+def test_the_rest_of_another_version_is_not_used(server, connection, tmp_path, model, fault):
     server.serve(12, model)
     server.faults[PATH] = [fault(body_bytes=len(server.models[12]) - 2), fault(401)]
     with pytest.raises(ServiceError):
@@ -76,7 +76,7 @@ def test_what_is_left_of_another_version_is_not_used(server, connection, tmp_pat
     assert download(connection, 13, tmp_path).read_bytes() == server.models[13]
 
 
-def test_a_version_that_is_gone_is_refused(server, connection, tmp_path):
+def test_a_deleted_version_is_refused(server, connection, tmp_path):
     with pytest.raises(ServiceError) as caught:
         download(connection, 12, tmp_path)
     assert caught.value.kind == "no-such-version"

@@ -47,12 +47,12 @@ def test_a_client_whose_answer_was_lost_is_the_same_client_when_it_asks_again(tm
         assert line.ask("POST", "/v1/checkin", CheckedIn, CheckInRequest()).visit.number == 0
 
 
-def test_without_a_token_it_says_what_is_missing(connection, folder):
+def test_a_missing_token_is_named(connection, folder):
     with pytest.raises(OffbeatError, match="give an enrolment token with --token"):
         identify(connection, folder, None, None)
 
 
-def test_a_server_that_was_never_reached_is_given_up_soon(server, folder, fault):
+def test_before_the_first_answer_attempts_end_soon(server, folder, fault):
     for_ever = Backoff(first_seconds=0.001, largest_seconds=0.002)
     server.faults["POST", "/v1/enrol"] = [fault(503, "busy")] * 50
     with Connection(server.url, backoff=for_ever) as line:
@@ -65,7 +65,7 @@ def test_a_server_that_was_never_reached_is_given_up_soon(server, folder, fault)
         assert line.ask("POST", "/v1/checkin", CheckedIn).finished
 
 
-def test_a_token_that_is_refused_is_not_kept(server, connection, folder, fault):
+def test_a_refused_token_is_not_kept(server, connection, folder, fault):
     server.faults["POST", "/v1/enrol"] = [fault(401, "unknown-token")]
     with pytest.raises(ServiceError):
         identify(connection, folder, "obe_1", None)
@@ -105,7 +105,7 @@ def test_a_client_declares_its_examples_once_and_remembers_that_it_has(tmp_path)
         assert declare(line, folder, declared, 60) == declared
 
 
-def test_a_server_that_knows_nothing_of_declarations_is_left_in_peace(server, connection, folder, fault):
+def test_an_old_server_without_declarations_is_accepted(server, connection, folder, fault):
     identity = identify(connection, folder, "obe_1", None)
     server.faults["POST", "/v1/examples"] = [fault(404, "not-found")]
     assert declare(connection, folder, identity, 60) == identity

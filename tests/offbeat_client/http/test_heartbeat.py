@@ -15,7 +15,7 @@ def until(condition):
         time.sleep(0.01)
 
 
-def test_it_beats_three_times_a_lease(server, connection):
+def test_three_heartbeats_a_lease(server, connection):
     server.beat["lease_seconds"] = 1.5
     began = time.monotonic()
     with Heartbeat(connection, 4, 1.5) as heartbeat:
@@ -26,7 +26,7 @@ def test_it_beats_three_times_a_lease(server, connection):
     assert server.heard[0][2]["Authorization"] == "Bearer obc_1"
 
 
-def test_it_ends_with_its_block(server, connection):
+def test_heartbeats_end_with_the_context(server, connection):
     with Heartbeat(connection, 4, 0.3):
         until(lambda: server.heard)
     count = len(server.heard)
@@ -35,13 +35,13 @@ def test_it_ends_with_its_block(server, connection):
 
 
 @pytest.mark.parametrize("lease_seconds", [600.0, None])
-def test_short_work_needs_none(server, connection, lease_seconds):
+def test_short_work_sends_no_heartbeat(server, connection, lease_seconds):
     with Heartbeat(connection, 4, lease_seconds):
         pass
     assert server.heard == []
 
 
-def test_the_lease_is_the_last_that_was_heard(server, connection):
+def test_the_last_answer_sets_the_lease(server, connection):
     server.beat["lease_seconds"] = 600.0
     with Heartbeat(connection, 4, 0.3):
         until(lambda: server.heard)
@@ -49,7 +49,7 @@ def test_the_lease_is_the_last_that_was_heard(server, connection):
     assert len(server.heard) == 1
 
 
-def test_it_tells_that_the_visit_is_urgent(server, connection):
+def test_the_visit_becomes_urgent(server, connection):
     server.beat["urgent"] = True
     urgent = threading.Event()
     with Heartbeat(connection, 4, 0.3, urgent) as heartbeat:
@@ -58,7 +58,7 @@ def test_it_tells_that_the_visit_is_urgent(server, connection):
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_it_tells_that_the_update_is_not_wanted(server, connection, fault, known):
+def test_the_update_becomes_unwanted(server, connection, fault, known):
     server.beat["wanted"] = False
     if not known:
         server.faults["POST", PATH] = [fault(404, "no-such-visit")]
@@ -70,7 +70,7 @@ def test_it_tells_that_the_update_is_not_wanted(server, connection, fault, known
     assert len(server.heard) == 1
 
 
-def test_a_beat_that_is_lost_is_no_harm(server, connection, fault):
+def test_a_lost_heartbeat_is_harmless(server, connection, fault):
     server.beat["lease_seconds"] = 0.3
     server.faults["POST", PATH] = [fault(before_answer=True), fault(503, "busy"), fault(401, "expired-token")]
     with Heartbeat(connection, 4, 0.3) as heartbeat:
