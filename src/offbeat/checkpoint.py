@@ -1,7 +1,6 @@
-"""A state in one file: its tensors as safetensors, its plain values as JSON beside them."""
+"""A state in one file: its tensors as safetensors, its plain values as JSON in a tensor of bytes."""
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,15 @@ from torch import Tensor
 
 from offbeat.errors import OffbeatError
 from offbeat.tensor_file import write_tensors
+from offbeat_client.files import durable_file
 
-# Raise it when a state changes its form: a checkpoint of another form is refused.
+# Increment it when the form of a state changes: a checkpoint of another format is refused.
 FORMAT = "4"
 _PLAIN = "plain values"
 
 
 def write_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
-    """Write a flat dict of tensors and plain values; what stands at ``path`` is always whole, also after a kill.
+    """Write a flat dict of tensors and plain values, durably; a kill leaves the old state or the new one.
 
     Raises:
         OSError: The disk is full, or the folder cannot be written.
@@ -27,17 +27,15 @@ def write_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
     tensors = {key: value for key, value in state.items() if isinstance(value, Tensor)}
     plain = json.dumps({key: value for key, value in state.items() if key not in tensors}).encode()
     tensors[_PLAIN] = torch.frombuffer(bytearray(plain), dtype=torch.uint8)
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("wb") as file:
+    with durable_file(path) as file:
         write_tensors(file, tensors, {"format": FORMAT})
-    replace_durably(partial, path)
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Return what was written; tuples come back as lists.
+    """Return the state in a checkpoint; tuples become lists.
 
     Raises:
-        OffbeatError: It is broken, or of a version of Offbeat that wrote it otherwise.
+        OffbeatError: The file is broken, or has another format.
     """
     try:
         with safe_open(path, framework="pt") as file:
@@ -47,15 +45,8 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
                     f"{path} is a checkpoint of format {form}, this version of Offbeat reads format {FORMAT}: "
                     "go on with the version that wrote it, or run again without --resume"
                 )
-            state: dict[str, Any] = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - it is no dict
+            state: dict[str, Any] = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - it is not a dict
         state |= json.loads(bytes(state.pop(_PLAIN).numpy()))
     except (OSError, SafetensorError, LookupError, TypeError, ValueError):
         raise OffbeatError(f"{path} is broken: run again without --resume") from None
     return state
-
-
-def replace_durably(partial: Path, path: Path) -> None:
-    """Rename ``partial`` to ``path`` once its content is on disk."""
-    with partial.open("rb+") as file:
-        os.fsync(file.fileno())
-    partial.replace(path)

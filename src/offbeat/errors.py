@@ -1,16 +1,5 @@
-"""The one exception that users see."""
+"""The one exception that users see; the client's package defines it."""
 
-import difflib
-from collections.abc import Iterable
+from offbeat_client.errors import OffbeatError, did_you_mean
 
-
-class OffbeatError(Exception):
-    """Something that the user can mend; its message is one line that says what is wrong and what to do."""
-
-
-def did_you_mean(word: str, allowed: Iterable[str]) -> str:
-    """Return a sentence that names the nearest allowed word, if one is near, and lists all of them."""
-    words = sorted(allowed)
-    near = difflib.get_close_matches(word, words, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return f"{hint}Allowed: {', '.join(words)}"
+__all__ = ["OffbeatError", "did_you_mean"]

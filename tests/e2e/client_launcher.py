@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from offbeat.service.client import Visit, run_client
-from offbeat.service.client.refusal import UnreachableError
-from offbeat.service.client.retry import Backoff
+from offbeat_client.http.refusal import UnreachableError
+from offbeat_client.http.retry import Backoff
 
 TRAINING = "training"
 """A file that is in a client's folder while it trains."""

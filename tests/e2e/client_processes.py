@@ -13,7 +13,7 @@ from typing import Any, Self
 from safetensors.torch import load_file
 from torch import Tensor
 
-from offbeat.service.client.durable import read_json
+from offbeat_client.client_folder.json_file import read_json
 from tests.e2e.client_launcher import TRAINING
 from tests.e2e.server_process import until
 

@@ -1,4 +1,5 @@
 import itertools
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -123,7 +124,7 @@ class TestParts:
         events = table()
         events.add((1, None, 0.0, "a"))
         with monkeypatch.context() as patch:
-            patch.setattr(parts, "replace_durably", fail)
+            patch.setattr(os, "fdatasync", fail, raising=False)
             with pytest.raises(OSError, match="no space"):
                 events.close_part()
         assert part_paths(tmp_path, "events") == []

@@ -245,13 +245,13 @@ class TestGoingOn:
     def test_the_settings_are_written_last_and_whole(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A kill in the first moment must not look like a run with other settings."""
         written: list[tuple[str, set[str]]] = []
-        replace = run_writer.replace_durably
+        write = run_writer.write_durably
 
-        def watch(partial: Path, path: Path) -> None:
-            replace(partial, path)
+        def watch(path: Path, content: bytes) -> None:
+            write(path, content)
             written.append((path.name, names(path.parent)))
 
-        monkeypatch.setattr(run_writer, "replace_durably", watch)
+        monkeypatch.setattr(run_writer, "write_durably", watch)
         begin(tmp_path / "x")
         assert written == [("versions.json", {"versions.json"}), ("config.toml", {"versions.json", "config.toml"})]
 
@@ -373,7 +373,7 @@ class TestReplacing:
         assert (len(run.history["loss"]), len(run.events["client"])) == (1, 1)
 
     def test_a_full_disk_at_the_beginning(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(Path, "write_text", no_space)
+        monkeypatch.setattr(Path, "touch", no_space)
         assert "No space left" in _error(lambda: begin(tmp_path / "x"))
 
     def test_a_file_in_the_way(self, tmp_path: Path) -> None:

@@ -21,13 +21,14 @@ from offbeat.population.availability import Always
 from offbeat.population.devices.devices import Devices
 from offbeat.population.devices.links import ConstantLink
 from offbeat.service.client import LocalSGD, run_client
-from offbeat.service.client.connection import Connection
-from offbeat.service.client.outbox import Outbox
-from offbeat.service.client.retry import Backoff
 from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.loop import LoopTrainer
+from offbeat_client.client_folder.outbox import Outbox
+from offbeat_client.http.connection import Connection
+from offbeat_client.http.retry import Backoff
+from offbeat_client.messages import Enrolled, Enrolment
 from tests.service.conftest import running
 
 CLIENTS, ROUNDS = 4, 6
@@ -129,10 +130,10 @@ class World:
         for client in range(CLIENTS):  # so that they get their numbers
             with Connection(self.server.url, backoff=QUICK) as connection:
                 connection.token = self.server.enrolment_token
-                answer = connection.ask("POST", "/v1/enrol", {})
-            assert answer["client"] == client
+                answer = connection.ask("POST", "/v1/enrol", Enrolled, Enrolment())
+            assert answer.client == client
             self.folder_of(client).mkdir()
-            identity = {"server": self.server.url, "client": client, "token": answer["token"]}
+            identity = {"server": self.server.url, "client": client, "token": answer.token}
             (self.folder_of(client) / "identity.json").write_text(json.dumps(identity))
 
     def __enter__(self):

@@ -1,195 +1,50 @@
+"""Only the conversion; tests/offbeat_client/test_sending.py has the rest."""
+
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from torch import Tensor
 
-from offbeat.algorithms.components import Compression, LocalPlan
-from offbeat.compression import decode, random_k
-from offbeat.training.sending import check_sending, has_memory, send, upload_bytes
+from offbeat.training.sending import control_variate, send
+from offbeat_client import sending
+from offbeat_client.local_plan import Compression, LocalPlan
 
-TOP_1_OF_4 = Compression("top_k", (("share", 0.25),))
-WHOLE = LocalPlan(steps=1, batch_size=1, lr=0.1)
-SMALL = LocalPlan(steps=1, batch_size=1, lr=0.1, compression=TOP_1_OF_4)
-FEEDING_BACK = LocalPlan(steps=1, batch_size=1, lr=0.1, compression=TOP_1_OF_4, error_feedback=True)
-
-
-def compressed(name: str, error_feedback: bool = False, **parameters: float) -> LocalPlan:
-    compression = Compression(name, tuple(parameters.items()))
-    return LocalPlan(steps=1, batch_size=1, lr=0.1, compression=compression, error_feedback=error_feedback)
-
-
-def vector(*entries: float) -> Tensor:
-    return torch.tensor(entries, dtype=torch.float32)
-
-
-class TestDelta:
-    def test_it_is_sent_as_it_is_and_nothing_is_remembered(self) -> None:
-        sent, memory = send("delta", vector(1, -4, 2, 3), None, WHOLE, seed=0)
-        assert sent.tolist() == [1, -4, 2, 3]
-        assert memory is None
-
-    def test_compressed_it_loses_what_is_left_out(self) -> None:
-        for _ in range(2):
-            sent, memory = send("delta", vector(1, -4, 2, 3), None, SMALL, seed=0)
-            assert sent.tolist() == [0, -4, 0, 0]
-            assert memory is None
-
-    def test_what_error_feedback_remembers_is_sent_as_soon_as_it_is_the_largest(self) -> None:
-        sent, memory = send("delta", vector(1, -4, 2, 3), None, FEEDING_BACK, seed=0)
-        assert sent.tolist() == [0, -4, 0, 0]
-        assert memory is not None
-        assert memory.tolist() == [1, 0, 2, 3]
-        # The memory and the second update are 2, 1, 3, 3.5 together.
-        sent, memory = send("delta", vector(1, 1, 1, 0.5), memory, FEEDING_BACK, seed=0)
-        assert sent.tolist() == [0, 0, 0, 3.5]
-        assert memory is not None
-        assert memory.tolist() == [2, 1, 3, 0]
-
-    def test_the_random_numbers_are_those_of_the_seed(self) -> None:
-        plan, values = compressed("random_k", share=0.1), torch.arange(1.0, 101.0)
-        one, again, other = (send("delta", values, None, plan, seed)[0] for seed in (3, 3, 4))
-        assert torch.equal(one, again)
-        assert not torch.equal(one, other)
-        # The parameters are the plan's: ten entries, ten times as large.
-        assert sorted(one[one > 0].tolist()) == (values[one > 0] * 10).tolist()
-        assert torch.equal(one, decode(random_k(share=0.1).encode(values, 3)))
-
-
-class TestParams:
-    def test_a_whole_model_is_sent_as_it_is(self) -> None:
-        sent, memory = send("params", vector(5, 6), vector(1, 1), WHOLE, seed=0)
-        assert sent.tolist() == [5, 6]
-        assert memory is None
-
-
-class TestDifference:
-    def test_the_first_is_the_whole_update(self) -> None:
-        sent, memory = send("difference", vector(1, 2), None, WHOLE, seed=0)
-        assert sent.tolist() == [1, 2]
-        assert memory is not None
-        assert memory.tolist() == [1, 2]
-
-    def test_later_ones_are_what_has_changed_since_the_last_that_counted(self) -> None:
-        sent, memory = send("difference", vector(5, 1), vector(1, 2), WHOLE, seed=0)
-        assert sent.tolist() == [4, -1]
-        assert memory is not None
-        assert memory.tolist() == [5, 1]
-
-    def test_compressed_ones_add_up_to_what_is_remembered(self) -> None:
-        sent, memory = send("difference", vector(1, -4, 2, 3), None, SMALL, seed=0)
-        assert sent.tolist() == [0, -4, 0, 0]
-        assert memory is not None
-        assert memory.tolist() == [0, -4, 0, 0]
-        # The update is 1, −3, 2, 3 now; against the memory that is a change of 1, 1, 2, 3.
-        sent, memory = send("difference", vector(1, -3, 2, 3), memory, SMALL, seed=0)
-        assert sent.tolist() == [0, 0, 0, 3]
-        assert memory is not None
-        assert memory.tolist() == [0, -4, 0, 3]
-
-    @given(st.lists(st.lists(st.integers(-8, 8), min_size=4, max_size=4), min_size=1, max_size=20))
-    def test_the_server_has_what_the_client_remembers(self, updates: list[list[float]]) -> None:
-        memory, at_the_server = None, torch.zeros(4)
-        for update in updates:
-            sent, memory = send("difference", vector(*update), memory, SMALL, seed=0)
-            at_the_server += sent
-            assert torch.equal(at_the_server, memory)
-            assert sent.count_nonzero() <= 1
-
-    def test_an_update_that_stays_the_same_is_known_in_full_after_a_while(self) -> None:
-        memory = None
-        for _ in range(4):
-            _, memory = send("difference", vector(1, -4, 2, 3), memory, SMALL, seed=0)
-        assert memory is not None
-        assert memory.tolist() == [1, -4, 2, 3]
-
-
-@pytest.mark.parametrize("payload", ["delta", "difference"])
-@pytest.mark.parametrize("plan", [WHOLE, SMALL, FEEDING_BACK], ids=["whole", "small", "feeding back"])
-def test_what_a_client_has_is_left_as_it_is(payload: str, plan: LocalPlan) -> None:
-    update, before = vector(1, -4, 2, 3), vector(3, 2, 1, 0)
-    send(payload, update, before, plan, seed=0)
-    assert update.tolist() == [1, -4, 2, 3]
-    assert before.tolist() == [3, 2, 1, 0]
-
-
-@pytest.mark.parametrize(
-    ("payload", "plan", "has"),
-    [
-        ("delta", WHOLE, False),
-        ("params", WHOLE, False),
-        ("difference", WHOLE, True),
-        ("delta", SMALL, False),
-        ("difference", SMALL, True),
-        ("delta", FEEDING_BACK, True),
-    ],
+PLAIN = LocalPlan(steps=2, batch_size=1, lr=0.3)
+TOP_K = LocalPlan(steps=2, batch_size=1, lr=0.3, compression=Compression("top_k", (("share", 0.25),)))
+FEEDBACK = LocalPlan(
+    steps=2, batch_size=1, lr=0.3, compression=Compression("top_k", (("share", 0.25),)), error_feedback=True
 )
-def test_a_client_remembers_something_where_the_next_update_needs_it(payload: str, plan: LocalPlan, has: bool) -> None:
-    assert has_memory(payload, plan) is has
-    _, memory = send(payload, torch.ones(4), None, plan, seed=0)
-    assert (memory is not None) is has
 
 
-@pytest.mark.parametrize(
-    ("plan", "length", "size"),
-    [
-        (WHOLE, 100, 400),
-        # A header of 16 bytes and the share of 8; a bit an entry, 13 bytes; 25 values of 4 bytes.
-        (SMALL, 100, 16 + 8 + 13 + 100),
-        (FEEDING_BACK, 100, 16 + 8 + 13 + 100),
-        # 16 bytes and one for the bits; the norm; 3 bits an entry.
-        (compressed("qsgd", bits=3), 80, 17 + 4 + 30),
-    ],
-)
-def test_an_upload_has_as_many_bytes_as_are_sent(plan: LocalPlan, length: int, size: int) -> None:
-    assert upload_bytes(plan, length) == size
+@pytest.mark.parametrize("payload", ["delta", "params"])
+def test_a_vector_that_is_sent_as_it_is_is_not_copied(payload: str) -> None:
+    vector = torch.ones(4)
+    sent, memory = send(payload, vector, None, PLAIN, seed=0)
+    assert sent is vector
+    assert memory is None
 
 
-@pytest.mark.parametrize("payload", ["delta", "difference"])
-def test_what_is_not_finite_cannot_be_compressed(payload: str) -> None:
-    with pytest.raises(ValueError, match="NaN or infinity"):
-        send(payload, vector(1, float("nan"), 2, 3), vector(0, 0, 0, 0), SMALL, seed=0)
-    with pytest.raises(ValueError, match="NaN or infinity"):
-        send("delta", vector(3e38, 0, 0, 0), vector(3e38, 0, 0, 0), FEEDING_BACK, seed=0)
+def test_an_uncompressed_difference_remembers_the_vector_itself() -> None:
+    vector = torch.ones(4)
+    assert send("difference", vector, None, PLAIN, seed=0) == (vector, vector)
+    sent, memory = send("difference", vector, torch.full((4,), 3.0), PLAIN, seed=0)
+    assert memory is vector
+    assert sent.tolist() == [-2.0] * 4
 
 
-class TestCheck:
-    @pytest.mark.parametrize("payload", ["delta", "params", "difference"])
-    def test_what_is_not_compressed_can_always_be_sent(self, payload: str) -> None:
-        check_sending(payload, WHOLE, 4)
-
-    @pytest.mark.parametrize(
-        ("payload", "plan"),
-        [
-            ("delta", compressed("random_k", share=0.1)),
-            ("delta", compressed("random_k", error_feedback=True, share=0.1, scaled=False)),
-            ("delta", compressed("sign", error_feedback=True)),
-            ("difference", compressed("sign")),
-            ("difference", compressed("qsgd", bits=5)),  # 15 levels, d = 225
-        ],
+@pytest.mark.parametrize(("payload", "plan"), [("delta", TOP_K), ("delta", FEEDBACK), ("difference", TOP_K)])
+@pytest.mark.parametrize("memory", [None, torch.tensor([0.5, 8.0, -1.0, 0.0])])
+def test_compressed_updates_are_those_of_real_clients(
+    payload: str, plan: LocalPlan, memory: torch.Tensor | None
+) -> None:
+    vector = torch.tensor([1.0, -4.0, 2.0, 3.0])
+    expected = sending.send(payload, vector.numpy(), None if memory is None else memory.numpy(), plan, seed=0)
+    sent, after = send(payload, vector, memory, plan, seed=0)
+    assert sent.tolist() == expected.vector.tolist()
+    assert (None if after is None else after.tolist()) == (
+        None if expected.memory is None else expected.memory.tolist()
     )
-    def test_contractions_go_with_a_memory_and_any_compressor_without(self, payload: str, plan: LocalPlan) -> None:
-        check_sending(payload, plan, 225)
 
-    def test_a_whole_model_cannot_be_compressed(self) -> None:
-        with pytest.raises(ValueError, match="whole models here, which cannot be compressed"):
-            check_sending("params", SMALL, 4)
 
-    def test_a_difference_has_no_use_for_error_feedback(self) -> None:
-        with pytest.raises(ValueError, match="leave error_feedback out"):
-            check_sending("difference", FEEDING_BACK, 4)
-
-    @pytest.mark.parametrize(
-        ("payload", "plan", "what"),
-        [
-            ("delta", compressed("random_k", error_feedback=True, share=0.1), "error_feedback .* random_k .* 226"),
-            ("difference", compressed("random_k", share=0.1), "difference .* random_k .* 226"),
-            ("difference", compressed("qsgd", bits=5), "difference .* qsgd .* 226"),
-        ],
-    )
-    def test_a_memory_around_what_is_no_contraction_is_refused_by_name(
-        self, payload: str, plan: LocalPlan, what: str
-    ) -> None:
-        with pytest.raises(ValueError, match=what) as error:
-            check_sending(payload, plan, 226)
-        assert "\n" not in str(error.value)
+def test_the_control_variate_is_that_of_torch() -> None:
+    generator = torch.Generator().manual_seed(0)
+    delta, offset = torch.randn(2, 1000, generator=generator)
+    assert torch.equal(control_variate(delta, offset, PLAIN), delta / PLAIN.path - offset)

@@ -4,7 +4,6 @@ import sys
 
 from offbeat.algorithms.async_comm_sgd import AsyncCommSGD
 from offbeat.algorithms.components.algorithm import Algorithm
-from offbeat.algorithms.components.local_plan import Compression, LocalPlan
 from offbeat.algorithms.components.registry import Registry
 from offbeat.algorithms.components.update import Promise, Update, check_vector
 from offbeat.algorithms.fedasync import FedAsync
@@ -18,6 +17,7 @@ from offbeat.algorithms.mifa import MIFA
 from offbeat.algorithms.port import Port
 from offbeat.algorithms.scaffold import SCAFFOLD
 from offbeat.algorithms.sequential_sgd import SequentialSGD
+from offbeat_client.local_plan import Compression, LocalPlan
 
 ALGORITHMS = Registry(sys.modules[__name__])
 """All algorithms by name: the modules of this package, and other packages' entry points."""

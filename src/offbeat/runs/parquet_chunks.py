@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from offbeat.checkpoint import replace_durably
 from offbeat.errors import OffbeatError
+from offbeat_client.files import durable_file
 
 MOST_ROWS = 10**8  # that are read: a small file can claim far more than memory holds
 
@@ -52,9 +52,8 @@ class Parts:
             return
         columns = dict(zip(self._schema.names, zip(*self._rows, strict=True), strict=True))
         path = self._folder / f"{self._name}-{self.number:05}.parquet"
-        partial = path.with_name(f".{path.name}.partial")
-        pq.write_table(pa.table({name: list(values) for name, values in columns.items()}, self._schema), partial)
-        replace_durably(partial, path)
+        with durable_file(path) as file:
+            pq.write_table(pa.table({name: list(values) for name, values in columns.items()}, self._schema), file)
         self._rows.clear()
         self.number += 1
 

@@ -1,7 +1,6 @@
 """Writing a run while it goes on, such that a kill loses no more than what came after the last checkpoint."""
 
 import json
-import os
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,12 +10,13 @@ import tomli_w
 from safetensors.torch import save
 from torch import Tensor
 
-from offbeat.checkpoint import read_checkpoint, replace_durably, write_checkpoint
+from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.errors import OffbeatError
 from offbeat.runs import directory as run_directory
 from offbeat.runs.package_versions import check_versions
 from offbeat.runs.parquet_chunks import Parts, part_paths
 from offbeat.simulation.records import Evaluation, VisitEnded
+from offbeat_client.files import sync_file, sync_folder, write_durably
 
 _MOST_ROWS = 100_000  # in memory
 
@@ -111,10 +111,12 @@ class RunWriter:
                 self._events.join(whole / "events.parquet")
                 (whole / "model.safetensors").write_bytes(save(dict(model)))
                 _write(whole / "timing.json", _as_json({"real_seconds": real_seconds}))
-                _sync(whole)
+                for file in whole.iterdir():
+                    sync_file(file)
+                sync_folder(whole)
                 _replace(self._path, whole)
-                # The checkpoint may go only when what it leads to is there also after a power cut.
-                _sync(self._path.parent)
+                # The checkpoint is removed only once the finished run survives a power cut.
+                sync_folder(self._path.parent)
             finally:
                 run_directory.remove(whole)
         run_directory.remove(self._folder)
@@ -147,9 +149,7 @@ def _as_json(content: Mapping[str, Any]) -> str:
 
 
 def _write(path: Path, content: str) -> None:
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(content, encoding="utf-8")
-    replace_durably(partial, path)
+    write_durably(path, content.encode())
 
 
 def _replace(path: Path, new: Path) -> None:
@@ -165,15 +165,3 @@ def _replace(path: Path, new: Path) -> None:
             old.rename(path)
         raise
     run_directory.remove(old)
-
-
-def _sync(folder: Path) -> None:
-    """Make sure that the folder's entries, and the files among them, are on disk."""
-    for path in [*(file for file in folder.iterdir() if file.is_file() and not file.name.startswith(".")), folder]:
-        if path.is_dir() and os.name == "nt":  # where a folder cannot be opened
-            continue
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -20,8 +20,9 @@ from offbeat.simulation.records import Evaluation, Stop, VisitEnded
 from offbeat.simulation.timing import Timing
 from offbeat.simulation.visit import Visit, visits_from_state, visits_state
 from offbeat.simulation.work import DivergedError, Memory, WorkQueue
-from offbeat.training.sending import upload_bytes
-from offbeat.training.trainers.trainer import Job, Trainer, normaliser
+from offbeat.training.trainers.trainer import Job, Trainer
+from offbeat_client.local_plan import normaliser
+from offbeat_client.sending import upload_bytes
 
 _BYTES_A_PARAMETER = 4
 _MOST_IN_VAIN = 10_000

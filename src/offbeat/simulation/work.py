@@ -8,8 +8,9 @@ from torch import Tensor
 from offbeat.algorithms.components import check_vector
 from offbeat.errors import OffbeatError
 from offbeat.randomness import Purpose, integer
-from offbeat.training.sending import control_variate, has_memory, send
+from offbeat.training.sending import control_variate, send
 from offbeat.training.trainers.trainer import Job, Result, Trainer
+from offbeat_client.sending import has_memory
 
 
 class DivergedError(OffbeatError):

@@ -11,7 +11,7 @@ from offbeat.algorithms.components import WrongStepError
 from offbeat.config.compression_table import checked
 from offbeat.coordinator.algorithm_checks import check_answer, check_declarations, check_down, check_model
 from offbeat.errors import OffbeatError
-from offbeat.training.sending import check_sending
+from offbeat_client.sending import check_sending
 
 
 def check_first_visit(algorithm: Algorithm, model: Tensor, data_weights: Tensor, plan: LocalPlan) -> None:

@@ -1,441 +1,90 @@
-import os
-import threading
-import time
-from dataclasses import replace
-from pathlib import Path
+"""Only the conversion between tensors and arrays; tests/offbeat_client/test_run.py has the rest."""
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load
 
-from offbeat.algorithms.components import Compression, LocalPlan
-from offbeat.compression import Encoded, decode
 from offbeat.errors import OffbeatError
-from offbeat.service.client.connection import Connection
-from offbeat.service.client.contract import Fitted
-from offbeat.service.client.refusal import ServiceError
-from offbeat.service.client.run import run_client
+from offbeat.service.client import Fitted, run_client
+from offbeat.service.client.run import with_arrays
+from offbeat_client.local_plan import LocalPlan
+from offbeat_client.visit import Visit
 
-PLAN = LocalPlan(steps=3, batch_size=2, lr=0.1)
-TOP_K = replace(PLAN, compression=Compression("top_k", (("share", 0.4),)))
-HALF = 0.5
-
-
-def halve(model, visit):
-    """Ends every visit at half of the model, in place."""
-    for tensor in model.values():
-        tensor.mul_(HALF)
-    return model, 7
+VISIT = Visit(0, 0, 0, None, "delta", 3, 0, LocalPlan(1, 1, 0.1), offset={"a": np.ones(3, np.float32)})
 
 
 @pytest.fixture
-def run(server, tmp_path, quick):
-    def call(fit=halve, **options):
-        return run_client(
-            server.url, lambda client: fit, tmp_path / "me", **{"enrolment_token": "obe_1", "backoff": quick, **options}
-        )
-
-    return call
+def arrays():
+    return {"a": np.arange(3, dtype=np.float32)}
 
 
-def vector(server, visit):
-    return load(server.bodies[visit])["update"].tolist()
-
-
-def test_a_life(server, run, model):
-    for number, version in enumerate((12, 12, 13)):
-        server.serve(version, model)
-        server.offer(number, version, since=version - 1, payload="delta" if number else "params")
-    server.counts = lambda visit: visit != 1
-    assert run() == 2
-    assert vector(server, 0) == [0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
-    assert vector(server, 2) == [0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
-    assert server.paths("GET") == ["/v1/probe", "/v1/models/12", "/v1/models/13"]
-    head = server.announced[2]
-    assert (head["version"], head["since"], head["examples"], head["steps"]) == (13, 12, 7, 3)
-    assert (head["normaliser"], head["bytes"]) == (3.0, len(server.bodies[2]))
-    assert 0 < head["step_seconds"] < 1
-    assert 0 < head["upload_seconds"] < 1
-    assert server.announced[0]["upload_seconds"] is None
-
-
-@pytest.mark.parametrize("gives_next", [True, False])
-def test_it_checks_in_where_the_receipt_did_not_say_what_is_next(server, run, model, gives_next):
-    server.gives_next = gives_next
-    server.serve(12, model)
-    for number in range(3):
-        server.offer(number, 12)
-    assert run() == 3
-    assert server.paths("POST").count("/v1/checkin") == (1 if gives_next else 4)
-
-
-def test_who_stops_takes_no_visit_along(server, run, model):
-    server.serve(12, model)
-    for number in range(3):
-        server.offer(number, 12)
-    assert run(visits=2) == 2
-    assert server.open is None
-    assert len(server.visits) == 1
-
-
-def test_the_delta_is_the_start_minus_the_end(server, run):
-    model = {"weight": torch.full((2, 2), 4.0), "bias": torch.full((2,), -4.0)}
+def test_a_client_trains_tensors(server, quick, tmp_path, model):
     server.serve(12, model)
     server.offer(0, 12)
-    run(lambda given, visit: Fitted({"weight": torch.ones(2, 2), "bias": torch.zeros(2)}, 1, steps=2))
-    assert vector(server, 0) == [3.0, 3.0, 3.0, 3.0, -4.0, -4.0]
-    assert (server.announced[0]["steps"], server.announced[0]["normaliser"]) == (2, 2.0)
 
-
-def test_it_stops_after_so_many_visits_and_goes_on_without_a_token(server, run, model):
-    server.serve(12, model)
-    for number in range(3):
-        server.offer(number, 12)
-    assert run(visits=1) == 1
-    assert run(visits=1, enrolment_token=None) == 1
-    assert sorted(server.receipts) == [0, 1]
-    assert server.paths("POST").count("/v1/enrol") == 1
-
-
-def test_what_was_made_before_a_kill_is_not_trained_again(server, run, model, fault):
-    server.serve(12, model)
-    server.offer(0, 12)
-    server.faults["PUT", "/v1/uploads/0"] = [fault(503)] * 4
-    with pytest.raises(ServiceError):
-        run()
-    trained = []
-    assert run(lambda model, visit: trained.append(visit)) == 1
-    assert trained == []
-
-
-def test_a_receipt_from_before_a_kill_is_asked_for(server, run, model, fault):
-    server.serve(12, model)
-    server.offer(0, 12)
-    server.faults["PUT", "/v1/uploads/0"] = [fault(before_answer=True)]
-    server.faults["GET", "/v1/uploads/0"] = [fault(503)] * 3
-    with pytest.raises(ServiceError):
-        run()
-    assert run() == 1
-    assert len(server.paths("PUT")) == 1
-
-
-def test_an_update_of_a_forgotten_visit_is_dropped(server, run, model, fault):
-    server.serve(12, model)
-    server.offer(0, 12)
-    server.faults["PUT", "/v1/uploads/0"] = [fault(503)] * 4
-    with pytest.raises(ServiceError):
-        run()
-    server.open = None
-    server.offer(1, 12)
-    assert run() == 1
-    assert sorted(server.receipts) == [1]
-
-
-def test_an_error_in_the_users_code_is_one_line_and_the_visit_is_given_up(server, run, model):
     def fit(model, visit):
-        raise ZeroDivisionError("mine")
+        with torch.no_grad():
+            for tensor in model.values():
+                tensor.mul_(0.5)
+        return model, 7
 
-    server.serve(12, model)
-    server.offer(0, 12)
-    with pytest.raises(OffbeatError, match=r"^visit 0: the client's fit failed: ZeroDivisionError: mine \(.*test_run"):
-        run(fit)
-    assert server.paths("POST")[-1] == "/v1/visits/0/give-up"
-
-
-@pytest.mark.parametrize("value", [float("nan"), None])
-def test_a_result_of_no_use_is_one_line_and_the_visit_is_given_up(server, run, model, value):
-    server.serve(12, model)
-    server.offer(0, 12)
-    with pytest.raises(OffbeatError, match=r"diverged|fit must return"):
-        run(lambda model, visit: value and ({name: tensor + value for name, tensor in model.items()}, 1))
-    assert server.paths("POST")[-1] == "/v1/visits/0/give-up"
-    assert server.paths("PUT") == []
+    assert run_client(server.url, lambda client: fit, tmp_path, enrolment_token="obe_1", backoff=quick) == 1
+    assert load(server.bodies[0])["update"].tolist() == [0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
+    assert server.announced[0]["examples"] == 7
 
 
-def test_a_factory_that_fails_is_one_line(server, tmp_path, quick):
-    def make(client):
-        raise KeyError("mine")
+def test_models_and_offsets_are_not_copied(arrays):
+    def fit(model, visit):
+        model["a"].add_(1)
+        visit.offset["a"].add_(1)
+        visit.urgent.set()
+        return model, 1
 
-    for factory, problem in ((make, "making the client failed: KeyError"), (lambda client: 3, "got int")):
-        with pytest.raises(OffbeatError, match=problem):
-            run_client(server.url, factory, tmp_path, enrolment_token="obe_1", backoff=quick)
+    visit = Visit(0, 0, 0, None, "delta", 3, 0, LocalPlan(1, 1, 0.1), offset={"a": np.ones(3, np.float32)})
+    trained, _ = with_arrays(fit).fit(arrays, visit)
+    assert np.shares_memory(trained["a"], arrays["a"])
+    assert arrays["a"].tolist() == [1, 2, 3]
+    assert visit.offset["a"].tolist() == [2, 2, 2]
+    assert visit.urgent.is_set()
 
 
-def test_the_factory_hears_the_clients_number(server, tmp_path, quick):
-    heard = []
-    run_client(server.url, lambda n: heard.append(n) or halve, tmp_path, enrolment_token="obe_1", backoff=quick)
-    assert heard == [2]
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_tensors_of_any_type_become_float32(arrays, dtype):
+    def fit(model, visit):
+        return {"a": model["a"].to(dtype).requires_grad_(), "buffer": torch.tensor(3)}, 1
+
+    trained, examples = with_arrays(fit).fit(arrays, VISIT)
+    assert list(trained) == ["a"]
+    assert trained["a"].dtype == np.float32
+    assert trained["a"].tolist() == [0, 1, 2]
+    assert examples == 1
 
 
-def test_an_object_with_fit_will_do(server, run, model):
+def test_the_numbers_of_a_result_are_kept(arrays):
+    result = with_arrays(lambda model, visit: Fitted(model, 5, 1, 0.5, 0.25)).fit(arrays, VISIT)
+    assert (result.examples, result.steps, result.normaliser, result.loss) == (5, 1, 0.5, 0.25)
+    assert isinstance(result.model["a"], np.ndarray)
+
+
+@pytest.mark.parametrize("result", [None, 3, [{}, 1], (1, 2), ({},), Fitted(None, 1)])
+def test_other_results_are_left_to_the_check(arrays, result):
+    assert with_arrays(lambda model, visit: result).fit(arrays, VISIT) == result
+
+
+def test_the_attributes_are_those_of_the_users_client():
     class Mine:
-        fit = staticmethod(halve)
+        examples = 60
+        corrects_gradients = True
 
-    server.serve(12, model)
-    server.offer(0, 12)
-    assert run(Mine()) == 1
+        def fit(self, model, visit):
+            return model, 60
 
-
-def test_an_update_that_is_refused_ends_the_client_not_the_next_one(server, run, model, fault):
-    server.serve(12, model)
-    server.offer(0, 12)
-    server.offer(1, 12)
-    server.faults["PUT", "/v1/uploads/0"] = [fault(422, "norm-too-large")]
-    with pytest.raises(ServiceError, match="norm-too-large"):
-        run()
-    assert server.paths("POST")[-1] == "/v1/visits/0/give-up"
-    assert run() == 1
+    client, function = with_arrays(Mine()), with_arrays(lambda model, visit: (model, 1))
+    assert (client.examples, client.corrects_gradients) == (60, True)
+    assert (function.examples, function.corrects_gradients) == (None, False)
 
 
-def test_another_update_at_the_server_is_no_end(server, run, model, fault):
-    server.serve(12, model)
-    server.offer(0, 12)
-    server.offer(1, 12)
-    server.faults["PUT", "/v1/uploads/0"] = [fault(409, "other-upload")]
-    assert run() == 1
-    assert sorted(server.receipts) == [1]
-
-
-@pytest.mark.parametrize("is_said", [True, False])
-def test_a_version_that_is_gone_is_no_end(is_said, server, run, model, fault):
-    if not is_said:  # the file went just when it was to be sent
-        server.faults["GET", "/v1/models/12"] = [fault(404)]
-    server.serve(13, model)
-    server.offer(0, 12)
-    server.offer(1, 13)
-    assert run() == 1
-    assert "/v1/visits/0/give-up" in server.paths("POST")
-
-
-def test_work_that_is_no_longer_wanted_is_left(server, run, model):
-    server.serve(12, model)
-    server.offer(0, 12, lease_seconds=0.3)
-    server.beat["wanted"] = False
-
-    def fit(model, visit):
-        assert visit.urgent.wait(20)
-        return model, 1
-
-    assert run(fit) == 0
-    assert server.paths("PUT") == []
-    assert "/v1/visits/0/give-up" in server.paths("POST")
-
-
-def test_a_client_without_work_comes_back_later(server, run, model, monkeypatch):
-    waits = []
-    monkeypatch.setattr(time, "sleep", waits.append)
-    answers = [{"visit": None, "retry_after_seconds": 5.0, "finished": False}] * 50
-    real = Connection.ask
-
-    def ask(self, method, path, *arguments, **more):
-        return answers.pop() if path == "/v1/checkin" and answers else real(self, method, path, *arguments, **more)
-
-    monkeypatch.setattr(Connection, "ask", ask)
-    run()
-    waits = [wait for wait in waits if wait >= 5]
-    assert len(waits) == 50
-    assert max(waits) <= 7.5
-    assert len(set(waits)) == 50
-
-
-class TestDifference:
-    def test_it_is_to_the_last_that_counted(self, server, run, model):
-        server.counts = lambda visit: visit != 1
-        ends = {0: 1.0, 1: 10.0, 2: 3.0}
-        for number, since in enumerate((None, 10, 10)):
-            server.serve(10 + number, model)
-            server.offer(number, 10 + number, payload="difference", since=since)
-        run(lambda model, visit: ({name: tensor - ends[visit.number] for name, tensor in model.items()}, 1))
-        assert [vector(server, number) for number in range(3)] == [[1.0] * 6, [9.0] * 6, [2.0] * 6]
-        assert [server.announced[number]["since"] for number in range(3)] == [None, 10, 10]
-
-    def test_a_lost_memory_is_said_and_ends_the_client(self, server, run, model, fault):
-        server.serve(12, model)
-        server.offer(0, 12, payload="difference", since=9)
-        server.faults["PUT", "/v1/uploads/0"] = [fault(422, "lost-memory")]
-        with pytest.raises(OffbeatError, match=r"has lost what the client remembers .*take another folder"):
-            run()
-
-    def test_a_server_may_do_without_the_memory(self, server, run, model):
-        server.serve(12, model)
-        server.offer(0, 12, payload="difference", since=9)
-        assert run() == 1
-        assert server.announced[0]["since"] is None
-        assert vector(server, 0) == [0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
-
-
-class TestCorrection:
-    """What comes beside the model is 2 everywhere, and P is ½."""
-
-    PLAN = LocalPlan(steps=2, batch_size=1, lr=0.25)
-
-    @pytest.fixture
-    def offsets(self, server, run, model):
-        """Return a function that makes clients learn deltas, and returns by how much their gradients were corrected."""
-
-        def correct(deltas, sinces):
-            for number, since in enumerate(sinces):
-                server.serve(10 + number, model)
-                server.offer(number, 10 + number, self.PLAN, since=since, corrects_gradients=True)
-            heard = []
-
-            def fit(model, visit):
-                heard.append([*visit.offset["weight"].view(-1).tolist(), *visit.offset["bias"].tolist()])
-                for tensor in visit.offset.values():
-                    tensor.fill_(77)  # they are its own
-                return {name: tensor - deltas[visit.number] for name, tensor in model.items()}, 1
-
-            fit.corrects_gradients = True
-            run(fit)
-            return heard
-
-        return correct
-
-    def test_c_i_is_that_of_the_last_update_that_counted(self, server, offsets):
-        server.counts = lambda visit: visit != 1
-        heard = offsets([3.0, 5.0, 2.0, 0.0], [None, 10, 10, 12])
-        # c_i: 3/½ − 2 = 4 after visit 0, and 2/½ − (2 − 4) = 6 after visit 2; visit 1 does not count.
-        assert heard == [[2.0 - own] * 6 for own in (0.0, 4.0, 4.0, 6.0)]
-        assert [server.announced[number]["since"] for number in range(4)] == [None, 10, 10, 12]
-        assert vector(server, 1) == [5.0] * 6
-
-    def test_a_visit_that_was_cut_short_counts_the_steps_that_were_taken(self, server, run, model):
-        for number, since in enumerate((None, 12)):
-            server.serve(12 + number, model)
-            server.offer(number, 12 + number, self.PLAN, since=since, corrects_gradients=True)
-        heard = []
-
-        def fit(model, visit):
-            heard.append(visit.offset["bias"].tolist())
-            return Fitted({name: tensor - 3.0 for name, tensor in model.items()}, 1, steps=1)
-
-        run(fit)
-        assert heard == [[2.0, 2.0], [2.0 - (3 / 0.25 - 2)] * 2]
-
-    def test_one_that_is_lost_is_said(self, server, offsets):
-        assert offsets([3.0], [9]) == [[2.0] * 6]
-        assert server.announced[0]["since"] is None
-
-    def test_no_offset_where_none_is_asked_for(self, server, run, model):
-        server.serve(12, model)
-        server.offer(0, 12)
-        heard = []
-        run(lambda model, visit: heard.append(visit.offset) or (model, 1))
-        assert heard == [None]
-
-
-@pytest.mark.parametrize("is_needed", [True, False])
-def test_the_loss_is_sent_where_it_is_needed_and_nowhere_else(server, run, model, is_needed):
-    server.serve(12, model)
-    server.offer(0, 12, needs_loss=is_needed)
-    run(lambda model, visit: Fitted(model, 1, loss=0.25))
-    assert server.announced[0].get("loss", "none") == (0.25 if is_needed else "none")
-
-
-@pytest.mark.parametrize("value", [True, False, None, 1])
-def test_it_says_what_it_can_do(server, run, model, value):
-    def fit(model, visit):
-        return model, 1
-
-    if value is not None:
-        fit.corrects_gradients = value
-    server.serve(12, model)
-    server.offer(0, 12)
-    run(fit)
-    said = {path: headers["Offbeat-Supports"] for _, path, headers in server.heard}
-    expected = "needs_loss, corrects_gradients" if value is True else "needs_loss"
-    assert said["/v1/checkin"] == said["/v1/uploads/0"] == expected
-
-
-class KilledError(BaseException):
-    pass
-
-
-@pytest.fixture
-def kill_at(monkeypatch):
-    """Return a function that makes the n-th change of the disk, or request, or answer, from now on a kill."""
-    # What is only killed need not be brought to disk.
-    real = [(Path, "replace", Path.replace), (Path, "unlink", Path.unlink), (os, "fsync", lambda descriptor: None)]
-    send = Connection.send
-    main = threading.main_thread()
-    left = 0
-
-    def count():
-        nonlocal left
-        left -= 1
-        if left < 0 and threading.current_thread() is main:
-            raise KilledError
-
-    def killable(function):
-        def wrapped(*arguments, **options):
-            count()
-            return function(*arguments, **options)
-
-        return wrapped
-
-    def killable_twice(*arguments, **options):
-        count()
-        response = send(*arguments, **options)
-        count()
-        return response
-
-    for owner, name, function in real:
-        monkeypatch.setattr(owner, name, killable(function))
-    monkeypatch.setattr(Connection, "send", killable_twice)
-
-    def arm(n):
-        nonlocal left
-        left = n
-
-    return arm
-
-
-@pytest.mark.parametrize(
-    ("plan", "values"),
-    [
-        (TOP_K, {"payload": "difference"}),
-        (replace(TOP_K, error_feedback=True), {}),
-        (TOP_K, {"corrects_gradients": True}),
-    ],
-)
-def test_killed_anywhere_it_goes_on_and_sends_the_same(server, tmp_path, quick, model, kill_at, plan, values):
-    """Over three visits, of which the second does not count; then all over again, killed one step later."""
-
-    def fit(model, visit):
-        trained.append(visit.number)
-        change = torch.sin(torch.arange(6) * (visit.number + 1.3))
-        if visit.offset is not None:
-            change += torch.cat([tensor.view(-1) for tensor in visit.offset.values()]) / 9
-        return {"weight": model["weight"] - change[:4].view(2, 2), "bias": model["bias"] - change[4:]}, 1
-
-    def live(folder):
-        server.counts = lambda visit: visit != 1
-        server.receipts.clear()
-        server.open = None
-        server.visits.clear()
-        for number, since in enumerate((None, 10, 10)):
-            server.serve(10 + number, model)
-            server.offer(number, 10 + number, plan, since=since, **values)
-        kills = 0
-        while True:
-            try:
-                run_client(server.url, lambda client: fit, folder, enrolment_token="obe_1", backoff=quick)
-                break
-            except KilledError:
-                kills += 1
-                kill_at(10_000)
-        sent = [server.bodies[number] for number in range(3)]
-        return kills, [decode(Encoded.from_bytes(body, 6)) for body in sent]
-
-    kill_at(10_000)
-    trained = []
-    _, expected = live(tmp_path / "unkilled")
-    for step in range(1000):
-        kill_at(step)
-        trained = []
-        kills, got = live(tmp_path / str(step))
-        assert all(torch.equal(one, other) for one, other in zip(got, expected, strict=True)), step
-        assert len(trained) <= 4
-        if not kills:
-            break
-    assert step > 50
+def test_a_value_that_is_not_a_client_is_refused(server, quick, tmp_path):
+    with pytest.raises(OffbeatError, match="got int"):
+        run_client(server.url, lambda client: 3, tmp_path, enrolment_token="obe_1", backoff=quick)

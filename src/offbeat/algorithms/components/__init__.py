@@ -16,7 +16,6 @@ from offbeat.algorithms.components.component import Run
 from offbeat.algorithms.components.each import Each
 from offbeat.algorithms.components.hyper_parameters import Count, NotNegative, Positive, Share, Weighting
 from offbeat.algorithms.components.latest_of_each import LatestOfEach
-from offbeat.algorithms.components.local_plan import Compression, LocalPlan
 from offbeat.algorithms.components.periodic import Periodic
 from offbeat.algorithms.components.rounds import Available, OverSelection, Rounds
 from offbeat.algorithms.components.schedule import Continuous, Schedule
@@ -24,7 +23,6 @@ from offbeat.algorithms.components.server_optimizer import ServerOptimizer, Serv
 from offbeat.algorithms.components.shares import Shares
 from offbeat.algorithms.components.staleness import Staleness, polynomial
 from offbeat.algorithms.components.update import (
-    Payload,
     Promise,
     Update,
     UpdateRefusedError,
@@ -33,6 +31,7 @@ from offbeat.algorithms.components.update import (
     resolve,
 )
 from offbeat.algorithms.components.window import Window
+from offbeat_client.local_plan import Compression, LocalPlan, Payload
 
 __all__ = [
     "Aggregate",

@@ -10,7 +10,8 @@ from torch import Tensor
 from offbeat.algorithms.components.component import Run
 from offbeat.algorithms.components.running_sum import RunningSum
 from offbeat.algorithms.components.state import prefixed, under
-from offbeat.algorithms.components.update import Payload, Update, resolve
+from offbeat.algorithms.components.update import Update, resolve
+from offbeat_client.local_plan import Payload
 
 
 class NotFiniteError(ValueError):

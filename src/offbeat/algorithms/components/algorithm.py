@@ -22,11 +22,11 @@ from offbeat.algorithms.components.checks import check_client, check_count
 from offbeat.algorithms.components.component import Run
 from offbeat.algorithms.components.hyper_parameters import check_hyper_parameters
 from offbeat.algorithms.components.lazy_model import LazyModel
-from offbeat.algorithms.components.local_plan import LocalPlan
 from offbeat.algorithms.components.schedule import NoSchedule, Schedule
 from offbeat.algorithms.components.shares import Shares
 from offbeat.algorithms.components.state import prefixed, restored, saved, under
-from offbeat.algorithms.components.update import Payload, Update, check_update
+from offbeat.algorithms.components.update import Update, check_update
+from offbeat_client.local_plan import LocalPlan, Payload
 
 Schedule_co = TypeVar("Schedule_co", bound=Schedule, default=Schedule, covariant=True)
 

@@ -1,15 +1,13 @@
 """A client's update: its vector, what the client reports with it, and the checks of both."""
 
 import math
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from offbeat.algorithms.components.checks import LARGEST_COUNT, check_client, check_count, check_not_negative
-from offbeat.algorithms.components.local_plan import LocalPlan
-
-Payload = Literal["delta", "params", "difference"]
+from offbeat_client.local_plan import LocalPlan
 
 
 class UpdateRefusedError(ValueError):

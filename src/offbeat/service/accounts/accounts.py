@@ -7,10 +7,10 @@ import sqlalchemy as sa
 
 from offbeat.service.accounts.account import Account, Kind, TokenInfo
 from offbeat.service.accounts.declared_examples import DeclaredExamples
-from offbeat.service.accounts.tokens import looks_like, new_token, token_hash
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.journal import Journal
 from offbeat.service.store.store import clients, other_tokens
+from offbeat_client.tokens import looks_like, new_token, token_hash
 
 IN_FOLDER = "in the server's folder"
 """The name of the tokens that the server puts into its folder."""

@@ -1,11 +1,11 @@
-"""The client's side of the service: one class or one function trains, all the rest is here.
+"""The client of a server, with torch tensors by parameter name; ``offbeat_client`` does the work.
 
-``run_client`` enrols, checks in, downloads, trains with what the user gave, uploads, and goes on after a kill or a
-broken line where it was.
+``run_client`` enrols, checks in, downloads, trains with the user's code and uploads; it resumes after a kill or a
+broken connection.
 """
 
-from offbeat.service.client.contract import Client, Fit, Fitted, Visit
 from offbeat.service.client.local_sgd import LocalSGD
 from offbeat.service.client.run import run_client
+from offbeat_client.visit import Client, Fit, Fitted, Visit
 
 __all__ = ["Client", "Fit", "Fitted", "LocalSGD", "Visit", "run_client"]

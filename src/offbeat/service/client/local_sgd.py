@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from offbeat.errors import OffbeatError
-from offbeat.service.client.contract import Fitted, Visit
 from offbeat.training.evaluation import scalar_loss
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job, Result
+from offbeat_client.visit import Fitted, Visit
 
 
 class LocalSGD:

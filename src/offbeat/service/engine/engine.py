@@ -29,7 +29,7 @@ from offbeat.service.updates.update_body import Body, StoredUpdate
 from offbeat.service.updates.update_files import UpdateFiles
 from offbeat.service.updates.update_header import UpdateHead
 from offbeat.service.updates.usual_norms import UsualNorms
-from offbeat.training.trainers.trainer import normaliser
+from offbeat_client.local_plan import normaliser
 
 _NORMALISER_TIMES = 10  # how far a client's own optimiser may be from the plan's SGD
 

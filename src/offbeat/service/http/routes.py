@@ -101,7 +101,7 @@ def make_app(service: Service, connections: Connections) -> FastAPI:
 
     @app.post("/v1/checkin")
     async def check_in(
-        request: Request, client: Client, checkin: messages.CheckIn, offbeat_supports: Supports = None
+        request: Request, client: Client, checkin: messages.CheckInRequest, offbeat_supports: Supports = None
     ) -> messages.CheckedIn:
         """Ask for work."""
         missing = missing_support(service.engine.coordinator.algorithm, offbeat_supports)

@@ -12,11 +12,9 @@ import torch
 from torch import Tensor
 
 from offbeat.tensor_file import write_tensors
+from offbeat_client.client_folder.model_file import DOWN
 
 T = TypeVar("T")
-
-DOWN = ".down"
-"""The tensor that goes to clients beside the model; no parameter has such a name, since no module's name is empty."""
 
 Layout = Sequence[tuple[str, Sequence[int]]]
 """The model's trainable parameters by name, each with its shape, in the order in which they make up the vector."""

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Iterable
 
 from offbeat.algorithms.components import LocalPlan, Payload
-from offbeat.training.trainers.trainer import normaliser
+from offbeat_client.local_plan import normaliser
 
 _TIMES = 100.0
 _FEWEST = 5  # clients

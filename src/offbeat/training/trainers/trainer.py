@@ -3,7 +3,6 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
@@ -91,19 +90,3 @@ def result_vector(payload: Payload, start: Tensor, end: Tensor) -> Tensor:
     if payload == "params":
         return end.clone()
     raise ValueError(f"this trainer cannot make the payload {payload!r}")
-
-
-@lru_cache  # bounded: AsyncCommSGD has a new plan for each visit
-def normaliser(plan: LocalPlan) -> float:
-    """Return FedNova's a_i: the total weight of a visit's gradients in its delta, in units of the mean lr.
-
-    Wang et al., "Tackling the Objective Inconsistency Problem" (NeurIPS 2020), section 4. For one lr: plain SGD
-    ``steps``; with momentum ρ ``(steps − ρ(1 − ρ^steps)/(1 − ρ))/(1 − ρ)``; with a proximal term
-    ``(1 − (1 − lr·mu)^steps)/(lr·mu)``. Computed step by step, which covers an lr that changes.
-    """
-    rates = plan.lr if isinstance(plan.lr, tuple) else (plan.lr,) * plan.steps
-    velocity = total = 0.0
-    for rate in rates:
-        velocity = plan.momentum * velocity + 1.0
-        total = (1.0 - rate * plan.mu) * total + rate * velocity
-    return total * len(rates) / sum(rates)

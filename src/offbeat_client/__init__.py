@@ -1,0 +1,34 @@
+"""The client of an Offbeat server: enrols, trains with the user's code, uploads.
+
+Needs neither torch nor the package ``offbeat``; models are numpy arrays by parameter name. ``run_client`` resumes after
+a kill or a broken connection.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from offbeat_client.errors import OffbeatError
+    from offbeat_client.http.retry import Backoff
+    from offbeat_client.run import run_client
+    from offbeat_client.visit import Client, Fit, Fitted, Visit
+
+__all__ = ["Backoff", "Client", "Fit", "Fitted", "OffbeatError", "Visit", "run_client"]
+
+_MODULES = {
+    "Backoff": "offbeat_client.http.retry",
+    "Client": "offbeat_client.visit",
+    "Fit": "offbeat_client.visit",
+    "Fitted": "offbeat_client.visit",
+    "OffbeatError": "offbeat_client.errors",
+    "Visit": "offbeat_client.visit",
+    "run_client": "offbeat_client.run",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Imported when first used: the simulator needs plans and compressors, but no HTTP.
+    if name not in _MODULES:
+        raise AttributeError(f"module 'offbeat_client' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_MODULES[name]), name)

@@ -1,0 +1,171 @@
+"""A client's update without receipt, and its memory from visit to visit.
+
+Two small files are authoritative, and each is replaced at once. ``upload.json`` exists from the moment when the update
+is complete on disk until its receipt is recorded. ``kept.json`` names the memory; a receipt that says "counted" changes
+it first, and only then is ``upload.json`` removed. A client killed in between finds the update again, asks again, and
+records the same receipt again. All other files are leftovers and are removed.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from offbeat_client.client_folder.json_file import read_json, write_json
+from offbeat_client.errors import OffbeatError
+from offbeat_client.files import partial_path, remove_durably, replace_durably
+from offbeat_client.visit import Visit
+
+_Saved = TypeVar("_Saved")
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A finished update without receipt.
+
+    Attributes:
+        visit: The visit's number.
+        version: The version that training started from.
+        length: The number of parameters d.
+        lease_seconds: As in the visit.
+        has_memory: Whether it has a memory for the client.
+        announcement: The header ``Offbeat-Update``.
+    """
+
+    visit: int
+    version: int
+    length: int
+    lease_seconds: float | None
+    has_memory: bool
+    announcement: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A client's knowledge of its counted updates.
+
+    Attributes:
+        since: The version that the last one started from; None if there is none.
+        memory: The name of the file with its memory; None for none.
+        upload_seconds: Measured seconds of its last upload, scaled to an uncompressed one.
+    """
+
+    since: int | None = None
+    memory: str | None = None
+    upload_seconds: float | None = None
+
+
+class Outbox:
+    """The update on its way, and the memory, in a client's folder.
+
+    Args:
+        folder: The folder, which no other process uses; leftovers of a killed process are removed from it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._pending = folder / "upload.json"
+        self._kept = folder / "kept.json"
+        self._tidy()
+
+    def pending(self) -> Pending | None:
+        """Return the update without receipt; None if there is none."""
+        saved = read_json(self._pending)
+        return None if saved is None else _built(self._pending, Pending, saved)
+
+    def body(self, visit: int) -> Path:
+        """Return the file with a visit's body."""
+        return self._folder / f"update-{visit}"
+
+    def kept(self) -> Kept:
+        """Return the client's knowledge of its counted updates."""
+        saved = read_json(self._kept)
+        return Kept() if saved is None else _built(self._kept, Kept, saved)
+
+    def memory(self, since: int | None, length: int) -> NDArray[np.float32] | None:
+        """Return the client's memory, ``(d,)``, if its last counted update started from ``since``.
+
+        None if there is none, or if it belongs to another update than the server's.
+        """
+        kept = self.kept()
+        if since is None or kept.since != since or kept.memory is None:
+            return None
+        try:
+            memory = load_file(self._folder / kept.memory)["memory"]
+        except (OSError, SafetensorError, LookupError):
+            return None
+        return memory if memory.shape == (length,) else None
+
+    def put(
+        self,
+        visit: Visit,
+        write_body: Callable[[Path], None],
+        memory: NDArray[np.float32] | None,
+        announce: Callable[[Path], dict[str, Any]],
+    ) -> Pending:
+        """Keep a finished update; it survives any kill from here on.
+
+        Args:
+            visit: The visit.
+            write_body: Writes the body to a path.
+            memory: The client's memory once it counts, ``(d,)``.
+            announce: Returns the header ``Offbeat-Update`` for the body at a path.
+        """
+        body = self.body(visit.number)
+        _write(body, write_body)
+        if memory is not None:
+            _write(self._memory_path(visit.number), lambda path: save_file({"memory": memory}, path))
+        pending = Pending(
+            visit.number, visit.version, visit.length, visit.lease_seconds, memory is not None, announce(body)
+        )
+        write_json(self._pending, asdict(pending))
+        return pending
+
+    def acknowledge(self, pending: Pending, counted: bool, upload_seconds: float | None) -> None:
+        """Record the receipt of an update; the memory changes if it counted."""
+        kept = self.kept()
+        since, memory = kept.since, kept.memory
+        if counted:
+            since = pending.version
+            memory = self._memory_path(pending.visit).name if pending.has_memory else None
+        write_json(self._kept, asdict(Kept(since, memory, upload_seconds or kept.upload_seconds)))
+        self.drop()
+
+    def drop(self) -> None:
+        """Forget the update without receipt, if there is one; the memory stays as it is."""
+        remove_durably(self._pending)
+        self._tidy()
+
+    def _memory_path(self, visit: int) -> Path:
+        return self._folder / f"memory-{visit}.safetensors"
+
+    def _tidy(self) -> None:
+        pending = self.pending()
+        needed = {self.kept().memory}
+        if pending is not None:
+            needed |= {self.body(pending.visit).name, self._memory_path(pending.visit).name}
+        for pattern in ("update-*", "memory-*", ".update-*", ".memory-*"):
+            for path in self._folder.glob(pattern):
+                if path.name not in needed:
+                    path.unlink()
+
+
+def _write(path: Path, write: Callable[[Path], None]) -> None:
+    partial = partial_path(path)
+    try:
+        write(partial)
+    except SafetensorError as error:  # its error for a full disk
+        raise OffbeatError(f"cannot write {path}: {error}") from None
+    replace_durably(partial, path)
+
+
+def _built(path: Path, kind: Callable[..., _Saved], saved: dict[str, Any]) -> _Saved:
+    try:
+        return kind(**saved)
+    except TypeError:
+        raise OffbeatError(f"{path} is broken: remove it") from None

@@ -1,0 +1,48 @@
+"""Whole numbers in few bits each; the first begins at the lowest bit of the first byte."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Numbers per block, so that their bits, a byte each, stay in the cache; whole bytes at any width.
+_BLOCK = 2**14
+
+
+def packed_bytes(bits: int) -> int:
+    """Return how many bytes hold so many bits."""
+    return -(-bits // 8)
+
+
+def pack_flags(flags: NDArray[np.bool_]) -> bytes:
+    """Return a bit for each flag, ``(n,)``; the last byte is filled up with zeros."""
+    return np.packbits(flags, bitorder="little").tobytes()
+
+
+def unpack_flags(data: bytes, count: int) -> NDArray[np.bool_]:
+    """Return the ``(count,)`` flags in ``packed_bytes(count)`` bytes; ``ValueError`` unless filled up with zeros."""
+    if data and data[-1] >> (count - 1) % 8 + 1:
+        raise ValueError(f"the bits after the first {count} must be 0")
+    return np.unpackbits(np.frombuffer(data, np.uint8), count=count, bitorder="little").view(np.bool_)
+
+
+def pack_numbers(numbers: NDArray[np.integer], width: int) -> bytes:
+    """Return ``width`` bits, 1 … 32, for each of the numbers, ``(n,)`` with values in 0 … 2^width − 1."""
+    packed: list[bytes] = []
+    for start in range(0, len(numbers), _BLOCK):
+        words = numbers[start : start + _BLOCK].astype("<u4").view(np.uint8).reshape(-1, 4)
+        bits = np.unpackbits(words, axis=1, count=width, bitorder="little")
+        packed.append(np.packbits(bits, bitorder="little").tobytes())
+    return b"".join(packed)
+
+
+def unpack_numbers(data: bytes, width: int, count: int) -> NDArray[np.uint32]:
+    """Return the ``(count,)`` numbers in ``packed_bytes(width · count)`` bytes.
+
+    Raises:
+        ValueError: The last byte is not filled up with zeros.
+    """
+    numbers = np.zeros((count, 4), np.uint8)
+    for start in range(0, count, _BLOCK):
+        block = numbers[start : start + _BLOCK]
+        bits = unpack_flags(data[start * width // 8 :][: packed_bytes(len(block) * width)], len(block) * width)
+        block[:, : packed_bytes(width)] = np.packbits(bits.reshape(-1, width), axis=1, bitorder="little")
+    return numbers.view("<u4").reshape(count).astype(np.uint32, copy=False)

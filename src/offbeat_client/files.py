@@ -1,0 +1,75 @@
+"""Files that survive a kill and a power cut: complete or absent, never in between."""
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+
+def partial_path(path: Path) -> Path:
+    """Return the hidden path beside ``path`` under which its next content is written."""
+    return path.with_name(f".{path.name}.partial")
+
+
+@contextmanager
+def durable_file(path: Path, mode: int = 0o666) -> Generator[BinaryIO]:
+    """Open a file for writing that replaces ``path`` at the end of the context, on disk.
+
+    If the context raises, ``path`` stays as it was.
+
+    Args:
+        path: The file.
+        mode: Its permissions before the umask.
+
+    Raises:
+        OSError: The disk is full, or the folder cannot be written.
+    """
+    partial = partial_path(path)
+    partial.unlink(missing_ok=True)  # a leftover would keep its own permissions
+    try:
+        partial.touch(mode, exist_ok=False)
+        with partial.open("wb") as file:
+            yield file
+        replace_durably(partial, path)
+    except BaseException:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise
+
+
+def write_durably(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """Replace the content of ``path``, on disk; see ``durable_file``."""
+    with durable_file(path, mode) as file:
+        file.write(content)
+
+
+def replace_durably(partial: Path, path: Path) -> None:
+    """Rename a complete file to ``path``; wait until its content and its name are on disk."""
+    sync_file(partial)
+    partial.replace(path)
+    sync_folder(path.parent)
+
+
+def remove_durably(path: Path) -> None:
+    """Remove a file if it exists; wait until that is on disk."""
+    path.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def sync_file(path: Path) -> None:
+    """Wait until a file's content is on disk."""
+    sync = os.fdatasync if hasattr(os, "fdatasync") else os.fsync
+    with path.open("rb+") as file:  # Windows syncs only files that are open for writing
+        sync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on disk; does nothing on Windows, which cannot open folders."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""Requests to the server: one connection, retries, and the exchanges of ``docs/protocol.md``."""

@@ -1,0 +1,202 @@
+"""HTTP to the server: token, certificate, time limits and retries."""
+
+import ssl
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+from pydantic import ValidationError
+
+from offbeat_client.errors import OffbeatError
+from offbeat_client.http.refusal import ServiceError, UnreachableError, read_refusal
+from offbeat_client.http.retry import Attempts, Backoff
+from offbeat_client.messages import Answer, Request
+
+_CONNECT_SECONDS = 10.0
+
+_Answer = TypeVar("_Answer", bound=Answer)
+
+
+class Connection:
+    """Requests to one server.
+
+    Args:
+        url: Such as ``https://host:8443``.
+        token: The token of every request; may be changed later.
+        supports: The client's abilities beyond protocol 1.1, names with commas between them; may be changed later.
+        ca: A file with the certificates to trust; None for those of the system.
+        backoff: When to try again.
+        read_seconds: How long to wait for an answer, unless a request says otherwise.
+
+    Raises:
+        OffbeatError: The URL or the certificates' file cannot be used.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        ca: Path | None = None,
+        backoff: Backoff | None = None,
+        read_seconds: float = 60.0,
+        supports: str = "",
+    ) -> None:
+        self.url = url.rstrip("/")
+        self.token = token
+        self.supports = supports
+        self.ca = ca
+        self.backoff = backoff or Backoff()
+        self._read_seconds = read_seconds
+        self._http = httpx.Client(verify=_trust(url, ca), timeout=_timeout(read_seconds))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._http.close()
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        answer: type[_Answer],
+        request: Request | None = None,
+        *,
+        wait_seconds: float = 0.0,
+        backoff: Backoff | None = None,
+    ) -> _Answer:
+        """Return the server's answer; tries again where that may help.
+
+        Args:
+            method: Such as ``POST``.
+            path: Such as ``/v1/checkin``.
+            answer: The answer's type.
+            request: The JSON body.
+            wait_seconds: How much longer than usual the server may take.
+            backoff: When to try again; None for the connection's.
+
+        Raises:
+            UnreachableError: No attempt got an answer.
+            ServiceError: The server refused.
+            OffbeatError: The answer is not of that type.
+        """
+        attempts = Attempts(backoff or self.backoff)
+        body = None if request is None else request.model_dump(exclude_unset=True)
+        while True:
+            try:
+                response = self.send(method, path, json=body, read_seconds=self._read_seconds + wait_seconds)
+                return read_answer(response, answer)
+            except UnreachableError as error:
+                attempts.failed(error)
+            except ServiceError as error:
+                if not error.may_pass:
+                    raise
+                attempts.failed(error, error.retry_after or 0.0)
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: Mapping[str, Any] | None = None,
+        content: Iterable[bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
+        read_seconds: float | None = None,
+    ) -> httpx.Response:
+        """Make one attempt and return the complete answer.
+
+        Raises:
+            UnreachableError: No answer came.
+            ServiceError: The server refused.
+        """
+        with self.stream(
+            method, path, json=json, content=content, headers=headers, read_seconds=read_seconds
+        ) as response:
+            response.read()
+            return response
+
+    @contextmanager
+    def stream(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: Mapping[str, Any] | None = None,
+        content: Iterable[bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
+        read_seconds: float | None = None,
+    ) -> Generator[httpx.Response]:
+        """Make one attempt; the answer's body is read within the context.
+
+        Raises:
+            UnreachableError: No answer came, or the connection broke.
+            ServiceError: The server refused.
+        """
+        headers = {**(headers or {}), "Offbeat-Supports": self.supports}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        timeout = _timeout(read_seconds or self._read_seconds)
+        try:
+            with self._http.stream(
+                method, self.url + path, json=json, content=content, headers=headers, timeout=timeout
+            ) as response:
+                if not response.is_success:
+                    response.read()
+                    raise read_refusal(f"{method} {path}", response)
+                yield response
+        except httpx.TransportError as error:
+            if _is_distrust(error):
+                raise OffbeatError(
+                    f"the certificate of {self.url} is not trusted ({error}): give the file of its CA with --ca"
+                ) from None
+            raise UnreachableError(f"{self.url} cannot be reached: {type(error).__name__}: {error}") from error
+
+
+def read_answer(response: httpx.Response, answer: type[_Answer]) -> _Answer:
+    """Return the message in an answer; an answer without content is an empty object.
+
+    Raises:
+        OffbeatError: The answer is not of that type.
+    """
+    try:
+        return answer.model_validate_json(response.content or b"{}")
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+    if not first["loc"]:  # not a JSON object
+        raise OffbeatError(f"{response.url} did not answer as an Offbeat server does: check the URL")
+    request = f"{response.request.method} {response.url.path}"
+    where = ".".join(str(part) for part in first["loc"])
+    raise OffbeatError(
+        f"the server's answer to {request} is not understood ({where}: {first['msg']}): "
+        "is this version of Offbeat as new as the server's?"
+    )
+
+
+def _trust(url: str, ca: Path | None) -> ssl.SSLContext | bool:
+    try:
+        scheme = httpx.URL(url).scheme
+    except httpx.InvalidURL:
+        scheme = ""
+    if scheme not in ("http", "https") or not httpx.URL(url).host:
+        raise OffbeatError(f"{url!r} is not the URL of a server: write https://host:port")
+    if scheme == "http":
+        return False  # loading certificates takes time, and nothing is verified
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except (OSError, ssl.SSLError) as error:
+        raise OffbeatError(f"cannot read the certificates in {ca}: {error.strerror}; --ca is a PEM file") from None
+
+
+def _timeout(read_seconds: float) -> httpx.Timeout:
+    return httpx.Timeout(read_seconds, connect=_CONNECT_SECONDS)
+
+
+def _is_distrust(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

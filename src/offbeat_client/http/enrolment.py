@@ -1,0 +1,98 @@
+"""Enrolment, the renewal of the token, and the declaration of examples."""
+
+import logging
+import time
+from dataclasses import replace
+
+from offbeat_client.client_folder.identity import ClientFolder, Identity
+from offbeat_client.errors import OffbeatError
+from offbeat_client.http.connection import Connection
+from offbeat_client.http.refusal import ServiceError
+from offbeat_client.http.retry import Backoff
+from offbeat_client.messages import Answer, Declaration, Enrolled, Enrolment, NewToken
+
+_FIRST_ATTEMPTS = 6
+
+_log = logging.getLogger(__name__)
+
+
+def identify(connection: Connection, folder: ClientFolder, enrolment_token: str | None, name: str | None) -> Identity:
+    """Return the client's identity, enrolling if need be; the connection has its token from then on.
+
+    Args:
+        connection: To the server.
+        folder: The client's.
+        enrolment_token: Needed unless the folder has an identity.
+        name: For people.
+
+    Raises:
+        OffbeatError: A token is missing, the server refuses it, or cannot be reached for the first time.
+    """
+    identity = folder.identity(connection.url)
+    if identity is None:
+        if enrolment_token is None:
+            raise OffbeatError(f"no client has enrolled in {folder.path}: give an enrolment token with --token-file")
+        connection.token = enrolment_token
+        request = Enrolment(token=folder.first_token(), name=name or "")
+        backoff = _first_contact(connection.backoff)
+        enrolled = connection.ask("POST", "/v1/enrol", Enrolled, request, backoff=backoff)
+        identity = _keep(connection, folder, enrolled.client, enrolled)
+        _log.info("enrolled as client %d", enrolled.client)
+    connection.token = identity.token
+    return identity
+
+
+def renew(connection: Connection, folder: ClientFolder, identity: Identity) -> Identity:
+    """Return the client's identity, with a new token if half the life of this one is over.
+
+    Raises:
+        OffbeatError: The server refuses.
+    """
+    if identity.renew_at is None or time.time() < identity.renew_at:
+        return identity
+    answer = connection.ask("POST", "/v1/token", NewToken)
+    identity = _keep(connection, folder, identity.client, answer, identity.examples)
+    # The old token ends when the new one is first used, which is on disk by now.
+    connection.token = identity.token
+    return identity
+
+
+def declare(connection: Connection, folder: ClientFolder, identity: Identity, examples: int | None) -> Identity:
+    """Declare how many examples the client holds, unless the server knows.
+
+    Args:
+        connection: To the server, with the client's token.
+        folder: The client's.
+        identity: The client's.
+        examples: The number of examples; None if the client does not say.
+
+    Raises:
+        OffbeatError: The server refuses, for instance since the number was another one before.
+    """
+    if examples is None or identity.examples == examples:
+        return identity
+    try:
+        connection.ask("POST", "/v1/examples", Answer, Declaration(examples=examples))
+    except ServiceError as error:
+        if error.kind != "not-found":  # an older server does not ask
+            raise
+        return identity
+    declared = replace(identity, examples=examples)
+    folder.keep_identity(declared)
+    return declared
+
+
+def _first_contact(backoff: Backoff) -> Backoff:
+    """Return a back-off that ends soon: until the first answer the URL may be wrong."""
+    most = _FIRST_ATTEMPTS if backoff.attempts is None else min(backoff.attempts, _FIRST_ATTEMPTS)
+    return replace(backoff, attempts=most)
+
+
+def _keep(
+    connection: Connection, folder: ClientFolder, client: int, answer: NewToken, examples: int | None = None
+) -> Identity:
+    expires = answer.expires_seconds
+    renew_at = None if expires is None else time.time() + expires / 2
+    identity = Identity(connection.url, client, answer.token, renew_at, examples)
+    folder.keep_identity(identity)
+    return identity

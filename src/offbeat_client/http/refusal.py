@@ -1,0 +1,48 @@
+"""Errors of requests: no answer, or a refusal."""
+
+import httpx
+from pydantic import ValidationError
+
+from offbeat_client.errors import OffbeatError
+from offbeat_client.messages import Problem
+
+
+class UnreachableError(OffbeatError):
+    """No answer came, or the connection broke; the next attempt may succeed."""
+
+
+class ServiceError(OffbeatError):
+    """The server refused a request.
+
+    Attributes:
+        status: The HTTP status.
+        kind: The reason, for programs; empty if the answer is not an Offbeat server's.
+        detail: The reason, for people.
+        retry_after: Seconds after which to try again, if the server named them.
+    """
+
+    def __init__(self, request: str, status: int, kind: str, detail: str, retry_after: float | None = None) -> None:
+        super().__init__(f"{request}: {detail} ({status}{f' {kind}' if kind else ''})")
+        self.status = status
+        self.kind = kind
+        self.detail = detail
+        self.retry_after = retry_after
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.status == 429 or self.status >= 500
+
+
+def read_refusal(request: str, response: httpx.Response) -> ServiceError:
+    """Return the error for an answer with an error's status; ``request`` begins its message."""
+    try:
+        problem = Problem.model_validate_json(response.content)
+    except ValidationError:  # a proxy's
+        problem = Problem()
+    detail = (problem.detail or response.reason_phrase).split("\n", 1)[0]
+    try:
+        retry_after = max(0.0, float(response.headers["Retry-After"]))
+    except (KeyError, ValueError):  # it may also be a date, which proxies send
+        retry_after = None
+    return ServiceError(request, response.status_code, problem.kind, detail, retry_after)

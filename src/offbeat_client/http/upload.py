@@ -1,0 +1,104 @@
+"""The upload of a finished update, in as many pieces as the connection allows, until its receipt."""
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+
+from offbeat_client.client_folder.outbox import Pending
+from offbeat_client.compression import uncompressed_bytes
+from offbeat_client.http.connection import Connection, read_answer
+from offbeat_client.http.refusal import ServiceError, UnreachableError
+from offbeat_client.http.retry import Attempts
+from offbeat_client.messages import CheckedIn, Received, UploadState
+
+LARGE_BYTES = 1_000_000
+"""Before a larger body is sent, the client asks whether the server wants it."""
+
+_BLOCK_BYTES = 1 << 18
+_READ_SECONDS = 300.0  # a server takes a while to check 2 GB and to write them to disk
+_DIGEST_ATTEMPTS = 3
+# After these the server says from where to resume.
+_RESUMABLE = ("wrong-offset", "upload-in-progress", "wrong-digest")
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """The end of an upload.
+
+    Attributes:
+        counted: Whether the update counted.
+        upload_seconds: Measured seconds of the upload, scaled to an uncompressed one; None if it was not sent in one
+            piece.
+        following: The answer to a check-in; None if the server sent none.
+    """
+
+    counted: bool
+    upload_seconds: float | None = None
+    following: CheckedIn | None = None
+
+
+def upload(connection: Connection, pending: Pending, body: Path, *, ask_first: bool, check_in: bool) -> Delivery:
+    """Send an update until the server has given its receipt.
+
+    Args:
+        connection: To the server.
+        pending: The update.
+        body: The file with its body.
+        ask_first: Whether part of it may have been sent before; large updates are asked about in any case.
+        check_in: Whether to check in with the last piece.
+
+    Raises:
+        UnreachableError: No attempt made progress.
+        ServiceError: The server refuses the update, or does not know the visit.
+    """
+    size: int = pending.announcement["bytes"]
+    attempts, offset, wrong_digests = Attempts(connection.backoff), 0, 0
+    ask = ask_first or size > LARGE_BYTES
+    while True:
+        try:
+            if ask:
+                state = read_answer(connection.send("GET", f"/v1/uploads/{pending.visit}"), UploadState)
+                if state.receipt is not None:
+                    return Delivery(bool(state.receipt.counted))
+                if state.offset > offset:
+                    attempts.progressed()
+                offset = min(state.offset, size)
+            ask = True
+            began = time.perf_counter()
+            received = _put(connection, pending, body, offset, check_in)
+            if received is not None:
+                seconds = time.perf_counter() - began
+                upload_seconds = None if offset else seconds * uncompressed_bytes(pending.length) / size
+                return Delivery(bool(received.receipt.counted), upload_seconds, received.next)
+            attempts.failed(UnreachableError(f"the server has not answered the upload of visit {pending.visit}"))
+        except UnreachableError as error:
+            attempts.failed(error)
+        except ServiceError as error:
+            wrong_digests += error.kind == "wrong-digest"
+            if wrong_digests >= _DIGEST_ATTEMPTS or not (error.may_pass or error.kind in _RESUMABLE):
+                raise
+            attempts.failed(error, error.retry_after or 0.0)
+
+
+def _put(connection: Connection, pending: Pending, body: Path, offset: int, check_in: bool) -> Received | None:
+    """Send the body from an offset; return None if the server still lacks a part of it."""
+    headers = {
+        "Content-Type": "application/octet-stream",
+        "Content-Length": str(pending.announcement["bytes"] - offset),
+        "Upload-Offset": str(offset),
+        "Offbeat-Update": json.dumps(pending.announcement),
+    }
+    content = _blocks(body, offset)
+    path = f"/v1/uploads/{pending.visit}{'?checkin=true' if check_in else ''}"
+    response = connection.send("PUT", path, content=content, headers=headers, read_seconds=_READ_SECONDS)
+    return None if response.status_code == HTTPStatus.ACCEPTED else read_answer(response, Received)
+
+
+def _blocks(path: Path, offset: int) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        file.seek(offset)
+        while block := file.read(_BLOCK_BYTES):
+            yield block

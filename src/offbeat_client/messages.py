@@ -1,0 +1,227 @@
+"""The JSON bodies between server and client; ``docs/protocol.md`` explains their values."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from offbeat_client.checks import LARGEST_COUNT, LARGEST_FLOAT32
+from offbeat_client.errors import OffbeatError
+from offbeat_client.local_plan import Compression, LocalPlan, Payload
+from offbeat_client.sending import check_sending
+from offbeat_client.visit import Visit
+
+Examples = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
+Seconds = Annotated[float, Field(ge=0, le=LARGEST_FLOAT32)]
+
+
+class Request(BaseModel):
+    """A JSON object for the server, which refuses unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Answer(BaseModel):
+    """A JSON object for a client, which ignores unknown keys: those of later versions of the protocol."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", strict=True, allow_inf_nan=False, json_schema_serialization_defaults_required=True
+    )
+
+
+class Enrolment(Request):
+    """A client's request to take part."""
+
+    name: Annotated[str, Field(max_length=100)] = ""
+    token: Annotated[str, Field(max_length=100)] | None = None
+    examples: Examples | None = None
+
+
+class Declaration(Request):
+    """How many examples a client holds."""
+
+    examples: Examples
+
+
+class Speed(Request):
+    """A client's own measurement of its speed."""
+
+    step_seconds: Seconds
+    upload_seconds: Seconds
+
+
+class CheckInRequest(Request):
+    """An idle client's request for work."""
+
+    wait_seconds: Annotated[float, Field(ge=0, le=60)] = 0.0
+
+
+class NewToken(Answer):
+    """A new token in place of the client's present one."""
+
+    token: str
+    expires_seconds: float | None
+
+
+class Enrolled(NewToken):
+    """The client's number and token."""
+
+    client: int
+
+
+class CompressionMessage(Answer):
+    """The compressor of a plan."""
+
+    name: str
+    parameters: dict[str, bool | int | float]
+
+
+class PlanMessage(Answer):
+    """A plan; a client refuses unknown keys, which it could not carry out."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    steps: int
+    batch_size: int
+    lr: float | tuple[float, ...]
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    mu: float = 0.0
+    clip_norm: float | None = None
+    compression: CompressionMessage | None = None
+    error_feedback: bool = False
+
+    @classmethod
+    def of(cls, plan: LocalPlan) -> "PlanMessage":
+        """Return the message for a plan."""
+        compression = plan.compression and CompressionMessage(
+            name=plan.compression.name, parameters=dict(plan.compression.parameters)
+        )
+        values = {name: getattr(plan, name) for name in cls.model_fields if name != "compression"}
+        return cls(**values, compression=compression)
+
+    def plan(self) -> LocalPlan:
+        """Return the plan.
+
+        Raises:
+            ValueError: A value is out of range.
+        """
+        compression = self.compression and Compression(
+            self.compression.name, tuple(self.compression.parameters.items())
+        )
+        values = {name: getattr(self, name) for name in PlanMessage.model_fields if name != "compression"}
+        return LocalPlan(**values, compression=compression)
+
+
+class VisitMessage(Answer):
+    """A visit."""
+
+    number: int
+    version: int
+    since: int | None
+    payload: Payload
+    length: int
+    seed: int
+    plan: PlanMessage
+    lease_seconds: float | None
+    urgent: bool
+    # Servers of protocol 1.1 do not send these.
+    corrects_gradients: bool = False
+    needs_loss: bool = False
+
+    def visit(self, client: int) -> Visit:
+        """Return the visit of a client.
+
+        Raises:
+            OffbeatError: The client cannot carry out the plan.
+        """
+        try:
+            plan = self.plan.plan()
+            check_sending(self.payload, plan, self.length)
+        except (LookupError, TypeError, ValueError) as error:
+            raise OffbeatError(
+                f"the server's plan is not understood ({type(error).__name__}: {error}): "
+                "is this version of Offbeat as new as the server's?"
+            ) from error
+        visit = Visit(
+            client=client,
+            number=self.number,
+            version=self.version,
+            since=self.since,
+            payload=self.payload,
+            length=self.length,
+            seed=self.seed,
+            plan=plan,
+            lease_seconds=self.lease_seconds,
+            needs_loss=self.needs_loss,
+            corrects_gradients=self.corrects_gradients,
+        )
+        if self.urgent:
+            visit.urgent.set()
+        return visit
+
+
+class Probe(Answer):
+    """The measurements that a client is asked for: a visit of one step, and an upload; null for none."""
+
+    probe: VisitMessage | None
+    upload_bytes: int = 0
+
+
+class ProbeBody(Answer):
+    """The number of bytes of a probe that arrived."""
+
+    bytes: int
+
+
+class CheckedIn(Answer):
+    """Work, or when to check in again."""
+
+    visit: VisitMessage | None
+    retry_after_seconds: float | None
+    finished: bool
+
+
+class ReceiptMessage(Answer):
+    """Whether an update counted; all null if the server no longer knows."""
+
+    counted: bool | None
+    staleness: int | None
+    new_version: bool | None
+
+
+class Received(Answer):
+    """The answer to a complete update; ``next`` is the answer to a check-in, if the client asked for one."""
+
+    receipt: ReceiptMessage
+    next: CheckedIn | None = None
+
+
+class Partly(Answer):
+    """The answer to a part of an update: how many bytes the server has."""
+
+    offset: int
+
+
+class UploadState(Answer):
+    """Whether an update would count, and how many bytes of it the server has."""
+
+    wanted: bool
+    offset: int
+    receipt: ReceiptMessage | None
+
+
+class Beat(Answer):
+    """The answer to a heartbeat."""
+
+    wanted: bool
+    lease_seconds: float | None
+    urgent: bool
+
+
+class Problem(Answer):
+    """The answer to a refused request (RFC 9457)."""
+
+    title: str = ""
+    status: int = 0
+    kind: str = ""
+    detail: str = ""

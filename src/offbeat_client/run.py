@@ -1,0 +1,229 @@
+"""A client's life: check in, download, train, upload, again and again."""
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, cast
+
+from offbeat_client.checks import check_count
+from offbeat_client.client_folder.identity import ClientFolder
+from offbeat_client.client_folder.outbox import Outbox, Pending
+from offbeat_client.errors import OffbeatError
+from offbeat_client.http.connection import Connection
+from offbeat_client.http.download import download
+from offbeat_client.http.enrolment import declare, identify, renew
+from offbeat_client.http.heartbeat import Heartbeat
+from offbeat_client.http.refusal import ServiceError
+from offbeat_client.http.retry import Backoff, jitter
+from offbeat_client.http.upload import upload
+from offbeat_client.messages import CheckedIn, CheckInRequest
+from offbeat_client.probe import probe
+from offbeat_client.user_code_errors import failure
+from offbeat_client.visit import Client, Fit, Visit
+from offbeat_client.work import put_update, train
+
+_WAIT_SECONDS = 20.0
+# The server has read the update and will never accept it. Other refusals concern the client, or may pass.
+_FINAL_STATUSES = (400, 413, 422)
+
+_log = logging.getLogger(__name__)
+
+
+def run_client(
+    url: str,
+    make_client: Callable[[int], Client | Fit],
+    folder: Path,
+    *,
+    enrolment_token: str | None = None,
+    name: str | None = None,
+    ca: Path | None = None,
+    visits: int | None = None,
+    backoff: Backoff | None = None,
+) -> int:
+    """Take part in a run until it is over; models are numpy arrays by parameter name.
+
+    The process may be killed at any time; the same call then resumes.
+
+    Args:
+        url: The server's, such as ``https://host:8443``.
+        make_client: Makes the user's client, a class with ``fit`` or a function, from the client's number.
+        folder: The client's identity, its unacknowledged update and its memory; one for each client.
+        enrolment_token: Needed as long as the folder holds no client.
+        name: The client's name, for people.
+        ca: A file with the certificates to trust; None for those of the system.
+        visits: After how many acknowledged updates to stop; None for the end of the run.
+        backoff: When to try again if the server cannot be reached; by default, once the client has enrolled, without
+            end, at least every 30 s.
+
+    Returns:
+        How many updates of this call counted.
+
+    Raises:
+        OffbeatError: The server refuses the client or cannot be reached, the client's code fails, its memory is lost,
+            or the folder cannot be used.
+    """
+    with ClientFolder(folder) as home, Connection(url, ca=ca, backoff=backoff) as connection:
+        try:
+            identity = identify(connection, home, enrolment_token, name)
+            made = _make(make_client, identity.client)
+            connection.supports = "needs_loss, corrects_gradients" if _corrects_gradients(made) else "needs_loss"
+            participant = _Participant(connection, folder, identity.client, _fit(made))
+            identity = declare(connection, home, identity, _examples(made))
+            participant.introduce()
+            counted = done = 0
+            while (visits is None or done < visits) and not participant.finished:
+                identity = renew(connection, home, identity)
+                receipt = participant.take_turn(is_last=done + 1 == visits)
+                if receipt is not None:
+                    done += 1
+                    counted += receipt
+            return counted
+        except OSError as error:
+            raise OffbeatError(f"cannot use {folder}: {error.strerror or error}") from error
+
+
+def _make(make_client: Callable[[int], Client | Fit], client: int) -> Client | Fit:
+    try:
+        return make_client(client)
+    except OffbeatError:
+        raise
+    except Exception as error:
+        raise failure("making the client failed", error) from error
+
+
+def _examples(made: Client | Fit) -> int | None:
+    """Return how many examples the user's client holds, None if it does not say."""
+    examples: Any = getattr(made, "examples", None)
+    if examples is None:
+        return None
+    try:
+        check_count("the client's examples", examples)
+    except ValueError as error:
+        raise OffbeatError(str(error)) from None
+    return int(examples)
+
+
+def _corrects_gradients(made: Client | Fit) -> bool:
+    """Return whether the user's client says that it adds ``visit.offset`` to each local gradient."""
+    return getattr(made, "corrects_gradients", False) is True
+
+
+def _fit(made: Client | Fit) -> Fit:
+    fit: Any = getattr(made, "fit", made)
+    if not callable(fit):
+        raise OffbeatError(
+            f"what makes the client must return a function or an object with fit, got {type(made).__name__}"
+        )
+    return cast("Fit", fit)
+
+
+class _Participant:
+    """One client at one server, one turn after the other.
+
+    Attributes:
+        finished: Whether the run is over.
+    """
+
+    def __init__(self, connection: Connection, folder: Path, client: int, fit: Fit) -> None:
+        self.finished = False
+        self._connection = connection
+        self._folder = folder
+        self._client = client
+        self._fit = fit
+        self._outbox = Outbox(folder)
+        self._next: CheckedIn | None = None  # came with the last receipt
+
+    def introduce(self) -> None:
+        """Measure the client's speed, unless an update has counted or waits for its receipt."""
+        if self._outbox.pending() is None and self._outbox.kept().since is None:
+            probe(self._connection, self._folder, self._client, self._fit, self._outbox)
+
+    def take_turn(self, *, is_last: bool) -> bool | None:
+        """Check in, do the visit, deliver its update; return whether it counted, None without a receipt.
+
+        Args:
+            is_last: Whether there will be no turn after the next update.
+        """
+        # An update from before a kill comes first: its receipt decides about the memory that the next one needs.
+        if pending := self._outbox.pending():
+            return self._deliver(pending, ask_first=True, is_last=is_last)
+        check_in = self._check_in()
+        self.finished = check_in.finished
+        if check_in.visit is not None and not self.finished:
+            pending = self._work(check_in.visit.visit(self._client))
+            return None if pending is None else self._deliver(pending, ask_first=False, is_last=is_last)
+        if not self.finished:
+            # Clients that were sent away together should not come back together.
+            seconds = check_in.retry_after_seconds or 0.0
+            time.sleep(seconds + jitter(seconds / 2))
+        return None
+
+    def _check_in(self) -> CheckedIn:
+        if self._next is not None and self._next.visit is not None:
+            following, self._next = self._next, None
+            return following
+        request = CheckInRequest(wait_seconds=_WAIT_SECONDS)
+        return self._connection.ask("POST", "/v1/checkin", CheckedIn, request, wait_seconds=_WAIT_SECONDS)
+
+    def _work(self, visit: Visit) -> Pending | None:
+        """Train and make the update; None if the server no longer wants it."""
+        _log.info("visit %d: %d steps from version %d", visit.number, visit.plan.steps, visit.version)
+        with Heartbeat(self._connection, visit.number, visit.lease_seconds, visit.urgent) as heartbeat:
+            try:
+                model = download(self._connection, visit.version, self._folder)
+            except ServiceError as error:
+                if error.status != HTTPStatus.NOT_FOUND:
+                    raise
+                _log.warning("%s", error)
+                self._give_up(visit.number)
+                time.sleep(jitter(self._connection.backoff.first_seconds))
+                return None
+            try:
+                result, seconds = train(visit, model, self._fit, self._outbox)
+                if heartbeat.wanted:
+                    return put_update(visit, model, result, seconds, self._outbox)
+            except OffbeatError:
+                self._give_up(visit.number)
+                raise
+        _log.info("visit %d: the server no longer wants the update", visit.number)
+        self._give_up(visit.number)
+        return None
+
+    def _deliver(self, pending: Pending, *, ask_first: bool, is_last: bool) -> bool | None:
+        """Upload an update; return whether it counted, None if the server does not accept it."""
+        try:
+            with Heartbeat(self._connection, pending.visit, pending.lease_seconds):
+                body = self._outbox.body(pending.visit)
+                delivery = upload(self._connection, pending, body, ask_first=ask_first, check_in=not is_last)
+        except ServiceError as error:
+            self._drop_refused(pending, error)
+            return None
+        self._outbox.acknowledge(pending, delivery.counted, delivery.upload_seconds)
+        if delivery.following is not None:
+            self._next, self.finished = delivery.following, delivery.following.finished
+        _log.info("visit %d: %s", pending.visit, "counted" if delivery.counted else "too late to count")
+        return delivery.counted
+
+    def _drop_refused(self, pending: Pending, error: ServiceError) -> None:
+        """Drop an update that will never be accepted; raise the refusal unless the client can continue."""
+        is_superseded = error.kind in ("no-such-visit", "other-upload")
+        if is_superseded or error.status in _FINAL_STATUSES:
+            if error.kind != "no-such-visit":
+                self._give_up(pending.visit)
+            self._outbox.drop()
+        if error.kind == "lost-memory":
+            raise OffbeatError(
+                f"{self._folder} has lost what the client remembers of its last counted update, which the server "
+                "builds on: take another folder, and enrol again"
+            ) from error
+        if not is_superseded:
+            raise error
+        _log.warning("%s", error)
+
+    def _give_up(self, visit: int) -> None:
+        # If the request is lost, the lease lapses.
+        with suppress(OffbeatError):
+            self._connection.send("POST", f"/v1/visits/{visit}/give-up")

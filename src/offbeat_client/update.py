@@ -1,0 +1,104 @@
+"""From a training result to the update of a visit."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offbeat_client.checks import LARGEST_COUNT, LARGEST_FLOAT32
+from offbeat_client.errors import OffbeatError
+from offbeat_client.local_plan import Payload, normaliser
+from offbeat_client.randomness import Purpose, integer
+from offbeat_client.sending import Sent, send
+from offbeat_client.visit import Fitted, Visit
+
+
+def check_fitted(result: Any, start: Mapping[str, NDArray[np.float32]], visit: Visit) -> Fitted:
+    """Return the result of a user's ``fit`` with the number of steps and the normaliser filled in.
+
+    Raises:
+        OffbeatError: The result is invalid.
+    """
+    if isinstance(result, tuple) and len(result) == 2:
+        result = Fitted(*result)
+    model: Any = result.model if isinstance(result, Fitted) else None
+    if not isinstance(result, Fitted) or not isinstance(model, Mapping):
+        raise OffbeatError(f"fit must return (model by name, examples) or a Fitted, got {type(result).__name__}")
+    for name, first in start.items():
+        last: Any = model.get(name)
+        shape = getattr(last, "shape", None)
+        if shape != first.shape:
+            got = type(last).__name__ if shape is None else tuple(shape)
+            raise OffbeatError(
+                f"the model that fit returned needs {name} as an array of shape {first.shape}, got {got}"
+            )
+    steps = visit.plan.steps if result.steps is None else result.steps
+    for what, number, most in (("examples", result.examples, LARGEST_COUNT), ("steps", steps, visit.plan.steps)):
+        if type(number) is not int or not 1 <= number <= most:
+            raise OffbeatError(f"the {what} that fit returned must be a whole number in 1 … {most}, got {number!r}")
+    total = normaliser(visit.plan.prefix(steps)) if result.normaliser is None else result.normaliser
+    loss = result.loss
+    if visit.needs_loss and not (isinstance(loss, (int, float)) and abs(loss) <= LARGEST_FLOAT32):
+        raise OffbeatError(
+            f"this run needs the mean training loss of each visit: return Fitted(…, loss=…) with a finite number, "
+            f"got {loss!r}"
+        )
+    return Fitted(model, result.examples, steps, float(total), loss)
+
+
+def result_vector(
+    payload: Payload, start: Mapping[str, NDArray[np.float32]], end: Mapping[str, Any]
+) -> NDArray[np.float32]:
+    """Return start − end, or for ``params`` the end, as one vector ``(d,)`` in the order of ``start``.
+
+    A value beyond float32 becomes infinite, which ``make_update`` refuses.
+    """
+    vector = np.empty(sum(first.size for first in start.values()), np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for name, part in by_name(vector, start).items():
+            last = np.asarray(end[name], np.float32)
+            if payload == "params":
+                part[...] = last
+            else:
+                np.subtract(start[name], last, out=part)
+    return vector
+
+
+def by_name(vector: NDArray[np.float32], model: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
+    """Return views of a vector ``(d,)`` by name, in the order and the shapes of a model's parameters."""
+    parts: dict[str, NDArray[np.float32]] = {}
+    begin = 0
+    for name, array in model.items():
+        parts[name] = vector[begin : begin + array.size].reshape(array.shape)
+        begin += array.size
+    return parts
+
+
+def make_update(vector: NDArray[np.float32], memory: NDArray[np.float32] | None, visit: Visit) -> Sent:
+    """Return the update of a visit, bit for bit that of the simulator; see ``sending.send``.
+
+    Args:
+        vector: From ``result_vector``; handed over.
+        memory: The client's memory, ``(d,)``; None for none.
+        visit: The visit.
+
+    Raises:
+        OffbeatError: The vector or the update is not finite.
+    """
+    seed = integer(visit.seed, Purpose.COMPRESSION, visit.client, visit.number)
+    try:
+        _check_finite(vector)
+        sent = send(visit.payload, vector, memory, visit.plan, seed)
+        _check_finite(sent.vector)
+    except ValueError as error:
+        raise OffbeatError(
+            f"training diverged: visit {visit.number}, from version {visit.version}: {error}; "
+            "lower the plan's lr or set its clip_norm"
+        ) from None
+    return sent
+
+
+def _check_finite(vector: NDArray[np.float32]) -> None:
+    if not np.isfinite(vector).all():
+        raise ValueError("the vector contains NaN or infinity")

@@ -1,0 +1,128 @@
+"""The work of a visit: the user's code trains, and the result becomes an update in the outbox."""
+
+import hashlib
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+
+from offbeat_client.client_folder.model_file import read_down, read_model
+from offbeat_client.client_folder.outbox import Outbox, Pending
+from offbeat_client.errors import OffbeatError
+from offbeat_client.sending import Sent, control_variate, has_memory
+from offbeat_client.update import by_name, check_fitted, make_update, result_vector
+from offbeat_client.user_code_errors import failure
+from offbeat_client.visit import Fit, Visit
+
+
+def train(visit: Visit, model: Path, fit: Fit, outbox: Outbox) -> tuple[Any, float]:
+    """Return the unchecked result of the user's ``fit``, and how many seconds it took.
+
+    Args:
+        visit: The visit.
+        model: The file with the model to start from.
+        fit: The user's.
+        outbox: The client's.
+
+    Raises:
+        OffbeatError: ``fit`` fails, or the file is broken.
+    """
+    arrays = read_model(model, visit.length)
+    offset = gradient_offset(visit, model, outbox)
+    if offset is not None:
+        visit = replace(visit, offset=by_name(offset, arrays))
+    began = time.perf_counter()
+    try:
+        result = fit(arrays, visit)
+    except OffbeatError:
+        raise
+    except Exception as error:
+        raise failure(f"visit {visit.number}: the client's fit failed", error) from error
+    return result, time.perf_counter() - began
+
+
+def gradient_offset(visit: Visit, model: Path, outbox: Outbox) -> NDArray[np.float32] | None:
+    """Return the offset of each local gradient, ``(d,)``: the vector beside the model minus the client's c_i.
+
+    A client without c_i uses 0; the server recognises a lost c_i by ``since``.
+
+    Args:
+        visit: The visit.
+        model: The file with the model.
+        outbox: The client's.
+
+    Returns:
+        A new array; None if the visit does not correct gradients.
+
+    Raises:
+        OffbeatError: The file is broken.
+    """
+    if not visit.corrects_gradients:
+        return None
+    down = read_down(model, visit.length)
+    memory = outbox.memory(visit.since, visit.length)
+    return down if memory is None else down - memory
+
+
+def put_update(visit: Visit, model: Path, result: Any, seconds: float, outbox: Outbox) -> Pending:
+    """Make the update of a visit and put it into the outbox.
+
+    Args:
+        visit: The visit.
+        model: The file with the model that training started from.
+        result: The result of ``fit``.
+        seconds: How long training took.
+        outbox: The client's.
+
+    Raises:
+        OffbeatError: The result is invalid or not finite.
+    """
+    # Read again, since training may have changed the arrays in place.
+    start = read_model(model, visit.length)
+    fitted = check_fitted(result, start, visit)
+    steps = fitted.steps or visit.plan.steps
+    vector = result_vector(visit.payload, start, fitted.model)
+    is_corrected = visit.corrects_gradients
+    remembers = has_memory(visit.payload, visit.plan, corrects_gradients=is_corrected)
+    memory = outbox.memory(visit.since, visit.length) if remembers else None
+    # The server must know of a difference to nothing, and of an update that no c_i has corrected.
+    since = None if memory is None and (is_corrected or visit.payload == "difference") else visit.since
+    update = make_update(vector, memory, visit)
+    offset = gradient_offset(visit, model, outbox)  # read again, too
+    if offset is not None:
+        update = update._replace(memory=control_variate(vector, offset, visit.plan.prefix(steps)))
+
+    def announcement(body: Path) -> dict[str, Any]:
+        return {
+            "version": visit.version,
+            "bytes": body.stat().st_size,
+            "sha256": sha256(body),
+            "examples": fitted.examples,
+            "steps": steps,
+            "normaliser": fitted.normaliser,
+            "since": since,
+            "step_seconds": seconds / steps,
+            "upload_seconds": outbox.kept().upload_seconds,
+            # Servers of protocol 1.1 refuse the key.
+            **({"loss": fitted.loss} if visit.needs_loss else {}),
+        }
+
+    return outbox.put(visit, lambda path: write_body(update, path), update.memory, announcement)
+
+
+def write_body(update: Sent, path: Path) -> None:
+    """Write the body of an update: a safetensors file, or the compressor's bytes."""
+    if update.encoded is None:
+        save_file({"update": update.vector}, path)
+    else:
+        path.write_bytes(update.encoded.to_bytes())
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,328 @@
+import hashlib
+import json
+import ssl
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from safetensors.numpy import save
+
+from offbeat.service.server.certificates import make_certificates
+from offbeat_client.http.connection import Connection
+from offbeat_client.http.retry import Backoff
+from offbeat_client.local_plan import LocalPlan
+from offbeat_client.visit import Visit
+
+Arrays = dict[str, NDArray[np.float32]]
+QUICK = Backoff(first_seconds=0.001, largest_seconds=0.002, attempts=4)
+PLAN = LocalPlan(steps=3, batch_size=2, lr=0.1)
+
+
+def model_bytes(model: Arrays) -> bytes:
+    layout = json.dumps([[name, list(tensor.shape)] for name, tensor in model.items()])
+    return save({**model, ".down": np.full((6,), 2.0, np.float32)}, {"layout": layout})
+
+
+@dataclass
+class Fault:
+    """What goes wrong with one request: a refusal, or a line that breaks after some bytes of a body."""
+
+    status: int = 0
+    kind: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    body_bytes: int | None = None
+    before_answer: bool = False  # the line breaks when all was done, and only the answer is lost
+
+
+class Server:
+    """A small server of the protocol on a real socket. It believes everything, and can be made to fail."""
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self.models: dict[int, bytes] = {}
+        self.etags: dict[int, str] = {}
+        self.visits: list[dict[str, Any]] = []  # those to come
+        self.open: dict[str, Any] | None = None
+        self.bodies: dict[int, bytes] = defaultdict(bytes)
+        self.announced: dict[int, dict[str, Any]] = {}
+        self.receipts: dict[int, dict[str, Any]] = {}
+        self.counts: Callable[[int], bool] = lambda visit: True
+        self.beat: dict[str, Any] = {"wanted": True, "lease_seconds": None, "urgent": False}
+        self.expires_seconds: float | None = None
+        self.heard: list[tuple[str, str, dict[str, str]]] = []
+        self.queries: list[str] = []
+        self.gives_next = True  # where it was asked to
+        self.probe: dict[str, Any] = {"probe": None, "upload_bytes": 0}  # what it asks to be measured
+        self.probed: list[int] = []  # bytes of the probes' bodies
+        self.speeds: list[dict[str, Any]] = []
+        self.sent_bytes: list[int] = []  # of bodies that came in pieces
+        self.faults: dict[tuple[str, str], list[Fault]] = defaultdict(list)
+        self.lock = threading.Lock()
+        server = self
+
+        class Handler(_Handler):
+            state = server
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http.daemon_threads = True
+        if tls is not None:
+            self._http.socket = tls.wrap_socket(self._http.socket, server_side=True)
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self._http.server_address[1]}"
+        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+    def serve(self, version: int, model: Arrays) -> None:
+        self.models[version] = model_bytes(model)
+        self.etags[version] = f'"{version}"'
+
+    def offer(self, number: int, version: int, plan: LocalPlan = PLAN, **values: Any) -> None:
+        compression = plan.compression
+        self.visits.append(
+            {
+                "number": number,
+                "version": version,
+                "since": None,
+                "payload": "delta",
+                "length": 6,
+                "seed": 5,
+                "plan": {
+                    "steps": plan.steps,
+                    "batch_size": plan.batch_size,
+                    "lr": list(plan.lr) if isinstance(plan.lr, tuple) else plan.lr,
+                    "momentum": plan.momentum,
+                    "weight_decay": plan.weight_decay,
+                    "mu": plan.mu,
+                    "clip_norm": plan.clip_norm,
+                    "compression": compression
+                    and {"name": compression.name, "parameters": dict(compression.parameters)},
+                    "error_feedback": plan.error_feedback,
+                },
+                "lease_seconds": None,
+                "urgent": False,
+                **values,
+            }
+        )
+
+    def paths(self, method: str) -> list[str]:
+        return [path for heard, path, _ in self.heard if heard == method]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    state: Server
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def do_POST(self) -> None:
+        self._serve("POST")
+
+    def do_GET(self) -> None:
+        self._serve("GET")
+
+    def do_PUT(self) -> None:
+        self._serve("PUT")
+
+    def _serve(self, method: str) -> None:
+        server = self.state
+        with server.lock:
+            self.path, _, query = self.path.partition("?")
+            server.heard.append((method, self.path, dict(self.headers)))
+            server.queries.append(query)
+            faults = server.faults[method, self.path]
+            fault = faults.pop(0) if faults else Fault()
+            size = int(self.headers.get("Content-Length", 0))
+            if method == "PUT" and self.path != "/v1/probe":
+                self._put(int(self.path.rsplit("/", 1)[1]), size, fault, check_in=query == "checkin=true")
+                return
+            body = self.rfile.read(size)
+            if fault.status:
+                self._refuse(fault)
+            elif self.path == "/v1/probe":
+                self._probe(method, body)
+            elif self.path.startswith("/v1/models/"):
+                self._model(int(self.path.rsplit("/", 1)[1]), fault)
+            else:
+                answer = self._json()
+                if fault.before_answer:
+                    self._hang_up()
+                elif answer is None:
+                    self._refuse(Fault(404, "no-such-visit"))
+                else:
+                    self._answer(answer)
+
+    def _probe(self, method: str, body: bytes) -> None:
+        server = self.state
+        if method == "POST":
+            server.speeds.append(json.loads(body))
+        if method == "PUT":
+            server.probed.append(len(body))
+        self._answer(server.probe if method == "GET" else {})
+
+    def _json(self) -> dict[str, Any] | None:
+        server, path = self.state, self.path
+        if path in ("/v1/enrol", "/v1/token"):
+            answer = {"token": f"obc_{len(server.heard)}", "expires_seconds": server.expires_seconds}
+            return {"client": 2, **answer} if path == "/v1/enrol" else answer
+        if path == "/v1/checkin":
+            return self._checked_in()
+        number = int(path.split("/")[3])
+        if path.endswith("/give-up"):
+            server.open = None
+            return {}
+        if path.endswith("/heartbeat"):
+            return server.beat
+        if (receipt := server.receipts.get(number)) is not None:
+            return {"wanted": False, "offset": 0, "receipt": receipt}
+        if server.open is None or server.open["number"] != number:
+            return None
+        return {"wanted": True, "offset": len(server.bodies[number]), "receipt": None}
+
+    def _checked_in(self) -> dict[str, Any]:
+        server = self.state
+        if server.open is None and server.visits:
+            server.open = server.visits.pop(0)
+        return {"visit": server.open, "retry_after_seconds": None, "finished": server.open is None}
+
+    def _model(self, version: int, fault: Fault) -> None:
+        server = self.state
+        if version not in server.models:
+            self._refuse(Fault(404, "no-such-version"))
+            return
+        body, first = server.models[version], 0
+        if (wanted := self.headers.get("Range")) and self.headers.get("If-Range") == server.etags[version]:
+            first = int(wanted.removeprefix("bytes=").removesuffix("-"))
+        self.send_response(206 if first else 200)
+        self.send_header("ETag", server.etags[version])
+        self.send_header("Content-Length", str(len(body) - first))
+        if first:
+            self.send_header("Content-Range", f"bytes {first}-{len(body) - 1}/{len(body)}")
+        self.end_headers()
+        if fault.body_bytes is None:
+            self.wfile.write(body[first:])
+        else:
+            self.wfile.write(body[first : first + fault.body_bytes])
+            self._hang_up()
+
+    def _put(self, number: int, size: int, fault: Fault, *, check_in: bool) -> None:
+        server = self.state
+        offset, head = int(self.headers["Upload-Offset"]), json.loads(self.headers["Offbeat-Update"])
+        body = self.rfile.read(size if fault.body_bytes is None else fault.body_bytes)
+        server.sent_bytes.append(len(body))
+        if fault.status:
+            self._refuse(fault)
+            return
+        if (receipt := server.receipts.get(number)) is not None:
+            self._answer({"receipt": receipt})
+            return
+        if server.open is None or server.open["number"] != number:
+            self._refuse(Fault(404, "no-such-visit"))
+            return
+        if offset == 0:
+            server.bodies[number] = b""
+        if offset != len(server.bodies[number]):
+            self._refuse(Fault(409, "wrong-offset", {"Upload-Offset": str(len(server.bodies[number]))}))
+            return
+        server.bodies[number] += body
+        if fault.body_bytes is not None:
+            self._hang_up()
+            return
+        if hashlib.sha256(server.bodies[number]).hexdigest() != head["sha256"]:
+            server.bodies[number] = b""
+            self._refuse(Fault(422, "wrong-digest"))
+            return
+        server.announced[number] = head
+        server.receipts[number] = {"counted": server.counts(number), "staleness": 0, "new_version": False}
+        server.open = None
+        if fault.before_answer:
+            self._hang_up()
+        else:
+            following = self._checked_in() if check_in and server.gives_next else None
+            self._answer({"receipt": server.receipts[number], "next": following})
+
+    def _answer(self, value: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        for name, header in {**(headers or {}), "Content-Length": str(len(body))}.items():
+            self.send_header(name, header)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _refuse(self, fault: Fault) -> None:
+        problem = {"title": "", "status": fault.status, "kind": fault.kind, "detail": f"it is {fault.kind}"}
+        self._answer(problem, fault.status, fault.headers)
+
+    def _hang_up(self) -> None:
+        self.wfile.flush()
+        self.close_connection = True
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def tls_server(tmp_path: Path) -> Iterator[tuple[Server, Path]]:
+    """A server over TLS, and its CA."""
+    files = make_certificates(tmp_path / "tls", ["127.0.0.1"])
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(files.certificate, files.key)
+    made = Server(context)
+    made._http.handle_error = lambda *_: None  # of a client that does not trust it
+    yield made, files.ca
+    made.close()
+
+
+@pytest.fixture
+def connection(server: Server) -> Iterator[Connection]:
+    with Connection(server.url, "obc_1", backoff=QUICK) as made:
+        yield made
+
+
+@pytest.fixture
+def fault() -> type[Fault]:
+    return Fault
+
+
+@pytest.fixture
+def quick() -> Backoff:
+    return QUICK
+
+
+@pytest.fixture
+def model() -> Arrays:
+    """Six parameters, whose order is not that of their names."""
+    return {"weight": np.array([[1.0, 2.0], [3.0, 4.0]], np.float32), "bias": np.array([5.0, 6.0], np.float32)}
+
+
+@pytest.fixture
+def visit() -> Callable[..., Visit]:
+    """Return a function that makes a visit of client 2."""
+
+    def make(plan: LocalPlan = PLAN, number: int = 4, version: int = 12, **values: Any) -> Visit:
+        whole: dict[str, Any] = {"since": None, "payload": "delta", "length": 6, "seed": 5, **values}
+        return Visit(client=2, number=number, version=version, plan=plan, **whole)
+
+    return make
+
+
+@pytest.fixture
+def model_file(tmp_path: Path, model: Arrays) -> Path:
+    path = tmp_path / "model-12.safetensors"
+    path.write_bytes(model_bytes(model))
+    return path

@@ -1,0 +1,126 @@
+import json
+import time
+from dataclasses import replace
+
+import pytest
+
+from offbeat_client.client_folder.identity import ClientFolder
+from offbeat_client.errors import OffbeatError
+from offbeat_client.http.connection import Connection
+from offbeat_client.http.enrolment import declare, identify, renew
+from offbeat_client.http.refusal import ServiceError
+from offbeat_client.http.retry import Backoff
+from offbeat_client.messages import CheckedIn, CheckInRequest
+from tests.service.conftest import running
+
+
+@pytest.fixture
+def folder(tmp_path):
+    with ClientFolder(tmp_path) as folder:
+        yield folder
+
+
+def test_a_client_enrols_once(server, connection, folder):
+    identity = identify(connection, folder, "obe_1", "ward-3")
+    assert (identity.client, identity.token, identity.renew_at) == (2, "obc_1", None)
+    assert identify(connection, folder, None, None) == identity
+    assert server.paths("POST") == ["/v1/enrol"]
+    assert server.heard[0][2]["Authorization"] == "Bearer obe_1"
+    assert connection.token == "obc_1"
+
+
+def test_a_client_whose_answer_was_lost_is_the_same_client_when_it_asks_again(tmp_path, monkeypatch):
+    with (
+        running(tmp_path / "server") as server,
+        ClientFolder(tmp_path / "client") as folder,
+        Connection(server.url) as line,
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(ClientFolder, "keep_identity", lambda *_: pytest.fail("killed"))
+            with pytest.raises(pytest.fail.Exception):
+                identify(line, folder, server.enrolment_token, None)
+        identity = identify(line, folder, server.enrolment_token, None)
+        assert identity.client == 0
+        assert server.admin.http.get("/v1/status").json()["enrolled"] == 1
+        assert not (folder.path / "enrolling.json").exists()
+        line.token = identity.token
+        assert line.ask("POST", "/v1/checkin", CheckedIn, CheckInRequest()).visit.number == 0
+
+
+def test_a_missing_token_is_named(connection, folder):
+    with pytest.raises(OffbeatError, match="give an enrolment token with --token"):
+        identify(connection, folder, None, None)
+
+
+def test_before_the_first_answer_attempts_end_soon(server, folder, fault):
+    for_ever = Backoff(first_seconds=0.001, largest_seconds=0.002)
+    server.faults["POST", "/v1/enrol"] = [fault(503, "busy")] * 50
+    with Connection(server.url, backoff=for_ever) as line:
+        with pytest.raises(ServiceError):
+            identify(line, folder, "obe_1", None)
+        assert len(server.heard) == 6
+        server.faults["POST", "/v1/enrol"] = []
+        identify(line, folder, "obe_1", None)
+        server.faults["POST", "/v1/checkin"] = [fault(503, "busy")] * 50
+        assert line.ask("POST", "/v1/checkin", CheckedIn).finished
+
+
+def test_a_refused_token_is_not_kept(server, connection, folder, fault):
+    server.faults["POST", "/v1/enrol"] = [fault(401, "unknown-token")]
+    with pytest.raises(ServiceError):
+        identify(connection, folder, "obe_1", None)
+    assert folder.identity(connection.url) is None
+
+
+def test_a_token_is_renewed_in_the_middle_of_its_life(server, connection, folder, monkeypatch):
+    server.expires_seconds = 1000.0
+    began = time.time()
+    identity = identify(connection, folder, "obe_1", None)
+    assert began + 500 <= identity.renew_at <= time.time() + 500
+    assert renew(connection, folder, identity) == identity
+    monkeypatch.setattr(time, "time", lambda: began + 600)
+    other = renew(connection, folder, identity)
+    assert (other.client, other.token, other.renew_at) == (2, "obc_2", began + 1100)
+    assert connection.token == "obc_2"
+    assert folder.identity(connection.url) == other
+    assert json.loads((folder.path / "identity.json").read_text())["token"] == "obc_2"
+
+
+def test_a_client_declares_its_examples_once_and_remembers_that_it_has(tmp_path):
+    with (
+        running(tmp_path / "server") as server,
+        ClientFolder(tmp_path / "client") as folder,
+        Connection(server.url) as line,
+    ):
+        identity = identify(line, folder, server.enrolment_token, None)
+        assert declare(line, folder, identity, None) == identity
+        declared = declare(line, folder, identity, 60)
+        assert declared.examples == 60
+        assert identify(line, folder, None, None) == declared
+        assert server.service.accounts.examples.is_known(0)
+        with pytest.raises(OffbeatError, match=r"declared 60 examples, not 61.*wrong-examples"):
+            declare(line, folder, declared, 61)
+    # No server is needed to say the same again.
+    with ClientFolder(tmp_path / "client") as folder, Connection(server.url, backoff=Backoff(attempts=1)) as line:
+        assert declare(line, folder, declared, 60) == declared
+
+
+def test_an_old_server_without_declarations_is_accepted(server, connection, folder, fault):
+    identity = identify(connection, folder, "obe_1", None)
+    server.faults["POST", "/v1/examples"] = [fault(404, "not-found")]
+    assert declare(connection, folder, identity, 60) == identity
+    server.faults["POST", "/v1/examples"] = [fault(422, "too-many-examples")]
+    with pytest.raises(ServiceError):
+        declare(connection, folder, identity, 60)
+
+
+def test_a_new_token_does_not_make_it_forget_the_declared_examples(tmp_path):
+    with (
+        running(tmp_path / "server", token_seconds=100.0) as server,
+        ClientFolder(tmp_path / "client") as folder,
+        Connection(server.url) as line,
+    ):
+        declared = declare(line, folder, identify(line, folder, server.enrolment_token, None), 60)
+        renewed = renew(line, folder, replace(declared, renew_at=0.0))
+        assert renewed.token != declared.token
+        assert renewed.examples == 60

@@ -1,0 +1,144 @@
+import httpx
+import pytest
+from pydantic import ValidationError
+
+from offbeat_client.errors import OffbeatError
+from offbeat_client.http.connection import read_answer
+from offbeat_client.local_plan import Compression, LocalPlan
+from offbeat_client.messages import (
+    Answer,
+    CheckedIn,
+    Enrolled,
+    Enrolment,
+    PlanMessage,
+    Received,
+    UploadState,
+    VisitMessage,
+)
+
+VISIT = {
+    "number": 4,
+    "version": 12,
+    "since": 9,
+    "payload": "delta",
+    "length": 7850,
+    "seed": 8230191,
+    "plan": {"steps": 2, "batch_size": 32, "lr": [0.1, 0.05], "compression": None, "error_feedback": False},
+    "lease_seconds": 600.0,
+    "urgent": False,
+}
+TOP_K = {"name": "top_k", "parameters": {"share": 0.01}}
+
+
+def read(values, kind=CheckedIn):
+    request = httpx.Request("POST", "https://host/v1/checkin")
+    return read_answer(httpx.Response(200, json=values, request=request), kind)
+
+
+def read_visit(client=0, **changes):
+    return read({**VISIT, **changes}, VisitMessage).visit(client)
+
+
+def test_a_visit_has_all_values():
+    visit = read_visit(client=17)
+    assert (visit.client, visit.number, visit.version, visit.since, visit.length) == (17, 4, 12, 9, 7850)
+    assert (visit.payload, visit.seed, visit.lease_seconds) == ("delta", 8230191, 600.0)
+    assert visit.plan == LocalPlan(steps=2, batch_size=32, lr=(0.1, 0.05))
+    assert not visit.urgent.is_set()
+
+
+def test_an_urgent_visit_with_compression():
+    plan = {"steps": 1, "batch_size": 1, "lr": 0.1, "compression": TOP_K, "error_feedback": True}
+    visit = read_visit(plan=plan, urgent=True, since=None, lease_seconds=None)
+    assert visit.urgent.is_set()
+    assert visit.plan.compression == Compression("top_k", (("share", 0.01),))
+    assert (visit.since, visit.lease_seconds) == (None, None)
+
+
+def test_protocol_1_1_has_neither_corrections_nor_losses():
+    plain = read_visit()
+    assert (plain.corrects_gradients, plain.needs_loss, plain.offset) == (False, False, None)
+    visit = read_visit(corrects_gradients=True, needs_loss=False)
+    assert (visit.corrects_gradients, visit.needs_loss) == (True, False)
+    assert read_visit(corrects_gradients=False, needs_loss=True).needs_loss
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        LocalPlan(2, 32, (0.1, 0.05), momentum=0.5, weight_decay=0.01, clip_norm=2.0),
+        LocalPlan(1, 1, 0.1, mu=0.5, compression=Compression("qsgd", (("bits", 4),))),
+        LocalPlan(1, 1, 0.1, compression=Compression("random_k", (("share", 0.5), ("scaled", False)))),
+        LocalPlan(1, 1, 0.1, compression=Compression("sign"), error_feedback=True),
+    ],
+)
+def test_a_plan_survives_the_wire(plan):
+    read_plan = PlanMessage.model_validate_json(PlanMessage.of(plan).model_dump_json()).plan()
+    assert read_plan == plan
+    assert repr(read_plan) == repr(plan)  # 4 is not 4.0, nor False 0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"plan": {}},
+        {"plan": None},
+        {"plan": {**VISIT["plan"], "unheard_of": 1}},
+        {"plan": {**VISIT["plan"], "compression": {"name": "unheard_of", "parameters": {}}}},
+        {"plan": {**VISIT["plan"], "compression": {"name": "top_k", "parameters": {"unheard_of": 1}}}},
+        {"plan": {**VISIT["plan"], "lr": -1}},
+        {"payload": "unheard of"},
+        {"payload": "params", "plan": {**VISIT["plan"], "compression": TOP_K}},
+        {"number": None},
+        {"version": "x"},
+    ],
+)
+def test_an_unknown_visit_is_refused_before_training(changes):
+    with pytest.raises(OffbeatError, match=r"is not understood \(.*as new as the server's") as caught:
+        read_visit(**changes)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_refusal_names_the_request_and_the_key():
+    with pytest.raises(OffbeatError, match=r"answer to POST /v1/checkin is not understood \(visit.plan.steps: "):
+        read({"visit": {**VISIT, "plan": {}}, "retry_after_seconds": None, "finished": False})
+
+
+def test_a_check_in_without_work():
+    checked_in = read({"visit": None, "retry_after_seconds": 5.0, "finished": True})
+    assert (checked_in.visit, checked_in.retry_after_seconds, checked_in.finished) == (None, 5.0, True)
+
+
+@pytest.mark.parametrize("values", [{}, {"visit": 3}, {"visit": []}])
+def test_other_answers_are_refused(values):
+    with pytest.raises(OffbeatError, match="not understood"):
+        read(values)
+
+
+@pytest.mark.parametrize("content", [b"<html>", b"[]", b"3", b"\xff"])
+def test_an_answer_that_is_not_a_json_object_is_another_servers(content):
+    response = httpx.Response(200, content=content, request=httpx.Request("GET", "https://host/"))
+    with pytest.raises(OffbeatError, match="did not answer as an Offbeat server does"):
+        read_answer(response, Answer)
+
+
+def test_an_answer_without_content_is_empty():
+    assert read_answer(httpx.Response(204, request=httpx.Request("POST", "https://host/")), Answer) == Answer()
+
+
+def test_clients_ignore_unknown_keys_of_later_versions():
+    assert read({"client": 2, "token": "obc_1", "expires_seconds": None, "later": 1}, Enrolled).client == 2
+
+
+def test_servers_refuse_unknown_keys():
+    with pytest.raises(ValidationError, match="later"):
+        Enrolment.model_validate({"later": 1})
+
+
+def test_an_upload_is_under_way_or_has_a_receipt():
+    receipt = {"counted": False, "staleness": 0, "new_version": False}
+    assert read({"wanted": True, "offset": 30, "receipt": None}, UploadState).offset == 30
+    assert read({"receipt": receipt}, Received).next is None
+    for values in ({"receipt": {}}, {"receipt": None}, {}):
+        with pytest.raises(OffbeatError, match="not understood"):
+            read(values, Received)

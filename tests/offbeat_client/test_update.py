@@ -1,0 +1,153 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from offbeat.simulation.work import WorkQueue
+from offbeat.training.trainers.trainer import Job, Result, Trainer
+from offbeat.training.trainers.trainer import result_vector as trainers_vector
+from offbeat_client.compression import Encoded, decode
+from offbeat_client.errors import OffbeatError
+from offbeat_client.local_plan import Compression, LocalPlan
+from offbeat_client.update import check_fitted, make_update, result_vector
+from offbeat_client.visit import Fitted
+from offbeat_client.work import write_body
+
+WHOLE = LocalPlan(steps=3, batch_size=2, lr=0.1)
+TOP_K = replace(WHOLE, compression=Compression("top_k", (("share", 0.4),)))
+QSGD = replace(WHOLE, compression=Compression("qsgd", (("bits", 4),)))
+RANDOM_K = replace(WHOLE, compression=Compression("random_k", (("share", 0.5),)))
+LENGTH = 6
+SEED = 5
+
+
+class Scripted(Trainer):
+    """Ends each visit at a point of its own."""
+
+    batch_limit = 1
+
+    def examples(self, client):
+        return 1
+
+    def train(self, jobs):
+        return [
+            Result(trainers_vector(job.payload, job.start, torch.from_numpy(end_of(job.visit))), 0.0) for job in jobs
+        ]
+
+
+def end_of(visit):
+    return np.sin(np.arange(LENGTH, dtype=np.float32) * (visit + 1.3)) / 3
+
+
+def named(vector):
+    return {"b": vector[:4].reshape(2, 2), "a": vector[4:]}
+
+
+def read(path, plan):
+    if plan.compression is None:
+        return load_file(path)["update"]
+    return decode(Encoded.from_bytes(path.read_bytes(), LENGTH))
+
+
+@pytest.mark.parametrize(
+    ("payload", "plan"),
+    [
+        ("delta", WHOLE),
+        ("params", WHOLE),
+        ("difference", WHOLE),
+        ("delta", TOP_K),
+        ("delta", QSGD),
+        ("delta", RANDOM_K),
+        ("delta", replace(TOP_K, error_feedback=True)),
+        ("difference", TOP_K),
+    ],
+)
+def test_updates_are_those_of_the_simulator(tmp_path, visit, payload, plan):
+    queue = WorkQueue(Scripted(), LENGTH, SEED)
+    start = np.linspace(-1, 1, LENGTH, dtype=np.float32)
+    simulated, ours = None, None
+    for number in range(4):
+        work = queue.promise(Job(2, number, number, torch.from_numpy(start), plan, payload), simulated)
+        here = visit(plan, number, payload=payload, seed=SEED, length=LENGTH)
+        outcome = make_update(result_vector(payload, named(start), named(end_of(number))), ours, here)
+        write_body(outcome, tmp_path / "body")
+        assert np.array_equal(read(tmp_path / "body", plan), work.resolve().numpy())
+        if number != 1:  # which comes too late to count
+            simulated, ours = work.memory, outcome.memory
+        assert (simulated is None) == (ours is None)
+        assert ours is None or np.array_equal(ours, simulated.resolve().numpy())
+
+
+@pytest.mark.parametrize("plan", [WHOLE, TOP_K])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_diverged_update_is_one_line(visit, plan, value):
+    with pytest.raises(OffbeatError, match=r"visit 4, from version 12: .*lower the plan's lr"):
+        make_update(np.array([1.0] * 5 + [value], np.float32), None, visit(plan))
+
+
+@pytest.mark.parametrize("convert", [np.float16, np.float64, torch.tensor])
+def test_the_result_is_float32(model, convert):
+    vector = result_vector("params", model, {name: convert(array) for name, array in model.items()})
+    assert vector.dtype == np.float32
+    assert vector.tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_result_beyond_float32_is_infinite(model):
+    assert np.isinf(
+        result_vector("delta", model, {name: array.astype(np.float64) * 1e300 for name, array in model.items()})
+    ).all()
+
+
+class TestFitted:
+    def test_a_pair_is_enough(self, model, visit):
+        fitted = check_fitted((model, 17), model, visit())
+        assert (fitted.examples, fitted.steps, fitted.normaliser) == (17, 3, 3.0)
+
+    def test_fewer_steps_have_their_own_normaliser(self, model, visit):
+        # After two steps with momentum 1/2 the gradients weigh 1.5 and 1.
+        plan = replace(WHOLE, momentum=0.5)
+        assert check_fitted(Fitted(model, 17, steps=2), model, visit(plan)).normaliser == 2.5
+
+    def test_the_clients_numbers_are_kept(self, model, visit):
+        fitted = check_fitted(Fitted(model, 17, 1, 0.5), model, visit())
+        assert (fitted.steps, fitted.normaliser) == (1, 0.5)
+
+    @pytest.mark.parametrize("loss", [None, float("nan"), float("-inf"), 3.5e38, "low"])
+    def test_a_needed_loss_must_be_a_number(self, model, visit, loss):
+        with pytest.raises(OffbeatError, match=r"needs the mean training loss .*return Fitted\(…, loss=…\)") as caught:
+            check_fitted(Fitted(model, 17, loss=loss), model, visit(needs_loss=True))
+        assert "\n" not in str(caught.value)
+        assert check_fitted(Fitted(model, 17, loss=loss), model, visit()).examples == 17
+
+    def test_a_loss_may_be_negative(self, model, visit):
+        assert check_fitted(Fitted(model, 17, loss=-2.5), model, visit(needs_loss=True)).loss == -2.5
+
+    def test_buffers_are_left_out(self, model, visit):
+        extra = {**model, "running_mean": np.zeros(3, np.float32)}
+        fitted = check_fitted((extra, 1), model, visit())
+        assert len(result_vector("delta", model, fitted.model)) == 6
+
+    @pytest.mark.parametrize(
+        ("result", "problem"),
+        [
+            (None, "fit must return"),
+            ([1], "fit must return"),
+            ((np.zeros(6, np.float32), 5), "fit must return"),
+            (({}, 5), "needs weight as an array of shape .*got NoneType"),
+            (({"weight": np.zeros(4, np.float32), "bias": np.zeros(2, np.float32)}, 5), "needs weight .*got \\(4,\\)"),
+            (({"weight": np.zeros((2, 2), np.float32), "bias": [0, 0]}, 5), "needs bias .*got list"),
+            (("model", 0), "examples .*got 0"),
+            (("model", True), "examples .*got True"),
+            (Fitted({}, 5, steps=4), "steps .*1 … 3, got 4"),
+            (Fitted({}, 5, steps=0), "steps .*got 0"),
+        ],
+    )
+    def test_an_invalid_result_is_named(self, model, visit, result, problem):
+        if isinstance(result, tuple) and isinstance(result[0], str):
+            result = (model, result[1])
+        if isinstance(result, Fitted):
+            result = replace(result, model=model)
+        with pytest.raises(OffbeatError, match=problem):
+            check_fitted(result, model, visit())

@@ -1,0 +1,21 @@
+from dataclasses import replace
+
+import numpy as np
+
+from offbeat_client.local_plan import LocalPlan
+from offbeat_client.visit import Visit
+
+VISIT = Visit(0, 1, 2, None, "delta", 6, 5, LocalPlan(1, 1, 0.1))
+
+
+def test_a_copy_shares_the_urgency_of_its_visit():
+    other, copy = Visit(0, 1, 2, None, "delta", 6, 5, LocalPlan(1, 1, 0.1)), replace(VISIT, needs_loss=True)
+    VISIT.urgent.set()
+    assert copy.urgent.is_set()
+    assert not other.urgent.is_set()
+
+
+def test_visits_are_compared_and_shown_without_arrays():
+    with_offset = replace(VISIT, offset={"a": np.zeros(2)})
+    assert with_offset == VISIT
+    assert "offset" not in repr(with_offset)
