@@ -10,8 +10,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from offbeat import checkpoint
-from offbeat.checkpoint import read_checkpoint, replace_durably, write_checkpoint
+from offbeat import checkpoint, files
+from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.errors import OffbeatError
 
 STATE: dict[str, Any] = {
@@ -79,7 +79,7 @@ def test_if_it_cannot_be_written_the_last_one_stays(
         if moment == "write":
             patch.setattr(checkpoint, "write_tensors", half)
         elif moment == "fsync":
-            patch.setattr(checkpoint.os, "fsync", fail)
+            patch.setattr(files, "sync_file", fail)
         else:
             patch.setattr(Path, "replace", fail)
         with pytest.raises(OSError, match="no space"):
@@ -87,17 +87,6 @@ def test_if_it_cannot_be_written_the_last_one_stays(
     assert read_checkpoint(tmp_path / "x") == {"now": 1}
     write_checkpoint(tmp_path / "x", {"now": 3})
     assert read_checkpoint(tmp_path / "x") == {"now": 3}
-
-
-def test_content_is_on_disk_before_it_has_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    happened: list[str] = []
-    fsync, replace = os.fsync, Path.replace
-    monkeypatch.setattr(checkpoint.os, "fsync", lambda file: (happened.append("fsync"), fsync(file)))
-    monkeypatch.setattr(Path, "replace", lambda path, new: (happened.append("replace"), replace(path, new))[1])
-    (tmp_path / "new").write_text("new")
-    replace_durably(tmp_path / "new", tmp_path / "x")
-    assert happened == ["fsync", "replace"]
-    assert (tmp_path / "x").read_text() == "new"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends SIGKILL")

@@ -1,7 +1,6 @@
 """A state in one file: its tensors as safetensors, its plain values as JSON beside them."""
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from offbeat.errors import OffbeatError
+from offbeat.files import replace_durably
 from offbeat.tensor_file import write_tensors
 
 # Raise it when a state changes its form: a checkpoint of another form is refused.
@@ -27,10 +27,7 @@ def write_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
     tensors = {key: value for key, value in state.items() if isinstance(value, Tensor)}
     plain = json.dumps({key: value for key, value in state.items() if key not in tensors}).encode()
     tensors[_PLAIN] = torch.frombuffer(bytearray(plain), dtype=torch.uint8)
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("wb") as file:
-        write_tensors(file, tensors, {"format": FORMAT})
-    replace_durably(partial, path)
+    replace_durably(path, lambda file: write_tensors(file, tensors, {"format": FORMAT}))
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
@@ -52,10 +49,3 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     except (OSError, SafetensorError, LookupError, TypeError, ValueError):
         raise OffbeatError(f"{path} is broken: run again without --resume") from None
     return state
-
-
-def replace_durably(partial: Path, path: Path) -> None:
-    """Rename ``partial`` to ``path`` once its content is on disk."""
-    with partial.open("rb+") as file:
-        os.fsync(file.fileno())
-    partial.replace(path)

@@ -123,7 +123,7 @@ class TestParts:
         events = table()
         events.add((1, None, 0.0, "a"))
         with monkeypatch.context() as patch:
-            patch.setattr(parts, "replace_durably", fail)
+            patch.setattr(parts, "rename_durably", fail)
             with pytest.raises(OSError, match="no space"):
                 events.close_part()
         assert part_paths(tmp_path, "events") == []

@@ -245,13 +245,13 @@ class TestGoingOn:
     def test_the_settings_are_written_last_and_whole(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A kill in the first moment must not look like a run with other settings."""
         written: list[tuple[str, set[str]]] = []
-        replace = run_writer.replace_durably
+        replace = run_writer.rename_durably
 
         def watch(partial: Path, path: Path) -> None:
             replace(partial, path)
             written.append((path.name, names(path.parent)))
 
-        monkeypatch.setattr(run_writer, "replace_durably", watch)
+        monkeypatch.setattr(run_writer, "rename_durably", watch)
         begin(tmp_path / "x")
         assert written == [("versions.json", {"versions.json"}), ("config.toml", {"versions.json", "config.toml"})]
 

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from tests.service.conftest import LENGTH, body_of, running
-from tests.service.http.test_routes import kind_of
-from tests.service.test_hostile import until
+from tests.service.http_client import kind_of, until
 from tests.simulation.test_simulator_contract import Greedy
 
 ONES = torch.ones(LENGTH)

@@ -7,10 +7,10 @@ import torch
 
 from offbeat.algorithms import FedLuck, LocalPlan
 from offbeat.algorithms.fedluck_choice import best_steps_and_compression
-from offbeat.service.engine.facade import LARGEST_PROBE
+from offbeat.service.engine.service import LARGEST_PROBE
 from offbeat.service.store.backup import back_up
 from tests.service.conftest import LENGTH, running
-from tests.service.http.test_routes import kind_of
+from tests.service.http_client import kind_of
 
 PLAN = LocalPlan(steps=9, batch_size=3, lr=0.5, momentum=0.5)
 SPEED = {"step_seconds": 0.01, "upload_seconds": 60.0}

@@ -13,7 +13,7 @@ import torch
 from offbeat.algorithms import FedBuff
 from offbeat.service.server.admin import newest_model
 from tests.service.conftest import LENGTH, Served, body_of, running
-from tests.service.test_hostile import until
+from tests.service.http_client import until
 
 ONES = torch.ones(LENGTH)
 # Writes the path of each version that it is given into a file, and answers.

@@ -7,8 +7,7 @@ import torch
 
 from offbeat.algorithms import FedAsync, FedBuff, FedLaAvg
 from tests.service.conftest import LENGTH, body_of, running
-from tests.service.http.test_routes import kind_of
-from tests.service.test_hostile import check_log, goes_on, until
+from tests.service.http_client import check_log, check_progress, kind_of, until
 
 ONES = torch.ones(LENGTH)
 
@@ -85,7 +84,7 @@ def test_a_refused_body_leaves_no_gap_between_others(server):
     assert small(peers[1], visits[1], body, steps=1, normaliser=0.0, examples=1).status_code in (200, 422)
     assert kind_of(small(peers[2], visits[2], body_of(math.nan * ONES)), 422) == "not-finite"
     assert stored_bytes(server) <= 2 * size
-    goes_on(server, peers[:1])
+    check_progress(server, peers[:1])
     check_log(server.folder)
 
 
@@ -96,7 +95,7 @@ def test_many_bytes_are_checkpointed_before_it_is_time(tmp_path):
         peers = [server.enrol() for _ in range(2)]
         (first,) = (server.folder / "checkpoints").iterdir()
         for _ in range(6):
-            goes_on(server, peers)
+            check_progress(server, peers)
         # Checkpoints take a twentieth of the time at most, so the next one comes the later the slower the disk is.
         until(lambda: not first.exists(), seconds=60.0)
         until(lambda: stored_bytes(server) < 1000, seconds=60.0)

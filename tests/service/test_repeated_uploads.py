@@ -4,7 +4,7 @@ import torch
 
 from offbeat.algorithms import FedAsync
 from tests.service.conftest import LENGTH, body_of, running
-from tests.service.http.test_routes import kind_of
+from tests.service.http_client import kind_of
 
 ONES = torch.ones(LENGTH)
 UNKNOWN = {"counted": None, "staleness": None, "new_version": None}

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from offbeat.checkpoint import replace_durably
 from offbeat.errors import OffbeatError
+from offbeat.files import rename_durably
 
 MOST_ROWS = 10**8  # that are read: a small file can claim far more than memory holds
 
@@ -54,7 +54,7 @@ class Parts:
         path = self._folder / f"{self._name}-{self.number:05}.parquet"
         partial = path.with_name(f".{path.name}.partial")
         pq.write_table(pa.table({name: list(values) for name, values in columns.items()}, self._schema), partial)
-        replace_durably(partial, path)
+        rename_durably(partial, path)
         self._rows.clear()
         self.number += 1
 

@@ -11,8 +11,9 @@ import tomli_w
 from safetensors.torch import save
 from torch import Tensor
 
-from offbeat.checkpoint import read_checkpoint, replace_durably, write_checkpoint
+from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.errors import OffbeatError
+from offbeat.files import rename_durably
 from offbeat.runs import directory as run_directory
 from offbeat.runs.package_versions import check_versions
 from offbeat.runs.parquet_chunks import Parts, part_paths
@@ -149,7 +150,7 @@ def _as_json(content: Mapping[str, Any]) -> str:
 def _write(path: Path, content: str) -> None:
     partial = path.with_name(f".{path.name}.partial")
     partial.write_text(content, encoding="utf-8")
-    replace_durably(partial, path)
+    rename_durably(partial, path)
 
 
 def _replace(path: Path, new: Path) -> None:

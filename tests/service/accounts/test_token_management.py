@@ -12,11 +12,10 @@ from click.testing import CliRunner
 
 from offbeat.cli import service as cli_service
 from offbeat.errors import OffbeatError
-from offbeat.service.engine.facade import Limits
 from offbeat.service.server import admin
 from tests.e2e.server_process import MODEL, SERVER, free_port
 from tests.service.conftest import running
-from tests.service.http.test_routes import kind_of
+from tests.service.http_client import kind_of
 
 
 def enrols(server, token):
@@ -73,7 +72,7 @@ def test_a_revoked_token_ends_at_once_and_stays_revoked(tmp_path):
 
 
 def test_a_client_is_revoked_by_a_command(tmp_path):
-    with running(tmp_path / "server", limits=Limits()) as server:
+    with running(tmp_path / "server", burst=200) as server:
         peer = server.enrol()
         assert run(cli_service.revoke, tmp_path / "server", "client-0") == "client-0: revoked\n"
         assert kind_of(peer.http.post("/v1/checkin", json={}), 401) == "revoked-token"
@@ -92,12 +91,12 @@ def test_the_token_of_a_deleted_file_stops_working_when_the_server_starts_again(
     with running(tmp_path / "server") as server:
         after = file.read_text().strip()
         assert after != before
-        assert not server.service.accounts.knows(before, kind)
-        assert server.service.accounts.knows(after, kind)
+        assert not server.service.accounts.is_valid(before, kind)
+        assert server.service.accounts.is_valid(after, kind)
         made = server.admin.http.post("/v1/enrolment-tokens", json={}).json()["token"]
     with running(tmp_path / "server") as server:
         assert file.read_text().strip() == after
-        assert server.service.accounts.knows(made, "enrolment")
+        assert server.service.accounts.is_valid(made, "enrolment")
 
 
 def test_a_revoked_token_in_the_folder_is_replaced_at_the_next_start(tmp_path):

@@ -1,22 +1,18 @@
 """A store that is broken is refused in one line, which names the file and the record."""
 
-import asyncio
 import re
 import shutil
 import sqlite3
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
 import torch
 
-from offbeat.checkpoint import read_checkpoint
 from offbeat.errors import OffbeatError
-from offbeat.service.engine import start_up
-from offbeat.service.store.store import SCHEMA
+from offbeat.service.store.database import SCHEMA
 from tests.service.conftest import LENGTH, body_of, running
+from tests.service.http_client import check_progress
 
 LARGE_LENGTH = 300_000
 
@@ -106,30 +102,19 @@ def test_a_folder_of_another_version_is_refused_in_one_line(form, age, tmp_path)
     assert "\n" not in str(caught.value)
 
 
-def test_checkpoints_are_written_one_at_a_time(tmp_path, monkeypatch):
-    """Also if one was cancelled while it was written, as the scheduled one may be at the end."""
-    write, at_once, began = start_up.write_checkpoint, [0, 0], threading.Event()
-
-    def slowly(path, state):
-        at_once[0] += 1
-        at_once[1] = max(at_once)
-        began.set()
-        time.sleep(0.1)  # so that the others begin meanwhile
-        write(path, state)
-        at_once[0] -= 1
-
-    with running(tmp_path / "server") as server:
-        monkeypatch.setattr(start_up, "write_checkpoint", slowly)
+def test_unknown_files_are_ignored(tmp_path):
+    folder = tmp_path / "server"
+    with running(folder) as server:
         peer = server.enrol()
-        peer.send(peer.check_in(), torch.ones(LENGTH))
-        cancelled = asyncio.run_coroutine_threadsafe(
-            start_up.checkpoint(server.folder, server.service.engine), server.loop
-        )
-        assert began.wait(10)
-        cancelled.cancel()
-        with ThreadPoolExecutor(3) as pool:
-            made = [pool.submit(server.checkpoint) for _ in range(3)]
-        assert [checkpoint.result() for checkpoint in made] == [None] * 3
-        assert at_once == [0, 1]
-        (path,) = (server.folder / "checkpoints").glob("*.safetensors")
-        assert read_checkpoint(path)["coordinator.statistics.counted"] == 1
+        check_progress(server, [peer, peer])
+        token = peer.http.headers["authorization"].removeprefix("Bearer ")
+    for name in ("models", "updates", "checkpoints", "partial"):
+        (folder / name / "notes.safetensors").write_text("mine")
+        (folder / name / ".swp").write_text("mine")
+    with running(folder, checkpoint_seconds=0.1) as server:
+        peer = server.peer(token)
+        (folder / "models" / "more.safetensors").write_text("mine")
+        assert peer.http.get("/v1/models/latest", follow_redirects=True).status_code == 200
+        check_progress(server, [peer, peer])
+        time.sleep(0.5)
+        check_progress(server, [peer])

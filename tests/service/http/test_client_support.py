@@ -5,7 +5,7 @@ import torch
 
 from offbeat.algorithms import SCAFFOLD
 from tests.service.conftest import LENGTH, body_of, running
-from tests.service.http.test_routes import kind_of
+from tests.service.http_client import kind_of
 from tests.simulation.test_simulator_contract import Greedy
 
 ONES = torch.ones(LENGTH)

@@ -10,8 +10,8 @@ import pytest
 
 from offbeat.service.http.connections import Connections, pause_after
 from tests.service.conftest import running
+from tests.service.http_client import line, until
 from tests.service.test_descriptors import limited, wait_until_ready
-from tests.service.test_hostile import line, until
 
 
 class Listener:

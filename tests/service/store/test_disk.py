@@ -8,13 +8,12 @@ import torch
 
 from offbeat.algorithms import FedBuff
 from offbeat.errors import OffbeatError
-from offbeat.service.store.disk import Disk, passes
+from offbeat.service.store.disk import Disk, is_temporary
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.store.reserve_file import Reserve
 from offbeat.service.updates.update_body import StoredUpdate
 from tests.service.conftest import LENGTH, body_of, running
-from tests.service.http.test_routes import kind_of
-from tests.service.test_hostile import until
+from tests.service.http_client import kind_of, until
 
 ONES = torch.ones(LENGTH)
 FULL, QUOTA, DESCRIPTORS, BROKEN = (
@@ -42,7 +41,7 @@ def test_a_full_disk_releases_its_reserve_and_takes_nothing_in_until_there_is_ro
     assert disk.keep_reserve(100)
     assert disk.problem is None
     assert (tmp_path / "reserve").exists()
-    assert passes(error)
+    assert is_temporary(error)
     assert failures == []
 
 
@@ -56,8 +55,8 @@ def test_a_lack_of_descriptors_passes_and_says_nothing_of_the_disk(disk, failure
 def test_any_other_failure_ends_the_server(disk, failures):
     assert disk.refusal(BROKEN).kind == "stopping"
     assert failures == [BROKEN]
-    assert not passes(BROKEN)
-    assert not passes(OSError("a file is too short"))
+    assert not is_temporary(BROKEN)
+    assert not is_temporary(OSError("a file is too short"))
 
 
 def failing_once(monkeypatch, holder, name, error):

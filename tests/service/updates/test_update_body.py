@@ -44,7 +44,7 @@ def store(tmp_path: Path) -> Store:
         path = tmp_path / "body"
         path.unlink(missing_ok=True)  # another vector may still be mapped from it
         path.write_bytes(b"x" * offset + body + b"y" * 10)
-        return StoredUpdate(path, offset, len(body), length, compression)
+        return StoredUpdate(path, offset, len(body), length, compression, "")
 
     return put
 
@@ -187,7 +187,7 @@ def test_a_large_body_is_checked_in_little_memory(tmp_path: Path) -> None:
     with path.open("r+b") as file:
         file.truncate(size)
     tracemalloc.start()
-    check_body(StoredUpdate(path, 0, size, length, None), 1.0)
+    check_body(StoredUpdate(path, 0, size, length, None, ""), 1.0)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 16e6
@@ -410,7 +410,7 @@ def test_any_compressed_body_is_refused_or_read_as_the_compressor_does(store: St
 def test_a_file_that_was_cut_short_is_an_error_of_the_disk(tmp_path: Path, length: int) -> None:
     path, body = tmp_path / "update", dense(torch.ones(length))
     path.write_bytes(body[:-1])
-    stored = StoredUpdate(path, 0, len(body), length, None)
+    stored = StoredUpdate(path, 0, len(body), length, None, "")
     with pytest.raises(OSError, match=f"update ends before byte {len(body)}"):
         stored.resolve()
     with pytest.raises(OSError, match="update ends before byte"):

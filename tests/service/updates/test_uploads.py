@@ -3,7 +3,9 @@
 import asyncio
 import hashlib
 import os
+import socket
 import threading
+import time
 
 import pytest
 
@@ -11,6 +13,8 @@ from offbeat.service.refusal import Refusal
 from offbeat.service.store.segments import Segments
 from offbeat.service.updates import growing_file
 from offbeat.service.updates.uploads import Uploads, clean_up
+from tests.service.conftest import body_of, running
+from tests.service.http_client import ONES, begin_upload, check_progress, kind_of, line, put_in_pieces, snapshot, until
 
 
 @pytest.fixture
@@ -171,3 +175,47 @@ def test_after_a_restart_a_body_that_was_whole_need_not_come_again(tmp_path, upl
     assert uploads.offset(3, 1) == 3
     clean_up(tmp_path, set())
     assert [path.name for path in (tmp_path / "updates").iterdir()] == ["notes"]
+
+
+def test_the_bytes_before_a_broken_connection_are_kept(server):
+    peer = server.enrol()
+    visit, body = peer.check_in(), body_of(ONES)
+    with line(server, peer) as opened:
+        begin_upload(opened, peer, visit, body, end=len(body) - 1)
+        opened.send(body[:60])
+        time.sleep(0.1)
+    until(lambda: not server.service.uploads._large)
+    assert peer.http.get("/v1/uploads/0").json()["offset"] == 60
+    assert peer.put(visit, body, offset=60, head=peer.head(visit, body)).json()["receipt"]["counted"]
+
+
+def test_an_incomplete_small_body_changes_nothing(server):
+    peer = server.enrol()
+    visit, body = peer.check_in(), body_of(ONES)
+    before = snapshot(server)
+    for half in (True, False):
+        with line(server, peer) as opened:
+            begin_upload(opened, peer, visit, body, end=len(body))
+            opened.send(body[:60])
+            if half:
+                opened.socket.shutdown(socket.SHUT_WR)
+                time.sleep(0.1)
+    assert peer.http.get("/v1/uploads/0").json() == {"wanted": True, "offset": 0, "receipt": None}
+    assert snapshot(server) == before
+    check_progress(server, [peer])
+
+
+def test_a_stalled_upload_leaves_room_for_others_once_its_connection_is_closed(tmp_path):
+    body = body_of(ONES)
+    with running(tmp_path / "server", upload_budget=len(body)) as server:
+        slow, honest = server.enrol(), server.enrol()
+        visits = [slow.check_in(), honest.check_in()]
+        with line(server, slow) as opened:
+            begin_upload(opened, slow, visits[0], body, end=len(body) - 1)
+            opened.send(body[:10])
+            until(lambda: server.service.uploads._large)
+            answer = honest.put(visits[1], body[:10], head=honest.head(visits[1], body))
+            assert kind_of(answer, 503) == "busy"
+            assert answer.headers["retry-after"]
+        until(lambda: not server.service.uploads._large)
+        assert put_in_pieces(honest, visits[1], body).json()["receipt"]["counted"]

@@ -100,7 +100,7 @@ def test_a_repeated_upload_is_heard_once(tmp_path):
         visit = peer.check_in()
         for _ in range(2):
             assert peer.send(visit, ONES)["counted"]
-        ((client, norm),) = server.service.engine.norms.entries()
+        ((client, norm),) = server.service.engine.history.norms.entries()
         assert (client, round(norm, 4)) == (0, 1.2247)  # of two steps
 
 

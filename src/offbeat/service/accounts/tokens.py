@@ -1,4 +1,4 @@
-"""Tokens: 256 random bits after a prefix that says whose they are; only their hash is kept."""
+"""Tokens: 256 random bits after a prefix; the server keeps their hashes only."""
 
 import hashlib
 import re
@@ -9,16 +9,16 @@ _RANDOM_PART = re.compile(r"[A-Za-z0-9_-]{43}")  # 32 bytes in url-safe base64 w
 
 
 def new_token(prefix: str) -> str:
-    """Return a token that nobody can guess."""
+    """Return a random token."""
     return prefix + secrets.token_urlsafe(_RANDOM_BYTES)
 
 
 def token_hash(token: str) -> str:
-    """Return the token's SHA-256 in hexadecimal digits; for a token that ``looks_like`` one."""
+    """Return the SHA-256, in hexadecimal, of a token that passes ``looks_like``."""
     # Nobody can try 2²⁵⁶ tokens, so a fast hash without salt is enough.
     return hashlib.sha256(token.encode("ascii")).hexdigest()
 
 
 def looks_like(token: str, prefix: str) -> bool:
-    """Return whether a text from a stranger, of any length, has the form of ``new_token(prefix)``."""
+    """Return whether an untrusted text of any length has the form of ``new_token(prefix)``."""
     return token.startswith(prefix) and _RANDOM_PART.fullmatch(token, len(prefix)) is not None

@@ -10,17 +10,9 @@ from safetensors.torch import load as load_tensors
 from offbeat.algorithms import FedBuff
 from offbeat.service.http.model_response import ModelResponse
 from tests.service.conftest import LAYOUT, LENGTH, body_of, running
+from tests.service.http_client import kind_of
 
 ONES = torch.ones(LENGTH)
-
-
-def kind_of(answer, status):
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
-    problem = answer.json()
-    assert problem["status"] == status
-    assert "\n" not in problem["detail"]
-    return problem["kind"]
 
 
 def test_a_client_gets_work_and_hands_it_in(server):
@@ -176,7 +168,7 @@ def test_a_version_that_is_deleted_just_as_it_is_asked_for(server, monkeypatch):
     peer = server.enrol()
     peer.check_in()
     assert peer.http.get("/v1/models/0").status_code == 200
-    monkeypatch.setattr("offbeat.service.http.routes.ModelResponse", Deleted)
+    monkeypatch.setattr("offbeat.service.http.client_routes.ModelResponse", Deleted)
     assert peer.http.get("/v1/models/0").status_code == 404
 
 
@@ -261,19 +253,6 @@ def test_an_enrolment_token_ends_and_so_do_places(server):
     for _ in range(4):
         server.enrol()
     assert kind_of(server.peer(server.enrolment_token).http.post("/v1/enrol", json={}), 409) == "full"
-
-
-def test_a_client_that_asks_too_often_is_told_to_wait(tmp_path):
-    from offbeat.service.engine.facade import Limits
-
-    with running(tmp_path / "server", limits=Limits(requests_a_second=0.001, burst=3)) as server:
-        peer = server.enrol()
-        for _ in range(3):
-            peer.check_in()
-        answer = peer.http.post("/v1/checkin", json={})
-        assert kind_of(answer, 429) == "too-many-requests"
-        assert answer.headers["retry-after"] == "1"
-        assert server.enrol().check_in() is not None
 
 
 def test_other_paths_and_methods(server):
