@@ -152,14 +152,13 @@ def running(
         loop = asyncio.get_running_loop()
         loops.append(loop)
         stops.append(lambda: loop.call_soon_threadsafe(stop.set))
-        unlimited = {"requests_a_second": 1e6, "burst": 10**6, "max_share": 1.0}
+        defaults = {"port": 0, "requests_a_second": 1e6, "burst": 10**6, "max_share": 1.0}
         server = ServerSettings(
             folder=folder,
-            port=0,
             lease_seconds=lease_seconds,
             stop_versions=stop_versions,
             seed=7,
-            **unlimited | settings,
+            **defaults | settings,
         )
 
         def ready(what: Listening) -> None:

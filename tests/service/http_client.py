@@ -115,9 +115,9 @@ def begin_upload(opened: Line, peer: Peer, visit: dict[str, Any], body: bytes, *
     )
 
 
-def put_in_pieces(peer: Peer, visit: dict[str, Any], body: bytes) -> httpx.Response:
+def put_in_pieces(peer: Peer, visit: dict[str, Any], body: bytes, **changes: Any) -> httpx.Response:
     """Upload a small body in two parts, so that the server treats it as a large one."""
-    head = peer.head(visit, body)
+    head = peer.head(visit, body, **changes)
     first = peer.put(visit, body[:10], head=head)
     assert first.status_code == 202, first.text
     return peer.put(visit, body, offset=10, head=head)

@@ -12,13 +12,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from offbeat.service.engine.facade import Service
 from safetensors.torch import load
 
 from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components.staleness import constant
 from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
+from offbeat.service.engine.service import Service
 from offbeat.service.engine.start_up import open_engine
 from offbeat.service.engine.update_receiver import UploadRequest
 from offbeat.service.refusal import Refusal

@@ -5,9 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from offbeat.algorithms import FedBuff
 from offbeat.service.engine import checkpoint_schedule
 from offbeat.service.engine.checkpoint_schedule import CheckpointSchedule
 from offbeat.service.refusal import no_space
+from tests.service.conftest import running
+from tests.service.http_client import check_log, check_progress, until
 
 
 class Engine(SimpleNamespace):
@@ -112,3 +115,23 @@ def test_one_that_fails_is_reported_and_made_again_later(error, engine):
     engine.change = lambda: changes(run__now=31.0, journal__number=1)(engine)
     done = made(engine, error=error)
     assert done == (["checkpoint", error] if isinstance(error, OSError) else ["checkpoint"])
+
+
+def stored_bytes(server):
+    """Return how many bytes of updates lie in the server's folder."""
+    rooms = [server.folder / name for name in ("updates", "partial")]
+    return sum(path.stat().st_size for room in rooms for path in room.iterdir())
+
+
+def test_many_bytes_are_checkpointed_before_it_is_time(tmp_path):
+    with running(
+        tmp_path / "server", lambda: FedBuff(buffer_size=2), checkpoint_seconds=1e6, checkpoint_bytes=1000
+    ) as server:
+        peers = [server.enrol() for _ in range(2)]
+        (first,) = (server.folder / "checkpoints").iterdir()
+        for _ in range(6):
+            check_progress(server, peers)
+        # Checkpoints take a twentieth of the time at most, so the next one comes the later the slower the disk is.
+        until(lambda: not first.exists(), seconds=60.0)
+        until(lambda: stored_bytes(server) < 1000, seconds=60.0)
+        check_log(server.folder)

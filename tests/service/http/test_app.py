@@ -228,3 +228,16 @@ def test_a_repeated_header_has_one_of_its_values(server):
     )  # fmt: skip
     assert answer.status_code == 200
     assert server.service.engine.coordinator.statistics.assigned == 1
+
+
+def test_other_paths_and_methods(server):
+    http = server.enrol().http
+    assert kind_of(http.get("/v2/nothing"), 404) == "not-found"
+    assert kind_of(http.get("/v1/checkin"), 405) == "method-not-allowed"
+    assert kind_of(http.post("/v1/checkin", json={"wait_seconds": 61}), 400) == "malformed-request"
+    assert kind_of(http.post("/v1/checkin", json={"more": 1}), 400) == "malformed-request"
+    assert kind_of(http.post("/v1/checkin", content=b"{"), 400) == "malformed-request"
+    assert kind_of(http.get("/v1/models/-1"), 400) == "malformed-request"
+    assert http.get("/healthz").text == "ok\n"
+    assert http.get("/readyz").text == "ok\n"
+    assert "/v1/uploads/{number}" in http.get("/openapi.json").json()["paths"]

@@ -82,7 +82,7 @@ def test_an_update_that_cannot_be_read_ends_the_server_in_one_line(tmp_path, mon
             failing_once(monkeypatch, StoredUpdate, "resolve", BROKEN)
             assert peer.put(visit, body_of(ONES)).status_code == 200
             assert kind_of(peer.http.post("/v1/checkin", json={}), 503) == "stopping"
-            until(lambda: not server.service.ready)
+            until(lambda: not server.service.is_ready)
 
     with pytest.raises(OffbeatError, match="disk cannot be used: Input/output error") as caught:
         meet_it()
@@ -150,7 +150,7 @@ def test_a_log_that_cannot_be_synced_ends_the_server_in_one_line(tmp_path, monke
             visit = peer.check_in()
             failing_once(monkeypatch, os, "fdatasync", BROKEN)
             assert peer.put(visit, body_of(ONES)).status_code == 503
-            until(lambda: not server.service.ready)
+            until(lambda: not server.service.is_ready)
 
     with pytest.raises(OffbeatError, match="segment-1: Input/output error"):
         meet_it()

@@ -219,3 +219,15 @@ def test_a_stalled_upload_leaves_room_for_others_once_its_connection_is_closed(t
             assert answer.headers["retry-after"]
         until(lambda: not server.service.uploads._large)
         assert put_in_pieces(honest, visits[1], body).json()["receipt"]["counted"]
+
+
+def test_one_client_has_no_more_than_two_large_bodies_checked_at_once(server):
+    uploads = server.service.uploads
+    peer = server.enrol()
+    visit = peer.check_in()
+    body = body_of(ONES)
+    with uploads.undecided(0):
+        with uploads.undecided(0):
+            assert kind_of(peer.put(visit, body[:10], head=peer.head(visit, body)), 503) == "busy"
+        assert put_in_pieces(peer, visit, body).json()["receipt"]["counted"]
+    assert uploads._undecided == {}
