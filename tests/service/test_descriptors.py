@@ -117,5 +117,5 @@ def test_a_shortage_of_descriptors_is_answered_by_try_again_later(tmp_path, monk
 
 
 @pytest.mark.parametrize(("code", "expected"), [(errno.EMFILE, True), (errno.ENFILE, True), (errno.ENOSPC, False)])
-def test_a_shortage_of_descriptors_is_told_from_a_full_disk(code, expected):
+def test_a_shortage_of_descriptors_is_not_a_full_disk(code, expected):
     assert is_shortage(OSError(code, "")) is expected

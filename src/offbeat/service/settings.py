@@ -21,7 +21,7 @@ class ServerSettings:
         certificates: For TLS; None for plain HTTP.
         seed: The run's seed.
         connections_per_address: Connections of one address, at most; None for a quarter of all.
-        token_seconds: How long a client's token is valid; None for ever.
+        token_seconds: How long a client's token is valid; None for no limit.
         checkpoint_seconds: Between two checkpoints.
         checkpoint_bytes: Of updates between two checkpoints, at most; for large models 16 times the model's size.
         upload_budget: Bytes of uploads under way, at most.
@@ -30,7 +30,7 @@ class ServerSettings:
         max_share: Largest share of a client in the objective, ½ … 1; in a step the algorithm's buffer limits it.
         requests_a_second: Requests of a client, in the long run.
         burst: Requests of a client at once.
-        lease_seconds: How long the slot of a silent client is kept; None for ever.
+        lease_seconds: How long the slot of a silent client is kept; None for no limit.
         stop_versions: The run ends at this version.
         evaluate_every: Every how many versions one is evaluated; None for none.
         evaluate_command: The program that evaluates versions.

@@ -54,7 +54,7 @@ def state_of(server):
     return ready.text
 
 
-def test_no_work_before_all_have_enrolled_and_then_they_weigh_by_their_examples(tmp_path):
+def test_a_run_waits_for_all_clients_and_weighs_them_by_their_examples(tmp_path):
     with weighing(tmp_path / "server") as server:
         one = server.enrol(examples=EXAMPLES[0])
         two = server.enrol(examples=EXAMPLES[1])
@@ -144,7 +144,7 @@ def test_a_client_may_declare_after_it_has_enrolled_and_only_once(tmp_path):
         assert server.service.accounts.examples.all() == list(EXAMPLES)
 
 
-def test_a_revoked_client_that_never_declared_keeps_nobody_waiting(tmp_path):
+def test_a_run_does_not_wait_for_a_revoked_client(tmp_path):
     with weighing(tmp_path / "server") as server:
         first = server.enrol(examples=10)
         server.enrol()
@@ -154,7 +154,7 @@ def test_a_revoked_client_that_never_declared_keeps_nobody_waiting(tmp_path):
         assert first.check_in(5.0) is not None
 
 
-def test_a_revoked_client_keeps_nobody_waiting_after_a_restart_either(tmp_path):
+def test_a_run_does_not_wait_for_a_revoked_client_after_a_restart(tmp_path):
     with weighing(tmp_path / "server") as server:
         server.enrol()
         server.enrol(examples=10)

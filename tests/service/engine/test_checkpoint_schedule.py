@@ -111,7 +111,7 @@ def test_checkpoints_that_take_long_are_rare(engine):
 
 
 @pytest.mark.parametrize("error", [OSError(5, "Input/output error"), no_space("full")])
-def test_one_that_fails_is_reported_and_made_again_later(error, engine):
+def test_a_failed_checkpoint_is_reported_and_made_again_later(error, engine):
     engine.change = lambda: changes(run__now=31.0, journal__number=1)(engine)
     done = made(engine, error=error)
     assert done == (["checkpoint", error] if isinstance(error, OSError) else ["checkpoint"])

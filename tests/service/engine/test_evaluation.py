@@ -74,7 +74,7 @@ def test_each_nth_version_is_measured_as_in_a_simulation(model, tmp_path):
     assert not list((tmp_path / "server").glob(".*.evaluated"))
 
 
-def test_a_program_that_fails_harms_nobody(model, tmp_path, caplog):
+def test_clients_work_on_after_the_program_has_failed(model, tmp_path, caplog):
     program = [sys.executable, "-c", "raise SystemExit(3)"]
     with (
         caplog.at_level("INFO", "offbeat.service"),

@@ -51,7 +51,7 @@ def test_the_first_visit_is_planned_by_what_the_client_reported(tmp_path):
 
 
 @pytest.mark.parametrize("checkpoint", [False, True])
-def test_it_is_durable(checkpoint, tmp_path):
+def test_a_reported_speed_is_durable(checkpoint, tmp_path):
     with quick(tmp_path / "server") as server:
         peers = [server.enrol() for _ in range(2)]
         for peer in peers:
@@ -132,7 +132,7 @@ def test_only_a_client_may_probe(token, tmp_path):
         '{"step_seconds": 1, "upload_seconds": 1, "more": 1}',
     ],
 )
-def test_what_is_no_speed_is_refused_and_changes_nothing(body, tmp_path):
+def test_a_malformed_speed_is_refused_and_changes_nothing(body, tmp_path):
     with quick(tmp_path / "server") as server:
         peer = server.enrol()
         answer = peer.http.post("/v1/probe", content=body, headers={"Content-Type": "application/json"})

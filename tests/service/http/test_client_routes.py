@@ -90,7 +90,7 @@ def test_a_part_or_a_repeated_update_says_nothing_of_the_next_visit(server):
     assert kind_of(peer.put(visit, body, params={"checkin": "?"}), 400) == "malformed-request"
 
 
-def test_who_gave_up_gets_other_work_and_its_update_counts_all_the_same(server):
+def test_a_client_that_gave_up_gets_other_work_and_its_update_counts(server):
     peer = server.enrol()
     visit = peer.check_in()
     assert peer.http.post("/v1/visits/0/give-up").status_code == 204
@@ -180,7 +180,7 @@ def test_a_large_update_with_a_wrong_digest_begins_anew(tmp_path):
         (ONES, {"sha256": "0" * 64}, "wrong-digest"),
     ],
 )
-def test_what_is_refused_changes_nothing(vector, changes, kind, server):
+def test_a_refused_update_changes_nothing(vector, changes, kind, server):
     peer = server.enrol()
     visit = peer.check_in()
     number = server.service.engine.journal.number
@@ -202,7 +202,7 @@ def test_too_large_too_long_and_without_a_head(server):
     assert kind_of(peer.http.put("/v1/uploads/7", content=body, headers={"Offbeat-Update": "{}"}), 400)
 
 
-def test_visits_of_others_and_of_nobody(server):
+def test_visits_of_other_clients_are_unknown(server):
     one, two = server.enrol(), server.enrol()
     visit = one.check_in()
     assert kind_of(two.put(visit, body_of(ONES)), 404) == "no-such-visit"

@@ -62,7 +62,7 @@ def test_an_address_keeps_its_places_and_others_theirs(listener):
     assert descriptors() == before
 
 
-def test_who_never_asked_goes_first_then_who_has_been_idle_then_the_newest_request(listener):
+def test_strangers_are_closed_first_then_idle_connections_then_the_newest_request(listener):
     connections = Connections(listener.port, 5)
     opened = [listener.connect()[0] for _ in range(5)]
     stranger, idle, recent, busy, newest = opened

@@ -25,7 +25,7 @@ def work(server, peers):
         peer.send(peer.check_in(), ONES)
 
 
-def test_the_status_and_the_list_say_how_far_a_run_is(tmp_path):
+def test_the_status_and_the_list_show_the_progress_of_a_run(tmp_path):
     with running(tmp_path / "one", config={"algorithm": {"algorithm": "fedbuff"}}) as server:
         work(server, [server.enrol() for _ in range(3)])
         now = status(tmp_path / "one")

@@ -26,7 +26,7 @@ def work(server, peers):
         peer.send(peer.check_in(), ONES)
 
 
-def test_a_server_goes_on_from_a_copy_that_was_made_while_it_ran(tmp_path):
+def test_a_server_continues_from_a_copy_that_was_made_while_it_ran(tmp_path):
     with running(tmp_path / "one", plain, checkpoint_seconds=0.05) as server:
         peers = [server.enrol() for _ in range(5)]
         tokens = [peer.http.headers["authorization"].removeprefix("Bearer ") for peer in peers]
@@ -62,7 +62,7 @@ def test_a_server_goes_on_from_a_copy_that_was_made_while_it_ran(tmp_path):
             assert visit is None or peer.send(visit, ONES)["counted"]
 
 
-def test_what_cannot_be_copied(tmp_path):
+def test_other_folders_cannot_be_copied(tmp_path):
     with pytest.raises(OffbeatError, match="not a server's folder"):
         back_up(tmp_path, tmp_path / "copy")
     with running(tmp_path / "one"):

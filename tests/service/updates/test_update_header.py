@@ -34,7 +34,7 @@ def refusal(text: str | None) -> Refusal:
     return caught.value
 
 
-def test_what_the_protocol_says_is_read() -> None:
+def test_the_protocols_example_is_read() -> None:
     assert parse_header(json.dumps(HEAD)).model_dump() == HEAD
 
 
@@ -114,12 +114,12 @@ def test_the_ends_of_the_ranges_are_allowed(key: str, value: object) -> None:
         ("loss", [0.7]),
     ],
 )
-def test_what_is_out_of_range_is_refused_by_its_name(key: str, value: object) -> None:
+def test_a_value_out_of_range_is_refused_by_name(key: str, value: object) -> None:
     assert f" {key} must be " in str(refusal(json.dumps(HEAD | {key: value})))
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
-def test_numbers_that_are_none_are_refused(number: str) -> None:
+def test_malformed_numbers_are_refused(number: str) -> None:
     refusal(json.dumps(HEAD).replace("0.2", number))
     refusal(json.dumps(HEAD).replace("0.7", number))
 

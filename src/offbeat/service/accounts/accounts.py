@@ -28,7 +28,7 @@ class Accounts:
         database: Holds the clients of earlier servers.
         journal: Writes changes.
         clients_limit: Number of clients N.
-        token_seconds: How long a client's token is valid; None for ever.
+        token_seconds: How long a client's token is valid; None for no limit.
         max_examples: Largest number of examples that a client may declare; None for any.
         clock: Unix seconds.
 

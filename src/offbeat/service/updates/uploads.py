@@ -36,7 +36,7 @@ class Uploads:
     ``updates/``, under a name that is never used again.
 
     A client can upload one large body at a time: if it begins again over another connection, the first upload is given
-    up. Two more may be complete and *undecided*, neither counted nor deleted yet; meanwhile a third is refused. So at
+    up. Two more may be complete and *undecided*, neither counted nor deleted yet; a third is refused. So at
     most three uncounted bodies of a client are on the disk.
 
     Args:
