@@ -73,14 +73,14 @@ def test_strangers_are_closed_first_then_idle_connections_then_the_newest_reques
         assert connections.shut_down_excess() == 0
         opened.append(listener.connect()[0])
         connections.shut_down_excess()
-        connections._most = 4
+        connections.max_per_address = 4
         connections.trust(opened[-1].getsockname())
         connections.shut_down_excess()
         assert [is_open(connection) for connection in opened] == [False, True, True, True, False, True]
         assert stranger is opened[0]
         assert newest is opened[4]
         for most, gone in ((3, idle), (2, recent), (1, opened[-1])):
-            connections._most = most
+            connections.max_per_address = most
             assert connections.shut_down_excess() == 1
             assert not is_open(gone)
         assert is_open(busy)

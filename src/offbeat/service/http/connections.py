@@ -51,12 +51,12 @@ class Connections:
 
     Args:
         port: The server's port.
-        max_per_address: Connections that an address may have.
+        max_per_address: Connections that an address may have; may be changed later.
     """
 
     def __init__(self, port: int, max_per_address: int) -> None:
         self._port = port
-        self._max = max_per_address
+        self.max_per_address = max_per_address
         self._open: dict[_Socket, _Open] = {}
         self._requests: dict[Peer, int] = {}  # under way
         self._last: dict[Peer, float] = {}  # when a request with a valid token came
@@ -90,7 +90,7 @@ class Connections:
             return 0
         with suppress(OSError):  # too many files are open in the whole system
             names = os.listdir(_DESCRIPTORS)  # noqa: PTH208 — half the time
-            if len(names) <= self._max:
+            if len(names) <= self.max_per_address:
                 return 0
             self._look(names)
         by_address: dict[str, list[tuple[_Socket, _Open]]] = {}
@@ -100,7 +100,7 @@ class Connections:
             by_address.setdefault(found.peer[0], []).append((place, found))
         closed = 0
         for address, connections in by_address.items():
-            excess = len(connections) - self._max
+            excess = len(connections) - self.max_per_address
             if excess <= 0:
                 continue
             connections.sort(key=lambda connection: self._worth(connection[1]))
