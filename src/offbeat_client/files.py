@@ -57,11 +57,15 @@ def remove_durably(path: Path) -> None:
     sync_folder(path.parent)
 
 
-def sync_file(path: Path) -> None:
-    """Wait until a file's content is on disk."""
-    sync = os.fdatasync if hasattr(os, "fdatasync") else os.fsync
-    with path.open("rb+") as file:  # Windows syncs only files that are open for writing
-        sync(file.fileno())
+def sync_file(file: Path | int) -> None:
+    """Wait until the content of a file, given by its path or its descriptor, is on disk."""
+    if isinstance(file, Path):
+        with file.open("rb+") as opened:  # Windows syncs only files that are open for writing
+            sync_file(opened.fileno())
+    elif hasattr(os, "fdatasync"):
+        os.fdatasync(file)
+    else:
+        os.fsync(file)
 
 
 def sync_folder(folder: Path) -> None:

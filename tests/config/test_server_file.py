@@ -54,3 +54,21 @@ def test_what_cannot_be_measured_is_refused(before: str, after: str, message: st
     with pytest.raises(OffbeatError, match=message) as caught:
         load(path)
     assert "\n" not in str(caught.value)
+
+
+def test_the_service_gets_every_setting_of_the_file(tmp_path: Path) -> None:
+    keys = {
+        "host": '"localhost"', "port": "1", "seed": "2", "connections_per_address": "3", "token_seconds": "4.5",
+        "checkpoint_seconds": "5.5", "max_update_norm": "6.5", "max_examples": "7", "max_share": "0.75",
+        "requests_a_second": "8.5",
+    }  # fmt: skip
+    lines = "".join(f"{key} = {value}\n" for key, value in keys.items())
+    path = tmp_path / "server.toml"
+    more = "[server]\nlease_seconds = 9.5\n[stop]\nversions = 11\n"
+    path.write_text(SERVER.replace("clients = 4\n", f"clients = 4\n{lines}") + more, encoding="utf-8")
+    settings = load(path).settings()
+    assert settings.folder == tmp_path / "run"
+    assert {key: getattr(settings, key) for key in keys} == {
+        key: value.strip('"') if key == "host" else float(value) for key, value in keys.items()
+    }
+    assert (settings.lease_seconds, settings.stop_versions, settings.evaluate_every) == (9.5, 11, 10)

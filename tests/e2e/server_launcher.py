@@ -12,7 +12,7 @@ import signal
 import sys
 
 from offbeat.cli import main as cli
-from offbeat.service.engine import facade as service
+from offbeat.service.engine import service
 from offbeat.service.server import server
 from offbeat.worlds import serve as serving
 

@@ -1,4 +1,4 @@
-"""A real server on a real socket, and a small client that says exactly what a test wants it to say."""
+"""A real server on a real socket, and a small client whose requests a test controls."""
 
 import asyncio
 import hashlib
@@ -17,9 +17,8 @@ import torch
 
 from offbeat.algorithms import Algorithm, FedBuff, LocalPlan
 from offbeat.coordinator import Coordinator
-from offbeat.service.engine.facade import Limits
-from offbeat.service.engine.start_up import checkpoint
-from offbeat.service.server.server import Listening, Settings, serve
+from offbeat.service.server.server import Listening, serve
+from offbeat.service.settings import ServerSettings
 from offbeat.service.updates.update_body import write_dense
 
 PLAN = LocalPlan(steps=2, batch_size=1, lr=0.5)
@@ -34,7 +33,7 @@ def body_of(vector: torch.Tensor) -> bytes:
 
 
 class Peer:
-    """One client's requests, without any cleverness; it can do whatever an algorithm needs."""
+    """One client's requests; it supports what any algorithm needs."""
 
     def __init__(self, url: str, token: str | None) -> None:
         headers = {"Offbeat-Supports": "corrects_gradients, needs_loss"}
@@ -90,21 +89,21 @@ class Served:
         self.url = listening.url
         self.folder = folder
         self.service = listening.service
+        self.checkpoints = listening.checkpoints
         self.enrolment_token = listening.enrolment_token
         self.admin = Peer(self.url, (folder / "admin-token").read_text().strip())
         self._peers: list[Peer] = [self.admin]
 
     def checkpoint(self) -> None:
-        """Make a checkpoint now."""
-        made = checkpoint(self.folder, self.service.engine)
-        asyncio.run_coroutine_threadsafe(made, self.loop).result(30)
+        """Write a checkpoint now."""
+        asyncio.run_coroutine_threadsafe(self.checkpoints.write(), self.loop).result(30)
 
     def peer(self, token: str | None) -> Peer:
         self._peers.append(Peer(self.url, token))
         return self._peers[-1]
 
-    def enrol(self, **said: Any) -> Peer:
-        answer = self.peer(self.enrolment_token).http.post("/v1/enrol", json=said)
+    def enrol(self, **enrolment: Any) -> Peer:
+        answer = self.peer(self.enrolment_token).http.post("/v1/enrol", json=enrolment)
         assert answer.status_code == 201, answer.text
         return self.peer(answer.json()["token"])
 
@@ -127,7 +126,6 @@ def running(
     max_staleness: int | None = None,
     waits_for_examples: bool = False,
     stop_versions: float = math.inf,
-    limits: Limits | None = None,
     **settings: Any,
 ) -> Generator[Served]:
     """Run a server in a thread of its own."""
@@ -154,23 +152,20 @@ def running(
         loop = asyncio.get_running_loop()
         loops.append(loop)
         stops.append(lambda: loop.call_soon_threadsafe(stop.set))
-        what = Settings(
-            folder,
-            "127.0.0.1",
-            0,
-            None,
+        defaults = {"port": 0, "requests_a_second": 1e6, "burst": 10**6, "max_share": 1.0}
+        server = ServerSettings(
+            folder=folder,
             lease_seconds=lease_seconds,
             stop_versions=stop_versions,
-            limits=limits or Limits(requests_a_second=1e6, burst=10**6),
             seed=7,
-            **settings,
+            **defaults | settings,
         )
 
         def ready(what: Listening) -> None:
             found.append(what)
             listening.set()
 
-        await serve(what, coordinator, layout, ready=ready, stop=stop)
+        await serve(server, coordinator, layout, ready=ready, stop=stop)
 
     def run() -> None:
         try:

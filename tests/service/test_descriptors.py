@@ -15,10 +15,10 @@ import pytest
 import torch
 
 from offbeat.errors import OffbeatError
-from offbeat.service.descriptors import is_shortage, most_connections, raise_limit
+from offbeat.service.descriptors import is_shortage, max_connections, raise_limit
 from tests.e2e.server_process import MODEL, SERVER, free_port
 from tests.service.conftest import Peer, body_of, running
-from tests.service.http.test_routes import kind_of
+from tests.service.http_client import kind_of
 
 ALGORITHM = "algorithm = 'fedbuff'\nbuffer_size = 1\nconcurrency = 4"
 SOFT, HARD = 150, 300
@@ -83,10 +83,10 @@ def test_idle_connections_of_strangers_do_not_end_the_server(tmp_path):
 
 
 def test_a_limit_that_leaves_no_room_for_connections_is_refused():
-    assert most_connections(10**6) == 4000
-    assert most_connections(1024) == 464
+    assert max_connections(10**6) == 4000
+    assert max_connections(1024) == 464
     with pytest.raises(OffbeatError, match=r"100 files .*ulimit -n 1024"):
-        most_connections(100)
+        max_connections(100)
 
 
 def test_the_soft_limit_is_raised_to_the_hard_one():
@@ -117,5 +117,5 @@ def test_a_shortage_of_descriptors_is_answered_by_try_again_later(tmp_path, monk
 
 
 @pytest.mark.parametrize(("code", "expected"), [(errno.EMFILE, True), (errno.ENFILE, True), (errno.ENOSPC, False)])
-def test_a_shortage_of_descriptors_is_told_from_a_full_disk(code, expected):
+def test_a_shortage_of_descriptors_is_not_a_full_disk(code, expected):
     assert is_shortage(OSError(code, "")) is expected

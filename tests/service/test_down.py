@@ -11,7 +11,7 @@ from offbeat.algorithms import SCAFFOLD
 from offbeat.cli import service as cli_service
 from offbeat.service.store.model_files import ModelFiles
 from tests.service.conftest import LAYOUT, LENGTH, PLAN, body_of, running
-from tests.service.http.test_routes import kind_of
+from tests.service.http_client import kind_of
 
 DELTA = torch.tensor([1.0, -2.0, 3.0, 0.5, 0.0, 8.0])
 

@@ -18,16 +18,18 @@ from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components.staleness import constant
 from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
-from offbeat.service.engine.facade import Limits, Service
-from offbeat.service.engine.start_up import checkpoint, open_engine
+from offbeat.service.engine.service import Service
+from offbeat.service.engine.start_up import open_engine
+from offbeat.service.engine.update_receiver import UploadRequest
 from offbeat.service.refusal import Refusal
+from offbeat.service.settings import ServerSettings
 from offbeat.service.store import journal
 from offbeat.service.store.store import Store
-from offbeat.service.updates.update_header import UpdateHead
+from offbeat.service.updates.update_header import UpdateHeader
 from offbeat.service.updates.uploads import Uploads
 from tests.service.conftest import LAYOUT, LENGTH, PLAN, body_of
 from tests.service.faults import ERRORS, Faults
-from tests.service.test_hostile import check_log
+from tests.service.http_client import check_log
 
 CLIENTS = 3
 TURNS = 3
@@ -99,51 +101,53 @@ class Run:
                 torch.zeros(LENGTH), clients=CLIENTS, local=PLAN, seed=7,
             )  # fmt: skip
             try:
-                engine = await open_engine(store, coordinator, LAYOUT, failed=failures.append)
+                engine, checkpoints = await open_engine(store, coordinator, LAYOUT, failed=failures.append)
             except (Refusal, OSError, OffbeatError) as error:
                 raise FailedStart from error
             service = Service(
-                engine, Uploads(self.folder, 2**20), Accounts(), run_id="run", seed=7, lease_seconds=None,
-                limits=Limits(),
+                engine, Uploads(self.folder, 2**20), Accounts(), run_id="run",
+                settings=ServerSettings(folder=self.folder, seed=7),
             )  # fmt: skip
             while left:
                 turn, client = left[0]
-                await self._turn(service, client, failures)
+                await self._turn(service, checkpoints, client, failures)
                 left.pop(0)
                 if (turn + client) % 3 == 1:
-                    await self._checkpoint(engine, failures)
+                    await self._checkpoint(checkpoints, engine, failures)
         finally:
             if engine is not None:
-                await engine.journal.close()
-                engine.close()
+                await engine.close()
             store.close()
 
-    async def _turn(self, service, client, failures):
-        visit = (await self._insist(service.engine, failures, lambda: service.check_in(client, 0.0))).visit
+    async def _turn(self, service, checkpoints, client, failures):
+        visit = (await self._insist(service.engine, checkpoints, failures, lambda: service.check_in(client, 0.0))).visit
         assert visit is not None
         self._note_read(service, visit.version)
         body = body_of(vector_of(client, visit.number))
-        head = UpdateHead(
+        head = UpdateHeader(
             version=visit.version, bytes=len(body), sha256=hashlib.sha256(body).hexdigest(), examples=1, steps=2,
             normaliser=2.0, since=visit.since,
         )  # fmt: skip
 
+        async def put(begin, end):
+            part = body[begin:end]
+            return await service.upload(UploadRequest(client, visit.number, head, begin, len(part), pieces(part)))
+
         async def send():
             if client != 1:  # small
-                return await service.upload(client, visit.number, head, 0, len(body), pieces(body), check_in=False)
+                return await put(0, len(body))
             # As large ones are sent.
             state = await service.upload_state(client, visit.number)
             offset = state.offset
             if state.wanted and offset == 0:
-                await service.upload(client, visit.number, head, 0, 10, pieces(body[:10]), check_in=False)
+                await put(0, 10)
                 offset = 10
-            rest = body[offset:]
-            return await service.upload(client, visit.number, head, offset, len(rest), pieces(rest), check_in=False)
+            return await put(offset, len(body))
 
-        receipt = (await self._insist(service.engine, failures, send)).receipt
+        receipt = (await self._insist(service.engine, checkpoints, failures, send)).receipt
         self.told[client, visit.number] = receipt.counted
 
-    async def _insist(self, engine, failures, ask):
+    async def _insist(self, engine, checkpoints, failures, ask):
         """Ask until there is an answer, as a client does, while the server's other tasks do their work."""
         for _ in range(TRIES):
             try:
@@ -155,12 +159,12 @@ class Run:
                     raise
                 await asyncio.sleep(0.01)
                 if engine.disk.problem and not engine.journal.is_blocked:
-                    engine.disk.keep_reserve(engine.reserve_size)
+                    engine.disk.keep_reserve(checkpoints.reserve_size)
         raise AssertionError("the server does not recover")
 
-    async def _checkpoint(self, engine, failures):
+    async def _checkpoint(self, checkpoints, engine, failures):
         try:
-            await checkpoint(self.folder, engine)
+            await checkpoints.write()
         except OSError as error:
             engine.disk.refusal(error)
         except Refusal:
@@ -201,7 +205,7 @@ async def pieces(body):
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
-    monkeypatch.setattr(journal, "_PATIENCE_SECONDS", 0.005)
+    monkeypatch.setattr(journal, "_RETRY_SECONDS", 0.005)
 
 
 def run_with(folder, kind, number=None, error=0):

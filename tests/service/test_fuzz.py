@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from requests import RequestException, Session
 
 from tests.service.conftest import LENGTH, Served, running
-from tests.service.http.test_routes import kind_of
+from tests.service.http_client import kind_of
 
 QUICK = settings(
     max_examples=30,

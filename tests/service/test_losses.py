@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from tests.service.conftest import LENGTH, body_of, running
-from tests.service.http.test_routes import kind_of
-from tests.service.test_hostile import until
+from tests.service.http_client import kind_of, until
 from tests.simulation.test_simulator_contract import Greedy
 
 ONES = torch.ones(LENGTH)
@@ -62,7 +61,7 @@ def test_an_update_without_its_loss_is_refused_before_its_body_and_may_come_agai
 
 
 @pytest.mark.parametrize("loss", ["NaN", "Infinity", "1e39", '"1"'])
-def test_a_loss_that_is_no_finite_number_is_refused(loss, tmp_path):
+def test_a_loss_that_is_not_finite_is_refused(loss, tmp_path):
     with running(tmp_path / "server", greedy) as server:
         peer = server.enrol()
         visit = peer.check_in()
@@ -75,7 +74,7 @@ def test_a_loss_that_is_no_finite_number_is_refused(loss, tmp_path):
         assert server.service.engine.coordinator.statistics.counted == 0
 
 
-def test_a_loss_that_nobody_needs_is_not_kept(server):
+def test_an_unneeded_loss_is_not_kept(server):
     peer = server.enrol()
     assert peer.send(peer.check_in(), ONES, loss=3.0)["counted"]
     with closing(sqlite3.connect(server.folder / "offbeat.sqlite")) as database:

@@ -25,7 +25,7 @@ def modes(folder):
 
 
 @pytest.mark.parametrize("tls", ["true", "false"])
-def test_nobody_else_reads_what_a_server_writes(tls, tmp_path):
+def test_only_the_owner_can_read_the_servers_files(tls, tmp_path):
     (tmp_path / "own_model.py").write_text(MODEL)
     file, folder = tmp_path / "server.toml", tmp_path / "server"
     values = {"folder": "server", "port": free_port(), "length": 6, "clients": 2, "server": ""}

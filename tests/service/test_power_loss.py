@@ -10,7 +10,8 @@ from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components.staleness import constant
 from offbeat.coordinator import Coordinator
 from offbeat.service.engine.start_up import open_engine
-from offbeat.service.store.store import Store, open_database
+from offbeat.service.store.database import open_database
+from offbeat.service.store.store import Store
 from tests.service.conftest import PLAN, body_of, running
 from tests.service.power import Power
 
@@ -30,19 +31,18 @@ def recovered(folder, length, layout):
     async def restart():
         store = Store(folder)
         try:
-            engine = await open_engine(
+            engine, _ = await open_engine(
                 store,
                 Coordinator(algorithm(), torch.zeros(length), clients=5, local=PLAN, seed=7),
                 layout,
                 failed=lambda error: None,
             )
             coordinator = engine.coordinator
-            needed = engine.needed_versions()
+            needed = engine.run.needed_versions()
             models = {version: engine.models.read(version).clone() for version in needed}
             buffered = coordinator.statistics.counted - 2 * coordinator.algorithm.version
             result = coordinator.statistics.counted, coordinator.algorithm.model.clone(), models, buffered
-            await engine.journal.close()
-            engine.close()
+            await engine.close()
             return result
         finally:
             store.close()

@@ -6,7 +6,7 @@ import pytest
 from offbeat.algorithms.components.share_cap import ShareCap
 from offbeat.config.server_file import ServerFile, load
 from offbeat.errors import OffbeatError
-from offbeat.worlds.serve import fresh, limits_of, run_server
+from offbeat.worlds.serve import fresh, run_server
 
 SERVER = """
 local = { steps = 1, batch_size = 8, lr = 0.1 }
@@ -50,11 +50,10 @@ def test_what_a_server_cannot_run_is_one_line(
 
 def test_the_norm_of_updates_is_limited_by_either_section(file: Callable[..., ServerFile]) -> None:
     algorithm = ["[algorithm]", "algorithm = 'fedbuff'"]
-    assert limits_of(file(*algorithm)).max_update_norm is None
-    assert limits_of(file("max_update_norm = 2.0", *algorithm)).max_update_norm == 2
-    assert (
-        limits_of(file("max_update_norm = 2.0", "[server]", "max_update_norm = 1.0", *algorithm)).max_update_norm == 1
-    )
+    assert file(*algorithm).settings().max_update_norm is None
+    assert file("max_update_norm = 2.0", *algorithm).settings().max_update_norm == 2
+    both = file("max_update_norm = 2.0", "[server]", "max_update_norm = 1.0", *algorithm)
+    assert both.settings().max_update_norm == 1
 
 
 @pytest.mark.parametrize(
@@ -75,7 +74,7 @@ def test_declared_examples_give_one_client_half_of_a_step_at_most(
     assert isinstance(buffer, ShareCap) is (share is not None)
     assert (
         share is None
-        or buffer.max_share == share == limits_of(served).max_share == served.resolved()["service"]["max_share"]
+        or buffer.max_share == share == served.settings().max_share == served.resolved()["service"]["max_share"]
     )
 
 

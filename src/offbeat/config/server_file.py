@@ -1,6 +1,8 @@
 """A server's TOML file, read, overridden and checked."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,19 +23,23 @@ from offbeat.config.experiment_sections import (
 from offbeat.config.section import Count, Positive, Section, UserPath
 from offbeat.config.validation_errors import one_line
 from offbeat.errors import OffbeatError
+from offbeat.service.settings import ServerSettings
 from offbeat.training.training_loss import TRAINING_LOSS
 
 
 class ServiceSection(Section):
-    """``[service]``: where the server listens, what it keeps, whom it lets in."""
+    """``[service]``: where the server listens, what it keeps, whom it lets in.
+
+    A key with the name of a field of ``ServerSettings`` sets that field, and has its default.
+    """
 
     folder: UserPath
     """All that the server keeps; made if it is not there."""
     clients: Count
     """N: how many clients may enrol."""
-    host: str = "127.0.0.1"
+    host: str = ServerSettings.host
     """The address to listen at; 0.0.0.0 for all."""
-    port: Annotated[int, Field(ge=0, le=65535)] = 8443
+    port: Annotated[int, Field(ge=0, le=65535)] = ServerSettings.port
     """The TCP port; 0 for any that is free."""
     hosts: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] = ("localhost", "127.0.0.1")
     """The names and addresses by which clients call the server, for the certificate that it makes itself."""
@@ -43,21 +49,21 @@ class ServiceSection(Section):
     """Your own certificate, PEM, with those that lead to the root; the server makes one if it is left out."""
     key: UserPath | None = None
     """Its private key, PEM."""
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = ServerSettings.seed
     """Fixes the initial model and who is picked."""
-    connections_per_address: Count | None = None
+    connections_per_address: Count | None = ServerSettings.connections_per_address
     """Connections of one address; a quarter of all that the server accepts if it is left out."""
-    token_seconds: Positive | None = None
+    token_seconds: Positive | None = ServerSettings.token_seconds
     """How long a client's token is good for; for ever if it is left out."""
-    checkpoint_seconds: Positive = 30.0
+    checkpoint_seconds: Positive = ServerSettings.checkpoint_seconds
     """Between two checkpoints."""
-    max_update_norm: Positive | None = None
+    max_update_norm: Positive | None = ServerSettings.max_update_norm
     """The largest norm of an update; 100 times what has been usual if it is left out."""
-    max_examples: Count | None = None
+    max_examples: Count | None = ServerSettings.max_examples
     """The largest number of examples that a client may declare; any if it is left out."""
-    max_share: Annotated[float, Field(ge=0.5, le=1.0)] = 0.5
+    max_share: Annotated[float, Field(ge=0.5, le=1.0)] = ServerSettings.max_share
     """The largest share of one client in a step that weighs three or more by the examples they declare; 1 for any."""
-    requests_a_second: Positive = 20.0
+    requests_a_second: Positive = ServerSettings.requests_a_second
     """Requests of one client, over a while."""
 
     @model_validator(mode="after")
@@ -67,6 +73,9 @@ class ServiceSection(Section):
         if self.certificate and not self.tls:
             raise ValueError("certificate is for tls = true")
         return self
+
+
+_SETTINGS = {field.name for field in fields(ServerSettings)} & set(ServiceSection.model_fields)
 
 
 class VisitsSection(ServerSection):
@@ -119,6 +128,22 @@ class ServerFile(Section):
         if TRAINING_LOSS in (self.evaluate.metrics or ()):
             raise ValueError("evaluate.metrics: training_loss is for simulations, the clients have the training set")
         return self
+
+    def settings(self, **more: Any) -> ServerSettings:
+        """Return the settings of the service that the file holds.
+
+        Args:
+            more: Other fields of the settings.
+        """
+        values: dict[str, Any] = {
+            **self.service.model_dump(include=_SETTINGS),
+            "folder": Path(self.service.folder),
+            "max_update_norm": self.server.max_update_norm or self.service.max_update_norm,
+            "lease_seconds": self.server.lease_seconds,
+            "stop_versions": math.inf if self.stop is None else self.stop.versions,
+            "evaluate_every": self.evaluate.every_versions if self.evaluate else None,
+        }
+        return ServerSettings(**values | more)
 
     def build_algorithm(self) -> Algorithm:
         """Return the algorithm, not started."""

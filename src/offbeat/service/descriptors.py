@@ -5,11 +5,11 @@ import sys
 
 from offbeat.errors import OffbeatError
 
-_MOST_CONNECTIONS = 4000
-_LARGEST_LIMIT = 2**16  # more would only make it slower to start other programs
-_RESERVE = 96  # descriptors for the database, the log, segments, checkpoints and the threads that write to the disk
-_LEAST_CONNECTIONS = 16
-_FILES_A_CONNECTION = 2  # the connection itself, and the update or the model that it transfers
+_MAX_CONNECTIONS = 4000
+_LARGEST_LIMIT = 2**16  # a larger one slows down the start of other programs
+_RESERVE = 96  # descriptors for the database, segments, checkpoints and the threads that write to the disk
+_MIN_CONNECTIONS = 16
+_FILES_PER_CONNECTION = 2  # the connection itself, and the update or the model that it transfers
 
 
 def raise_limit() -> int:
@@ -23,26 +23,26 @@ def raise_limit() -> int:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        except (OSError, ValueError):  # macOS has a lower limit of its own
+        except (OSError, ValueError):  # macOS has another, lower limit
             return soft
         return wanted
     return _LARGEST_LIMIT if soft == resource.RLIM_INFINITY else soft
 
 
-def most_connections(limit: int) -> int:
-    """Return how many connections a server may accept that may have ``limit`` files open.
+def max_connections(limit: int) -> int:
+    """Return how many connections a server may accept that may open ``limit`` files.
 
     Raises:
-        OffbeatError: Too few files for a server.
+        OffbeatError: The limit is too low for a server.
     """
-    connections = (limit - _RESERVE) // _FILES_A_CONNECTION
-    if connections < _LEAST_CONNECTIONS:
+    connections = (limit - _RESERVE) // _FILES_PER_CONNECTION
+    if connections < _MIN_CONNECTIONS:
         raise OffbeatError(
             f"this process may have {limit} files open, too few for a server: run `ulimit -n 1024` first"
         )
-    return min(connections, _MOST_CONNECTIONS)
+    return min(connections, _MAX_CONNECTIONS)
 
 
 def is_shortage(error: OSError) -> bool:
-    """Return whether the process or the machine has too many files open, which passes."""
+    """Return whether the process or the machine has too many open files, which passes."""
     return error.errno in (errno.EMFILE, errno.ENFILE)

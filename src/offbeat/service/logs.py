@@ -1,4 +1,4 @@
-"""Logs that programs read: a line of JSON an event."""
+"""Logs for programs: a line of JSON for each event."""
 
 import json
 import logging
@@ -9,13 +9,13 @@ log = logging.getLogger("offbeat.service")
 
 
 def event(name: str, level: int = logging.INFO, **fields: Any) -> None:
-    """Log an event with its fields, plain values."""
+    """Log an event with fields of plain values."""
     if log.isEnabledFor(level):
         log.log(level, name, extra={"fields": fields})
 
 
 def write_logs(level: int) -> None:
-    """Write what is logged at this level and above to standard error."""
+    """Write events of this level and above to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines())
     log.addHandler(handler)

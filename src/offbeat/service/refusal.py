@@ -1,4 +1,4 @@
-"""What the server answers to a request that it does not carry out."""
+"""Refusals: the server's answers to requests that it does not carry out."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -49,17 +49,17 @@ KINDS: dict[str, int] = {
 _TITLES = {413: "Content Too Large", 422: "Unprocessable Content"}
 
 
-class Refusal(Exception):  # noqa: N818 — most are no errors of anybody
-    """A request that is not carried out; nothing has changed.
+class Refusal(Exception):  # noqa: N818 — most are not errors
+    """The refusal of a request; nothing has changed.
 
     Attributes:
         kind: One of ``KINDS``, for programs.
         detail: One line for people that says what to do.
-        headers: What the answer has beyond its own headers, for instance ``Retry-After``.
+        headers: Additional headers of the answer, for instance ``Retry-After``.
         status: The HTTP status.
 
     Raises:
-        KeyError: There is no such kind.
+        KeyError: The kind is unknown.
     """
 
     def __init__(self, kind: str, detail: str, headers: Mapping[str, str] | None = None) -> None:
@@ -79,8 +79,8 @@ class Refusal(Exception):  # noqa: N818 — most are no errors of anybody
 
 
 def no_space(problem: OSError | str) -> Refusal:
-    """Return the refusal of what cannot be written to the disk, or not now since too many files are open."""
+    """Return the refusal for a disk that is full, or for too many open files."""
     if isinstance(problem, OSError) and is_shortage(problem):
         return Refusal("busy", "the server has too many files open: try again later", {"Retry-After": "5"})
-    why = problem if isinstance(problem, str) else problem.strerror or "no space left"
-    return Refusal("no-space", f"the server's disk cannot be written ({why}): try again later", {"Retry-After": "5"})
+    reason = problem if isinstance(problem, str) else problem.strerror or "no space left"
+    return Refusal("no-space", f"the server's disk cannot be written ({reason}): try again later", {"Retry-After": "5"})

@@ -17,9 +17,8 @@ from offbeat.config.experiment_file import metrics_of
 from offbeat.config.server_file import ServerFile
 from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
-from offbeat.service.engine.facade import Limits
 from offbeat.service.server.certificates import Certificates, make_certificates
-from offbeat.service.server.server import Listening, Settings, serve
+from offbeat.service.server.server import Listening, serve
 from offbeat.service.store.model_files import Layout
 from offbeat.worlds.algorithm_trial import check_first_visit
 from offbeat.worlds.buffer_wrappers import wrap_buffer
@@ -40,22 +39,9 @@ def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
         OffbeatError: The settings do not fit together, or the folder, the port or the disk cannot be used.
     """
     torch.set_num_threads(1)  # one thread always adds in one order
-    section = file.service
     coordinator, layout = fresh(file)
-    folder = Path(section.folder)
-    settings = Settings(
-        folder=folder,
-        host=section.host,
-        port=section.port,
-        certificates=_certificates(file, folder),
-        token_seconds=section.token_seconds,
-        connections_per_address=section.connections_per_address,
-        checkpoint_seconds=section.checkpoint_seconds,
-        limits=limits_of(file),
-        stop_versions=math.inf if file.stop is None else file.stop.versions,
-        lease_seconds=file.server.lease_seconds,
-        seed=section.seed,
-        evaluate_every=file.evaluate.every_versions if file.evaluate else None,
+    settings = file.settings(
+        certificates=_certificates(file),
         evaluate_command=_evaluation(file),
         config=json.loads(json.dumps(file.resolved())),
     )
@@ -71,17 +57,6 @@ def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
     _calm_the_garbage_collector()
     with asyncio.Runner(loop_factory=_event_loop()) as runner:
         runner.run(until_a_signal())
-
-
-def limits_of(file: ServerFile) -> Limits:
-    """Return what clients may do at most; ``server.max_update_norm`` comes before ``service.max_update_norm``."""
-    section = file.service
-    return Limits(
-        max_update_norm=file.server.max_update_norm or section.max_update_norm,
-        requests_a_second=section.requests_a_second,
-        max_examples=section.max_examples,
-        max_share=section.max_share,
-    )
 
 
 def fresh(file: ServerFile) -> tuple[Coordinator, Layout]:
@@ -149,11 +124,11 @@ def _evaluation(file: ServerFile) -> Sequence[str]:
     return sys.executable, "-m", "offbeat.worlds.server_evaluation", json.dumps(sections)
 
 
-def _certificates(file: ServerFile, folder: Path) -> Certificates | None:
+def _certificates(file: ServerFile) -> Certificates | None:
     section = file.service
     if not section.tls:
         return None
     if section.certificate and section.key:
         own = Path(section.certificate)
         return Certificates(ca=own, certificate=own, key=Path(section.key))
-    return make_certificates(folder / "tls", section.hosts)
+    return make_certificates(Path(section.folder) / "tls", section.hosts)

@@ -15,10 +15,9 @@ from offbeat.algorithms.components.patterns import round_robin
 from offbeat.cli import service as cli_service
 from offbeat.coordinator import Coordinator
 from offbeat.service.accounts.declared_examples import within_share
-from offbeat.service.engine.facade import Limits
 from offbeat.service.store.backup import back_up
 from tests.service.conftest import LENGTH, PLAN, running
-from tests.service.http.test_routes import kind_of
+from tests.service.http_client import kind_of
 
 ONES = torch.ones(LENGTH)
 EXAMPLES = (10, 20, 50)
@@ -55,7 +54,7 @@ def state_of(server):
     return ready.text
 
 
-def test_no_work_before_all_have_enrolled_and_then_they_weigh_by_their_examples(tmp_path):
+def test_a_run_waits_for_all_clients_and_weighs_them_by_their_examples(tmp_path):
     with weighing(tmp_path / "server") as server:
         one = server.enrol(examples=EXAMPLES[0])
         two = server.enrol(examples=EXAMPLES[1])
@@ -145,7 +144,7 @@ def test_a_client_may_declare_after_it_has_enrolled_and_only_once(tmp_path):
         assert server.service.accounts.examples.all() == list(EXAMPLES)
 
 
-def test_a_revoked_client_that_never_declared_keeps_nobody_waiting(tmp_path):
+def test_a_run_does_not_wait_for_a_revoked_client(tmp_path):
     with weighing(tmp_path / "server") as server:
         first = server.enrol(examples=10)
         server.enrol()
@@ -155,7 +154,7 @@ def test_a_revoked_client_that_never_declared_keeps_nobody_waiting(tmp_path):
         assert first.check_in(5.0) is not None
 
 
-def test_a_revoked_client_keeps_nobody_waiting_after_a_restart_either(tmp_path):
+def test_a_run_does_not_wait_for_a_revoked_client_after_a_restart(tmp_path):
     with weighing(tmp_path / "server") as server:
         server.enrol()
         server.enrol(examples=10)
@@ -191,7 +190,7 @@ def test_the_first_counted_update_declares_the_examples_of_a_client_that_did_not
 
 
 def test_more_examples_than_the_server_allows_are_refused(tmp_path):
-    with running(tmp_path / "server", limits=Limits(max_examples=100)) as server:
+    with running(tmp_path / "server", max_examples=100) as server:
         enrol = server.peer(server.enrolment_token).http
         answer = enrol.post("/v1/enrol", json={"examples": 101})
         assert kind_of(answer, 422) == "too-many-examples"
@@ -229,7 +228,7 @@ def test_no_client_has_more_than_its_share_of_the_objective(examples, max_share,
 
 
 def test_a_run_begins_with_capped_weights_and_begins_so_again(tmp_path):
-    with weighing(tmp_path / "server", limits=Limits(max_share=0.5)) as server:
+    with weighing(tmp_path / "server", max_share=0.5) as server:
         for examples in EXAMPLES:
             server.enrol(examples=examples)
         shares = server.service.engine.coordinator.algorithm.shares

@@ -5,9 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from offbeat.algorithms import FedBuff
 from offbeat.service.engine import checkpoint_schedule
 from offbeat.service.engine.checkpoint_schedule import CheckpointSchedule
 from offbeat.service.refusal import no_space
+from tests.service.conftest import running
+from tests.service.http_client import check_log, check_progress, until
 
 
 class Engine(SimpleNamespace):
@@ -16,8 +19,8 @@ class Engine(SimpleNamespace):
     def __init__(self):
         self.disk = SimpleNamespace(problem=None, keep_reserve=self.keep_reserve, refusal=self.failures)
         self.journal = SimpleNamespace(number=0, is_blocked=False, truncate=lambda: self.done.append("truncate"))
-        self.stored_bytes = self.reserve_size = 0
-        self.now = 0.0
+        self.calls = SimpleNamespace(stored_bytes=0)
+        self.run = SimpleNamespace(now=0.0)
         self.done = []
         self.has_room = True
 
@@ -40,14 +43,16 @@ def engine(monkeypatch):
 def made(engine, *, error=None, seconds=30.0, took=0.0):
     """Let the schedule look some times; return what it has done."""
 
-    async def make():
-        engine.now += took
+    async def write():
+        engine.run.now += took
         engine.done.append("checkpoint")
         if error:
             raise error
 
+    checkpoints = SimpleNamespace(write=write, reserve_size=0)
+
     async def look():
-        schedule = asyncio.create_task(CheckpointSchedule(engine, make, seconds=seconds, most_bytes=1000).run())
+        schedule = asyncio.create_task(CheckpointSchedule(engine, checkpoints, seconds=seconds, max_bytes=1000).run())
         await asyncio.sleep(0.005)
         engine.done.clear()
         engine.change()
@@ -74,11 +79,11 @@ def changes(**values):
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        pytest.param({"now": 29.0, "journal__number": 1}, [], id="too early"),
-        pytest.param({"now": 31.0, "journal__number": 1}, ["checkpoint"], id="time has passed"),
-        pytest.param({"now": 31.0}, [], id="nothing has happened"),
-        pytest.param({"stored_bytes": 999, "journal__number": 1}, [], id="few bytes"),
-        pytest.param({"stored_bytes": 1000, "journal__number": 1}, ["checkpoint"], id="many bytes"),
+        pytest.param({"run__now": 29.0, "journal__number": 1}, [], id="too early"),
+        pytest.param({"run__now": 31.0, "journal__number": 1}, ["checkpoint"], id="time has passed"),
+        pytest.param({"run__now": 31.0}, [], id="nothing has happened"),
+        pytest.param({"calls__stored_bytes": 999, "journal__number": 1}, [], id="few bytes"),
+        pytest.param({"calls__stored_bytes": 1000, "journal__number": 1}, ["checkpoint"], id="many bytes"),
         pytest.param({"disk__problem": "full", "journal__number": 1}, ["checkpoint", "reserve"], id="full"),
         pytest.param({"disk__problem": "full"}, ["reserve"], id="full, and nothing to free"),
     ],
@@ -100,13 +105,33 @@ def test_without_room_for_the_reserve_the_log_is_truncated_and_it_is_tried_again
 
 
 def test_checkpoints_that_take_long_are_rare(engine):
-    engine.change = lambda: changes(stored_bytes=5000, journal__number=1)(engine)
+    engine.change = lambda: changes(calls__stored_bytes=5000, journal__number=1)(engine)
     assert made(engine, took=10.0) == ["checkpoint"]
     assert engine.disk.problem is None
 
 
 @pytest.mark.parametrize("error", [OSError(5, "Input/output error"), no_space("full")])
-def test_one_that_fails_is_reported_and_made_again_later(error, engine):
-    engine.change = lambda: changes(now=31.0, journal__number=1)(engine)
+def test_a_failed_checkpoint_is_reported_and_made_again_later(error, engine):
+    engine.change = lambda: changes(run__now=31.0, journal__number=1)(engine)
     done = made(engine, error=error)
     assert done == (["checkpoint", error] if isinstance(error, OSError) else ["checkpoint"])
+
+
+def stored_bytes(server):
+    """Return how many bytes of updates lie in the server's folder."""
+    rooms = [server.folder / name for name in ("updates", "partial")]
+    return sum(path.stat().st_size for room in rooms for path in room.iterdir())
+
+
+def test_many_bytes_are_checkpointed_before_it_is_time(tmp_path):
+    with running(
+        tmp_path / "server", lambda: FedBuff(buffer_size=2), checkpoint_seconds=1e6, checkpoint_bytes=1000
+    ) as server:
+        peers = [server.enrol() for _ in range(2)]
+        (first,) = (server.folder / "checkpoints").iterdir()
+        for _ in range(6):
+            check_progress(server, peers)
+        # Checkpoints take a twentieth of the time at most, so the next one comes the later the slower the disk is.
+        until(lambda: not first.exists(), seconds=60.0)
+        until(lambda: stored_bytes(server) < 1000, seconds=60.0)
+        check_log(server.folder)

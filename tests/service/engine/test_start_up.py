@@ -1,22 +1,17 @@
 """A store that is broken is refused in one line, which names the file and the record."""
 
-import asyncio
 import re
 import shutil
 import sqlite3
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
 import torch
 
-from offbeat.checkpoint import read_checkpoint
 from offbeat.errors import OffbeatError
-from offbeat.service.engine import start_up
-from offbeat.service.store.store import SCHEMA
 from tests.service.conftest import LENGTH, body_of, running
+from tests.service.http_client import check_progress
 
 LARGE_LENGTH = 300_000
 
@@ -60,7 +55,7 @@ def cut(path, offset):
         pytest.param(lambda path, end: path.unlink(), id="not there"),
     ],
 )
-def test_an_update_that_is_not_what_the_log_says_is_refused(spoil, length, tmp_path):
+def test_an_update_that_differs_from_the_log_is_refused(spoil, length, tmp_path):
     folder, settings = written(tmp_path, length)
     number, file, offset, size = place(folder, 1)
     spoil(folder / "updates" / file, offset + size)
@@ -74,7 +69,7 @@ def test_an_update_that_is_not_what_the_log_says_is_refused(spoil, length, tmp_p
     assert int(found[1]) == number if (folder / "updates" / file).exists() else int(found[1]) <= number
 
 
-def test_an_update_that_is_what_the_log_says_is_replayed(tmp_path):
+def test_an_update_that_agrees_with_the_log_is_replayed(tmp_path):
     folder, settings = written(tmp_path, LENGTH)
     with running(folder, **settings) as server:
         assert server.service.engine.coordinator.statistics.counted == 2
@@ -95,41 +90,19 @@ def test_a_record_that_cannot_be_replayed_is_named(tmp_path):
         raise AssertionError("it started")
 
 
-@pytest.mark.parametrize(("form", "age"), [(SCHEMA - 1, "an earlier"), (SCHEMA + 1, "a newer")])
-def test_a_folder_of_another_version_is_refused_in_one_line(form, age, tmp_path):
-    folder, settings = written(tmp_path, LENGTH)
-    with closing(sqlite3.connect(folder / "offbeat.sqlite")) as database:
-        database.execute(f"PRAGMA user_version = {form}")
-    message = rf"killed holds a run of {age} version of Offbeat .*continue it with that version, or take another"
-    with pytest.raises(OffbeatError, match=message) as caught:
-        running(folder, **settings).__enter__()
-    assert "\n" not in str(caught.value)
-
-
-def test_checkpoints_are_written_one_at_a_time(tmp_path, monkeypatch):
-    """Also if one was cancelled while it was written, as the scheduled one may be at the end."""
-    write, at_once, began = start_up.write_checkpoint, [0, 0], threading.Event()
-
-    def slowly(path, state):
-        at_once[0] += 1
-        at_once[1] = max(at_once)
-        began.set()
-        time.sleep(0.1)  # so that the others begin meanwhile
-        write(path, state)
-        at_once[0] -= 1
-
-    with running(tmp_path / "server") as server:
-        monkeypatch.setattr(start_up, "write_checkpoint", slowly)
+def test_unknown_files_are_ignored(tmp_path):
+    folder = tmp_path / "server"
+    with running(folder) as server:
         peer = server.enrol()
-        peer.send(peer.check_in(), torch.ones(LENGTH))
-        cancelled = asyncio.run_coroutine_threadsafe(
-            start_up.checkpoint(server.folder, server.service.engine), server.loop
-        )
-        assert began.wait(10)
-        cancelled.cancel()
-        with ThreadPoolExecutor(3) as pool:
-            made = [pool.submit(server.checkpoint) for _ in range(3)]
-        assert [checkpoint.result() for checkpoint in made] == [None] * 3
-        assert at_once == [0, 1]
-        (path,) = (server.folder / "checkpoints").glob("*.safetensors")
-        assert read_checkpoint(path)["coordinator.statistics.counted"] == 1
+        check_progress(server, [peer, peer])
+        token = peer.http.headers["authorization"].removeprefix("Bearer ")
+    for name in ("models", "updates", "checkpoints", "partial"):
+        (folder / name / "notes.safetensors").write_text("mine")
+        (folder / name / ".swp").write_text("mine")
+    with running(folder, checkpoint_seconds=0.1) as server:
+        peer = server.peer(token)
+        (folder / "models" / "more.safetensors").write_text("mine")
+        assert peer.http.get("/v1/models/latest", follow_redirects=True).status_code == 200
+        check_progress(server, [peer, peer])
+        time.sleep(0.5)
+        check_progress(server, [peer])

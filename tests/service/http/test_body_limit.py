@@ -9,8 +9,7 @@ import pytest
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates.uploads import Uploads
 from tests.service.conftest import running
-from tests.service.http.test_routes import kind_of
-from tests.service.test_hostile import line
+from tests.service.http_client import kind_of, line
 
 
 @pytest.mark.parametrize("token", [None, "Bearer obc_" + 43 * "a", "Bearer oba_" + 43 * "a", "Bearer x"])
@@ -35,7 +34,7 @@ def test_a_body_of_a_revoked_client_is_not_read(server):
 
 
 def test_a_whole_json_body_has_one_deadline(server, monkeypatch):
-    monkeypatch.setattr("offbeat.service.http.body_limit._MOST_SECONDS", 0.5)
+    monkeypatch.setattr("offbeat.service.http.body_limit._MAX_SECONDS", 0.5)
     peer = server.enrol()
     with line(server, peer) as opened:
         began = time.monotonic()
@@ -48,7 +47,7 @@ def test_a_whole_json_body_has_one_deadline(server, monkeypatch):
 
 
 def test_a_whole_head_has_one_deadline(tmp_path, monkeypatch):
-    monkeypatch.setattr("offbeat.service.server.server._IDLE_MILLISECONDS", 600)
+    monkeypatch.setattr("offbeat.service.server.http_server._IDLE_MILLISECONDS", 600)
     with running(tmp_path / "server") as server, line(server) as opened:
         began = time.monotonic()
         opened.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")

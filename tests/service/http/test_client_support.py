@@ -5,7 +5,7 @@ import torch
 
 from offbeat.algorithms import SCAFFOLD
 from tests.service.conftest import LENGTH, body_of, running
-from tests.service.http.test_routes import kind_of
+from tests.service.http_client import kind_of
 from tests.simulation.test_simulator_contract import Greedy
 
 ONES = torch.ones(LENGTH)
@@ -37,7 +37,7 @@ def saying(peer, supports):
         (greedy, "", "fedbuff needs each visit's mean training loss"),
     ],
 )
-def test_a_client_that_cannot_do_the_work_is_told_so_and_gets_none(make, supports, message, tmp_path):
+def test_a_client_that_cannot_do_the_work_is_refused(make, supports, message, tmp_path):
     with running(tmp_path / "server", make) as server:
         peer = saying(server.enrol(), supports)
         for wait_seconds in (0.0, 1.0):
@@ -58,7 +58,7 @@ def test_old_clients_take_part_where_nothing_new_is_needed(server):
     assert answer["next"]["visit"] is not None
 
 
-def test_a_visit_says_what_it_needs(tmp_path):
+def test_a_visit_names_its_needs(tmp_path):
     for make, needs in ((scaffold, (True, False)), (greedy, (False, True))):
         with running(tmp_path / make.__name__, make) as server:
             visit = server.enrol().check_in()

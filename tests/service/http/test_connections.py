@@ -10,8 +10,8 @@ import pytest
 
 from offbeat.service.http.connections import Connections, pause_after
 from tests.service.conftest import running
+from tests.service.http_client import line, until
 from tests.service.test_descriptors import limited, wait_until_ready
-from tests.service.test_hostile import line, until
 
 
 class Listener:
@@ -62,7 +62,7 @@ def test_an_address_keeps_its_places_and_others_theirs(listener):
     assert descriptors() == before
 
 
-def test_who_never_asked_goes_first_then_who_has_been_idle_then_the_newest_request(listener):
+def test_strangers_are_closed_first_then_idle_connections_then_the_newest_request(listener):
     connections = Connections(listener.port, 5)
     opened = [listener.connect()[0] for _ in range(5)]
     stranger, idle, recent, busy, newest = opened
@@ -73,14 +73,14 @@ def test_who_never_asked_goes_first_then_who_has_been_idle_then_the_newest_reque
         assert connections.shut_down_excess() == 0
         opened.append(listener.connect()[0])
         connections.shut_down_excess()
-        connections._most = 4
+        connections.max_per_address = 4
         connections.trust(opened[-1].getsockname())
         connections.shut_down_excess()
         assert [is_open(connection) for connection in opened] == [False, True, True, True, False, True]
         assert stranger is opened[0]
         assert newest is opened[4]
         for most, gone in ((3, idle), (2, recent), (1, opened[-1])):
-            connections._most = most
+            connections.max_per_address = most
             assert connections.shut_down_excess() == 1
             assert not is_open(gone)
         assert is_open(busy)

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from starlette.responses import FileResponse
 
-from tests.service.http.test_routes import kind_of
-from tests.service.test_hostile import until
+from tests.service.http_client import kind_of, until
 
 RANGES = ["bytes=10-19", "bytes=10-19,30-39", "bytes=-5", "bytes=0-"]
 

@@ -73,7 +73,7 @@ def test_a_foreign_ca_is_refused(tmp_path: Path) -> None:
         shake_hands(made, foreign.ca, "localhost")
 
 
-def test_the_certificates_say_what_they_are_for(tmp_path: Path) -> None:
+def test_the_certificates_name_their_uses(tmp_path: Path) -> None:
     made = make_certificates(tmp_path, HOSTS)
     ca, server = load(made.ca), load(made.certificate)
     now = certificates._now()
@@ -101,7 +101,7 @@ def test_keys_are_for_the_owner_alone_and_nothing_else_is_left(tmp_path: Path) -
     assert modes == dict.fromkeys(("ca.pem", "ca.key", "server.pem", "server.key"), 0o600)
 
 
-def test_a_file_that_cannot_be_written_leaves_no_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(path: Path, target: Path) -> Path:
         raise OSError("disk")
 
@@ -111,7 +111,7 @@ def test_a_file_that_cannot_be_written_leaves_no_traces(tmp_path: Path, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_there_is_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_valid_files_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = make_certificates(tmp_path, HOSTS)
     before = contents(made)
     (tmp_path / "ca.key").unlink()  # whoever keeps it elsewhere may
@@ -129,14 +129,14 @@ def renewed(made: Certificates, hosts: tuple[str, ...] = HOSTS) -> bool:
     return made.certificate.read_bytes() != certificate
 
 
-def test_it_is_renewed_thirty_days_before_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certificate_is_renewed_thirty_days_before_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = make_certificates(tmp_path, HOSTS)
     later(monkeypatch, 336)
     assert renewed(made)
     assert not renewed(made)
 
 
-def test_it_is_renewed_for_another_host(tmp_path: Path) -> None:
+def test_a_certificate_is_renewed_for_another_host(tmp_path: Path) -> None:
     made = make_certificates(tmp_path, HOSTS)
     assert renewed(made, (*HOSTS, "more.example"))
     assert shake_hands(made, made.ca, "more.example") == "hello"
@@ -144,7 +144,7 @@ def test_it_is_renewed_for_another_host(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["server.pem", "server.key"])
 @pytest.mark.parametrize("content", [b"", b"nonsense", None, "another"])
-def test_it_is_renewed_if_its_files_are_of_no_use(tmp_path: Path, name: str, content: bytes | str | None) -> None:
+def test_a_certificate_is_renewed_if_a_file_is_broken(tmp_path: Path, name: str, content: bytes | str | None) -> None:
     made = make_certificates(tmp_path / "ours", HOSTS)
     path = tmp_path / "ours" / name
     path.unlink()
@@ -157,7 +157,7 @@ def test_it_is_renewed_if_its_files_are_of_no_use(tmp_path: Path, name: str, con
     assert shake_hands(made, made.ca, "localhost") == "hello"
 
 
-def test_it_is_renewed_if_another_ca_made_it(tmp_path: Path) -> None:
+def test_a_certificate_of_another_ca_is_renewed(tmp_path: Path) -> None:
     made = make_certificates(tmp_path / "ours", HOSTS)
     another = make_certificates(tmp_path / "another", HOSTS)
     made.certificate.write_bytes(another.certificate.read_bytes())
@@ -193,7 +193,7 @@ def test_a_certificate_does_not_outlive_its_ca(tmp_path: Path, monkeypatch: pyte
     "host",
     ["", "localhost:8443", "https://localhost", "localhost/v1", "a b", "müller.example", "a..b", "a" * 64, "a\n"],
 )
-def test_what_is_no_host_is_refused(tmp_path: Path, host: str) -> None:
+def test_a_malformed_host_is_refused(tmp_path: Path, host: str) -> None:
     with pytest.raises(OffbeatError, match="neither a host's name nor an IP address"):
         make_certificates(tmp_path, ["localhost", host])
     assert list(tmp_path.iterdir()) == []

@@ -8,13 +8,12 @@ import torch
 
 from offbeat.algorithms import FedBuff
 from offbeat.errors import OffbeatError
-from offbeat.service.store.disk import Disk, passes
+from offbeat.service.store.disk import Disk, is_temporary
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.store.reserve_file import Reserve
 from offbeat.service.updates.update_body import StoredUpdate
 from tests.service.conftest import LENGTH, body_of, running
-from tests.service.http.test_routes import kind_of
-from tests.service.test_hostile import until
+from tests.service.http_client import kind_of, until
 
 ONES = torch.ones(LENGTH)
 FULL, QUOTA, DESCRIPTORS, BROKEN = (
@@ -42,7 +41,7 @@ def test_a_full_disk_releases_its_reserve_and_takes_nothing_in_until_there_is_ro
     assert disk.keep_reserve(100)
     assert disk.problem is None
     assert (tmp_path / "reserve").exists()
-    assert passes(error)
+    assert is_temporary(error)
     assert failures == []
 
 
@@ -56,8 +55,8 @@ def test_a_lack_of_descriptors_passes_and_says_nothing_of_the_disk(disk, failure
 def test_any_other_failure_ends_the_server(disk, failures):
     assert disk.refusal(BROKEN).kind == "stopping"
     assert failures == [BROKEN]
-    assert not passes(BROKEN)
-    assert not passes(OSError("a file is too short"))
+    assert not is_temporary(BROKEN)
+    assert not is_temporary(OSError("a file is too short"))
 
 
 def failing_once(monkeypatch, holder, name, error):
@@ -83,7 +82,7 @@ def test_an_update_that_cannot_be_read_ends_the_server_in_one_line(tmp_path, mon
             failing_once(monkeypatch, StoredUpdate, "resolve", BROKEN)
             assert peer.put(visit, body_of(ONES)).status_code == 200
             assert kind_of(peer.http.post("/v1/checkin", json={}), 503) == "stopping"
-            until(lambda: not server.service.ready)
+            until(lambda: not server.service.is_ready)
 
     with pytest.raises(OffbeatError, match="disk cannot be used: Input/output error") as caught:
         meet_it()
@@ -151,7 +150,7 @@ def test_a_log_that_cannot_be_synced_ends_the_server_in_one_line(tmp_path, monke
             visit = peer.check_in()
             failing_once(monkeypatch, os, "fdatasync", BROKEN)
             assert peer.put(visit, body_of(ONES)).status_code == 503
-            until(lambda: not server.service.ready)
+            until(lambda: not server.service.is_ready)
 
     with pytest.raises(OffbeatError, match="segment-1: Input/output error"):
         meet_it()

@@ -19,8 +19,7 @@ import torch
 
 from tests.e2e.server_process import MODEL, SERVER, free_port
 from tests.service.conftest import Peer, body_of
-from tests.service.http.test_routes import kind_of
-from tests.service.test_hostile import check_log
+from tests.service.http_client import check_log, kind_of
 
 LENGTH = 2000
 LAUNCHER = Path(__file__).parents[2] / "e2e" / "server_launcher.py"

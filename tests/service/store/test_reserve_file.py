@@ -12,7 +12,7 @@ def path(tmp_path):
     return tmp_path / "reserve"
 
 
-def test_it_is_held_grown_and_released(path):
+def test_a_reserve_is_held_grown_and_released(path):
     reserve = Reserve(path)
     assert reserve.hold(5000)
     assert path.stat().st_size == 5000
@@ -27,14 +27,14 @@ def test_it_is_held_grown_and_released(path):
     assert reserve.hold(10)
 
 
-def test_without_fallocate_it_takes_the_space_too(path, monkeypatch):
+def test_without_fallocate_a_reserve_takes_the_space_too(path, monkeypatch):
     monkeypatch.delattr(os, "posix_fallocate")
     assert Reserve(path).hold(2**20 + 5)
     assert path.stat().st_size == 2**20 + 5
     assert path.stat().st_blocks * 512 >= 2**20 + 5
 
 
-def test_what_cannot_be_had_is_not_held(path, monkeypatch):
+def test_a_reserve_that_does_not_fit_is_not_held(path, monkeypatch):
     def fails(*_):
         raise OSError(28, "No space left on device")
 
@@ -48,7 +48,7 @@ def test_what_cannot_be_had_is_not_held(path, monkeypatch):
     assert path.stat().st_size == 10
 
 
-def test_what_an_earlier_server_left_is_released(path):
+def test_an_earlier_servers_reserve_is_released(path):
     path.write_bytes(b"left")
     Reserve(path)
     assert not path.exists()

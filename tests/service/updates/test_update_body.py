@@ -44,7 +44,7 @@ def store(tmp_path: Path) -> Store:
         path = tmp_path / "body"
         path.unlink(missing_ok=True)  # another vector may still be mapped from it
         path.write_bytes(b"x" * offset + body + b"y" * 10)
-        return StoredUpdate(path, offset, len(body), length, compression)
+        return StoredUpdate(path, offset, len(body), length, compression, "")
 
     return put
 
@@ -76,7 +76,7 @@ def refused(stored: StoredUpdate, max_norm: float | None = None) -> str:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_safetensors_reads_what_is_written(tmp_path: Path, dtype: torch.dtype) -> None:
+def test_safetensors_reads_the_written_file(tmp_path: Path, dtype: torch.dtype) -> None:
     path = tmp_path / "update.safetensors"
     with path.open("wb") as file:
         write_dense(file, VECTOR.to(dtype))
@@ -98,7 +98,7 @@ def test_writing_makes_no_copy() -> None:
     assert VECTOR.data_ptr() in file.addresses
 
 
-def test_what_is_not_contiguous_or_has_a_graph_is_written_too(store: Store) -> None:
+def test_tensors_that_are_not_contiguous_or_have_a_graph_are_written(store: Store) -> None:
     assert dense(torch.stack([VECTOR, VECTOR], dim=1)[:, 0]) == dense(VECTOR)
     assert dense(VECTOR.clone().requires_grad_()) == dense(VECTOR)
 
@@ -187,7 +187,7 @@ def test_a_large_body_is_checked_in_little_memory(tmp_path: Path) -> None:
     with path.open("r+b") as file:
         file.truncate(size)
     tracemalloc.start()
-    check_body(StoredUpdate(path, 0, size, length, None), 1.0)
+    check_body(StoredUpdate(path, 0, size, length, None, ""), 1.0)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 16e6
@@ -269,7 +269,7 @@ def test_wrong_shapes_and_types_are_refused(store: Store, header: object, data: 
     assert refused(store(safetensors_file({"update": header}, data))) == kind
 
 
-def test_a_wrong_shape_is_told_as_in_the_protocol(store: Store) -> None:
+def test_a_wrong_shape_is_reported_as_in_the_protocol(store: Store) -> None:
     with pytest.raises(Refusal, match=r"^the update must be float32 of shape \(5,\), got shape \(10,\)$"):
         check_body(store(dense(torch.zeros(10))), None)
 
@@ -277,7 +277,7 @@ def test_a_wrong_shape_is_told_as_in_the_protocol(store: Store) -> None:
 @pytest.mark.parametrize("place", range(LENGTH))
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_what_is_not_finite_is_refused(
+def test_an_update_that_is_not_finite_is_refused(
     store: Store, dtype: torch.dtype, value: float, place: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(update_format, "_CHUNK", 2)
@@ -308,7 +308,7 @@ def test_the_norm_of_a_compressed_update_is_checked(store: Store, compression: C
     assert refused(stored, norm * 0.9999) == "norm-too-large"
 
 
-def test_what_the_plan_does_not_say_is_refused(store: Store) -> None:
+def test_another_compression_than_the_plans_is_refused(store: Store) -> None:
     compressed = top_k(0.4).encode(VECTOR, 0).to_bytes()
     assert refused(store(compressed)) == "wrong-plan"
     assert refused(store(GOOD, TOP_K)) == "wrong-plan"
@@ -410,7 +410,7 @@ def test_any_compressed_body_is_refused_or_read_as_the_compressor_does(store: St
 def test_a_file_that_was_cut_short_is_an_error_of_the_disk(tmp_path: Path, length: int) -> None:
     path, body = tmp_path / "update", dense(torch.ones(length))
     path.write_bytes(body[:-1])
-    stored = StoredUpdate(path, 0, len(body), length, None)
+    stored = StoredUpdate(path, 0, len(body), length, None, "")
     with pytest.raises(OSError, match=f"update ends before byte {len(body)}"):
         stored.resolve()
     with pytest.raises(OSError, match="update ends before byte"):

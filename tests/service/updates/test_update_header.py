@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from offbeat.service.refusal import Refusal
-from offbeat.service.updates.update_header import UpdateHead, parse_head
+from offbeat.service.updates.update_header import UpdateHeader, parse_header
 
 HEAD: dict[str, Any] = {
     "version": 12,
@@ -26,7 +26,7 @@ OPTIONAL = ("step_seconds", "upload_seconds", "loss")
 
 def refusal(text: str | None) -> Refusal:
     with pytest.raises(Refusal) as caught:
-        parse_head(text)
+        parse_header(text)
     assert caught.value.kind == "malformed-request"
     assert len(caught.value.detail.splitlines()) == 1
     assert len(caught.value.detail) < 200
@@ -34,15 +34,15 @@ def refusal(text: str | None) -> Refusal:
     return caught.value
 
 
-def test_what_the_protocol_says_is_read() -> None:
-    assert parse_head(json.dumps(HEAD)).model_dump() == HEAD
+def test_the_protocols_example_is_read() -> None:
+    assert parse_header(json.dumps(HEAD)).model_dump() == HEAD
 
 
 @pytest.mark.parametrize("key", OPTIONAL)
 def test_measurements_may_be_left_out_or_null(key: str) -> None:
     without = {name: value for name, value in HEAD.items() if name != key}
-    assert parse_head(json.dumps(without)) == parse_head(json.dumps(HEAD | {key: None}))
-    assert getattr(parse_head(json.dumps(without)), key) is None
+    assert parse_header(json.dumps(without)) == parse_header(json.dumps(HEAD | {key: None}))
+    assert getattr(parse_header(json.dumps(without)), key) is None
 
 
 @pytest.mark.parametrize("key", sorted(HEAD.keys() - set(OPTIONAL)))
@@ -73,7 +73,7 @@ def test_the_rest_may_not_be_left_out(key: str) -> None:
     ],
 )
 def test_the_ends_of_the_ranges_are_allowed(key: str, value: object) -> None:
-    assert getattr(parse_head(json.dumps(HEAD | {key: value})), key) == value
+    assert getattr(parse_header(json.dumps(HEAD | {key: value})), key) == value
 
 
 @pytest.mark.parametrize(
@@ -114,12 +114,12 @@ def test_the_ends_of_the_ranges_are_allowed(key: str, value: object) -> None:
         ("loss", [0.7]),
     ],
 )
-def test_what_is_out_of_range_is_refused_by_its_name(key: str, value: object) -> None:
+def test_a_value_out_of_range_is_refused_by_name(key: str, value: object) -> None:
     assert f" {key} must be " in str(refusal(json.dumps(HEAD | {key: value})))
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
-def test_numbers_that_are_none_are_refused(number: str) -> None:
+def test_malformed_numbers_are_refused(number: str) -> None:
     refusal(json.dumps(HEAD).replace("0.2", number))
     refusal(json.dumps(HEAD).replace("0.7", number))
 
@@ -129,13 +129,13 @@ def test_numbers_that_are_none_are_refused(number: str) -> None:
     [
         (None, "is missing"),
         ("", "Expecting value"),
-        ("3", "no object"),
-        ("[]", "no object"),
+        ("3", "not an object"),
+        ("[]", "not an object"),
         ("[" * 4096, "nested too deeply"),
         ('{"a":' * 800, "Expecting value"),
         ("1" * 4097, "at most 4096 characters"),
         ("\ufeff{}", "BOM"),
-        (json.dumps(HEAD)[:-1] + ', "steps": 10}', "twice"),
+        (json.dumps(HEAD)[:-1] + ', "steps": 10}', "repeated"),
         (json.dumps(HEAD) + "{}", "Extra data"),
         (json.dumps(HEAD | {"colour": 1}), "unknown key 'colour'"),
         (json.dumps(HEAD | {"\ud800\n" * 100: 1}), "unknown key"),
@@ -146,12 +146,12 @@ def test_other_texts_are_refused(text: str | None, problem: str) -> None:
 
 
 def test_a_head_of_the_largest_size_is_read() -> None:
-    parse_head(json.dumps(HEAD).ljust(4096))
+    parse_header(json.dumps(HEAD).ljust(4096))
     assert "at most 4096" in str(refusal(json.dumps(HEAD).ljust(4097)))
 
 
 def test_a_head_does_not_change() -> None:
-    head = parse_head(json.dumps(HEAD))
+    head = parse_header(json.dumps(HEAD))
     with pytest.raises(ValidationError, match="frozen"):
         head.steps = 3  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -168,8 +168,8 @@ values = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | s
 def test_any_value_is_refused_or_read_as_it_is(key: str, value: Any) -> None:
     text = json.dumps(HEAD | {key: value})
     try:
-        head = parse_head(text)
+        head = parse_header(text)
     except Refusal:
         refusal(text)
     else:
-        assert head == UpdateHead(**HEAD | {key: value})
+        assert head == UpdateHeader(**HEAD | {key: value})

@@ -3,7 +3,9 @@
 import asyncio
 import hashlib
 import os
+import socket
 import threading
+import time
 
 import pytest
 
@@ -11,6 +13,8 @@ from offbeat.service.refusal import Refusal
 from offbeat.service.store.segments import Segments
 from offbeat.service.updates import growing_file
 from offbeat.service.updates.uploads import Uploads, clean_up
+from tests.service.conftest import body_of, running
+from tests.service.http_client import ONES, begin_upload, check_progress, kind_of, line, put_in_pieces, snapshot, until
 
 
 @pytest.fixture
@@ -47,13 +51,13 @@ def refused(work):
     return asyncio.run(ask())
 
 
-def test_a_body_of_which_nothing_more_comes_is_given_up_and_what_came_is_kept(uploads):
+def test_a_stalled_body_is_given_up_and_its_bytes_are_kept(uploads):
     assert refused(uploads.write(0, 0, 0, 10, sent(b"abc", silent=True))) == "too-slow"
     assert uploads.offset(0, 0) == 3
     assert refused(uploads.read(0, 10, sent(b"abc", silent=True))) == "too-slow"
 
 
-def test_a_body_goes_on_where_it_is_and_moves_when_it_is_whole(uploads, tmp_path):
+def test_a_body_is_continued_and_moves_when_it_is_complete(uploads, tmp_path):
     assert asyncio.run(uploads.write(3, 1, 0, 6, sent(b"ab", b"c"))) == 3
     assert refused(uploads.write(3, 1, 2, 6, sent(b"def"))) == "wrong-offset"
     whole = asyncio.run(uploads.write(3, 1, 3, 6, sent(b"def")))
@@ -63,7 +67,7 @@ def test_a_body_goes_on_where_it_is_and_moves_when_it_is_whole(uploads, tmp_path
     assert refused(uploads.write(3, 1, 0, 2, sent(b"abc"))) == "too-large"
 
 
-def test_who_begins_again_takes_the_place_of_the_line_before(uploads):
+def test_a_second_upload_replaces_the_first(uploads):
     async def both():
         first = asyncio.create_task(uploads.write(0, 0, 0, 6, sent(b"ab", silent=True)))
         await asyncio.sleep(0.01)
@@ -75,7 +79,7 @@ def test_who_begins_again_takes_the_place_of_the_line_before(uploads):
     assert asyncio.run(both()) == ("wrong-offset", b"cdefgh", sha256(b"cdefgh"))
 
 
-def test_an_earlier_servers_body_goes_on(uploads, tmp_path):
+def test_an_earlier_servers_body_is_continued(uploads, tmp_path):
     (tmp_path / "partial" / "3-1").write_bytes(b"abc")
     assert asyncio.run(uploads.write(3, 1, 3, 6, sent(b"def"))).sha256 == sha256(b"abcdef")
     # It was whole: nothing more comes.
@@ -83,7 +87,7 @@ def test_an_earlier_servers_body_goes_on(uploads, tmp_path):
     assert asyncio.run(uploads.write(3, 2, 3, 3, sent())).sha256 == sha256(b"abc")
 
 
-def test_what_a_failed_write_left_is_counted(uploads, tmp_path, monkeypatch):
+def test_the_bytes_of_a_failed_write_are_counted(uploads, tmp_path, monkeypatch):
     def half(descriptor, pieces, offset):
         write(descriptor, [pieces[0][:2]], offset)
         raise OSError(28, "No space left on device")
@@ -98,20 +102,20 @@ def test_what_a_failed_write_left_is_counted(uploads, tmp_path, monkeypatch):
     assert (whole.path.read_bytes(), whole.sha256) == (b"abcdef", sha256(b"abcdef"))
 
 
-def test_a_write_that_ends_early_goes_on(uploads, monkeypatch):
+def test_a_short_write_is_continued(uploads, monkeypatch):
     write = os.pwritev
     monkeypatch.setattr(os, "pwritev", lambda descriptor, pieces, offset: write(descriptor, [pieces[0][:1]], offset))
     whole = asyncio.run(uploads.write(3, 1, 0, 6, sent(b"ab", b"cdef")))
     assert (whole.path.read_bytes(), whole.sha256) == (b"abcdef", sha256(b"abcdef"))
 
 
-def test_the_smallest_pieces_are_no_trouble(uploads):
+def test_pieces_of_one_byte_are_accepted(uploads):
     uploads._budget = 5000  # more pieces than a system writes at once
     whole = asyncio.run(uploads.write(3, 1, 0, 5000, sent(*[b"x"] * 5000)))
     assert whole.sha256 == sha256(b"x" * 5000)
 
 
-def test_a_file_is_not_closed_under_a_thread_that_writes_it(uploads, monkeypatch):
+def test_a_file_is_closed_after_the_thread_that_writes_it_has_ended(uploads, monkeypatch):
     begun, may_end, events = threading.Event(), threading.Event(), []
 
     def slowly(self, pieces):
@@ -147,7 +151,7 @@ def test_a_file_is_not_closed_under_a_thread_that_writes_it(uploads, monkeypatch
     assert first > 0
 
 
-def test_there_is_a_budget_for_all_and_a_number_for_each(uploads):
+def test_all_uploads_share_a_budget_and_each_client_has_a_limit(uploads):
     async def many(sizes, clients):
         begun = [
             asyncio.create_task(uploads.read(client, size, sent(silent=True)))
@@ -162,7 +166,7 @@ def test_there_is_a_budget_for_all_and_a_number_for_each(uploads):
     assert refused(uploads.read(5, 2, sent(b"abc"))) == "malformed-request"
 
 
-def test_after_a_restart_a_body_that_was_whole_need_not_come_again(tmp_path, uploads, segments):
+def test_a_complete_body_outlives_a_restart(tmp_path, uploads, segments):
     asyncio.run(uploads.write(3, 1, 0, 3, sent(b"abc")))
     known = segments.append(b"known")[0].path.name
     (tmp_path / "updates" / "notes").touch()
@@ -171,3 +175,59 @@ def test_after_a_restart_a_body_that_was_whole_need_not_come_again(tmp_path, upl
     assert uploads.offset(3, 1) == 3
     clean_up(tmp_path, set())
     assert [path.name for path in (tmp_path / "updates").iterdir()] == ["notes"]
+
+
+def test_the_bytes_before_a_broken_connection_are_kept(server):
+    peer = server.enrol()
+    visit, body = peer.check_in(), body_of(ONES)
+    with line(server, peer) as opened:
+        begin_upload(opened, peer, visit, body, end=len(body) - 1)
+        opened.send(body[:60])
+        time.sleep(0.1)
+    until(lambda: not server.service.uploads._large)
+    assert peer.http.get("/v1/uploads/0").json()["offset"] == 60
+    assert peer.put(visit, body, offset=60, head=peer.head(visit, body)).json()["receipt"]["counted"]
+
+
+def test_an_incomplete_small_body_changes_nothing(server):
+    peer = server.enrol()
+    visit, body = peer.check_in(), body_of(ONES)
+    before = snapshot(server)
+    for half in (True, False):
+        with line(server, peer) as opened:
+            begin_upload(opened, peer, visit, body, end=len(body))
+            opened.send(body[:60])
+            if half:
+                opened.socket.shutdown(socket.SHUT_WR)
+                time.sleep(0.1)
+    assert peer.http.get("/v1/uploads/0").json() == {"wanted": True, "offset": 0, "receipt": None}
+    assert snapshot(server) == before
+    check_progress(server, [peer])
+
+
+def test_a_stalled_upload_leaves_room_for_others_once_its_connection_is_closed(tmp_path):
+    body = body_of(ONES)
+    with running(tmp_path / "server", upload_budget=len(body)) as server:
+        slow, honest = server.enrol(), server.enrol()
+        visits = [slow.check_in(), honest.check_in()]
+        with line(server, slow) as opened:
+            begin_upload(opened, slow, visits[0], body, end=len(body) - 1)
+            opened.send(body[:10])
+            until(lambda: server.service.uploads._large)
+            answer = honest.put(visits[1], body[:10], head=honest.head(visits[1], body))
+            assert kind_of(answer, 503) == "busy"
+            assert answer.headers["retry-after"]
+        until(lambda: not server.service.uploads._large)
+        assert put_in_pieces(honest, visits[1], body).json()["receipt"]["counted"]
+
+
+def test_one_client_has_no_more_than_two_large_bodies_checked_at_once(server):
+    uploads = server.service.uploads
+    peer = server.enrol()
+    visit = peer.check_in()
+    body = body_of(ONES)
+    with uploads.undecided(0):
+        with uploads.undecided(0):
+            assert kind_of(peer.put(visit, body[:10], head=peer.head(visit, body)), 503) == "busy"
+        assert put_in_pieces(peer, visit, body).json()["receipt"]["counted"]
+    assert uploads._undecided == {}

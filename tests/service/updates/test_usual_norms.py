@@ -17,13 +17,13 @@ def heard(*norms, clients=10):
     return usual
 
 
-def test_there_is_no_limit_before_five_clients_were_heard():
+def test_five_clients_have_to_upload_before_there_is_a_limit():
     assert heard(1.0, 1.0, 1.0, 1.0).limit is None
     assert heard(1.0, 2.0, 3.0, 4.0, 1e30).limit == 300
     assert heard(1.0, 5.0, 9.0, clients=3).limit == 500
 
 
-def test_of_two_clients_nobody_knows_which_is_usual():
+def test_two_clients_do_not_make_a_usual_norm():
     assert heard(1e-20, 1.0, clients=2).limit is None
 
 
@@ -100,7 +100,7 @@ def test_a_repeated_upload_is_heard_once(tmp_path):
         visit = peer.check_in()
         for _ in range(2):
             assert peer.send(visit, ONES)["counted"]
-        ((client, norm),) = server.service.engine.norms.entries()
+        ((client, norm),) = server.service.engine.history.norms.entries()
         assert (client, round(norm, 4)) == (0, 1.2247)  # of two steps
 
 

@@ -1,4 +1,4 @@
-"""One token: what it is good for, and whether it is valid."""
+"""Accounts: what a token is good for."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,18 +6,31 @@ from typing import Literal
 Kind = Literal["enrolment", "client", "admin"]
 State = Literal["valid", "expired", "used up", "revoked"]
 
+PREFIXES: dict[Kind, str] = {"enrolment": "obe_", "client": "obc_", "admin": "oba_"}
+"""The beginning of each kind of token."""
+
 
 @dataclass
 class Account:
-    """What is known of one token, by its hash."""
+    """The state of one token.
+
+    Attributes:
+        kind: What the token is for.
+        client: The client that a client's token belongs to.
+        uses: How many uses are left; None for any number.
+        expires: Unix seconds; None for never.
+        is_next: Whether the token replaces the client's token when it is first used.
+        revoked: Whether the token is revoked.
+        name: For people; None if an earlier version made the token.
+    """
 
     kind: Kind
     client: int | None = None
-    uses: int | None = None  # that are left; None: any number
-    expires: float | None = None  # Unix seconds
-    is_next: bool = False  # takes the place of the client's token when it is first used
+    uses: int | None = None
+    expires: float | None = None
+    is_next: bool = False
     revoked: bool = False
-    name: str | None = ""  # for people; None: made by an earlier version
+    name: str | None = ""
 
     def state(self, now: float) -> State:
         """Return whether the token is valid, or why not."""
@@ -33,12 +46,12 @@ class TokenInfo:
     """An enrolment or admin token, without the token itself.
 
     Attributes:
-        id: The beginning of its hash.
+        id: The beginning of the token's hash.
         kind: Enrolment or admin.
         name: For people.
-        state: Whether it is valid.
-        uses: How many are left; None for any number.
-        expires_seconds: Until it expires; None for never.
+        state: Whether the token is valid.
+        uses: How many uses are left; None for any number.
+        expires_seconds: Until the token expires; None for never.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""How many examples each client has declared."""
+"""The numbers of examples that clients declare."""
 
 from collections.abc import Sequence
 
@@ -6,25 +6,25 @@ from offbeat.service.refusal import Refusal
 
 
 class DeclaredExamples:
-    """The clients' numbers of examples, each of which is declared once.
+    """The clients' numbers of examples; each is declared once.
 
     Args:
         clients: Number of clients N.
-        most: The largest number that a client may declare; None for any.
+        max_examples: Largest number that a client may declare; None for any.
     """
 
-    def __init__(self, clients: int, most: int | None) -> None:
+    def __init__(self, clients: int, max_examples: int | None) -> None:
         self._clients = clients
-        self._most = most
+        self._max_examples = max_examples
         self._examples: dict[int, int | None] = {}  # by client; None: not declared
         self._revoked: set[int] = set()
 
     def set(self, client: int, examples: int | None) -> None:
-        """Record what a client has declared; None if it has enrolled without."""
+        """Record the number of examples of a client that has enrolled; None before it declares them."""
         self._examples[client] = examples
 
     def revoke(self, client: int) -> None:
-        """Record that a client is revoked, so that it need not declare anything."""
+        """Record that a client is revoked, so that nothing waits for its examples."""
         self._revoked.add(client)
 
     def is_known(self, client: int) -> bool:
@@ -32,30 +32,31 @@ class DeclaredExamples:
         return self._examples[client] is not None
 
     def check(self, client: int, examples: int) -> None:
-        """Raise ``Refusal`` if a client holds too many examples, or another number than it has declared."""
+        """Raise ``Refusal`` if a client's examples are too many, or differ from those declared."""
         declared = self._examples[client]
         if declared is None:
-            self.check_most(examples)
+            self.check_maximum(examples)
         elif declared != examples:
             raise Refusal(
                 "wrong-examples",
                 f"the client has declared {declared} examples, not {examples}: train on those, or enrol again",
             )
 
-    def check_most(self, examples: int) -> None:
-        """Raise ``Refusal`` if these are more examples than a client may declare."""
-        if self._most is not None and examples > self._most:
-            raise Refusal("too-many-examples", f"a client may declare at most {self._most} examples, not {examples}")
+    def check_maximum(self, examples: int) -> None:
+        """Raise ``Refusal`` if a client may not declare this many examples."""
+        most = self._max_examples
+        if most is not None and examples > most:
+            raise Refusal("too-many-examples", f"a client may declare at most {most} examples, not {examples}")
 
     def missing(self) -> int:
-        """Return how many of the N clients have not enrolled, or not declared their examples."""
+        """Return how many of the N clients have not enrolled or not declared their examples."""
         known = sum(examples is not None or client in self._revoked for client, examples in self._examples.items())
         return self._clients - known
 
     def all(self) -> list[int] | None:
-        """Return how many examples each of the N clients holds, 0 for one that was revoked before it declared them.
+        """Return the examples of each of the N clients, 0 for one that was revoked before it declared them.
 
-        None as long as one of the others has not enrolled or not declared its examples, and if there are no examples.
+        None while another client has not enrolled or not declared its examples, and if all numbers are 0.
         """
         if self.missing():
             return None
@@ -64,11 +65,11 @@ class DeclaredExamples:
 
 
 def within_share(examples: Sequence[int], max_share: float) -> list[int]:
-    """Return the numbers by which clients are weighed, such that none of three or more has a larger share.
+    """Return the clients' weights such that none of three or more has a larger share than ``max_share``.
 
     Args:
-        examples: How many examples each of the N clients holds.
-        max_share: The largest share of one client, at least ½, so that one client at most has more.
+        examples: Each client's number of examples.
+        max_share: Largest share of a client, ½ … 1; so at most one client's weight is cut.
     """
     largest = max(examples)
     if max_share == 1 or sum(number > 0 for number in examples) < 3:

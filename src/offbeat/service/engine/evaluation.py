@@ -1,4 +1,4 @@
-"""Evaluating versions in a process of its own, so that no client waits for it."""
+"""Evaluation of versions in a process of its own, so that clients need not wait for it."""
 
 import asyncio
 import json
@@ -12,66 +12,66 @@ from offbeat.service.refusal import Refusal
 from offbeat.service.store.model_files import ModelFiles
 
 _SUFFIX = ".evaluated"
-_PATIENCE_SECONDS = 1.0  # until the disk is asked again
+_RETRY_SECONDS = 1.0  # on a full disk
 
 
 class Evaluations:
-    """Has each n-th version measured, one after the other; what comes of it is a line of ``evaluations.jsonl``.
+    """Has every n-th version evaluated, one after the other; each result is a line of ``evaluations.jsonl``.
 
     Args:
-        folder: The store's.
-        models: Where versions are.
-        durable: Waits until the log's records that a version is made of are on disk; before, nobody hears of it.
+        folder: The store's folder.
+        models: The files of versions.
+        wait_until_durable: Waits until the log's records that a version is made of are on disk.
         every_versions: n.
-        command: A program that reads paths of models from its standard input, a line each, and answers each by a line
-            of JSON.
+        command: A program that reads paths of models from its standard input, one on a line, and answers each by a
+            line of JSON.
 
     Attributes:
-        last: What was measured last, None if nothing was.
+        last: The last result, None if there is none.
     """
 
     def __init__(
         self,
         folder: Path,
         models: ModelFiles,
-        durable: Callable[[], Awaitable[None]],
+        wait_until_durable: Callable[[], Awaitable[None]],
         every_versions: int,
         command: Sequence[str],
     ) -> None:
         self.last: dict[str, Any] | None = None
         self._folder = folder
         self._models = models
-        self._durable = durable
+        self._wait_until_durable = wait_until_durable
         self._every = every_versions
         self._command = command
-        self._waiting: asyncio.Queue[tuple[int, Path]] = asyncio.Queue()
+        self._queue: asyncio.Queue[tuple[int, Path]] = asyncio.Queue()
 
     def wants(self, version: int) -> bool:
-        """Return whether a version is to be measured."""
+        """Return whether a version is to be evaluated."""
         return version % self._every == 0
 
     def add(self, version: int) -> None:
-        """Have a version measured, which is in ``models`` now, but perhaps not for long."""
+        """Have a version evaluated; its file is linked, since it may be deleted before its turn."""
         path = self._folder / f".{version}{_SUFFIX}"
         with suppress(FileExistsError):
             self._models.link(version, path)
-        self._waiting.put_nowait((version, path))
+        self._queue.put_nowait((version, path))
 
     async def run(self) -> None:
-        """Measure what comes, for ever."""
+        """Evaluate versions; returns only if the program ends."""
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(*self._command, stdin=pipe, stdout=pipe)
         assert process.stdin is not None
         assert process.stdout is not None
         try:
             while True:
-                version, path = await self._waiting.get()
-                await self._until_durable()
+                version, path = await self._queue.get()
+                await self._insist_on_durability()
                 process.stdin.write(f"{path}\n".encode())
                 line = await process.stdout.readline()
                 path.unlink(missing_ok=True)
                 if not line:
-                    # Clients need not suffer for it.
+                    # Which must not keep clients from their work.
                     event("evaluation_failed", version=version, exit_code=await process.wait())
                     return
                 self.last = {"version": version, **json.loads(line)}
@@ -83,15 +83,15 @@ class Evaluations:
                 process.kill()
             await process.wait()
 
-    async def _until_durable(self) -> None:
+    async def _insist_on_durability(self) -> None:
         while True:
             try:
-                return await self._durable()
+                return await self._wait_until_durable()
             except Refusal:  # the disk is full
-                await asyncio.sleep(_PATIENCE_SECONDS)
+                await asyncio.sleep(_RETRY_SECONDS)
 
 
-def discard_links(folder: Path) -> None:
-    """Delete what an earlier server had not measured."""
+def delete_links(folder: Path) -> None:
+    """Delete the links to versions that an earlier server did not evaluate."""
     for path in folder.glob(f".*{_SUFFIX}"):
         path.unlink()

@@ -1,11 +1,9 @@
-"""What Prometheus is told."""
+"""Metrics for Prometheus."""
 
-import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 T = TypeVar("T")
 
@@ -13,7 +11,7 @@ _STALENESS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 class Metrics:
-    """The server's counters, in a registry of their own."""
+    """The server's metrics, in a registry of their own."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -32,28 +30,8 @@ class Metrics:
         self.enrolled = self._make(Gauge, "offbeat_enrolled", "Clients that have enrolled")
 
     def text(self) -> bytes:
-        """Return all of them in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
-    def _make(self, kind: Callable[..., T], name: str, what: str, *arguments: Any, **more: Any) -> T:
-        return kind(name, what, *arguments, registry=self._registry, **more)
-
-
-class Measured:
-    """An ASGI middleware that measures how long it takes until an answer begins."""
-
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._app = app
-        self._metrics = metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request."""
-        began = time.perf_counter()
-
-        async def measured(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                route = getattr(scope.get("route"), "path", "other")
-                self._metrics.seconds.labels(route).observe(time.perf_counter() - began)
-            await send(message)
-
-        await self._app(scope, receive, measured if scope["type"] == "http" else send)
+    def _make(self, kind: Callable[..., T], name: str, description: str, *arguments: Any, **more: Any) -> T:
+        return kind(name, description, *arguments, registry=self._registry, **more)

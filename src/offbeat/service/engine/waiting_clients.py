@@ -1,47 +1,47 @@
-"""Who waits for work."""
+"""Clients that wait for work."""
 
 import asyncio
 
 from offbeat.coordinator.calls import Assignment
 
-Answer = asyncio.Future[Assignment | None]
-"""What a client that waits will be told: its work, or that there is none."""
+WorkFuture = asyncio.Future[Assignment | None]
+"""The answer to a waiting client: its work, or None for no work."""
 
 
 class WaitingClients:
-    """At most one request a client; all methods are for the event loop."""
+    """At most one waiting request for each client; all methods are for the event loop."""
 
     def __init__(self) -> None:
-        self._answers: dict[int, Answer] = {}
+        self._futures: dict[int, WorkFuture] = {}
 
     def __len__(self) -> int:
-        """How many wait."""
-        return len(self._answers)
+        """How many clients wait."""
+        return len(self._futures)
 
-    def begin(self, client: int) -> Answer:
-        """Let a client wait; its request before this one, if there is one, is told that there is no work."""
-        before = self._answers.get(client)
+    def add(self, client: int) -> WorkFuture:
+        """Let a client wait; an earlier request of it gets the answer that there is no work."""
+        before = self._futures.get(client)
         if before is not None and not before.done():
-            before.set_result(None)  # its line has broken, or it would not have asked again
-        answer: Answer = asyncio.get_running_loop().create_future()
-        self._answers[client] = answer
-        return answer
+            before.set_result(None)  # its connection has broken, or the client would not ask again
+        future: WorkFuture = asyncio.get_running_loop().create_future()
+        self._futures[client] = future
+        return future
 
-    def end(self, client: int, answer: Answer) -> bool:
-        """Let a client wait no longer; return whether it goes without work, and without a later request that waits."""
-        if self._answers.get(client) is not answer:
+    def remove(self, client: int, future: WorkFuture) -> bool:
+        """End a request; return whether its client is left without work and without a later waiting request."""
+        if self._futures.get(client) is not future:
             return False
-        del self._answers[client]
-        return not answer.done() or answer.result() is None
+        del self._futures[client]
+        return not future.done() or future.result() is None
 
-    def tell(self, assignment: Assignment) -> None:
-        """Give a client its work; if it does not wait any more it asks again, and gets the same."""
-        answer = self._answers.get(assignment.client)
-        if answer is not None and not answer.done():
-            answer.set_result(assignment)
+    def give(self, assignment: Assignment) -> None:
+        """Answer the client's request; without a request it gets the same work when it asks again."""
+        future = self._futures.get(assignment.client)
+        if future is not None and not future.done():
+            future.set_result(assignment)
 
-    def let_go(self) -> None:
-        """Tell all that there is no work."""
-        for answer in self._answers.values():
-            if not answer.done():
-                answer.set_result(None)
+    def release_all(self) -> None:
+        """Answer all requests that there is no work."""
+        for future in self._futures.values():
+            if not future.done():
+                future.set_result(None)

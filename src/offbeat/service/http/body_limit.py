@@ -1,4 +1,4 @@
-"""Limits of JSON bodies: who may send one, how large it is, and how long it takes."""
+"""Limits of JSON bodies: their tokens, sizes and durations."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,17 +9,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from offbeat.service.refusal import Refusal
 
 _LARGEST_JSON = 2**16
-_MOST_SECONDS = 20.0  # for the whole body
+_MAX_SECONDS = 20.0  # for the whole body
 
 
 class BodyLimit:
-    """An ASGI middleware that reads the bodies of ``POST`` requests, up to 64 KiB and for up to 20 s each.
+    """An ASGI middleware that reads the bodies of ``POST`` requests, up to 64 KiB within 20 s.
 
-    Nothing is read of a request that is not allowed to have a body. Updates, which are put, have limits of their own.
+    The body of a request without a valid token is not read. Updates come by ``PUT``, and have limits of their own.
 
     Args:
-        app: What answers.
-        authenticate: Raises ``Refusal`` for a request whose token is not valid.
+        app: The next application.
+        authenticate: Raises ``Refusal`` for a request without a valid token.
         answer: Makes an answer from a refusal.
     """
 
@@ -41,10 +41,10 @@ class BodyLimit:
         except Refusal as refusal:
             await self._answer(refusal)(scope, receive, send)
             return
-        whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replay() -> Message:
-            return whole.pop() if whole else await receive()
+            return left.pop() if left else await receive()
 
         await self._app(scope, replay, send)
 
@@ -52,7 +52,7 @@ class BodyLimit:
 async def _read(receive: Receive) -> bytes:
     body = bytearray()
     try:
-        async with asyncio.timeout(_MOST_SECONDS):
+        async with asyncio.timeout(_MAX_SECONDS):
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
@@ -64,4 +64,4 @@ async def _read(receive: Receive) -> bytes:
                 if not message.get("more_body", False):
                     return bytes(body)
     except TimeoutError:
-        raise Refusal("too-slow", f"the body did not come within {_MOST_SECONDS:g} s") from None
+        raise Refusal("too-slow", f"the body did not come within {_MAX_SECONDS:g} s") from None

@@ -1,4 +1,4 @@
-"""What an algorithm needs of its clients beyond protocol 1.1, and the line for a client that lacks it."""
+"""The algorithm's needs beyond protocol 1.1, and the message for a client that lacks one."""
 
 from offbeat.algorithms.components import Algorithm
 
@@ -13,11 +13,11 @@ _REMEDIES = {
 
 
 def missing_support(algorithm: Algorithm, supports: str | None) -> str | None:
-    """Return one line on what the client lacks for this algorithm; None if it lacks nothing.
+    """Return a message on what the client lacks for this algorithm; None if it lacks nothing.
 
     Args:
-        algorithm: The run's.
-        supports: The client's header ``Offbeat-Supports``, names with commas between them; None if there is none.
+        algorithm: The run's algorithm.
+        supports: The client's header ``Offbeat-Supports``, names separated by commas; None without the header.
     """
     supported = {name.strip() for name in (supports or "").split(",")}
     for need, remedy in _REMEDIES.items():

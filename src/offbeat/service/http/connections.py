@@ -1,8 +1,8 @@
 """Limit of connections per address.
 
-Granian accepts connections itself and has one limit for all of them, so that one address could take every place. It
-runs in this process, so its connections are among the process's descriptors: those of an address that has too many
-are shut down here, and Granian closes them.
+Granian accepts connections itself and has one limit for all of them, so one address could take them all. But it runs in
+this process, so its connections are among the process's descriptors: the excess ones of an address are shut down here,
+and Granian closes them.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ from offbeat.service.logs import event
 
 _SECONDS = 0.25  # between two looks
 _SECONDS_IF_CROWDED = 0.05
-_SHARE = 0.02  # of the time, at most
-_SHARE_IF_CROWDED = 0.1
+_MAX_SHARE = 0.02  # of the time
+_MAX_SHARE_IF_CROWDED = 0.1
 _DESCRIPTORS = next((path for path in (Path("/proc/self/fd"), Path("/dev/fd")) if path.is_dir()), None)
 
 Peer = tuple[str, int]
 """A client's end of a connection: address and port."""
 
 
-class _Place(NamedTuple):
+class _Socket(NamedTuple):
     descriptor: int
     inode: int
 
@@ -44,25 +44,25 @@ class _Open:
 
 
 class Connections:
-    """Counts the connections of each address, and shuts down those that are too many.
+    """Counts the connections of each address, and shuts down the excess ones.
 
-    First those go that never made a request with a valid token, the oldest first, then those that have been idle for
-    the longest time, and last those with a request under way, the newest first.
+    They are chosen in this order: those without a request with a valid token so far, the oldest first; those that have
+    been idle, the longest first; those with a request under way, the newest first.
 
     Args:
-        port: The server's.
-        most: How many connections an address may have.
+        port: The server's port.
+        max_per_address: Connections that an address may have; may be changed later.
     """
 
-    def __init__(self, port: int, most: int) -> None:
+    def __init__(self, port: int, max_per_address: int) -> None:
         self._port = port
-        self._most = most
-        self._open: dict[_Place, _Open] = {}
+        self.max_per_address = max_per_address
+        self._open: dict[_Socket, _Open] = {}
         self._requests: dict[Peer, int] = {}  # under way
         self._last: dict[Peer, float] = {}  # when a request with a valid token came
 
     async def keep_watch(self) -> None:
-        """Look again and again; never returns."""
+        """Shut down excess connections again and again; never returns."""
         while True:
             began = time.perf_counter()
             is_crowded = self.shut_down_excess() > 0
@@ -71,7 +71,7 @@ class Connections:
 
     @contextmanager
     def request(self, peer: Peer) -> Generator[None]:
-        """Record that a request is under way."""
+        """Record that a request is under way within the context."""
         self._requests[peer] = self._requests.get(peer, 0) + 1
         try:
             yield
@@ -81,26 +81,26 @@ class Connections:
                 del self._requests[peer]
 
     def trust(self, peer: Peer) -> None:
-        """Record that a request had a valid token."""
+        """Record that a request over this connection had a valid token."""
         self._last[peer] = time.monotonic()
 
     def shut_down_excess(self) -> int:
-        """Shut down the connections that are too many, and return how many there were."""
+        """Shut down the excess connections; return their number."""
         if _DESCRIPTORS is None:
             return 0
         with suppress(OSError):  # too many files are open in the whole system
             names = os.listdir(_DESCRIPTORS)  # noqa: PTH208 — half the time
-            if len(names) <= self._most:
+            if len(names) <= self.max_per_address:
                 return 0
             self._look(names)
-        by_address: dict[str, list[tuple[_Place, _Open]]] = {}
+        by_address: dict[str, list[tuple[_Socket, _Open]]] = {}
         for place, found in self._open.items():
             if found.is_shut:
                 continue
             by_address.setdefault(found.peer[0], []).append((place, found))
         closed = 0
         for address, connections in by_address.items():
-            excess = len(connections) - self._most
+            excess = len(connections) - self.max_per_address
             if excess <= 0:
                 continue
             connections.sort(key=lambda connection: self._worth(connection[1]))
@@ -124,7 +124,7 @@ class Connections:
                 found = os.fstat(descriptor)
                 if not stat.S_ISSOCK(found.st_mode):
                     continue
-                place = _Place(descriptor, found.st_ino)
+                place = _Socket(descriptor, found.st_ino)
                 if (known := before.get(place)) is not None:
                     self._open[place] = known
                 elif (peer := self._peer(descriptor)) is not None:
@@ -133,7 +133,7 @@ class Connections:
         self._last = {peer: last for peer, last in self._last.items() if peer in peers}
 
     def _peer(self, descriptor: int) -> Peer | None:
-        """Return the other end of a connection to the server; None if it is another socket."""
+        """Return the client's end of a connection to the server; None for another socket."""
         with _duplicate(descriptor) as found:
             if found.family not in (socket.AF_INET, socket.AF_INET6) or found.getsockname()[1] != self._port:
                 return None
@@ -141,7 +141,7 @@ class Connections:
 
 
 class CountedRequests:
-    """An ASGI middleware that tells ``Connections`` over which of them a request is under way."""
+    """An ASGI middleware that records in ``Connections`` where a request is under way."""
 
     def __init__(self, app: ASGIApp, connections: Connections) -> None:
         self._app = app
@@ -154,20 +154,20 @@ class CountedRequests:
 
 
 def pause_after(seconds: float, *, is_crowded: bool) -> float:
-    """Return how long to wait after a look that took so many seconds, so that looks take little of the time."""
+    """Return how long to wait after a look that took ``seconds``, so that looks take little of the time."""
     if is_crowded:
-        return max(_SECONDS_IF_CROWDED, seconds / _SHARE_IF_CROWDED)
-    return max(_SECONDS, seconds / _SHARE)
+        return max(_SECONDS_IF_CROWDED, seconds / _MAX_SHARE_IF_CROWDED)
+    return max(_SECONDS, seconds / _MAX_SHARE)
 
 
 def peer_of(scope: Scope) -> Peer:
-    """Return the client's end of the connection over which a request came."""
+    """Return the client's end of a request's connection."""
     address, port = scope.get("client") or ("", 0)
     return str(address), int(port)
 
 
-def _shut_down(place: _Place) -> bool:
-    """Shut a connection down unless its descriptor is another's by now; return whether that was so."""
+def _shut_down(place: _Socket) -> bool:
+    """Shut down a connection, unless its descriptor is another's by now; return whether it was shut down."""
     with suppress(OSError), _duplicate(place.descriptor) as connection:
         if os.fstat(connection.fileno()).st_ino == place.inode:
             connection.shutdown(socket.SHUT_RDWR)
@@ -177,16 +177,16 @@ def _shut_down(place: _Place) -> bool:
 
 @contextmanager
 def _duplicate(descriptor: int) -> Generator[socket.socket]:
-    """Hold a descriptor that Granian may close at any moment.
+    """Duplicate a descriptor, which Granian may close at any moment.
 
     Raises:
-        OSError: It is closed, or is no socket.
+        OSError: The descriptor is closed, or is not a socket.
     """
-    own = os.dup(descriptor)
+    copy = os.dup(descriptor)
     try:
-        duplicate = socket.socket(fileno=own)
+        duplicate = socket.socket(fileno=copy)
     except OSError:
-        os.close(own)
+        os.close(copy)
         raise
     with closing(duplicate):
         yield duplicate

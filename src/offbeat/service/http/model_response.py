@@ -1,4 +1,4 @@
-"""The answer to a download of a version, whole or in parts."""
+"""The answer to a download of a version."""
 
 import os
 from collections.abc import Mapping
@@ -9,14 +9,14 @@ from starlette.types import Receive, Scope, Send
 
 
 class ModelResponse(FileResponse):
-    """Sends a file that a checkpoint may delete at any moment.
+    """Sends a file, or a range of it, that a checkpoint may delete at any moment.
 
-    A whole file is left to the HTTP server, which is faster; it answers 404 if the file is gone by then. For a range
-    the file is opened before the answer begins, so what is sent is complete.
+    The HTTP server sends a whole file, which is faster; it answers 404 if the file is gone by then. For a range the
+    file is opened before the answer begins, so the answer is complete.
 
     Args:
         path: The file.
-        headers: What the answer says beyond length, type and date.
+        headers: The answer's headers beyond length, type and date.
 
     Raises:
         FileNotFoundError: The file is gone.
@@ -26,7 +26,7 @@ class ModelResponse(FileResponse):
         super().__init__(path, media_type="application/octet-stream", headers=headers, stat_result=path.stat())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it.
+        """Send the file.
 
         Raises:
             FileNotFoundError: The file is gone, and nothing has been sent.

@@ -1,13 +1,16 @@
-"""Requests that are answered before their body has come."""
+"""Requests that are answered before their body has arrived."""
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class UnreadBody:
-    """An ASGI middleware that says when a line ends with an answer: when it comes before all of the body did.
+    """An ASGI middleware that adds ``Connection: close`` to an answer that comes before the end of the body.
 
-    The HTTP server reads no further, so it hangs up. A client that did not know would send its next request over a
-    line that is just being closed (RFC 9112, section 9.3).
+    The HTTP server does not read the rest, but closes the connection. Without the header a client would send its next
+    request over a connection that is just being closed (RFC 9112, section 9.3).
+
+    Args:
+        app: The next application.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -18,20 +21,20 @@ class UnreadBody:
         if scope["type"] != "http" or not _has_body(scope):
             await self._app(scope, receive, send)
             return
-        whole = False
+        is_complete = False
 
-        async def seen() -> Message:
-            nonlocal whole
+        async def watched_receive() -> Message:
+            nonlocal is_complete
             message = await receive()
-            whole = whole or (message["type"] == "http.request" and not message.get("more_body", False))
+            is_complete = is_complete or (message["type"] == "http.request" and not message.get("more_body", False))
             return message
 
-        async def say(message: Message) -> None:
-            if message["type"] == "http.response.start" and not whole:
+        async def send_with_header(message: Message) -> None:
+            if message["type"] == "http.response.start" and not is_complete:
                 message["headers"] = [*message["headers"], (b"connection", b"close")]
             await send(message)
 
-        await self._app(scope, seen, say)
+        await self._app(scope, watched_receive, send_with_header)
 
 
 def _has_body(scope: Scope) -> bool:

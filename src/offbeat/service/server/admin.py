@@ -1,4 +1,4 @@
-"""What the admin asks a server on this machine, by its folder."""
+"""The admin's requests to a server on this machine, found by its folder."""
 
 import json
 import sqlite3
@@ -20,8 +20,16 @@ from offbeat.tensor_file import write_tensors
 
 
 @dataclass(frozen=True)
-class Run:
-    """A server's folder, whether its server runs or not."""
+class ServerRun:
+    """The run in a server's folder.
+
+    Attributes:
+        folder: The folder.
+        algorithm: The algorithm's name.
+        version: The newest version.
+        counted: Counted updates; 0 while no server runs.
+        listens: Whether a server runs.
+    """
 
     folder: Path
     algorithm: str
@@ -31,10 +39,10 @@ class Run:
 
 
 def status(folder: Path) -> dict[str, Any]:
-    """Return how far the run of a server is.
+    """Return the progress of a server's run.
 
     Raises:
-        OffbeatError: There is no such folder, or no server runs.
+        OffbeatError: The folder is not a server's, or no server runs.
     """
     return _ask(folder, "GET", "/v1/status")
 
@@ -43,7 +51,7 @@ def tokens(folder: Path) -> list[dict[str, Any]]:
     """Return the enrolment and admin tokens of a server, without the tokens themselves.
 
     Raises:
-        OffbeatError: There is no such folder, or no server runs.
+        OffbeatError: The folder is not a server's, or no server runs.
     """
     return _ask(folder, "GET", "/v1/tokens")["tokens"]
 
@@ -52,7 +60,7 @@ def make_token(folder: Path, kind: str, *, uses: int | None, seconds: float | No
     """Return a new enrolment or admin token.
 
     Raises:
-        OffbeatError: There is no such folder, or no server runs.
+        OffbeatError: The folder is not a server's, or no server runs.
     """
     wanted: dict[str, Any] = {"expires_seconds": seconds, "name": name}
     if kind == "enrolment":
@@ -60,20 +68,20 @@ def make_token(folder: Path, kind: str, *, uses: int | None, seconds: float | No
     return _ask(folder, "POST", f"/v1/{kind}-tokens", wanted)["token"]
 
 
-def revoke(folder: Path, which: str) -> None:
-    """Revoke a token by its id, or the tokens of a client, ``client-3``.
+def revoke(folder: Path, name: str) -> None:
+    """Revoke the token with the id ``name``, or the tokens of a client, for instance ``client-3``.
 
     Raises:
-        OffbeatError: There is no such token or client, no such folder, or no server runs.
+        OffbeatError: The token or client is unknown, the folder is not a server's, or no server runs.
     """
-    kind, _, number = which.partition("-")
+    kind, _, number = name.partition("-")
     if kind == "client" and not number.isdecimal():
-        raise OffbeatError(f"{which!r} is no client: write client-3 for client 3")
-    _ask(folder, "DELETE", f"/v1/clients/{number}" if kind == "client" else f"/v1/tokens/{quote(which, safe='')}")
+        raise OffbeatError(f"{name!r} is not a client: write client-3 for client 3")
+    _ask(folder, "DELETE", f"/v1/clients/{number}" if kind == "client" else f"/v1/tokens/{quote(name, safe='')}")
 
 
 def _ask(folder: Path, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    url, token = (_kept(folder, name) for name in ("url", "admin-token"))
+    url, token = (_read(folder, name) for name in ("url", "admin-token"))
     ca = folder / "tls" / "ca.pem"
     verify = ssl.create_default_context(cafile=ca) if ca.exists() else True
     headers = {"Authorization": f"Bearer {token}"}
@@ -87,8 +95,8 @@ def _ask(folder: Path, method: str, path: str, body: dict[str, Any] | None = Non
         raise OffbeatError(f"the server of {folder} does not answer at {url}: start it ({error})") from None
 
 
-def runs(folder: Path) -> list[Run]:
-    """Return the servers' folders in a folder, or the folder itself if it is one."""
+def runs(folder: Path) -> list[ServerRun]:
+    """Return the runs of a server's folder, or of all servers' folders in a folder."""
     return [_run(path.parent) for path in _databases(folder)]
 
 
@@ -96,22 +104,19 @@ def newest_model(folder: Path) -> Path:
     """Return the file of the newest version of a server's model.
 
     Raises:
-        OffbeatError: There is none.
+        OffbeatError: The folder does not hold a model.
     """
     versions = numbers_of(folder / "models")
     if not versions:
-        raise OffbeatError(f"{folder} holds no model: is it the folder of a server that has run?")
+        raise OffbeatError(f"{folder} does not hold a model: is it the folder of a server that has run?")
     return folder / "models" / f"{max(versions)}.safetensors"
 
 
 def export_model(folder: Path, output: Path) -> int:
-    """Write the newest version of a server's model to a file, without what goes to clients beside it.
-
-    Returns:
-        The version.
+    """Write the parameters of a server's newest version to a file; return the version.
 
     Raises:
-        OffbeatError: There is none.
+        OffbeatError: The folder does not hold a model.
     """
     model = newest_model(folder)
     with safe_open(model, framework="pt") as file:
@@ -123,11 +128,11 @@ def export_model(folder: Path, output: Path) -> int:
 
 
 def _databases(folder: Path) -> Iterable[Path]:
-    own = folder / "offbeat.sqlite"
-    return [own] if own.exists() else sorted(folder.glob("*/offbeat.sqlite"))
+    database = folder / "offbeat.sqlite"
+    return [database] if database.exists() else sorted(folder.glob("*/offbeat.sqlite"))
 
 
-def _run(folder: Path) -> Run:
+def _run(folder: Path) -> ServerRun:
     try:
         with closing(sqlite3.connect(f"file:{folder / 'offbeat.sqlite'}?mode=ro", uri=True)) as database:
             (config,) = database.execute("SELECT value FROM meta WHERE key = 'config'").fetchone() or ("{}",)
@@ -137,12 +142,12 @@ def _run(folder: Path) -> Run:
     try:
         now = status(folder)
     except OffbeatError:
-        return Run(folder, algorithm, max(numbers_of(folder / "models"), default=0), 0, listens=False)
-    return Run(folder, algorithm, now["version"], now["counted"], listens=True)
+        return ServerRun(folder, algorithm, max(numbers_of(folder / "models"), default=0), 0, listens=False)
+    return ServerRun(folder, algorithm, now["version"], now["counted"], listens=True)
 
 
-def _kept(folder: Path, name: str) -> str:
+def _read(folder: Path, name: str) -> str:
     try:
         return (folder / name).read_text(encoding="ascii").strip()
     except OSError:
-        raise OffbeatError(f"{folder} is no folder of a server that has run: it holds no {name}") from None
+        raise OffbeatError(f"{folder} is not the folder of a server that has run: it does not hold {name}") from None

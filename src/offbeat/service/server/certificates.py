@@ -1,8 +1,6 @@
-"""Certificates for a trial: a certification authority of one's own, and what it signs for the server."""
+"""Certificates for a trial: a certification authority, and the server's certificate that it signs."""
 
-import os
 import re
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from offbeat.errors import OffbeatError
+from offbeat_client.files import write_durably
 
 _CA_DAYS = 3650
 _SERVER_DAYS = 365
@@ -31,7 +30,7 @@ class Certificates:
     """The files that a server and its clients need.
 
     Attributes:
-        ca: What clients trust; made to be handed out.
+        ca: The authority's certificate, which clients trust.
         certificate: The server's certificate, signed by the CA.
         key: The server's private key.
     """
@@ -44,31 +43,31 @@ class Certificates:
 def make_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
     """Make a CA (``ca.pem``, ``ca.key``) and a server's certificate (``server.pem``, ``server.key``) in a folder.
 
-    What is there already is left as it is if it holds for these hosts for 30 days more; otherwise the server's
-    certificate is made anew. The CA never is, since the clients know it.
+    A server's certificate that is valid for these hosts for 30 days more is kept, otherwise it is renewed. A CA is
+    always kept, since the clients know it.
 
     Args:
-        folder: Made if it is not there.
+        folder: Made if it does not exist.
         hosts: Names and IP addresses by which clients call the server.
 
     Raises:
-        OffbeatError: A host is neither, or the server's certificate has to be renewed and the CA is of no use.
+        OffbeatError: A host is neither, or the server's certificate has to be renewed and the CA cannot sign.
     """
     if not hosts:
         raise OffbeatError("a certificate needs a host: say by what names or addresses clients call the server")
     names = [_name(host) for host in hosts]
-    made = Certificates(folder / "ca.pem", folder / "server.pem", folder / "server.key")
+    certificates = Certificates(folder / "ca.pem", folder / "server.pem", folder / "server.key")
     for missing in (folder.parent, folder):
         missing.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not made.ca.exists():
-        _write_ca(made.ca)
-    if not _holds(made, names):
-        _write_server(made, names)
-    return made
+    if not certificates.ca.exists():
+        _write_ca(certificates.ca)
+    if not _are_valid(certificates, names):
+        _write_server(certificates, names)
+    return certificates
 
 
 def fingerprint(path: Path) -> str:
-    """Return the SHA-256 of the certificate in a file, for people to compare; as ``openssl`` and browsers show it."""
+    """Return the SHA-256 of the certificate in a file, as ``openssl`` and browsers show it."""
     return x509.load_pem_x509_certificate(path.read_bytes()).fingerprint(hashes.SHA256()).hex(":").upper()
 
 
@@ -85,19 +84,19 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _holds(made: Certificates, names: list[x509.GeneralName]) -> bool:
-    """Return whether the server's files are there, belong together, and are of use for a while."""
+def _are_valid(certificates: Certificates, names: list[x509.GeneralName]) -> bool:
+    """Return whether the server's files exist, belong together, and are valid for 30 days more."""
     try:
-        certificate = x509.load_pem_x509_certificate(made.certificate.read_bytes())
-        key = _read_key(made.key)
-        certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(made.ca.read_bytes()))
+        certificate = x509.load_pem_x509_certificate(certificates.certificate.read_bytes())
+        key = _read_key(certificates.key)
+        certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(certificates.ca.read_bytes()))
         covered = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (FileNotFoundError, ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
         return False
-    return certificate.public_key() == key.public_key() and set(names) <= set(covered) and _lasts(certificate)
+    return certificate.public_key() == key.public_key() and set(names) <= set(covered) and _lasts_30_days(certificate)
 
 
-def _lasts(certificate: x509.Certificate) -> bool:
+def _lasts_30_days(certificate: x509.Certificate) -> bool:
     return certificate.not_valid_after_utc >= _now() + timedelta(days=_RENEW_DAYS)
 
 
@@ -116,8 +115,8 @@ def _write_ca(path: Path) -> None:
     _write(path, certificate.public_bytes(_PEM))
 
 
-def _write_server(made: Certificates, names: list[x509.GeneralName]) -> None:
-    ca, ca_key = _read_ca(made.ca)
+def _write_server(certificates: Certificates, names: list[x509.GeneralName]) -> None:
+    ca, ca_key = _read_ca(certificates.ca)
     key = ec.generate_private_key(ec.SECP256R1())
     end = min(_now() + timedelta(days=_SERVER_DAYS), ca.not_valid_after_utc)
     certificate = (
@@ -129,25 +128,29 @@ def _write_server(made: Certificates, names: list[x509.GeneralName]) -> None:
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
         .sign(ca_key, hashes.SHA256())
     )
-    _write(made.key, _pem(key))
-    _write(made.certificate, certificate.public_bytes(_PEM))
+    _write(certificates.key, _pem(key))
+    _write(certificates.certificate, certificate.public_bytes(_PEM))
 
 
 def _read_ca(path: Path) -> tuple[x509.Certificate, _Key]:
-    """Return the CA if it can still sign."""
+    """Return the CA's certificate and key.
+
+    Raises:
+        OffbeatError: The CA cannot sign any more.
+    """
     key_path = path.with_suffix(".key")
     try:
         certificate, key = x509.load_pem_x509_certificate(path.read_bytes()), _read_key(key_path)
     except (FileNotFoundError, ValueError, TypeError):
-        raise _no_use(f"{path} or {key_path} is missing or damaged") from None
+        raise _cannot_renew(f"{path} or {key_path} is missing or damaged") from None
     if certificate.public_key() != key.public_key():
-        raise _no_use(f"{path} and {key_path} do not belong together")
-    if not _lasts(certificate):
-        raise _no_use(f"{path} ends on {certificate.not_valid_after_utc:%Y-%m-%d}")
+        raise _cannot_renew(f"{path} and {key_path} do not belong together")
+    if not _lasts_30_days(certificate):
+        raise _cannot_renew(f"{path} ends on {certificate.not_valid_after_utc:%Y-%m-%d}")
     return certificate, key
 
 
-def _no_use(problem: str) -> OffbeatError:
+def _cannot_renew(problem: str) -> OffbeatError:
     return OffbeatError(
         f"the server's certificate must be made, but {problem}: put the right file back; or, to begin anew, move the "
         "folder's files away and give all clients the new ca.pem"
@@ -157,7 +160,7 @@ def _no_use(problem: str) -> OffbeatError:
 def _read_key(path: Path) -> _Key:
     key = serialization.load_pem_private_key(path.read_bytes(), password=None)
     if not isinstance(key, _Key):
-        raise TypeError(f"{path} is no EC key")
+        raise TypeError(f"{path} is not an EC key")
     return key
 
 
@@ -185,14 +188,4 @@ def _pem(key: _Key) -> bytes:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write a file, which others cannot read, whole or not at all."""
-    descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
-        Path(partial).replace(path)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
+    write_durably(path, data, mode=0o600)

@@ -1,4 +1,4 @@
-"""A copy of a server's folder, made while the server runs."""
+"""Backups of a server's folder, made while the server runs."""
 
 import shutil
 import sqlite3
@@ -9,27 +9,26 @@ from offbeat.checkpoint import read_checkpoint
 from offbeat.errors import OffbeatError
 from offbeat.service.store.model_files import numbers_of
 
-_MOST_TRIES = 20
+_MAX_ATTEMPTS = 20
 
 
 def back_up(folder: Path, target: Path) -> int:
-    """Copy what a server needs to go on, and return the number of the log's last record in the copy.
+    """Copy all that a server needs to continue; return the number of the log's last record in the copy.
 
-    The server may run meanwhile; a checkpoint that it makes may delete what is being copied, and then the copy is begun
-    again.
+    The server may run. If one of its checkpoints deletes a file before it is copied, the copy begins again.
 
     Args:
-        folder: The server's.
-        target: A folder that is not there, or is empty.
+        folder: The server's folder.
+        target: A new or empty folder.
 
     Raises:
-        OffbeatError: There is no server's folder, or the copy cannot be made.
+        OffbeatError: ``folder`` is not a server's folder, or cannot be copied.
     """
     if not (folder / "offbeat.sqlite").exists():
-        raise OffbeatError(f"{folder} is no server's folder: it holds no offbeat.sqlite")
+        raise OffbeatError(f"{folder} is not a server's folder: it does not hold offbeat.sqlite")
     if target.exists() and any(target.iterdir()):
         raise OffbeatError(f"{target} is not empty: take another folder")
-    for _ in range(_MOST_TRIES):
+    for _ in range(_MAX_ATTEMPTS):
         with suppress(FileNotFoundError):
             return _copy(folder, target)
         shutil.rmtree(target, ignore_errors=True)
@@ -40,10 +39,10 @@ def _copy(folder: Path, target: Path) -> int:
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
     for name in ("checkpoints", "models", "updates", "partial"):
         (target / name).mkdir(parents=True, exist_ok=True, mode=0o700)
-    # First the checkpoint, then the log, which then holds all that comes after it, then what the log refers to.
+    # First the checkpoint, then the log, which then holds all later records, then the files that these refer to.
     number = max(numbers_of(folder / "checkpoints"), default=None)
     if number is None:
-        raise OffbeatError(f"{folder} holds no checkpoint yet: wait until the server has started")
+        raise OffbeatError(f"{folder} does not hold a checkpoint yet: wait until the server has started")
     checkpoint = Path("checkpoints", f"{number}.safetensors")
     shutil.copyfile(folder / checkpoint, target / checkpoint)
     with (

@@ -1,62 +1,75 @@
-"""The coordinator's calls as plain values, for the log, and back."""
+"""Conversion between the coordinator's calls and the log's records."""
 
 import errno
 import hashlib
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import Call
 from offbeat.errors import OffbeatError
+from offbeat.service.store.database import LogRecord
 from offbeat.service.store.model_files import ModelFiles
-from offbeat.service.store.store import Record
 from offbeat.service.updates.update_body import StoredUpdate
 
-NOT_LOGGED = frozenset({"present", "absent"})
-"""After a restart nobody is there before they check in; and an assignment says who was picked."""
-
-_CHUNK = 2**20  # bytes that are read at once
-
-# What is elsewhere: in a file, or with the visit.
-_LEFT_OUT = frozenset({"vector", "base"})
+_CHUNK = 2**20  # bytes read at once
+_NOT_IN_ARGUMENTS = frozenset({"vector", "base"})  # in the update's file, and in models/
 
 
+@dataclass(frozen=True, slots=True)
 class DiscardedUpdate:
-    """The vector of an update that does not count, which is not stored; a ``Promise`` that is never kept."""
+    """The vector of an update that does not count and is not stored; a ``Promise`` that is never kept."""
+
+    digest: str
 
     def resolve(self) -> Tensor:
-        """Raise ``AssertionError``: an algorithm looks at counted updates only."""
+        """Raise ``AssertionError``: an algorithm reads counted updates only."""
         raise AssertionError("the update does not count, so it was not stored")
 
 
-def arguments_of(call: Call) -> dict[str, Any]:
-    """Return a call's arguments as plain values; an update's vector and base are left out."""
-    return {name: value for name, value in call.arguments.items() if name not in _LEFT_OUT}
+def record_of(call: Call, number: int) -> LogRecord:
+    """Return the record of a call on the server's coordinator, whose updates are stored or discarded ones."""
+    arguments = {name: value for name, value in call.arguments.items() if name not in _NOT_IN_ARGUMENTS}
+    match call.arguments.get("vector"):
+        case StoredUpdate() as update:
+            return LogRecord(number, call.name, arguments, update.path.name, update.offset, update.size, update.digest)
+        case DiscardedUpdate() as update:
+            return LogRecord(number, call.name, arguments, digest=update.digest)
+        case _:
+            return LogRecord(number, call.name, arguments)
 
 
-def call_of(record: Record, coordinator: Coordinator, updates: Path, models: ModelFiles) -> Call:
-    """Return the call that a record of the log stands for, on a coordinator in the state that it was in then.
+def call_of(record: LogRecord, coordinator: Coordinator, updates: Path, models: ModelFiles) -> Call:
+    """Return the call of a record, for a coordinator in the state before that call.
+
+    Args:
+        record: The record.
+        coordinator: The coordinator.
+        updates: The folder with the updates' files.
+        models: The versions of the model.
 
     Raises:
-        OffbeatError: The update's bytes are not there, or are not those that were logged.
+        OffbeatError: The update's bytes are missing, or differ from the logged ones.
     """
     if record.name != "receive":
         return Call(record.name, record.arguments)
     assignment = coordinator.assignment(record.arguments["client"])
-    assert assignment is not None, "only a visit that is not over is recorded"
+    assert assignment is not None, "only the update of an open visit is logged"
     base = models.read(assignment.version) if coordinator.algorithm.needs_base else None
+    digest = record.digest or ""
     if record.file is None:
-        return Call("receive", {**record.arguments, "vector": DiscardedUpdate(), "base": base})
+        return Call("receive", {**record.arguments, "vector": DiscardedUpdate(digest), "base": base})
     assert record.offset is not None
     assert record.size is not None
-    vector = StoredUpdate(updates / record.file, record.offset, record.size, models.length, assignment.plan.compression)
-    _check_digest(vector, record)
-    return Call("receive", {**record.arguments, "vector": vector, "base": base})
+    compression = assignment.plan.compression
+    update = StoredUpdate(updates / record.file, record.offset, record.size, models.length, compression, digest=digest)
+    _check_digest(update, record.number)
+    return Call("receive", {**record.arguments, "vector": update, "base": base})
 
 
-def _check_digest(update: StoredUpdate, record: Record) -> None:
+def _check_digest(update: StoredUpdate, number: int) -> None:
     digest = hashlib.sha256()
     try:
         for begin in range(0, update.size, _CHUNK):
@@ -64,8 +77,7 @@ def _check_digest(update: StoredUpdate, record: Record) -> None:
     except OSError as error:
         if error.errno not in (None, errno.ENOENT):
             raise
-    if digest.hexdigest() != record.digest:
+    if digest.hexdigest() != update.digest:
         raise OffbeatError(
-            f"{update.path} is broken: it does not hold the update of the log's record {record.number}; "
-            "restore a backup"
+            f"{update.path} is broken: it does not hold the update of the log's record {number}; restore a backup"
         )

@@ -1,36 +1,36 @@
-"""The state of the server's disk: whether it is full, and which failures end the server."""
+"""The state of the server's disk, and what a failure of it means."""
 
 import errno
 import logging
 import threading
 from collections.abc import Callable
 
+from offbeat.service.descriptors import is_shortage
 from offbeat.service.logs import event
 from offbeat.service.refusal import Refusal, no_space
 from offbeat.service.store.reserve_file import Reserve
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def is_full(error: OSError) -> bool:
-    """Return whether a failure says that the disk, or a quota on it, is full."""
+    """Return whether the disk, or a quota on it, is full."""
     return error.errno in _FULL
 
 
-def passes(error: OSError) -> bool:
-    """Return whether a failure may pass while the server runs; after any other nobody knows what is on the disk."""
-    return error.errno in _FULL | _DESCRIPTORS
+def is_temporary(error: OSError) -> bool:
+    """Return whether a failure may pass while the server runs; after any other the disk's content is unknown."""
+    return is_full(error) or is_shortage(error)
 
 
 class Disk:
-    """Decides what follows from a failure of the disk; but for ``refusal``, any thread may call its methods.
+    """Decides what follows from a failure of the disk; any thread may call all methods but ``refusal``.
 
-    While the disk is full nothing new is taken in. The reserve is released, so that the log can be written to its end
-    and a checkpoint can delete what it makes superfluous; once there is room for the reserve again, work resumes.
+    While the disk is full the server takes in nothing new. It releases the reserve, so that the log can be written to
+    its end and a checkpoint can delete what it covers. Work resumes once there is room for the reserve again.
 
     Args:
-        reserve: Space that is kept back for this.
+        reserve: Space that is kept back for a full disk.
         failed: Called with a failure that does not pass: the server has to end.
 
     Attributes:
@@ -44,25 +44,24 @@ class Disk:
         self._lock = threading.Lock()
 
     def refusal(self, error: OSError) -> Refusal:
-        """Return the refusal for a request that failed so; the server ends if the failure does not pass."""
+        """Return the refusal of a request that met this error; end the server if the failure does not pass."""
+        if not is_temporary(error):
+            self._failed(error)
+            return Refusal("stopping", "the server's disk has failed: try again later", {"Retry-After": "5"})
         if is_full(error):
-            self.fill(error.strerror or "no space left")
-            return no_space(error)
-        if passes(error):
-            return Refusal("busy", "the server has too many files open: try again in a while", {"Retry-After": "5"})
-        self._failed(error)
-        return Refusal("stopping", "the server's disk has failed: try again in a while", {"Retry-After": "5"})
+            self.mark_full(error.strerror or "no space left")
+        return no_space(error)
 
-    def fill(self, why: str) -> bool:
+    def mark_full(self, problem: str) -> bool:
         """Record that the disk is full; return whether that has released a reserve."""
         with self._lock:
             if self.problem is None:
-                event("disk_full", logging.ERROR, problem=why)
-            self.problem = why
+                event("disk_full", logging.ERROR, problem=problem)
+            self.problem = problem
             return self._reserve.release()
 
     def keep_reserve(self, size: int) -> bool:
-        """Keep so many bytes back; return whether the disk has them, and so is not full any more."""
+        """Keep ``size`` bytes back; return whether the disk has them, and so is not full any more."""
         with self._lock:
             if not self._reserve.hold(size):
                 return False

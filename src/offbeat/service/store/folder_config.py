@@ -7,11 +7,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from offbeat.errors import OffbeatError
-from offbeat.service.store.store import Store, meta
+from offbeat.service.store.database import meta
+from offbeat.service.store.store import Store
 
 
 def check_config(store: Store, config: dict[str, Any]) -> str:
-    """Return the name of the run; it is new if there is none in the store.
+    """Return the id of the store's run, a new one if the store does not hold a run.
 
     Args:
         store: The folder.

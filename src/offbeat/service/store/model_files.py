@@ -1,4 +1,4 @@
-"""Versions of the model as files that clients download."""
+"""Files of the model's versions, which clients download."""
 
 import json
 import os
@@ -21,15 +21,18 @@ Layout = Sequence[tuple[str, Sequence[int]]]
 
 
 class ModelFiles:
-    """A folder of safetensors files, one a version.
+    """A folder of safetensors files, one for each version.
 
-    A version has two lives: *pending*, under a hidden name that only the server reads, until the log's records that it
-    is made of are on disk; then *published*, under its own name, for everybody. The file can be made again from these
-    records, so it need not be on disk itself.
+    A version is *pending*, under a hidden name that only the server reads, until the log's records that it is made of
+    are on disk. Then it is *published* under its own name, for downloads, evaluations, exports and backups. It can be
+    made again from these records, so the file itself need not be synced.
 
     Args:
-        folder: Where they are.
-        layout: What the vector is made of.
+        folder: The folder.
+        layout: The parameters that make up the vector.
+
+    Attributes:
+        length: d, the number of parameters.
     """
 
     def __init__(self, folder: Path, layout: Layout) -> None:
@@ -39,15 +42,15 @@ class ModelFiles:
         self._layout_text = json.dumps([[name, list(shape)] for name, shape in layout])
 
     def path(self, version: int) -> Path:
-        """Return where a version is, or would be, once it is published."""
+        """Return the file of a published version."""
         return self._folder / f"{version}.safetensors"
 
     def pending_path(self, version: int) -> Path:
-        """Return where a version is, or would be, until it is published."""
+        """Return the file of a pending version."""
         return self._folder / f".{version}.pending"
 
     def versions(self) -> set[int]:
-        """Return the versions that are published."""
+        """Return all published versions."""
         return set(numbers_of(self._folder))
 
     def write(self, version: int, vector: Tensor, down: Tensor | None = None) -> None:
@@ -56,14 +59,14 @@ class ModelFiles:
         Args:
             version: Its number.
             vector: The model, float32 ``(d,)``.
-            down: What goes to clients beside it, float32 ``(d,)``; None for nothing.
+            down: The vector that goes to clients beside it, float32 ``(d,)``; None for none.
 
         Raises:
             OSError: The disk is full.
         """
         if self.path(version).exists():
             return
-        # The model comes last: that is where it is mapped.
+        # The model comes last, where ``read`` maps it.
         tensors = {**({} if down is None else {DOWN: down}), **self._by_name(vector)}
         pending = self.pending_path(version)
         try:
@@ -74,23 +77,23 @@ class ModelFiles:
             raise
 
     def publish(self, version: int) -> None:
-        """Publish a version that is pending, unless it is published."""
+        """Publish a pending version; do nothing if it is published."""
         with suppress(FileNotFoundError):
             self.pending_path(version).replace(self.path(version))
 
     def read(self, version: int) -> Tensor:
-        """Return a version, pending or published, float32 ``(d,)``, mapped and not copied."""
+        """Return a pending or published version, float32 ``(d,)``, as a memory map."""
         return self._with_file(version, self._map)
 
     def link(self, version: int, path: Path) -> None:
-        """Give a version, pending or published, another name on the same disk."""
+        """Give the file of a pending or published version another name on the same disk."""
         self._with_file(version, lambda file: os.link(file, path))
 
-    def _with_file(self, version: int, work: Callable[[Path], T]) -> T:
+    def _with_file(self, version: int, use: Callable[[Path], T]) -> T:
         # The journal's thread may publish the version at any moment.
         with suppress(FileNotFoundError):
-            return work(self.pending_path(version))
-        return work(self.path(version))
+            return use(self.pending_path(version))
+        return use(self.path(version))
 
     def _map(self, path: Path) -> Tensor:
         start = path.stat().st_size - 4 * self.length
@@ -101,18 +104,18 @@ class ModelFiles:
         return {name: part.reshape(tuple(shape)) for part, (name, shape) in zip(parts, self._layout, strict=True)}
 
     def keep(self, versions: Collection[int]) -> None:
-        """Delete all published versions but these."""
+        """Delete all other published versions."""
         for version in self.versions() - set(versions):
             self.path(version).unlink()
 
     def discard_pending(self) -> None:
-        """Delete the versions that an earlier server had not published."""
+        """Delete an earlier server's pending versions."""
         for path in [*self._folder.glob(".*.pending"), *self._folder.glob(".*.partial")]:
             path.unlink()
 
 
 def numbers_of(folder: Path) -> list[int]:
-    """Return the numbers by which the safetensors files in a folder are called; others are none of ours."""
+    """Return the numbers that name the safetensors files in a folder; files with other names are ignored."""
     return [int(path.stem) for path in folder.glob("*.safetensors") if path.stem.isdecimal()]
 
 

@@ -9,7 +9,7 @@ class Reserve:
     """A file of which only the size matters.
 
     Args:
-        path: The file; what an earlier server left there is released.
+        path: The file; an earlier server's is deleted.
     """
 
     def __init__(self, path: Path) -> None:
@@ -18,7 +18,7 @@ class Reserve:
         path.unlink(missing_ok=True)
 
     def hold(self, size: int) -> bool:
-        """Keep at least so many bytes; return False, and keep nothing, if the disk does not have them."""
+        """Keep at least ``size`` bytes; return False, and keep nothing, if the disk does not have them."""
         if self._size >= size:
             return True
         try:
@@ -31,7 +31,7 @@ class Reserve:
         return True
 
     def release(self) -> bool:
-        """Let others have the space; return whether there was any."""
+        """Free the space; return whether any was held."""
         was_held, self._size = self._size > 0, 0
         with suppress(OSError):  # then there is no more space than before
             self._path.unlink()

@@ -1,13 +1,13 @@
-"""The SHA-256 of each client's last uploads, by which an upload that is repeated is known."""
+"""Digests of each client's last uploads, which identify a repeated upload."""
 
 from collections.abc import Iterable
 
 
 class Digests:
-    """Two digests a client: of its last upload, and of the last one that counted.
+    """The SHA-256 of each client's last upload, and of its last counted one.
 
     Args:
-        entries: Client, visit and digest, as ``entries`` returned them; of one client the last counted one first.
+        entries: Client, visit and digest, as ``entries`` returned them; a client's last counted upload comes first.
     """
 
     def __init__(self, entries: Iterable[tuple[int, int, str]] = ()) -> None:
@@ -19,18 +19,18 @@ class Digests:
             self._last[client] = (visit, digest)
 
     def add(self, client: int, visit: int, digest: str, *, counted: bool) -> None:
-        """Enter the digest of an upload."""
+        """Record the digest of an upload."""
         self._last[client] = (visit, digest)
         if counted:
             self._counted[client] = (visit, digest)
 
     def get(self, client: int, visit: int) -> str | None:
-        """Return the digest of the upload of a visit, None if it is not known any more."""
+        """Return the digest of a visit's upload; None if it is unknown by now."""
         known = (self._last.get(client), self._counted.get(client))
         return next((entry[1] for entry in known if entry is not None and entry[0] == visit), None)
 
     def entries(self) -> list[tuple[int, int, str]]:
-        """Return all as plain values."""
+        """Return all digests as plain values."""
         plain: list[tuple[int, int, str]] = []
         for client, last in self._last.items():
             counted = self._counted.get(client)

@@ -1,24 +1,23 @@
-"""A body that comes in pieces, in a file that grows, and its SHA-256 on the way."""
+"""The file of an update that arrives in pieces, and its digest so far."""
 
 import hashlib
 import os
 from pathlib import Path
 
-# Linux then begins to bring what is dirty to the disk, so that the sync at the end is short. Elsewhere it goes without.
+# Linux then begins to write changed pages to the disk, so that the sync at the end is short; other systems lack it.
 _WRITE_SOON = getattr(os, "POSIX_FADV_DONTNEED", None)
 
 
 class GrowingFile:
-    """One file, opened to go on at its end, or to begin anew.
+    """One file, opened to be continued at its end, or to begin anew.
 
     Args:
         path: The file.
-        size: Where to go on: its size, or 0.
-        before: The same file as it was opened the last time, in which case nothing need be read again; None if it
-            never was.
+        size: Where to continue: the file's size, or 0.
+        before: The same file as it was last opened, which saves reading it again; None if it never was.
 
     Attributes:
-        size: How many bytes it has.
+        size: Bytes of the file; −1 while they are unknown, after a write that failed.
     """
 
     def __init__(self, path: Path, size: int, before: "GrowingFile | None" = None) -> None:
@@ -31,33 +30,33 @@ class GrowingFile:
             self._digest = None if size else hashlib.sha256()
 
     def prepare(self) -> None:
-        """Read what is there, if nobody knows its digest; comes before all else."""
+        """Read the file if its digest is unknown; must be called first."""
         if self._digest is None:
             with self._path.open("rb") as file:
                 self._digest = hashlib.file_digest(file, "sha256")
 
     def write(self, pieces: list[bytes]) -> None:
-        """Append these, at most 1024.
+        """Append up to 1024 pieces.
 
         Raises:
-            OSError: The disk is full; some may have been written.
+            OSError: The disk is full; some bytes may have been written.
         """
-        begin, whole = self.size, sum(map(len, pieces))
-        self.size = -1  # unknown, if it fails
+        begin, size = self.size, sum(map(len, pieces))
+        self.size = -1
         written = os.pwritev(self._descriptor, pieces, begin)
-        if written < whole:
+        if written < size:
             rest = memoryview(b"".join(pieces))
-            while written < whole:
+            while written < size:
                 written += os.pwrite(self._descriptor, rest[written:], begin + written)
         assert self._digest is not None
         for piece in pieces:
             self._digest.update(piece)
         if _WRITE_SOON is not None:
-            os.posix_fadvise(self._descriptor, begin, whole, _WRITE_SOON)
-        self.size = begin + whole
+            os.posix_fadvise(self._descriptor, begin, size, _WRITE_SOON)
+        self.size = begin + size
 
     def sha256(self) -> str:
-        """Return the digest of what has been written, in hexadecimal."""
+        """Return the digest of all that was written, in hexadecimal."""
         assert self._digest is not None
         return self._digest.hexdigest()
 

@@ -1,4 +1,4 @@
-"""The body of an update, as it comes over the line and as it lies in a file; nothing in it is trusted."""
+"""Bodies of updates, in memory and in files; clients are not trusted."""
 
 import math
 import struct
@@ -19,8 +19,8 @@ from offbeat.service.updates.strict_json import read_object, shortened
 from offbeat.tensor_file import write_tensors
 
 _LARGEST_HEADER = 4096  # bytes of a safetensors file's JSON
-_CHUNK = 2**20  # entries that are looked at together
-_MAPPED = 2**18  # bytes from which on it pays to map a file in place of reading it
+_CHUNK = 2**20  # entries checked at once
+_MAPPED = 2**18  # bytes; files are read below, and mapped from here on
 _PREFIX = struct.Struct("<Q")  # a safetensors file begins with the size of its JSON
 _COMPRESSED = struct.Struct("<4s8xI")  # a compressed body begins with magic and format, compressor, d
 _TYPES = {"F32": torch.float32, "BF16": torch.bfloat16}
@@ -28,21 +28,21 @@ _ON_DISK = {torch.float32: "<f4", torch.bfloat16: "<i2"}  # numpy has no bfloat1
 
 
 def largest_body(length: int, plan: LocalPlan) -> int:
-    """Return the most bytes that the body of an update ``(length,)`` made by this plan may have."""
+    """Return the largest size, in bytes, of the body of an update ``(length,)`` made by this plan."""
     if plan.compression is None:
         return _PREFIX.size + _LARGEST_HEADER + 4 * length
     return wire_bytes(_compressor(plan.compression), length)
 
 
 def write_dense(file: BinaryIO, vector: Tensor) -> None:
-    """Write an update that is not compressed, a safetensors file; the vector is not copied if it is contiguous.
+    """Write an uncompressed update as a safetensors file; a contiguous vector is not copied.
 
     Args:
         file: Open for writing, buffered.
         vector: float32 or bfloat16 ``(d,)``, d ≥ 1, on the CPU.
 
     Raises:
-        ValueError: The vector is none of that.
+        ValueError: The vector has another type or shape.
     """
     if vector.dtype not in _TYPES.values() or vector.dim() != 1 or not len(vector):
         shape = tuple(vector.shape)
@@ -52,12 +52,12 @@ def write_dense(file: BinaryIO, vector: Tensor) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BufferedUpdate:
-    """An update whose body is in memory.
+    """An update with its body in memory.
 
     Attributes:
         data: The body.
-        length: The d that the vector must have.
-        plan_compression: What the plan says of compression.
+        length: The required d.
+        plan_compression: The plan's compression; None for none.
     """
 
     data: bytes | bytearray
@@ -66,24 +66,25 @@ class BufferedUpdate:
 
     @property
     def size(self) -> int:
-        """The body's bytes."""
+        """Bytes of the body."""
         return len(self.data)
 
     def read(self, start: int, size: int) -> bytearray:
-        """Return some of the body's bytes."""
+        """Return ``size`` bytes of the body from ``start`` on."""
         return bytearray(self.data[start : start + size])
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class StoredUpdate:
-    """An update whose body lies in a file; a ``Promise``.
+    """An update with its body in a file; a ``Promise``.
 
     Attributes:
-        path: The file; it keeps these bytes for as long as a vector from it is in use.
-        offset: Where the body begins.
-        size: The body's bytes.
-        length: The d that the vector must have.
-        plan_compression: What the plan says of compression.
+        path: The file; it keeps these bytes while the update is in use.
+        offset: Where in the file the body begins.
+        size: Bytes of the body.
+        length: The required d.
+        plan_compression: The plan's compression; None for none.
+        digest: SHA-256 of the body, in hexadecimal.
     """
 
     path: Path
@@ -91,9 +92,10 @@ class StoredUpdate:
     size: int
     length: int
     plan_compression: Compression | None
+    digest: str
 
     def read(self, start: int, size: int) -> bytearray:
-        """Return some of the body's bytes."""
+        """Return ``size`` bytes of the body from ``start`` on."""
         data = bytearray(size)
         with self.path.open("rb") as file:
             file.seek(self.offset + start)
@@ -102,11 +104,11 @@ class StoredUpdate:
         return data
 
     def resolve(self) -> Tensor:
-        """Return the vector, float32 ``(d,)``; a large one that was sent as float32 is mapped and not copied.
+        """Return the vector, float32 ``(d,)``; a large uncompressed float32 one is a memory map.
 
         Raises:
-            Refusal: The body's form is wrong; the values are not looked at.
-            OSError: The file is not there, or too short.
+            Refusal: The body's form is wrong; the values are not checked.
+            OSError: The file is missing, or too short.
         """
         if self.plan_compression is not None:
             return _decompressed(self, _compressor(self.plan_compression))
@@ -118,16 +120,16 @@ Body = BufferedUpdate | StoredUpdate
 
 
 def check_body(body: Body, max_norm: float | None) -> float:
-    """Check all that can be wrong with an update's body, in little memory unless it is compressed; return its norm.
+    """Check an update's body, in little memory unless it is compressed; return its Euclidean norm.
 
     Args:
         body: The body.
-        max_norm: Largest Euclidean norm that is accepted; None for any finite one.
+        max_norm: Largest accepted norm; None for any finite one.
 
     Raises:
         Refusal: ``malformed-update``, ``wrong-plan``, ``wrong-type``, ``wrong-shape``, ``not-finite`` or
             ``norm-too-large``.
-        OSError: The file is not there, or too short.
+        OSError: The file is missing, or too short.
     """
     squares = 0.0
     for part in _parts(body):
@@ -144,7 +146,7 @@ def check_body(body: Body, max_norm: float | None) -> float:
 
 
 def _parts(body: Body) -> Iterator[Tensor]:
-    """Yield the vector in float32, piece by piece."""
+    """Yield the vector in float32 in pieces."""
     if body.plan_compression is not None:
         yield from _decompressed(body, _compressor(body.plan_compression)).split(_CHUNK)
         return
@@ -156,24 +158,24 @@ def _parts(body: Body) -> Iterator[Tensor]:
 
 
 def _entries(body: Body, start: int, size: int) -> "npt.NDArray[np.uint8]":
-    """Return some of the body's bytes, mapped if they are many and in a file: what is mapped counts as memory, too."""
+    """Return bytes of the body, as a memory map if they are many and in a file."""
     if isinstance(body, BufferedUpdate) or size < _MAPPED:
         return np.frombuffer(body.read(start, size), np.uint8)
     try:
-        # Copy on write is never a copy here; but torch warns of what cannot be written.
+        # Mode "c" never copies here, and torch warns of arrays that cannot be written.
         return np.memmap(body.path, np.uint8, "c", body.offset + start, (size,))
-    except ValueError:  # it ends before
+    except ValueError:  # the file ends before
         raise OSError(f"{body.path} ends before byte {body.offset + start + size}") from None
 
 
 def _vector(entries: "npt.NDArray[np.uint8]", dtype: torch.dtype) -> Tensor:
-    """Return bytes as float32, not copied if they are that and lie where it must."""
+    """Return bytes as float32, without a copy if they are aligned float32."""
     values = np.require(entries.view(_ON_DISK[dtype]), requirements=["ALIGNED", "ENSUREARRAY"])
     return torch.from_numpy(values).view(dtype).float()
 
 
 def _dense_layout(body: Body) -> tuple[torch.dtype, int]:
-    """Return the entries' type and where in the body they begin."""
+    """Return the type of the entries, and where in the body they begin."""
     begin = body.read(0, min(body.size, _PREFIX.size + _LARGEST_HEADER))
     if begin.startswith(b"OBC"):
         raise Refusal("wrong-plan", "the plan does not compress: send a safetensors file")
@@ -198,7 +200,7 @@ def _dense_layout(body: Body) -> tuple[torch.dtype, int]:
 
 
 def _tensor_info(header: bytearray) -> dict[str, Any]:
-    """Return what a safetensors header says of its one tensor, whose parts have the right types."""
+    """Return the entry of the one tensor in a safetensors header, with values of the right types."""
     try:
         tensors = read_object(header.decode()) if header.startswith(b"{") else {}
     except ValueError as error:
@@ -224,7 +226,7 @@ def _decompressed(body: Body, compressor: Compressor) -> Tensor:
     begin = body.read(0, min(body.size, len(header)))
     if not begin.startswith(header[:4]):
         if begin.startswith(b"{", _PREFIX.size):
-            raise Refusal("wrong-plan", f"the plan compresses by {compressor.name}: send what that makes of the vector")
+            raise Refusal("wrong-plan", f"the plan compresses by {compressor.name}: send its output")
         raise _malformed(f"it must begin with {header[:4]!r}")
     if len(begin) < _COMPRESSED.size:
         raise _malformed(f"it has only {len(begin)} bytes")

@@ -1,4 +1,4 @@
-"""Which files of updates are still needed."""
+"""References to the files of updates, which tell when a file can be deleted."""
 
 import weakref
 from pathlib import Path
@@ -7,33 +7,28 @@ from offbeat.service.updates.update_body import StoredUpdate
 
 
 class UpdateFiles:
-    """Counts for each file the records of the log that refer to it, and whoever has an update that lies in it."""
+    """For each file the last log record that refers to it, and the updates in memory that lie in it."""
 
     def __init__(self) -> None:
-        self._files: dict[Path, tuple[int, list[weakref.ref[StoredUpdate]]]] = {}  # last record, and who needs it
+        self._files: dict[Path, tuple[int, list[weakref.ref[StoredUpdate]]]] = {}
 
     def __contains__(self, path: Path) -> bool:
-        """Whether a file is needed."""
+        """Whether a file is still referred to."""
         return path in self._files
 
-    def note(self, number: int, update: StoredUpdate) -> None:
-        """Keep a file for as long as a record after the last checkpoint, or somebody who has the update, needs it.
-
-        Args:
-            number: The record that refers to it; 0 if none does yet.
-            update: What is in the file.
-        """
+    def add(self, number: int, update: StoredUpdate) -> None:
+        """Keep an update's file while the log record ``number`` or an object in memory needs it."""
         last, references = self._files.get(update.path, (0, []))
         references.append(weakref.ref(update))
         self._files[update.path] = (max(last, number), references)
 
     def forget(self, number: int) -> list[Path]:
-        """Forget, and return, the files that only records up to this number refer to."""
-        gone: list[Path] = []
+        """Forget and return the files without a record after ``number`` and without an update in memory."""
+        unused: list[Path] = []
         for path, (last, references) in list(self._files.items()):
             alive = [reference for reference in references if reference() is not None]
             self._files[path] = (last, alive)
             if last <= number and not alive:
-                gone.append(path)
+                unused.append(path)
                 del self._files[path]
-        return gone
+        return unused

@@ -1,4 +1,4 @@
-"""The ``Offbeat-Update`` header: what a client says of an update; nothing in it is trusted."""
+"""The ``Offbeat-Update`` header, in which a client describes an update; clients are not trusted."""
 
 from typing import Annotated
 
@@ -9,8 +9,8 @@ from offbeat.algorithms.components.checks import LARGEST_COUNT
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates.strict_json import read_object, shortened
 
-_LARGEST_HEAD = 4096  # characters
-_LARGEST_NUMBER = 2**63 - 1  # that a database holds
+_MAX_CHARACTERS = 4096  # characters
+_LARGEST_NUMBER = 2**63 - 1  # in the database
 _LARGEST_FLOAT = torch.finfo(torch.float32).max
 
 _Number = Annotated[int, Field(ge=0, le=_LARGEST_NUMBER, description="a whole number of at least 0")]
@@ -19,8 +19,8 @@ _Seconds = Annotated[
 ]
 
 
-class UpdateHead(BaseModel):
-    """What the ``Offbeat-Update`` header says of an update; see ``docs/protocol.md``."""
+class UpdateHeader(BaseModel):
+    """The content of an ``Offbeat-Update`` header; see ``docs/protocol.md``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -41,29 +41,29 @@ class UpdateHead(BaseModel):
     ] = None
 
 
-def parse_head(text: str | None) -> UpdateHead:
-    """Return what the header says.
+def parse_header(text: str | None) -> UpdateHeader:
+    """Parse a header; ``text`` is None if the request lacks it.
 
     Raises:
-        Refusal: ``malformed-request``: it is missing, longer than 4096 characters, or not what the protocol says.
+        Refusal: ``malformed-request``: the header is missing, longer than 4096 characters, or wrong.
     """
     if text is None:
-        raise _bad_head("is missing: send one line of JSON that describes the update")
-    if len(text) > _LARGEST_HEAD:
-        raise _bad_head(f"must have at most {_LARGEST_HEAD} characters, got {len(text)}")
+        raise _malformed("is missing: send one line of JSON that describes the update")
+    if len(text) > _MAX_CHARACTERS:
+        raise _malformed(f"must have at most {_MAX_CHARACTERS} characters, got {len(text)}")
     try:
         values = read_object(text)
     except ValueError as error:
-        raise _bad_head(f"must be one JSON object: {error}") from None
+        raise _malformed(f"must be one JSON object: {error}") from None
     for key in values:
-        if key not in UpdateHead.model_fields:
-            raise _bad_head(f"has an unknown key {shortened(key)}: allowed are {', '.join(UpdateHead.model_fields)}")
+        if key not in UpdateHeader.model_fields:
+            raise _malformed(f"has an unknown key {shortened(key)}: allowed are {', '.join(UpdateHeader.model_fields)}")
     try:
-        return UpdateHead.model_validate(values)
+        return UpdateHeader.model_validate(values)
     except ValidationError as error:
         key = str(error.errors(include_input=False)[0]["loc"][0])
-        raise _bad_head(f"is wrong: {key} must be {UpdateHead.model_fields[key].description}") from None
+        raise _malformed(f"is wrong: {key} must be {UpdateHeader.model_fields[key].description}") from None
 
 
-def _bad_head(problem: str) -> Refusal:
+def _malformed(problem: str) -> Refusal:
     return Refusal("malformed-request", f"the Offbeat-Update header {problem}")

@@ -1,4 +1,4 @@
-"""Bodies of updates on their way to the server: in pieces, over lines that break."""
+"""Arriving bodies of updates: in pieces, and over connections that break."""
 
 import asyncio
 import re
@@ -13,35 +13,35 @@ from offbeat.service.updates.growing_file import GrowingFile
 T = TypeVar("T")
 
 SMALL = 2**20
-"""Bodies up to so many bytes are taken in whole; they go into a segment with others."""
+"""Bytes of the largest body that is read into memory, and stored in a segment with others."""
 
-_BATCH = 2**20  # bytes that are written at once
-_MOST_PIECES = 512  # that are written at once; systems take no more than 1024
+_BATCH = 2**20  # bytes written at once
+_MAX_PIECES = 512  # written at once; systems accept 1024
 _SLOWEST = 1000  # bytes a second, over a whole request
-_MOST_SMALL = 32  # small bodies of one client at once
-_MOST_HELD = 2  # large bodies of one client that are whole, and neither counted nor deleted yet
+_MAX_SMALL = 32  # small bodies of one client at once
+_MAX_UNDECIDED = 2  # large bodies of one client at once
 
 
-class Whole(NamedTuple):
-    """A large body that is whole, but not on disk yet."""
+class CompleteBody(NamedTuple):
+    """A large body of which all bytes have arrived, not on disk yet."""
 
     path: Path
     sha256: str
 
 
 class Uploads:
-    """Takes bodies in.
+    """Receives bodies.
 
-    A large one has a file of its own in ``partial/``, which grows as it comes. When it is whole it moves to
-    ``updates/``, under a name that no other body ever has.
+    A large body has a file of its own in ``partial/``, which grows as it arrives. When it is complete it moves to
+    ``updates/``, under a name that is never used again.
 
-    A client has one large body on its way at most: if it begins again over another line, the one before is given up.
-    While two of its bodies are whole and being checked, it may not send a third. So at most three of its bodies are on
-    the disk without being counted.
+    A client can upload one large body at a time: if it begins again over another connection, the first upload is given
+    up. Two more may be complete and *undecided*, neither counted nor deleted yet; a third is refused. So at
+    most three uncounted bodies of a client are on the disk.
 
     Args:
-        folder: The store's.
-        budget: How many bytes of uploads may be under way.
+        folder: The store's folder.
+        budget: Bytes of uploads under way, at most.
         patience_seconds: How long to wait for the next piece of a body.
     """
 
@@ -50,15 +50,15 @@ class Uploads:
         self._updates = folder / "updates"
         self._budget = budget
         self._patience_seconds = patience_seconds
-        self._bytes = 0  # of uploads that are under way
-        self._large: dict[int, asyncio.Task[Any]] = {}  # by client
-        self._files: dict[int, GrowingFile] = {}  # by client, the one that is not whole, open or not
-        self._small: dict[int, int] = {}  # by client, how many
-        self._held: dict[int, int] = {}  # by client, how many are whole, and neither counted nor deleted yet
-        self._made = 0  # files moved to updates/
+        self._bytes = 0  # of uploads under way
+        self._large: dict[int, asyncio.Task[Any]] = {}  # by client, the upload under way
+        self._files: dict[int, GrowingFile] = {}  # by client, the incomplete body, open or not
+        self._small: dict[int, int] = {}  # by client, the number of uploads under way
+        self._undecided: dict[int, int] = {}  # by client
+        self._last_number = 0  # of the files moved to updates/
 
     def offset(self, client: int, visit: int) -> int:
-        """Return how much of a body is there."""
+        """Return how many bytes of a large body have arrived."""
         try:
             return self._path(client, visit).stat().st_size
         except FileNotFoundError:
@@ -68,10 +68,11 @@ class Uploads:
         """Return a small body of this size.
 
         Raises:
-            Refusal: It has another size, or does not come.
+            Refusal: The body has another size, or arrives too slowly; or ``busy``.
         """
-
-        async def read() -> bytes:
+        if self._small.get(client, 0) >= _MAX_SMALL:
+            raise _busy()
+        with _counted(self._small, client), self._within_budget(size):
             body = bytearray()
             async for piece in self._patiently(pieces, size):
                 body += piece
@@ -81,44 +82,34 @@ class Uploads:
                 raise Refusal("malformed-request", f"{size} bytes were announced, {len(body)} came")
             return bytes(body)
 
-        if self._small.get(client, 0) >= _MOST_SMALL:
-            raise _busy()
-        self._small[client] = self._small.get(client, 0) + 1
-        try:
-            with self._within_budget(size):
-                return await read()
-        finally:
-            self._small[client] -= 1
-            if not self._small[client]:
-                del self._small[client]
-
     async def write(
         self, client: int, visit: int, offset: int, size: int, pieces: AsyncIterator[bytes]
-    ) -> "int | Whole":
-        """Put a piece of a large body where it belongs, as it comes.
+    ) -> int | CompleteBody:
+        """Append to the file of a large body, as its pieces arrive.
 
         Returns:
-            How much is there then; if that is all, the file in ``updates/``, which is the caller's and not on disk yet.
+            The body's bytes so far; or, if that is all, its file in ``updates/``, which the caller has to sync and, if
+            the update does not count, to delete.
 
         Raises:
-            Refusal: The offset is not where the body ends, too much comes or nothing more, too many are being checked,
-                ``busy``.
+            Refusal: The offset is not the body's end, too many bytes or no more bytes arrive, the client has too many
+                undecided bodies, or ``busy``.
             OSError: The disk is full, for instance.
         """
-        if self._held.get(client, 0) >= _MOST_HELD:
+        if self._undecided.get(client, 0) >= _MAX_UNDECIDED:
             raise _busy()
-        return await self._alone(client, size, self._write(client, visit, offset, size, pieces))
+        return await self._replace_upload(client, size, self._write(client, visit, offset, size, pieces))
 
     async def _write(
         self, client: int, visit: int, offset: int, size: int, pieces: AsyncIterator[bytes]
-    ) -> "int | Whole":
+    ) -> int | CompleteBody:
         path = self._path(client, visit)
         for other in self._partial.glob(f"{client}-*"):
             if other != path:
                 other.unlink()
-        there = self.offset(client, visit)
-        if offset not in (0, there):
-            raise wrong_offset(there)
+        arrived = self.offset(client, visit)
+        if offset not in (0, arrived):
+            raise _wrong_offset(arrived)
         file = self._files[client] = GrowingFile(path, offset, self._files.get(client))
         try:
             await self._copy(file, size, pieces)
@@ -127,45 +118,41 @@ class Uploads:
         if file.size < size:
             return file.size
         del self._files[client]
-        whole = self._new_path(path.name)
-        path.replace(whole)
-        return Whole(whole, file.sha256())
+        complete = self._new_path(path.name)
+        path.replace(complete)
+        return CompleteBody(complete, file.sha256())
 
     @contextmanager
-    def holding(self, client: int) -> Generator[None]:
-        """Count a large body of the client as one that is whole, and neither counted nor deleted yet."""
-        self._held[client] = self._held.get(client, 0) + 1
-        try:
+    def undecided(self, client: int) -> Generator[None]:
+        """Count a large body of the client as undecided within the context."""
+        with _counted(self._undecided, client):
             yield
-        finally:
-            self._held[client] -= 1
-            if not self._held[client]:
-                del self._held[client]
 
     async def _copy(self, file: GrowingFile, size: int, pieces: AsyncIterator[bytes]) -> None:
-        """Write one batch in a thread while the next arrives; what has arrived is kept, however the line ends."""
+        """Write one batch in a thread while the next arrives; keep all that arrives before the connection closes."""
         loop = asyncio.get_running_loop()
         batch: list[bytes] = []
-        there, waiting = file.size, 0  # bytes that came; in the batch
+        arrived, batch_bytes = file.size, 0
         writing = loop.run_in_executor(None, file.prepare)
         try:
             async for piece in self._patiently(pieces, size):
-                there += len(piece)
-                if there > size:
+                arrived += len(piece)
+                if arrived > size:
                     raise Refusal("too-large", f"the update was said to have {size} bytes, but more came")
                 batch.append(piece)
-                waiting += len(piece)
-                if waiting >= _BATCH or len(batch) == _MOST_PIECES:
+                batch_bytes += len(piece)
+                if batch_bytes >= _BATCH or len(batch) == _MAX_PIECES:
                     await asyncio.shield(writing)
                     writing = loop.run_in_executor(None, file.write, batch)
-                    batch, waiting = [], 0
+                    batch, batch_bytes = [], 0
         finally:
-            # Before the file is closed: its number may soon be another's.
+            # Before the file is closed, since its descriptor may be reused.
             await _end_of(writing)
             if batch:
                 await _end_of(loop.run_in_executor(None, file.write, batch))
 
-    async def _alone(self, client: int, size: int, work: Coroutine[Any, Any, T]) -> T:
+    async def _replace_upload(self, client: int, size: int, work: Coroutine[Any, Any, T]) -> T:
+        """Give up the client's upload under way, if there is one, and do this one."""
         while (before := self._large.get(client)) is not None:
             before.cancel()
             await asyncio.wait([before])
@@ -177,7 +164,7 @@ class Uploads:
             with self._within_budget(size):
                 await asyncio.wait([task])
             if task.cancelled():
-                raise Refusal("wrong-offset", "the upload went on over another line: ask for the offset")
+                raise Refusal("wrong-offset", "the upload continues over another connection: ask for the offset")
             return task.result()
         finally:
             task.cancel()
@@ -213,8 +200,8 @@ class Uploads:
 
     def _new_path(self, name: str) -> Path:
         while True:
-            self._made += 1
-            path = self._updates / f"{name}-{self._made}"
+            self._last_number += 1
+            path = self._updates / f"{name}-{self._last_number}"
             if not path.exists():  # an earlier server's
                 return path
 
@@ -222,21 +209,32 @@ class Uploads:
         return self._partial / f"{client}-{visit}"
 
 
-def clean_up(folder: Path, known: Collection[str]) -> None:
-    """Tidy ``updates/`` after a restart; files that are none of ours stay.
+def clean_up(folder: Path, used: Collection[str]) -> None:
+    """Tidy ``updates/`` after a restart; files with unknown names stay.
 
     Args:
-        folder: The store's.
-        known: The names of the files that the log refers to.
+        folder: The store's folder.
+        used: Names of the files that the log refers to.
     """
     for path in (folder / "updates").iterdir():
-        if path.name in known:
+        if path.name in used:
             continue
         if re.fullmatch(r"segment-\d+", path.name):
             path.unlink()
         elif re.fullmatch(r"\d+-\d+-\d+", path.name):
-            # It was whole when the server ended, but nobody was told; it need not come again.
+            # The body was complete, but its client has no receipt; so it need not be uploaded again.
             path.replace(folder / "partial" / path.name.rpartition("-")[0])
+
+
+@contextmanager
+def _counted(numbers: dict[int, int], client: int) -> Generator[None]:
+    numbers[client] = numbers.get(client, 0) + 1
+    try:
+        yield
+    finally:
+        numbers[client] -= 1
+        if not numbers[client]:
+            del numbers[client]
 
 
 async def _end_of(writing: "asyncio.Future[None]") -> None:
@@ -248,9 +246,9 @@ async def _end_of(writing: "asyncio.Future[None]") -> None:
 
 
 def _busy() -> Refusal:
-    return Refusal("busy", "too many uploads are under way: try again in a while", {"Retry-After": "5"})
+    return Refusal("busy", "too many uploads are under way: try again later", {"Retry-After": "5"})
 
 
-def wrong_offset(there: int) -> Refusal:
-    """Return what is said to who goes on elsewhere than where the body ends."""
-    return Refusal("wrong-offset", f"{there} bytes are here: go on from there", {"Upload-Offset": str(there)})
+def _wrong_offset(arrived: int) -> Refusal:
+    """Return the refusal of an upload that does not continue at the body's end."""
+    return Refusal("wrong-offset", f"{arrived} bytes have arrived: go on from there", {"Upload-Offset": str(arrived)})

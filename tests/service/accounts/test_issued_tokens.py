@@ -1,10 +1,7 @@
 """Enrolment and admin tokens: listed, revoked, expired, and kept out of command lines."""
 
-import os
 import re
 import stat
-import subprocess
-import sys
 import time
 
 import pytest
@@ -12,11 +9,9 @@ from click.testing import CliRunner
 
 from offbeat.cli import service as cli_service
 from offbeat.errors import OffbeatError
-from offbeat.service.engine.facade import Limits
 from offbeat.service.server import admin
-from tests.e2e.server_process import MODEL, SERVER, free_port
 from tests.service.conftest import running
-from tests.service.http.test_routes import kind_of
+from tests.service.http_client import kind_of
 
 
 def enrols(server, token):
@@ -73,7 +68,7 @@ def test_a_revoked_token_ends_at_once_and_stays_revoked(tmp_path):
 
 
 def test_a_client_is_revoked_by_a_command(tmp_path):
-    with running(tmp_path / "server", limits=Limits()) as server:
+    with running(tmp_path / "server", burst=200) as server:
         peer = server.enrol()
         assert run(cli_service.revoke, tmp_path / "server", "client-0") == "client-0: revoked\n"
         assert kind_of(peer.http.post("/v1/checkin", json={}), 401) == "revoked-token"
@@ -81,34 +76,6 @@ def test_a_client_is_revoked_by_a_command(tmp_path):
             admin.revoke(tmp_path / "server", "client-3")
         with pytest.raises(OffbeatError, match="write client-3"):
             admin.revoke(tmp_path / "server", "client-x")
-
-
-@pytest.mark.parametrize("kind", ["enrolment", "admin"])
-def test_the_token_of_a_deleted_file_stops_working_when_the_server_starts_again(kind, tmp_path):
-    file = tmp_path / "server" / f"{kind}-token"
-    with running(tmp_path / "server"):
-        before = file.read_text().strip()
-    file.unlink()
-    with running(tmp_path / "server") as server:
-        after = file.read_text().strip()
-        assert after != before
-        assert not server.service.accounts.knows(before, kind)
-        assert server.service.accounts.knows(after, kind)
-        made = server.admin.http.post("/v1/enrolment-tokens", json={}).json()["token"]
-    with running(tmp_path / "server") as server:
-        assert file.read_text().strip() == after
-        assert server.service.accounts.knows(made, "enrolment")
-
-
-def test_a_revoked_token_in_the_folder_is_replaced_at_the_next_start(tmp_path):
-    with running(tmp_path / "server") as server:
-        (which,) = [token["id"] for token in admin.tokens(tmp_path / "server") if token["kind"] == "admin"]
-        admin.revoke(tmp_path / "server", which)
-        assert kind_of(server.admin.http.get("/v1/status"), 401) == "revoked-token"
-        with pytest.raises(OffbeatError, match="delete admin-token in the server's folder"):
-            admin.status(tmp_path / "server")
-    with running(tmp_path / "server"):
-        assert admin.status(tmp_path / "server")["version"] == 0
 
 
 def test_made_tokens_are_put_into_files_that_only_their_owner_reads_and_expire(tmp_path):
@@ -138,37 +105,3 @@ def test_made_tokens_are_put_into_files_that_only_their_owner_reads_and_expire(t
     with pytest.raises(OffbeatError, match="does not answer"):
         run(*made, "admin", "--output", tmp_path / "three")
     assert not (tmp_path / "three").exists()
-
-
-CLIENT = """
-def make_client(number):
-    return lambda model, visit: (model, 3)
-"""
-
-
-def test_a_client_joins_with_the_file_of_a_token(tmp_path):
-    (tmp_path / "client.py").write_text(CLIENT)
-    common = ["--client", tmp_path / "client.py:make_client", "--folder", tmp_path / "client", "--visits", "1"]
-    with running(tmp_path / "server") as server:
-        join = (cli_service.join, server.url, *common)
-        token = tmp_path / "server" / "enrolment-token"
-        with pytest.raises(OffbeatError, match="not both"):
-            run(*join, "--token-file", token, "--token", "obe_1")
-        with pytest.raises(OffbeatError, match=r"cannot read the token in .*: copy enrolment-token"):
-            run(*join, "--token-file", tmp_path / "missing")
-        assert run(*join, "--token-file", token).endswith("Done: 1 updates counted\n")
-
-
-@pytest.mark.skipif(os.name == "nt", reason="sends signals")
-def test_the_server_prints_no_token(tmp_path):
-    (tmp_path / "own_model.py").write_text(MODEL)
-    file = tmp_path / "server.toml"
-    values = {"folder": "server", "port": free_port(), "length": 6, "clients": 2, "server": ""}
-    file.write_text(SERVER.format(algorithm="algorithm = 'fedbuff'", **values))
-    process = subprocess.Popen([sys.executable, "-m", "offbeat", "serve", str(file)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    said = "".join(process.stdout.readline() for _ in range(3))
-    process.terminate()
-    said += process.communicate(timeout=60)[0]
-    assert f"--token-file {tmp_path / 'server' / 'enrolment-token'}" in said
-    assert "obe_" not in said

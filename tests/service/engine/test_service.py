@@ -7,10 +7,10 @@ import torch
 
 from offbeat.algorithms import FedLuck, LocalPlan
 from offbeat.algorithms.fedluck_choice import best_steps_and_compression
-from offbeat.service.engine.facade import LARGEST_PROBE
+from offbeat.service.engine.service import LARGEST_PROBE
 from offbeat.service.store.backup import back_up
 from tests.service.conftest import LENGTH, running
-from tests.service.http.test_routes import kind_of
+from tests.service.http_client import kind_of
 
 PLAN = LocalPlan(steps=9, batch_size=3, lr=0.5, momentum=0.5)
 SPEED = {"step_seconds": 0.01, "upload_seconds": 60.0}
@@ -51,7 +51,7 @@ def test_the_first_visit_is_planned_by_what_the_client_reported(tmp_path):
 
 
 @pytest.mark.parametrize("checkpoint", [False, True])
-def test_it_is_durable(checkpoint, tmp_path):
+def test_a_reported_speed_is_durable(checkpoint, tmp_path):
     with quick(tmp_path / "server") as server:
         peers = [server.enrol() for _ in range(2)]
         for peer in peers:
@@ -132,7 +132,7 @@ def test_only_a_client_may_probe(token, tmp_path):
         '{"step_seconds": 1, "upload_seconds": 1, "more": 1}',
     ],
 )
-def test_what_is_no_speed_is_refused_and_changes_nothing(body, tmp_path):
+def test_a_malformed_speed_is_refused_and_changes_nothing(body, tmp_path):
     with quick(tmp_path / "server") as server:
         peer = server.enrol()
         answer = peer.http.post("/v1/probe", content=body, headers={"Content-Type": "application/json"})

@@ -1,15 +1,82 @@
 """The longest duration of a visit: heartbeats do not keep a slot for ever."""
 
+import asyncio
 import math
 import time
+from contextlib import suppress
 
 import pytest
 import torch
 
 from offbeat.algorithms import FedAvg, FedBuff
+from offbeat.service.engine import lease_timer
+from offbeat.service.engine.lease_timer import LeaseTimer
 from tests.service.conftest import LENGTH, running
 
 ONES = torch.ones(LENGTH)
+
+
+class Engine:
+    """The parts of an engine that a timer uses, on a clock that moves with each look."""
+
+    def __init__(self, period, times, lapse_at=math.inf):
+        self.times = iter(times)
+        self.lapse_at, self.must_assign, self.assigned = lapse_at, False, 0
+        self.calls = []
+        self.lock = asyncio.Lock()
+        self.coordinator = self.run = self.algorithm = self
+        self.period, self.is_finished, self.now = period, False, 0.0
+
+    def next_lapse(self):
+        self.now = next(self.times, None)
+        if self.now is None:
+            raise asyncio.CancelledError
+        return self.lapse_at
+
+    def lapse(self, now):
+        self.calls.append(("lapse", now))
+
+    def tick(self, now):
+        self.calls.append(("tick", now))
+
+    async def try_to_assign(self):
+        self.must_assign = False
+        self.assigned += 1
+
+
+def calls_of(engine, monkeypatch):
+    async def sleep(_):
+        pass
+
+    monkeypatch.setattr(lease_timer.asyncio, "sleep", sleep)
+    with suppress(asyncio.CancelledError):
+        asyncio.run(LeaseTimer(engine).run())
+    return [call for call in engine.calls if call[0] == "tick" or engine.period is None]
+
+
+def test_missed_periods_are_not_made_up_for(monkeypatch):
+    engine = Engine(10.0, [9.0, 10.0, 11.0, 45.0, 46.0, 49.0, 50.0])
+    assert calls_of(engine, monkeypatch) == [("tick", 10.0), ("tick", 45.0), ("tick", 50.0)]
+    assert engine.assigned == 3
+
+
+def test_leases_lapse_when_they_are_due_and_clients_get_the_free_slots(monkeypatch):
+    engine = Engine(None, [1.0, 2.0], lapse_at=2.0)
+    assert calls_of(engine, monkeypatch) == [("lapse", 2.0)]
+    assert engine.assigned == 1
+
+
+def test_a_failed_assignment_is_tried_again(monkeypatch):
+    engine = Engine(None, [1.0, 2.0])
+    engine.must_assign = True
+    calls_of(engine, monkeypatch)
+    assert engine.assigned == 1
+
+
+def test_time_stands_still_for_a_finished_run(monkeypatch):
+    engine = Engine(10.0, [11.0, 12.0], lapse_at=1.0)
+    engine.is_finished = True
+    assert calls_of(engine, monkeypatch) == []
 
 
 def beat(peer, visit):

@@ -10,17 +10,9 @@ from safetensors.torch import load as load_tensors
 from offbeat.algorithms import FedBuff
 from offbeat.service.http.model_response import ModelResponse
 from tests.service.conftest import LAYOUT, LENGTH, body_of, running
+from tests.service.http_client import kind_of
 
 ONES = torch.ones(LENGTH)
-
-
-def kind_of(answer, status):
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
-    problem = answer.json()
-    assert problem["status"] == status
-    assert "\n" not in problem["detail"]
-    return problem["kind"]
 
 
 def test_a_client_gets_work_and_hands_it_in(server):
@@ -98,7 +90,7 @@ def test_a_part_or_a_repeated_update_says_nothing_of_the_next_visit(server):
     assert kind_of(peer.put(visit, body, params={"checkin": "?"}), 400) == "malformed-request"
 
 
-def test_who_gave_up_gets_other_work_and_its_update_counts_all_the_same(server):
+def test_a_client_that_gave_up_gets_other_work_and_its_update_counts(server):
     peer = server.enrol()
     visit = peer.check_in()
     assert peer.http.post("/v1/visits/0/give-up").status_code == 204
@@ -155,18 +147,6 @@ def test_a_large_update_comes_in_pieces(tmp_path):
         assert torch.equal(load_tensors(peer.http.get("/v1/models/1").content)["w"], -torch.arange(float(length)) / 2)
 
 
-def test_a_line_ends_with_an_answer_that_comes_before_the_body(server):
-    peer = server.enrol()
-    visit = peer.check_in()
-    long = bytes(3_000_000)
-    for body in (long, iter([long])):
-        assert peer.http.put("/v1/uploads/0", content=body).headers["connection"] == "close"
-        assert "connection" not in peer.http.put("/v1/uploads/0", content=b"").headers
-        assert "connection" not in peer.put(visit, body_of(ONES), sha256="0" * 64).headers
-    assert peer.http.post("/v1/checkin", content=long).headers["connection"] == "close"
-    assert "connection" not in peer.http.get("/v1/models/0").headers
-
-
 def test_a_version_that_is_deleted_just_as_it_is_asked_for(server, monkeypatch):
     class Deleted(ModelResponse):
         async def __call__(self, *arguments):
@@ -176,7 +156,7 @@ def test_a_version_that_is_deleted_just_as_it_is_asked_for(server, monkeypatch):
     peer = server.enrol()
     peer.check_in()
     assert peer.http.get("/v1/models/0").status_code == 200
-    monkeypatch.setattr("offbeat.service.http.routes.ModelResponse", Deleted)
+    monkeypatch.setattr("offbeat.service.http.client_routes.ModelResponse", Deleted)
     assert peer.http.get("/v1/models/0").status_code == 404
 
 
@@ -200,7 +180,7 @@ def test_a_large_update_with_a_wrong_digest_begins_anew(tmp_path):
         (ONES, {"sha256": "0" * 64}, "wrong-digest"),
     ],
 )
-def test_what_is_refused_changes_nothing(vector, changes, kind, server):
+def test_a_refused_update_changes_nothing(vector, changes, kind, server):
     peer = server.enrol()
     visit = peer.check_in()
     number = server.service.engine.journal.number
@@ -222,7 +202,7 @@ def test_too_large_too_long_and_without_a_head(server):
     assert kind_of(peer.http.put("/v1/uploads/7", content=body, headers={"Offbeat-Update": "{}"}), 400)
 
 
-def test_visits_of_others_and_of_nobody(server):
+def test_visits_of_other_clients_are_unknown(server):
     one, two = server.enrol(), server.enrol()
     visit = one.check_in()
     assert kind_of(two.put(visit, body_of(ONES)), 404) == "no-such-visit"
@@ -231,62 +211,6 @@ def test_visits_of_others_and_of_nobody(server):
     assert kind_of(two.http.post("/v1/visits/0/give-up"), 404) == "no-such-visit"
     assert kind_of(one.http.get("/v1/models/9"), 404) == "no-such-version"
     assert one.send(visit, ONES)["counted"]
-
-
-def test_who_may_speak(server):
-    for path in ("/v1/status", "/metrics"):
-        assert kind_of(server.peer(None).http.get(path), 401) == "no-token"
-        assert kind_of(server.peer("oba_wrong").http.get(path), 401) == "unknown-token"
-        assert kind_of(server.enrol().http.get(path), 403) == "foreign-token"
-    assert kind_of(server.peer("x" * 10_000).http.post("/v1/checkin", json={}), 401) == "unknown-token"
-    assert kind_of(server.admin.http.post("/v1/checkin", json={}), 403) == "foreign-token"
-    assert kind_of(server.peer(None).http.post("/v1/enrol", json={}), 401) == "no-token"
-
-
-def test_a_token_is_rotated_and_revoked(server):
-    peer = server.enrol()
-    other = server.peer(peer.http.post("/v1/token").json()["token"])
-    assert peer.check_in() is not None
-    assert other.check_in() is not None
-    assert kind_of(peer.http.post("/v1/checkin", json={}), 401) == "unknown-token"
-    assert server.admin.http.delete("/v1/clients/0").status_code == 204
-    assert kind_of(other.http.post("/v1/checkin", json={}), 401) == "revoked-token"
-    assert kind_of(server.admin.http.delete("/v1/clients/4"), 404) == "no-such-client"
-
-
-def test_an_enrolment_token_ends_and_so_do_places(server):
-    token = server.admin.http.post("/v1/enrolment-tokens", json={"uses": 1}).json()["token"]
-    assert server.peer(token).http.post("/v1/enrol", json={}).status_code == 201
-    assert kind_of(server.peer(token).http.post("/v1/enrol", json={}), 401) in ("revoked-token", "unknown-token")
-    for _ in range(4):
-        server.enrol()
-    assert kind_of(server.peer(server.enrolment_token).http.post("/v1/enrol", json={}), 409) == "full"
-
-
-def test_a_client_that_asks_too_often_is_told_to_wait(tmp_path):
-    from offbeat.service.engine.facade import Limits
-
-    with running(tmp_path / "server", limits=Limits(requests_a_second=0.001, burst=3)) as server:
-        peer = server.enrol()
-        for _ in range(3):
-            peer.check_in()
-        answer = peer.http.post("/v1/checkin", json={})
-        assert kind_of(answer, 429) == "too-many-requests"
-        assert answer.headers["retry-after"] == "1"
-        assert server.enrol().check_in() is not None
-
-
-def test_other_paths_and_methods(server):
-    http = server.enrol().http
-    assert kind_of(http.get("/v2/nothing"), 404) == "not-found"
-    assert kind_of(http.get("/v1/checkin"), 405) == "method-not-allowed"
-    assert kind_of(http.post("/v1/checkin", json={"wait_seconds": 61}), 400) == "malformed-request"
-    assert kind_of(http.post("/v1/checkin", json={"more": 1}), 400) == "malformed-request"
-    assert kind_of(http.post("/v1/checkin", content=b"{"), 400) == "malformed-request"
-    assert kind_of(http.get("/v1/models/-1"), 400) == "malformed-request"
-    assert http.get("/healthz").text == "ok\n"
-    assert http.get("/readyz").text == "ok\n"
-    assert "/v1/uploads/{number}" in http.get("/openapi.json").json()["paths"]
 
 
 def test_a_run_that_is_over_says_so_and_its_model_stays(tmp_path):
@@ -301,17 +225,3 @@ def test_a_run_that_is_over_says_so_and_its_model_stays(tmp_path):
         assert not peers[2].send(visits[2], ONES)["counted"]
         assert server.admin.http.get("/v1/status").json()["version"] == 1
         assert server.service.engine.models.versions() >= {1}
-
-
-def test_segments_may_end_while_updates_wait_for_their_turn(tmp_path, monkeypatch):
-    monkeypatch.setattr("offbeat.service.store.segments._FULL", 0)  # each body in one of its own
-    with running(tmp_path / "server", lambda: FedBuff(buffer_size=50, concurrency=40), clients=40) as server:
-        peers = [server.enrol() for _ in range(40)]
-        visits = [peer.check_in() for peer in peers]
-        with ThreadPoolExecutor(40) as pool:
-            answers = list(pool.map(lambda peer, visit: peer.send(visit, ONES), peers, visits))
-        assert all(answer["counted"] for answer in answers)
-        server.checkpoint()
-        assert peers[0].send(peers[0].check_in(), ONES)["counted"]
-    with running(tmp_path / "server", lambda: FedBuff(buffer_size=50, concurrency=40), clients=40) as server:
-        assert server.service.engine.coordinator.statistics.counted == 41

@@ -1,6 +1,7 @@
 """What clients, evaluations and exports see of a version before the log holds what it is made of: nothing."""
 
 import os
+import shutil
 import sqlite3
 import sys
 from collections.abc import Generator
@@ -13,7 +14,7 @@ import torch
 from offbeat.algorithms import FedBuff
 from offbeat.service.server.admin import newest_model
 from tests.service.conftest import LENGTH, Served, body_of, running
-from tests.service.test_hostile import until
+from tests.service.http_client import until
 
 ONES = torch.ones(LENGTH)
 # Writes the path of each version that it is given into a file, and answers.
@@ -84,3 +85,44 @@ def test_versions_that_a_killed_server_had_not_published_are_deleted(tmp_path):
         path.write_bytes(b"half of it")
     with running(tmp_path / "server"):
         assert not any(map(os.path.exists, leftovers))
+
+
+def make():
+    return FedBuff(buffer_size=2, concurrency=9)
+
+
+def refused_steps(server):
+    assert server.admin.http.get("/v1/status").json()["refused_steps"] == len(
+        server.service.engine.coordinator.algorithm.refused_steps
+    )
+    metrics = server.admin.http.get("/metrics").text
+    return int(float(metrics.split("\noffbeat_refused_steps ")[1].split()[0]))
+
+
+def test_a_step_that_overflows_is_reported_and_the_next_one_counts(tmp_path, caplog):
+    with running(tmp_path / "server", make) as server:
+        peers = [server.enrol() for _ in range(2)]
+        tokens = [peer.http.headers["authorization"].split()[1] for peer in peers]
+        assert refused_steps(server) == 0
+        before = peers[0].http.get("/v1/models/0").content
+        for peer in peers:
+            assert peer.send(peer.check_in(), 3e38 * ONES)["counted"]
+        visits = [peer.check_in() for peer in peers]
+        assert [visit["version"] for visit in visits] == [1, 1]
+        assert refused_steps(server) == 1
+        assert before.endswith(bytes(4 * LENGTH))
+        assert peers[0].http.get("/v1/models/1").content.endswith(bytes(4 * LENGTH))
+        (logged,) = [record for record in caplog.records if record.message == "step_refused"]
+        assert logged.fields == {
+            "version": 0,
+            "problem": "the sum of the updates is not finite, or too large for 32 bits",
+        }
+        shutil.copytree(server.folder, tmp_path / "killed")
+    caplog.clear()
+    with running(tmp_path / "killed", make) as server:
+        assert refused_steps(server) == 1
+        assert "step_refused" not in caplog.messages
+        for token, visit in zip(tokens, visits, strict=True):
+            assert server.peer(token).send(visit, ONES)["counted"]
+        torch.testing.assert_close(server.service.engine.coordinator.algorithm.model, -ONES)
+        assert refused_steps(server) == 1

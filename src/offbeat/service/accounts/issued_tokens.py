@@ -1,0 +1,107 @@
+"""Enrolment and admin tokens."""
+
+from collections.abc import Callable
+
+import sqlalchemy as sa
+
+from offbeat.service.accounts.account import PREFIXES, Account, Kind, TokenInfo
+from offbeat.service.refusal import Refusal
+from offbeat.service.store.database import other_tokens
+from offbeat.service.store.journal import Journal
+from offbeat_client.tokens import new_token, token_hash
+
+IN_FOLDER = "in the server's folder"
+"""The name of the tokens in the files of the server's folder."""
+
+_ID_DIGITS = 12
+
+
+class IssuedTokens:
+    """The hashes of all enrolment and admin tokens, in memory and in the database.
+
+    Args:
+        database: Holds the tokens of earlier servers.
+        journal: Writes changes.
+        clock: Unix seconds.
+    """
+
+    def __init__(self, database: sa.Engine, journal: Journal, clock: Callable[[], float]) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._accounts: dict[str, Account] = {}  # by hash
+        with database.connect() as connection:
+            for hashed, kind, uses, expires, name, revoked in connection.execute(sa.select(other_tokens)):
+                self._accounts[hashed] = Account(
+                    kind, uses=uses, expires=expires, revoked=revoked is not None, name=name
+                )
+
+    def get(self, hashed: str) -> Account | None:
+        """Return the account of a token's hash, None if it is unknown."""
+        return self._accounts.get(hashed)
+
+    def infos(self) -> list[TokenInfo]:
+        """Return all tokens, without the tokens themselves."""
+        now = self._clock()
+        return [
+            TokenInfo(
+                id=hashed[:_ID_DIGITS],
+                kind=account.kind,
+                name=account.name or "",
+                state=account.state(now),
+                uses=account.uses,
+                expires_seconds=None if account.expires is None else account.expires - now,
+            )
+            for hashed, account in self._accounts.items()
+        ]
+
+    def make(self, kind: Kind, *, uses: int | None = None, seconds: float | None = None, name: str = "") -> str:
+        """Return a new token that is valid for this many uses and seconds; None for no limit."""
+        self._journal.check()
+        token = new_token(PREFIXES[kind])
+        hashed = token_hash(token)
+        expires = None if seconds is None else self._clock() + seconds
+        self._accounts[hashed] = Account(kind, uses=uses, expires=expires, name=name)
+        values = {"token": hashed, "kind": kind, "uses": uses, "expires": expires, "name": name}
+        self._journal.execute(sa.insert(other_tokens).values(values))
+        return token
+
+    def use(self, hashed: str) -> None:
+        """Count a use of a token."""
+        account = self._accounts[hashed]
+        if account.uses is not None:
+            account.uses -= 1
+            self._update(hashed, uses=account.uses)
+
+    def revoke(self, token_id: str) -> None:
+        """Revoke a token.
+
+        Raises:
+            Refusal: ``no-such-token``: no token has this id.
+        """
+        found = [hashed for hashed in self._accounts if hashed[:_ID_DIGITS] == token_id]
+        if not found:
+            raise Refusal(
+                "no-such-token", f"there is no token {token_id[:100]!r}: list them, for instance by offbeat tokens"
+            )
+        for hashed in found:
+            self._revoke(hashed)
+
+    def keep_in_folder(self, kind: Kind, token: str | None) -> None:
+        """Revoke all tokens that the folder's files have held, except one.
+
+        Args:
+            kind: Enrolment or admin.
+            token: The token to keep; None to revoke all.
+        """
+        kept = None if token is None else token_hash(token)
+        for hashed, account in self._accounts.items():
+            if hashed != kept and account.kind == kind and account.name == IN_FOLDER and not account.revoked:
+                self._revoke(hashed)
+
+    def _revoke(self, hashed: str) -> None:
+        self._accounts[hashed].revoked = True
+        self._update(hashed, revoked=self._clock())
+
+    def _update(self, hashed: str, **values: object) -> None:
+        row = other_tokens.c.token == hashed
+        self._journal.execute(sa.update(other_tokens).where(row).values(**values))

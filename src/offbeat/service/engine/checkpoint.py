@@ -1,0 +1,122 @@
+"""Checkpoints of the server's state."""
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from offbeat.algorithms.components.state import prefixed, under
+from offbeat.checkpoint import read_checkpoint, write_checkpoint
+from offbeat.coordinator import Coordinator
+from offbeat.errors import OffbeatError
+from offbeat.service.engine.engine import Engine
+from offbeat.service.store.model_files import numbers_of
+from offbeat.service.store.store import Store
+from offbeat.service.updates.upload_history import UploadHistory, load_history
+from offbeat_client.files import sync_file, sync_folder
+
+_LOG_BYTES = 2**17  # of the reserve, for the log beside a checkpoint and a model
+
+
+class CheckpointWriter:
+    """Writes checkpoints into the store's folder, one at a time, and deletes what they cover.
+
+    Args:
+        folder: The store's folder.
+        engine: The engine.
+
+    Attributes:
+        reserve_size: Bytes of the disk to keep back for the next checkpoint, its model and the log.
+    """
+
+    def __init__(self, folder: Path, engine: Engine) -> None:
+        self.reserve_size = 0
+        self._folder = folder
+        self._engine = engine
+        self._kept_versions: set[int] = set()  # needed at the last checkpoint, and perhaps being downloaded
+        # Held by the thread that writes, also if the call that waits for it was cancelled.
+        self._write_lock = threading.Lock()
+
+    async def write(self) -> None:
+        """Write a checkpoint.
+
+        Raises:
+            OSError: The disk is full.
+            Refusal: The disk is full.
+        """
+        engine = self._engine
+        async with engine.lock:
+            number, now = engine.journal.number, engine.run.now
+            coordinator = await engine.publisher.aggregate(engine.coordinator.state_dict)
+            versions = engine.run.needed_versions()
+            await engine.publisher.publish()
+            history = engine.history.state_dict()
+        # The log is the run's history, so it has to hold all that the checkpoint covers.
+        await engine.journal.wait_until_durable(on_reserve=True)
+        path = _path(self._folder, number)
+        state = {**prefixed("coordinator", coordinator), "now": now, **history, "versions": sorted(versions)}
+        models = [engine.models.path(version) for version in versions]
+        await asyncio.to_thread(self._write, path, state, models)
+        async with engine.lock:
+            self._delete_covered(number, versions)
+        self.reserve_size = path.stat().st_size + engine.models.path(max(versions)).stat().st_size + _LOG_BYTES
+        if engine.disk.problem is None:
+            await asyncio.to_thread(engine.disk.keep_reserve, self.reserve_size)
+
+    def _write(self, path: Path, state: dict[str, Any], models: list[Path]) -> None:
+        with self._write_lock:
+            for model in models:
+                sync_file(model)
+            sync_folder(models[0].parent)
+            write_checkpoint(path, state)
+
+    def _delete_covered(self, number: int, versions: set[int]) -> None:
+        """Delete files that only records up to ``number`` need; with the lock held, so that none is appended to."""
+        engine = self._engine
+        engine.models.keep(engine.run.needed_versions() | versions | self._kept_versions)
+        self._kept_versions = versions
+        for path in engine.calls.update_files.forget(number):
+            path.unlink(missing_ok=True)
+        for other in numbers_of(self._folder / "checkpoints"):
+            if other < number:
+                _path(self._folder, other).unlink(missing_ok=True)
+
+
+class LoadedCheckpoint(NamedTuple):
+    """The server's state at its last checkpoint, but for the coordinator's.
+
+    Attributes:
+        number: The number of the last record that the checkpoint covers.
+        now: Seconds that the run had taken.
+        history: Digests and norms of past uploads.
+        versions: The versions whose files are complete.
+    """
+
+    number: int
+    now: float
+    history: UploadHistory
+    versions: list[int]
+
+
+def load_checkpoint(store: Store, coordinator: Coordinator) -> LoadedCheckpoint:
+    """Load the last checkpoint into a coordinator; return the rest of it.
+
+    Raises:
+        OffbeatError: The checkpoint is missing or broken.
+    """
+    numbers = numbers_of(store.folder / "checkpoints")
+    if not numbers:
+        if store.last_number():
+            raise OffbeatError(f"{store.folder} is broken: there is no checkpoint; restore a backup")
+        return LoadedCheckpoint(0, 0.0, load_history(coordinator.clients), [])
+    path = _path(store.folder, max(numbers))
+    try:
+        state = read_checkpoint(path)
+        coordinator.load_state_dict(under("coordinator", state))
+    except (OffbeatError, LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+        raise OffbeatError(f"{path} is broken, or of another version of Offbeat: restore a backup") from error
+    return LoadedCheckpoint(max(numbers), state["now"], load_history(coordinator.clients, state), state["versions"])
+
+
+def _path(folder: Path, number: int) -> Path:
+    return folder / "checkpoints" / f"{number}.safetensors"

@@ -1,0 +1,209 @@
+"""The service without sockets: the operations behind the HTTP routes."""
+
+import math
+from collections.abc import AsyncIterator
+
+from offbeat.compression import uncompressed_bytes
+from offbeat.coordinator.calls import Assignment, Receipt, Unknown
+from offbeat.service import messages
+from offbeat.service.accounts.accounts import Accounts
+from offbeat.service.accounts.declared_examples import within_share
+from offbeat.service.accounts.request_rate import RequestRate
+from offbeat.service.engine.engine import Engine
+from offbeat.service.engine.metrics import Metrics
+from offbeat.service.engine.update_receiver import UpdateReceiver, UploadRequest
+from offbeat.service.refusal import Refusal
+from offbeat.service.settings import ServerSettings
+from offbeat.service.updates.uploads import Uploads
+
+RETRY_SECONDS = 5.0
+"""When a client without work is to check in again."""
+
+LARGEST_PROBE = 2**18
+"""Bytes that a client uploads, at most, to measure its upload speed."""
+
+
+class Service:
+    """Answers clients and admins with messages.
+
+    Args:
+        engine: The engine.
+        uploads: Receives bodies.
+        accounts: Tokens, and the examples that clients have declared.
+        run_id: The run's id, which tells its versions from those of other runs.
+        settings: The server's settings.
+
+    Attributes:
+        is_ready: Whether requests are served; False once the server stops.
+    """
+
+    def __init__(
+        self, engine: Engine, uploads: Uploads, accounts: Accounts, *, run_id: str, settings: ServerSettings
+    ) -> None:
+        self.engine = engine
+        self.uploads = uploads
+        self.accounts = accounts
+        self.metrics = Metrics()
+        self.is_ready = True
+        self.run_id = run_id
+        self._settings = settings
+        self._receiver = UpdateReceiver(engine, uploads, accounts, settings.max_update_norm)
+        self._rate = RequestRate(settings.requests_a_second, settings.burst)
+
+    def client(self, token: str | None) -> int:
+        """Return the client that a token belongs to.
+
+        Raises:
+            Refusal: The token is not valid, the client asks too often, or the server stops.
+        """
+        if not self.is_ready:
+            raise Refusal("stopping", "the server is being stopped: try again later", {"Retry-After": "5"})
+        client = self.accounts.check(token, "client")
+        self._rate.take(client)
+        return client
+
+    async def enrol(self, token: str | None, enrolment: messages.Enrolment) -> messages.Enrolled:
+        """Enrol a client; return its number and token."""
+        number, client_token, seconds = self.accounts.enrol(token, enrolment.name, enrolment.token, enrolment.examples)
+        await self.weigh_clients()
+        return messages.Enrolled(client=number, token=client_token, expires_seconds=seconds)
+
+    async def declare(self, client: int, examples: int) -> messages.Declaration:
+        """Record how many examples a client holds."""
+        self.accounts.declare(client, examples)
+        await self.weigh_clients()
+        return messages.Declaration(examples=examples)
+
+    async def revoke(self, client: int) -> None:
+        """Revoke a client's tokens."""
+        self.accounts.revoke(client)
+        await self.weigh_clients()
+
+    async def weigh_clients(self) -> None:
+        """Begin a run that waits for its clients' examples if all are known; wait for the log in any case."""
+        if self.engine.coordinator.waits_for_examples and (examples := self.accounts.examples.all()):
+            await self.engine.weigh_clients(within_share(examples, self._settings.max_share))
+        await self.engine.journal.wait_until_durable()
+
+    def waits_for(self) -> str | None:
+        """Return what is missing before there is work, None if nothing is."""
+        if not self.engine.coordinator.waits_for_examples:
+            return None
+        return f"{self.accounts.examples.missing()} of {self.engine.coordinator.clients} clients to enrol"
+
+    async def check_in(self, client: int, wait_seconds: float) -> messages.CheckedIn:
+        """Return a client's work, or when it is to check in again.
+
+        Raises:
+            Refusal: The run waits for its clients' examples, and this client has not declared them.
+        """
+        if self.engine.coordinator.waits_for_examples and not self.accounts.examples.is_known(client):
+            raise Refusal(
+                "no-examples",
+                "this run weighs every client by its examples: declare how many you hold (POST /v1/examples; in "
+                "Python the attribute `examples` of the client)",
+            )
+        return self._checked_in(await self.engine.check_in(client, wait_seconds))
+
+    def _checked_in(self, assignment: Assignment | None) -> messages.CheckedIn:
+        if assignment is None:
+            is_finished = self.engine.run.is_finished
+            retry = None if is_finished else RETRY_SECONDS
+            return messages.CheckedIn(visit=None, retry_after_seconds=retry, finished=is_finished)
+        visit = self._visit(assignment, self._settings.lease_seconds)
+        return messages.CheckedIn(visit=visit, retry_after_seconds=None, finished=False)
+
+    def _visit(self, assignment: Assignment, lease_seconds: float | None) -> messages.VisitMessage:
+        return messages.visit_message(
+            assignment,
+            self.engine.coordinator.algorithm,
+            length=self.engine.models.length,
+            seed=self._settings.seed,
+            lease_seconds=lease_seconds,
+        )
+
+    def probe(self, client: int) -> messages.Probe:
+        """Return the measurement that a client is to make before its first visit."""
+        coordinator = self.engine.coordinator
+        if self.engine.run.is_finished or not coordinator.wants_speed(client):
+            return messages.Probe(probe=None, upload_bytes=0)
+        newest = max(self.engine.models.versions())
+        step = Assignment(client, 0, newest, coordinator.local.prefix(1), math.inf, None)
+        upload_bytes = min(uncompressed_bytes(self.engine.models.length), LARGEST_PROBE)
+        return messages.Probe(probe=self._visit(step, None), upload_bytes=upload_bytes)
+
+    async def take_probe(self, client: int, size: int, pieces: AsyncIterator[bytes]) -> messages.ProbeBody:
+        """Read the body of a probe, and forget it."""
+        if size > LARGEST_PROBE:
+            raise Refusal("too-large", f"a probe has at most {LARGEST_PROBE} bytes, not {size}")
+        return messages.ProbeBody(bytes=len(await self.uploads.read(client, size, pieces)))
+
+    async def upload_state(self, client: int, visit: int) -> messages.UploadState:
+        """Return whether an update would count, and how many bytes of it have arrived."""
+        receipt = await self.engine.offer(client, visit)
+        if receipt is not None:
+            self._count(receipt)
+            return messages.UploadState(wanted=False, offset=0, receipt=messages.receipt_message(receipt))
+        return messages.UploadState(wanted=True, offset=self.uploads.offset(client, visit), receipt=None)
+
+    async def upload(self, request: UploadRequest) -> messages.Received | messages.Partly:
+        """Take in an update or a part of one; return its receipt, or the bytes so far if it is incomplete.
+
+        Raises:
+            Refusal: The update is refused; nothing has changed, except that its beginning may be kept.
+        """
+        answer = await self._receiver.receive(request)
+        if isinstance(answer, int):
+            return messages.Partly(offset=answer)
+        receipt = messages.receipt_message(answer.receipt)
+        if not answer.is_new:
+            return messages.Received(receipt=receipt, next=None)
+        self.metrics.upload_bytes.inc(request.header.bytes)
+        self._count(answer.receipt)
+        checked_in = self._checked_in(answer.assignment) if request.check_in else None
+        return messages.Received(receipt=receipt, next=checked_in)
+
+    def _count(self, receipt: Receipt | Unknown) -> None:
+        if isinstance(receipt, Unknown):
+            return
+        self.metrics.updates.labels("counted" if receipt.counted else "unused").inc()
+        if receipt.counted:
+            self.metrics.staleness.observe(receipt.staleness)
+
+    async def heartbeat(self, client: int, visit: int) -> messages.Beat:
+        """Renew a visit's lease."""
+        is_wanted, is_urgent = await self.engine.heartbeat(client, visit)
+        return messages.Beat(wanted=is_wanted, lease_seconds=self._settings.lease_seconds, urgent=is_urgent)
+
+    def status(self) -> messages.Status:
+        """Return the progress of the run."""
+        coordinator, evaluations = self.engine.coordinator, self.engine.publisher.evaluations
+        statistics = coordinator.statistics
+        return messages.Status(
+            algorithm=coordinator.algorithm.name,
+            version=coordinator.algorithm.version,
+            finished=self.engine.run.is_finished,
+            enrolled=len(self.accounts),
+            waits_for=self.waits_for(),
+            clients=coordinator.clients,
+            waiting=len(self.engine.waiting),
+            assigned=statistics.assigned,
+            counted=statistics.counted,
+            unused=statistics.unused,
+            lost=statistics.lost,
+            mean_staleness=statistics.staleness_sum / max(statistics.counted, 1),
+            max_staleness=statistics.staleness_max,
+            refused_steps=len(coordinator.algorithm.refused_steps),
+            run_seconds=self.engine.run.now,
+            evaluated=evaluations.last if evaluations else None,
+        )
+
+    def metrics_text(self) -> bytes:
+        """Return the metrics in Prometheus' text format."""
+        status = self.status()
+        self.metrics.version.set(status.version)
+        self.metrics.in_flight.set(status.assigned - status.counted - status.unused - status.lost)
+        self.metrics.waiting.set(status.waiting)
+        self.metrics.enrolled.set(status.enrolled)
+        self.metrics.refused_steps.set(status.refused_steps)
+        return self.metrics.text()

@@ -1,0 +1,151 @@
+"""Intake of updates into the coordinator."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from offbeat.coordinator.calls import Assignment, Receipt, Unknown
+from offbeat.service.engine.live_run import LiveRun
+from offbeat.service.refusal import Refusal
+from offbeat.service.store.call_records import DiscardedUpdate
+from offbeat.service.store.model_files import ModelFiles
+from offbeat.service.store.segments import Segments
+from offbeat.service.updates.digests import Digests
+from offbeat.service.updates.update_body import Body, BufferedUpdate, StoredUpdate
+from offbeat.service.updates.update_header import UpdateHeader
+from offbeat_client.local_plan import normaliser
+
+T = TypeVar("T")
+
+_NORMALISER_FACTOR = 10  # between the client's optimiser and the plan's SGD
+
+
+class UpdateIntake:
+    """Gives each update to the coordinator once, stored if it counts; the caller holds the engine's lock.
+
+    Args:
+        run: The run.
+        models: The files of versions.
+        segments: Store small updates.
+        digests: Of the clients' last uploads.
+    """
+
+    def __init__(self, run: LiveRun, models: ModelFiles, segments: Segments, digests: Digests) -> None:
+        self._run = run
+        self._coordinator = run.coordinator
+        self._models = models
+        self._segments = segments
+        self._digests = digests
+
+    def outcome(self, client: int, visit: int, digest: str | None = None) -> Receipt | Unknown | None:
+        """Return what has become of a visit that is over; None for one that is not.
+
+        Args:
+            client: The client.
+            visit: The visit's number.
+            digest: SHA-256 of the update that is being uploaded; None if none is.
+
+        Raises:
+            Refusal: ``no-such-visit``; or ``other-upload``: another update was received for the visit.
+        """
+        assignment = self._coordinator.assignment(client)
+        if assignment is not None and assignment.visit == visit:
+            if self._run.is_finished:
+                return Receipt(False, self._coordinator.algorithm.version - assignment.version, False)
+            return None
+        known = self._digests.get(client, visit)
+        if digest is not None and known is not None and known != digest:
+            raise Refusal("other-upload", f"another update was received for visit {visit}: check in for new work")
+        receipt = known_visit(lambda: self._coordinator.offer(self._run.now, client, visit))
+        assert receipt is not None
+        # Without its digest the update may be another one than the one that counted.
+        may_be_another = digest is not None and known is None and receipt.counted
+        return receipt if self._coordinator.remembers(client, visit) and not may_be_another else Unknown()
+
+    def check_header(self, client: int, visit: int, header: UpdateHeader) -> None:
+        """Check the header of an update against the visit, if that is not over.
+
+        Raises:
+            Refusal: ``wrong-version``, ``wrong-plan`` or ``no-loss``.
+        """
+        assignment = self._coordinator.assignment(client)
+        if assignment is None or assignment.visit != visit:
+            return
+        if header.version != assignment.version:
+            raise Refusal("wrong-version", f"the visit began from version {assignment.version}, not {header.version}")
+        if header.steps > assignment.plan.steps:
+            raise Refusal("wrong-plan", f"the plan has {assignment.plan.steps} steps, not {header.steps}")
+        usual = normaliser(assignment.plan.prefix(header.steps)) if header.steps else 0.0
+        if header.normaliser and not usual / _NORMALISER_FACTOR <= header.normaliser <= usual * _NORMALISER_FACTOR:
+            raise Refusal(
+                "wrong-plan",
+                f"the normaliser of {header.steps} steps of this plan's SGD is {usual:.6g}; allowed are 0, and "
+                f"{_NORMALISER_FACTOR} times more or less, not {header.normaliser:.6g}",
+            )
+        if self._coordinator.algorithm.needs_loss and header.loss is None:
+            raise Refusal("no-loss", "this run needs the visit's mean training loss: send loss, a finite number")
+
+    def receive(self, client: int, visit: int, header: UpdateHeader, body: Body) -> Receipt:
+        """Give the coordinator the update of a visit that is not over, and return its receipt.
+
+        Args:
+            client: The client.
+            visit: The visit's number.
+            header: The update's header.
+            body: The checked body; one in memory is stored if it counts, one in a file is on disk.
+
+        Raises:
+            Refusal: The header does not fit the visit, the client has lost its memory, or the update is malformed.
+        """
+        assignment, algorithm = self._coordinator.assignment(client), self._coordinator.algorithm
+        assert assignment is not None
+        self.check_header(client, visit, header)
+        base = self._models.read(assignment.version) if algorithm.needs_base else None
+        is_wanted = self._coordinator.is_wanted(client, visit)
+        try:
+            receipt = self._coordinator.receive(
+                self._run.now,
+                client,
+                visit,
+                self._stored(body, header.sha256) if is_wanted else DiscardedUpdate(header.sha256),
+                examples=header.examples,
+                steps=header.steps,
+                normaliser=header.normaliser,
+                base=base,
+                since=header.since,
+                step_seconds=header.step_seconds,
+                upload_seconds=header.upload_seconds,
+                loss=header.loss if algorithm.needs_loss else None,
+            )
+        except ValueError as error:
+            if is_wanted and isinstance(body, BufferedUpdate):
+                self._segments.remove_last()
+            raise self._refusal(assignment, header, error) from None
+        self._digests.add(client, visit, header.sha256, counted=receipt.counted)
+        return receipt
+
+    def _stored(self, body: Body, digest: str) -> StoredUpdate:
+        if isinstance(body, StoredUpdate):
+            return body
+        segment, begin = self._segments.append(body.data)
+        return StoredUpdate(segment.path, begin, body.size, body.length, body.plan_compression, digest)
+
+    def _refusal(self, assignment: Assignment, header: UpdateHeader, error: ValueError) -> Refusal:
+        """Return the refusal of an update that the algorithm does not take; a client without memory gets new work."""
+        algorithm = self._coordinator.algorithm
+        has_memory = algorithm.payload == "difference" or algorithm.corrects_gradients
+        if has_memory and header.since != assignment.since:
+            self._coordinator.drop(self._run.now, assignment.client, assignment.visit)
+            return Refusal("lost-memory", str(error))
+        return Refusal("malformed-update", str(error))
+
+
+def known_visit(call: Callable[[], T]) -> T:
+    """Make a call of the coordinator that raises ``ValueError`` if the client was never given the visit.
+
+    Raises:
+        Refusal: ``no-such-visit``.
+    """
+    try:
+        return call()
+    except ValueError as error:
+        raise Refusal("no-such-visit", f"{error}: check in for new work") from None

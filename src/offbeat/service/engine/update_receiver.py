@@ -1,0 +1,176 @@
+"""Reception of updates: their bodies are read, checked, and handed to the engine."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from offbeat.algorithms.components import LocalPlan
+from offbeat.coordinator.calls import Assignment, Receipt, Unknown
+from offbeat.service.accounts.accounts import Accounts
+from offbeat.service.engine.engine import Engine
+from offbeat.service.refusal import Refusal
+from offbeat.service.updates.update_body import Body, BufferedUpdate, StoredUpdate, check_body, largest_body
+from offbeat.service.updates.update_header import UpdateHeader
+from offbeat.service.updates.uploads import SMALL, CompleteBody, Uploads
+from offbeat.service.updates.usual_norms import norm_unit
+from offbeat_client.files import sync_file, sync_folder
+
+
+@dataclass(frozen=True, slots=True)
+class UploadRequest:
+    """A request that uploads an update or a part of one.
+
+    Attributes:
+        client: The client.
+        visit: The visit's number.
+        header: The update's header.
+        offset: Where in the body the part begins.
+        length: Bytes of the part.
+        pieces: The part, as it arrives.
+        check_in: Whether the client asks for its next visit.
+    """
+
+    client: int
+    visit: int
+    header: UpdateHeader
+    offset: int
+    length: int
+    pieces: AsyncIterator[bytes]
+    check_in: bool = False
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the whole body comes at once, and is to be read into memory."""
+        return self.header.bytes <= SMALL and self.offset == 0 and self.length == self.header.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class UploadAnswer:
+    """The answer to a complete update.
+
+    Attributes:
+        receipt: The update's receipt.
+        assignment: The client's next visit; None without one.
+        is_new: Whether the update was received now; False for one whose visit was over.
+    """
+
+    receipt: Receipt | Unknown
+    assignment: Assignment | None = None
+    is_new: bool = True
+
+
+class UpdateReceiver:
+    """Receives updates.
+
+    Args:
+        engine: The engine.
+        uploads: Receives bodies.
+        accounts: Tokens, and the examples that clients have declared.
+        max_update_norm: Largest norm of an update; None for 100 times the usual one.
+    """
+
+    def __init__(self, engine: Engine, uploads: Uploads, accounts: Accounts, max_update_norm: float | None) -> None:
+        self._engine = engine
+        self._uploads = uploads
+        self._accounts = accounts
+        self._max_update_norm = max_update_norm
+
+    async def receive(self, request: UploadRequest) -> UploadAnswer | int:
+        """Receive an update or a part of one; return its receipt, or the bytes so far if the update is incomplete.
+
+        Raises:
+            Refusal: The update is refused; nothing has changed, except that its beginning may be kept.
+        """
+        header = request.header
+        self._accounts.examples.check(request.client, header.examples)
+        plan = self._plan(request.client, request.visit)
+        if plan is None:
+            if request.is_small:
+                # So that the connection can stay open.
+                await self._uploads.read(request.client, header.bytes, request.pieces)
+            receipt = await self._engine.repeated_receipt(request.client, request.visit, header.sha256)
+            return UploadAnswer(receipt, is_new=False)
+        self._check_size(request, plan)
+        self._engine.check_header(request.client, request.visit, header)
+        try:
+            if request.is_small:
+                answer = await self._receive_small(request, plan)
+            else:
+                self._engine.journal.check()
+                body = await self._uploads.write(
+                    request.client, request.visit, request.offset, header.bytes, request.pieces
+                )
+                if isinstance(body, int):
+                    return body
+                with self._uploads.undecided(request.client):
+                    answer = await self._receive_large(request, plan, body)
+        except OSError as error:
+            raise self._engine.disk.refusal(error) from None
+        has_counted = isinstance(answer.receipt, Receipt) and answer.receipt.counted
+        if has_counted and not self._accounts.examples.is_known(request.client):
+            self._accounts.declare(request.client, header.examples)
+        return answer
+
+    def _plan(self, client: int, visit: int) -> LocalPlan | None:
+        """Return the plan of a visit; None if the visit is over."""
+        assignment = self._engine.coordinator.assignment(client)
+        return assignment.plan if assignment is not None and assignment.visit == visit else None
+
+    def _check_size(self, request: UploadRequest, plan: LocalPlan) -> None:
+        size, largest = request.header.bytes, largest_body(self._engine.models.length, plan)
+        if size > largest:
+            raise Refusal("too-large", f"an update has at most {largest} bytes here, not {size}")
+        if request.offset + request.length > size:
+            raise Refusal("too-large", f"the update was said to have {size} bytes, but more would come")
+
+    async def _receive_small(self, request: UploadRequest, plan: LocalPlan) -> UploadAnswer:
+        body = await self._uploads.read(request.client, request.header.bytes, request.pieces)
+        self._engine.journal.check()
+        _check_digest(hashlib.sha256(body).hexdigest(), request.header)
+        update = BufferedUpdate(body, self._engine.models.length, plan.compression)
+        unit = self._norm_unit(request.header, plan)
+        norm = check_body(update, self._max_norm(unit))
+        return await self._hand_in(request, update, norm / unit)
+
+    async def _receive_large(self, request: UploadRequest, plan: LocalPlan, body: CompleteBody) -> UploadAnswer:
+        try:
+            _check_digest(body.sha256, request.header)
+            update = StoredUpdate(
+                body.path, 0, request.header.bytes, self._engine.models.length, plan.compression, body.sha256
+            )
+            unit = self._norm_unit(request.header, plan)
+            norm = await asyncio.to_thread(self._check_and_sync, update, self._max_norm(unit))
+            return await self._hand_in(request, update, norm / unit)
+        finally:
+            # Without a record in the log the update was refused or does not count.
+            if body.path not in self._engine.calls.update_files:
+                body.path.unlink(missing_ok=True)
+
+    def _check_and_sync(self, update: StoredUpdate, max_norm: float | None) -> float:
+        """Check a large update while the disk writes it, and wait for the disk; return the update's norm."""
+        norm = check_body(update, max_norm)
+        sync_file(update.path)
+        sync_folder(update.path.parent)
+        return norm
+
+    async def _hand_in(self, request: UploadRequest, update: Body, norm: float) -> UploadAnswer:
+        self._accounts.check_client(request.client)
+        receipt, assignment = await self._engine.receive(
+            request.client, request.visit, request.header, update, check_in=request.check_in
+        )
+        if isinstance(receipt, Receipt) and receipt.counted:
+            self._engine.history.norms.add(request.client, norm)
+        return UploadAnswer(receipt, assignment)
+
+    def _norm_unit(self, header: UpdateHeader, plan: LocalPlan) -> float:
+        return norm_unit(self._engine.coordinator.algorithm.payload, plan, header.steps, header.normaliser)
+
+    def _max_norm(self, unit: float) -> float | None:
+        limit = self._engine.history.norms.limit
+        return self._max_update_norm or (limit and limit * unit)
+
+
+def _check_digest(sha256: str, header: UpdateHeader) -> None:
+    if sha256 != header.sha256:
+        raise Refusal("wrong-digest", "the body has another SHA-256 than was announced: upload it again from the start")

@@ -1,0 +1,97 @@
+"""Publication of the model's versions."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import TypeVar
+
+from offbeat.coordinator import Coordinator
+from offbeat.service.engine.evaluation import Evaluations
+from offbeat.service.logs import event
+from offbeat.service.store.disk import Disk
+from offbeat.service.store.journal import Journal
+from offbeat.service.store.model_files import ModelFiles
+
+T = TypeVar("T")
+
+
+class VersionPublisher:
+    """Writes versions of the model, and publishes each once all records that it is made of are on disk.
+
+    A version is made, from the updates in its sum, only when it is needed. One thread makes all of them, so that
+    vectors are always added in one order. The caller holds the engine's lock.
+
+    Args:
+        coordinator: The coordinator.
+        models: The files of versions.
+        journal: The log.
+        disk: Decides what follows from a failure.
+
+    Attributes:
+        problem: Why the newest version cannot be written; None if it can.
+        evaluations: Evaluates some of the versions; None for none.
+    """
+
+    def __init__(self, coordinator: Coordinator, models: ModelFiles, journal: Journal, disk: Disk) -> None:
+        self.problem: str | None = None
+        self.evaluations: Evaluations | None = None
+        self._algorithm = coordinator.algorithm
+        self._models = models
+        self._journal = journal
+        self._disk = disk
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="aggregator")
+        self._last_published = -1
+        self._last_evaluated = self._algorithm.version
+        self._reported_steps = len(self._algorithm.refused_steps)
+
+    async def publish(self) -> None:
+        """Write the newest version; it is published once the records before it are on disk.
+
+        Raises:
+            Refusal: The version cannot be written, or its updates cannot be read.
+        """
+        algorithm = self._algorithm
+        version = algorithm.version
+        if version == self._last_published:
+            return
+        try:
+            await self.aggregate(lambda: self._models.write(version, algorithm.model, algorithm.down()))
+            self._journal.run_once_durable(lambda: self._models.publish(version))
+            self._last_published = version
+            self.problem = None
+            self._log_refused_steps()
+        except OSError as error:
+            self.problem = f"version {version} cannot be made: {error.strerror or error}"
+            raise self._disk.refusal(error) from None
+
+    async def evaluate(self) -> None:
+        """Have the newest version evaluated if it is due.
+
+        Raises:
+            Refusal: The version cannot be written.
+        """
+        version = self._algorithm.version
+        if self.evaluations is None or version <= self._last_evaluated or not self.evaluations.wants(version):
+            return
+        await self.publish()
+        self._last_evaluated = version
+        try:
+            self.evaluations.add(version)
+        except OSError as error:  # which must not keep clients from their work
+            event("evaluation_failed", version=version, problem=error.strerror)
+
+    async def aggregate(self, work: Callable[[], T]) -> T:
+        """Do work that may add up vectors in the thread for it."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown()
+
+    def _log_refused_steps(self) -> None:
+        refused = self._algorithm.refused_steps
+        for version, problem in islice(refused.items(), self._reported_steps, None):
+            event("step_refused", logging.WARNING, version=version, problem=problem)
+        self._reported_steps = len(refused)

@@ -1,0 +1,39 @@
+"""The HTTP application."""
+
+from functools import partial
+
+from fastapi import FastAPI
+
+from offbeat.service.engine.service import Service
+from offbeat.service.http.admin_routes import add_admin_routes
+from offbeat.service.http.body_limit import BodyLimit
+from offbeat.service.http.client_routes import add_client_routes
+from offbeat.service.http.connections import Connections, CountedRequests
+from offbeat.service.http.error_answers import add_error_answers, refusal_answer
+from offbeat.service.http.request_parts import PROBLEMS, authenticate
+from offbeat.service.http.request_timer import RequestTimer
+from offbeat.service.http.unread_body import UnreadBody
+
+PROTOCOL = "1.2"
+"""The protocol's version, as in ``docs/protocol.md``: 1.1 has declared examples, 1.2 corrected gradients and probes."""
+
+
+def make_app(service: Service, connections: Connections) -> FastAPI:
+    """Return the application of a service over these connections."""
+    app = FastAPI(
+        title="Offbeat", version=PROTOCOL, docs_url=None, redoc_url=None, redirect_slashes=False, responses=PROBLEMS
+    )
+    app.state.service = service
+    app.state.connections = connections
+    add_client_routes(app, service)
+    add_admin_routes(app, service)
+    add_error_answers(app, service)
+    app.add_middleware(
+        BodyLimit,
+        authenticate=partial(authenticate, service, connections),
+        answer=partial(refusal_answer, service),
+    )
+    app.add_middleware(UnreadBody)
+    app.add_middleware(RequestTimer, metrics=service.metrics)
+    app.add_middleware(CountedRequests, connections=connections)
+    return app

@@ -1,0 +1,159 @@
+"""The routes for clients; ``docs/protocol.md`` describes them."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from fastapi import FastAPI, Request
+from fastapi.responses import FileResponse, RedirectResponse, Response
+from starlette.requests import ClientDisconnect
+
+from offbeat.service import messages
+from offbeat.service.engine.service import Service
+from offbeat.service.engine.update_receiver import UploadRequest
+from offbeat.service.http.client_support import missing_support
+from offbeat.service.http.model_response import ModelResponse
+from offbeat.service.http.request_parts import Client, Length, Number, Offset, Text, bearer_token, required_length
+from offbeat.service.refusal import Refusal
+from offbeat.service.updates.update_header import parse_header
+
+T = TypeVar("T")
+
+
+def add_client_routes(app: FastAPI, service: Service) -> None:
+    """Add the routes for clients to an application."""
+    _add_account_routes(app, service)
+    _add_probe_routes(app, service)
+    _add_visit_routes(app, service)
+    _add_upload_routes(app, service)
+
+
+def _add_account_routes(app: FastAPI, service: Service) -> None:
+    @app.post("/v1/enrol", status_code=201)
+    async def enrol(request: Request, enrolment: messages.Enrolment) -> messages.Enrolled:
+        """Enrol a client."""
+        return await service.enrol(bearer_token(request), enrolment)
+
+    @app.post("/v1/examples")
+    async def declare(client: Client, declaration: messages.Declaration) -> messages.Declaration:
+        """Declare how many examples the client holds, once."""
+        return await service.declare(client, declaration.examples)
+
+    @app.post("/v1/token")
+    async def rotate(client: Client) -> messages.NewToken:
+        """Get another token; the old one ends when the new one is first used."""
+        token, seconds = service.accounts.rotate(client)
+        await service.engine.journal.wait_until_durable()
+        return messages.NewToken(token=token, expires_seconds=seconds)
+
+
+def _add_probe_routes(app: FastAPI, service: Service) -> None:
+    @app.get("/v1/probe")
+    async def probe(client: Client) -> messages.Probe:
+        """Ask for the measurement to make before the first visit."""
+        return service.probe(client)
+
+    @app.put("/v1/probe")
+    async def upload_probe(request: Request, client: Client, content_length: Length = None) -> messages.ProbeBody:
+        """Send bytes to measure how long that takes."""
+        return await service.take_probe(client, required_length(content_length), request.stream())
+
+    @app.post("/v1/probe")
+    async def speed(client: Client, measured: messages.Speed) -> messages.Speed:
+        """Report how fast the client is."""
+        await service.engine.note_speed(client, measured.step_seconds, measured.upload_seconds)
+        return measured
+
+
+def _add_visit_routes(app: FastAPI, service: Service) -> None:
+    @app.post("/v1/checkin")
+    async def check_in(
+        request: Request, client: Client, checkin: messages.CheckInRequest, offbeat_supports: Text = None
+    ) -> messages.CheckedIn:
+        """Ask for work."""
+        missing = missing_support(service.engine.coordinator.algorithm, offbeat_supports)
+        if missing is not None:
+            raise Refusal("not-supported", missing)
+        # First without waiting, since watching the connection costs time.
+        answer = await service.check_in(client, 0.0)
+        if answer.visit is not None or answer.finished or not checkin.wait_seconds:
+            return answer
+        return await _while_connected(request, service.check_in(client, checkin.wait_seconds))
+
+    @app.get("/v1/models/latest", status_code=307, response_class=RedirectResponse)
+    async def latest(client: Client) -> str:
+        """Find the newest version of the model."""
+        return f"/v1/models/{max(service.engine.models.versions())}"
+
+    @app.get("/v1/models/{version}", response_class=FileResponse)
+    async def model(client: Client, version: Number) -> FileResponse:
+        """Download a version of the model."""
+        headers = {"ETag": f'"{service.run_id}-{version}"', "Cache-Control": "private, immutable, max-age=31536000"}
+        response = ModelResponse(service.engine.models.path(version), headers)
+        service.metrics.download_bytes.inc(int(response.headers["Content-Length"]))
+        return response
+
+    @app.post("/v1/visits/{number}/heartbeat")
+    async def heartbeat(client: Client, number: Number) -> messages.Beat:
+        """Renew a visit's lease."""
+        return await service.heartbeat(client, number)
+
+    @app.post("/v1/visits/{number}/give-up", status_code=204)
+    async def give_up(client: Client, number: Number) -> None:
+        """Free a visit's slot."""
+        await service.engine.give_up(client, number)
+
+
+def _add_upload_routes(app: FastAPI, service: Service) -> None:
+    @app.get("/v1/uploads/{number}")
+    async def upload_state(client: Client, number: Number) -> messages.UploadState:
+        """Ask whether an update would count, and how many bytes of it have arrived."""
+        return await service.upload_state(client, number)
+
+    @app.put("/v1/uploads/{number}", response_model=messages.Received, responses={202: {"model": messages.Partly}})
+    async def upload(
+        request: Request,
+        client: Client,
+        number: Number,
+        content_length: Length = None,
+        upload_offset: Offset = 0,
+        offbeat_update: Text = None,
+        offbeat_supports: Text = None,
+        checkin: bool = False,
+    ) -> Response:
+        """Send an update, or a part of one."""
+        length = required_length(content_length)
+        header = parse_header(offbeat_update)
+        # A client that lacks what the algorithm needs gets no visit, and the reason when it checks in.
+        can_visit = missing_support(service.engine.coordinator.algorithm, offbeat_supports) is None
+        answer = await service.upload(
+            UploadRequest(
+                client, number, header, upload_offset, length, request.stream(), check_in=checkin and can_visit
+            )
+        )
+        # Not returned as it is, since FastAPI would validate the message again in its most frequent route.
+        status = 202 if isinstance(answer, messages.Partly) else 200
+        return Response(answer.model_dump_json(), status, media_type="application/json")
+
+
+async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Do a work, and cancel it when the connection closes, so that the client does not count as waiting.
+
+    Raises:
+        ClientDisconnect: The connection has closed.
+    """
+
+    async def until_disconnect() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            continue
+
+    working, disconnected = asyncio.create_task(work), asyncio.create_task(until_disconnect())
+    try:
+        await asyncio.wait([working, disconnected], return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
+    finally:
+        disconnected.cancel()
+        working.cancel()
+        await asyncio.wait([working, disconnected])

@@ -1,0 +1,75 @@
+"""The HTTP server: Granian in this process, on a socket of ours."""
+
+import errno
+import socket
+from typing import Any
+
+from fastapi import FastAPI
+from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
+from granian.log import LogLevels
+from granian.net import SocketHolder  # pyright: ignore[reportPrivateImportUsage]
+from granian.server.embed import Server as EmbeddedServer
+
+from offbeat.errors import OffbeatError
+from offbeat.service.server.certificates import Certificates
+
+_BACKLOG = 1024
+_IDLE_MILLISECONDS = 75_000  # after which an idle connection is closed
+# Granian's messages go the way of all others.
+_LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {},
+    "handlers": {},
+    "loggers": {"_granian": {"handlers": [], "propagate": True}},
+}
+
+
+class HttpServer(EmbeddedServer):
+    """Granian's server on a socket that listens already; on its own it would share the port with other processes.
+
+    Args:
+        app: The application.
+        listener: The socket; the server takes it over.
+        certificates: For TLS; None for plain HTTP.
+        max_connections: Connections at once.
+    """
+
+    def __init__(
+        self, app: FastAPI, listener: socket.socket, certificates: Certificates | None, max_connections: int
+    ) -> None:
+        super().__init__(
+            app,
+            interface=Interfaces.ASGINL,
+            http=HTTPModes.http1,  # uploads over HTTP/2 take five times as long
+            websockets=False,
+            backlog=_BACKLOG,
+            backpressure=max_connections,
+            http1_settings=HTTP1Settings(header_read_timeout=_IDLE_MILLISECONDS),
+            log_level=LogLevels.error,
+            log_dictconfig=_LOGGING,
+            ssl_cert=certificates.certificate if certificates else None,
+            ssl_key=certificates.key if certificates else None,
+        )
+        self._listener = listener
+
+    def _init_shared_socket(self) -> None:
+        self._shd = SocketHolder(self._listener.detach(), False, _BACKLOG)  # pyright: ignore[reportCallIssue]
+        self._sfd = self._shd.get_fd()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens at an address.
+
+    Raises:
+        OffbeatError: The address cannot be used.
+    """
+    try:
+        listener = socket.create_server((host, port), backlog=_BACKLOG)
+    except OSError as error:
+        problem = "it is in use" if error.errno == errno.EADDRINUSE else error.strerror
+        raise OffbeatError(f"cannot listen at {host}:{port}: {problem}: set service.host or service.port") from None
+    # Accepted connections inherit it, so those of clients that have vanished are closed.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return listener

@@ -1,0 +1,61 @@
+"""The settings of a server."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from offbeat.service.server.certificates import Certificates
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings:
+    """How a server is run. ``[service]`` of a server's file sets those that have the names of its keys.
+
+    Attributes:
+        folder: The folder that the server keeps everything in.
+        host: The address to listen at.
+        port: The TCP port; 0 for any free one.
+        certificates: For TLS; None for plain HTTP.
+        seed: The run's seed.
+        connections_per_address: Connections of one address, at most; None for a quarter of all.
+        token_seconds: How long a client's token is valid; None for no limit.
+        checkpoint_seconds: Between two checkpoints.
+        checkpoint_bytes: Of updates between two checkpoints, at most; for large models 16 times the model's size.
+        upload_budget: Bytes of uploads under way, at most.
+        max_update_norm: Largest norm of an update; None for 100 times the usual one.
+        max_examples: Largest number of examples that a client may declare; None for any.
+        max_share: Largest share of a client in the objective, ½ … 1; in a step the algorithm's buffer limits it.
+        requests_a_second: Requests of a client, in the long run.
+        burst: Requests of a client at once.
+        lease_seconds: How long the slot of a silent client is kept; None for no limit.
+        stop_versions: The run ends at this version.
+        evaluate_every: Every how many versions one is evaluated; None for none.
+        evaluate_command: The program that evaluates versions.
+        config: The run's configuration, which must be the same whenever the server starts.
+        clock: Monotonic seconds.
+    """
+
+    folder: Path
+    host: str = "127.0.0.1"
+    port: int = 8443
+    certificates: Certificates | None = None
+    seed: int = 1
+    connections_per_address: int | None = None
+    token_seconds: float | None = None
+    checkpoint_seconds: float = 30.0
+    checkpoint_bytes: int = 2**28
+    upload_budget: int = 2**34
+    max_update_norm: float | None = None
+    max_examples: int | None = None
+    max_share: float = 0.5
+    requests_a_second: float = 20.0
+    burst: int = 200
+    lease_seconds: float | None = None
+    stop_versions: float = math.inf
+    evaluate_every: int | None = None
+    evaluate_command: Sequence[str] = ()
+    config: dict[str, Any] = field(default_factory=dict[str, Any])
+    clock: Callable[[], float] = time.monotonic

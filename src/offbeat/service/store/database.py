@@ -1,0 +1,112 @@
+"""The server's database: its tables, and the records of the log."""
+
+import json
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event, exc
+
+from offbeat.errors import OffbeatError
+
+SCHEMA = 3
+"""Raise it when the store or a checkpoint changes its form: a folder of another form is refused."""
+
+_metadata = sa.MetaData()
+
+meta = sa.Table("meta", _metadata, sa.Column("key", sa.Text, primary_key=True), sa.Column("value", sa.Text))
+
+log = sa.Table(
+    "log",
+    _metadata,
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("arguments", sa.Text, nullable=False),  # JSON
+    sa.Column("file", sa.Text),  # in updates/; null: the call has no update, or an unused one
+    sa.Column("offset", sa.Integer),
+    sa.Column("size", sa.Integer),
+    sa.Column("digest", sa.Text),  # SHA-256 of the update
+)
+
+clients = sa.Table(
+    "clients",
+    _metadata,
+    sa.Column("client", sa.Integer, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("token", sa.Text, unique=True),  # SHA-256; null: revoked
+    sa.Column("expires", sa.Float),  # Unix seconds; null: never
+    sa.Column("next_token", sa.Text, unique=True),  # replaces the token when it is first used
+    sa.Column("next_expires", sa.Float),
+    sa.Column("examples", sa.Integer),  # as declared; null: not yet
+)
+
+other_tokens = sa.Table(
+    "other_tokens",
+    _metadata,
+    sa.Column("token", sa.Text, primary_key=True),  # SHA-256
+    sa.Column("kind", sa.Text, nullable=False),  # "enrolment" or "admin"
+    sa.Column("uses", sa.Integer),  # left; null: any number
+    sa.Column("expires", sa.Float),
+    sa.Column("name", sa.Text),  # for people; null: an earlier version made it
+    sa.Column("revoked", sa.Float),  # Unix seconds; null: not revoked
+)
+
+
+@dataclass(frozen=True)
+class LogRecord:
+    """A record of the log: a call that changed the coordinator.
+
+    Attributes:
+        number: 1, 2, …
+        name: The call's name.
+        arguments: Plain values.
+        file: The file in ``updates/`` that holds the call's update; None without an update that counts.
+        offset: Where in the file the update begins.
+        size: Bytes of the update.
+        digest: SHA-256 of the call's update, also of one that does not count.
+    """
+
+    number: int
+    name: str
+    arguments: dict[str, Any]
+    file: str | None = None
+    offset: int | None = None
+    size: int | None = None
+    digest: str | None = None
+
+    def row(self) -> dict[str, Any]:
+        """Return the record as a row of the table."""
+        return {**self.__dict__, "arguments": json.dumps(self.arguments)}
+
+
+def open_database(path: Path) -> sa.Engine:
+    """Open the database, and make its tables if it is new; a commit returns once it is on disk.
+
+    Raises:
+        OffbeatError: The database is broken, or another version of Offbeat made it.
+    """
+    engine = sa.create_engine(f"sqlite:///{path}")
+    event.listen(engine, "connect", _prepare)
+    try:
+        with engine.begin() as connection:
+            found = connection.exec_driver_sql("PRAGMA user_version").scalar() or 0
+            if found not in (0, SCHEMA):
+                age = "a newer" if found > SCHEMA else "an earlier"
+                raise OffbeatError(
+                    f"{path.parent} holds a run of {age} version of Offbeat (form {found}, this one reads {SCHEMA}): "
+                    "continue it with that version, or take another service.folder"
+                )
+            _metadata.create_all(connection)
+            connection.exec_driver_sql(f"PRAGMA user_version = {SCHEMA}")
+    except exc.DatabaseError as error:
+        raise OffbeatError(f"cannot use {path}: {error.orig}") from None
+    return engine
+
+
+def _prepare(connection: Any, _: Any) -> None:
+    with closing(connection.cursor()) as cursor:
+        cursor.execute("PRAGMA journal_mode = WAL")
+        cursor.execute("PRAGMA synchronous = FULL")
+        cursor.execute("PRAGMA busy_timeout = 10000")

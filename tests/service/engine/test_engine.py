@@ -1,0 +1,72 @@
+import errno
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+
+from offbeat.algorithms import FedAvg, FedBuff
+from offbeat.service.store.model_files import ModelFiles
+from tests.service.conftest import running
+from tests.service.http_client import ONES, kind_of, line, until
+
+
+def test_a_disk_that_is_full_when_a_lease_lapses_does_not_end_the_server(tmp_path, monkeypatch):
+    write, full = ModelFiles.write, threading.Event()
+
+    def fails(self: ModelFiles, version: int, *vectors: torch.Tensor | None) -> None:
+        if full.is_set():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(self, version, *vectors)
+
+    monkeypatch.setattr(ModelFiles, "write", fails)
+    with running(tmp_path / "server", lambda: FedAvg(cohort=2), lease_seconds=0.4) as server:
+        peers = [server.enrol() for _ in range(3)]
+        visits = [peer.check_in() for peer in peers[:2]]
+        full.set()
+        assert peers[0].send(visits[0], ONES)["counted"]
+        with ThreadPoolExecutor(1) as pool:
+            # There is work when the other's lease has lapsed.
+            waits = pool.submit(peers[2].http.post, "/v1/checkin", json={"wait_seconds": 3.0})
+            time.sleep(1.0)
+            assert peers[0].http.get("/healthz").status_code == 200
+            assert peers[0].http.get("/readyz").status_code == 503
+            full.clear()
+            assert waits.result(10).status_code in (200, 503)
+        until(lambda: peers[2].http.get("/readyz").status_code == 200)
+        assert peers[2].check_in()["version"] == 1
+
+
+def test_a_check_in_that_cannot_be_answered_leaves_nobody_waiting(tmp_path, monkeypatch):
+
+    write, full = ModelFiles.write, threading.Event()
+
+    def fails(self: ModelFiles, version: int, *vectors: torch.Tensor | None) -> None:
+        if full.is_set() and version:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(self, version, *vectors)
+
+    monkeypatch.setattr(ModelFiles, "write", fails)
+    with running(tmp_path / "server", lambda: FedBuff(buffer_size=1, concurrency=2)) as server:
+        peers = [server.enrol() for _ in range(3)]
+        peers[0].send(peers[0].check_in(), ONES)
+        full.set()
+        answer = peers[1].http.post("/v1/checkin", json={})
+        assert kind_of(answer, 503) == "no-space"
+        assert len(server.service.engine.waiting) == 0
+        full.clear()
+        until(lambda: peers[2].http.get("/readyz").status_code == 200)
+        assert peers[2].check_in()["version"] == 1
+        assert server.service.engine.coordinator.statistics.assigned == 2
+
+
+def test_a_client_that_disconnects_while_it_waits_gets_no_work(server):
+    peers = [server.enrol() for _ in range(5)]
+    visits = [peer.check_in() for peer in peers[:4]]
+    with line(server, peers[4]) as opened:
+        opened.begin("POST", "/v1/checkin", "Content-Type: application/json", length=20)
+        opened.send(b'{"wait_seconds": 20}')
+        until(lambda: server.service.engine.waiting)
+    time.sleep(0.3)
+    peers[0].send(visits[0], ONES)
+    assert server.service.engine.coordinator.statistics.assigned == 4

@@ -1,0 +1,243 @@
+"""Malformed and hostile requests: they are refused, and change nothing."""
+
+import http.client
+import json
+import time
+from collections.abc import Generator
+
+import pytest
+
+from tests.service.conftest import Peer, Served, body_of, running
+from tests.service.http_client import (
+    ONES,
+    ask,
+    begin_upload,
+    check_progress,
+    kind_of,
+    line,
+    snapshot,
+)
+
+
+@pytest.fixture(scope="module")
+def listener(tmp_path_factory: pytest.TempPathFactory) -> Generator[Served]:
+    with running(tmp_path_factory.mktemp("listener") / "server", clients=1000) as served:
+        yield served
+
+
+@pytest.fixture
+def peer(listener: Served) -> Generator[Peer]:
+    """A client that has work before, and does it after."""
+    made = listener.enrol()
+    visit = made.check_in()
+    before = snapshot(listener)
+    yield made
+    assert snapshot(listener) == before
+    assert made.send(visit, ONES)["counted"]
+
+
+def test_a_chunked_body_with_a_length_is_not_read_beyond_it(server):
+    peer = server.enrol()
+    visit, body = peer.check_in(), body_of(ONES)
+    before = snapshot(server)
+    head = f"Offbeat-Update: {json.dumps(peer.head(visit, body))}"
+    megabyte = b"100000\r\n" + bytes(2**20) + b"\r\n"
+    for order in (1, -1):
+        headers = [f"Content-Length: {len(body)}", "Transfer-Encoding: chunked"][::order]
+        sent = 0
+        with line(server, peer) as opened:
+            opened.begin("PUT", "/v1/uploads/0", head, *headers)
+            try:
+                while sent < 100:
+                    opened.send(megabyte)
+                    sent += 1
+            except ConnectionError:
+                pass
+        assert sent < 32
+    assert snapshot(server) == before
+    check_progress(server, [peer])
+
+
+def test_the_body_of_a_refused_request_is_not_read_as_another_request(server):
+    token = server.admin.http.headers["authorization"]
+    inner = f"DELETE /v1/clients/0 HTTP/1.1\r\nHost: x\r\nAuthorization: {token}\r\n\r\n"
+    peer = server.enrol()
+    with line(server) as opened:
+        opened.begin("PUT", "/v1/uploads/0", length=len(inner))
+        opened.send(inner.encode())
+        assert kind_of(opened.answer(), 401) == "no-token"
+        opened.socket.settimeout(0.3)
+        try:
+            rest = opened.socket.recv(1000)
+        except (TimeoutError, ConnectionError):
+            rest = b""
+        assert rest == b""
+    assert peer.check_in() is not None
+
+
+def test_pipelined_requests_are_answered_in_order(server):
+    peer = server.enrol()
+    visit, body = peer.check_in(), body_of(ONES)
+    with line(server, peer) as opened:
+        begin_upload(opened, peer, visit, body, end=len(body))
+        opened.send(body)
+        begin_upload(opened, peer, visit, body, end=len(body))
+        opened.send(body)
+        opened.begin("GET", "/v1/uploads/0")
+        answers = [opened.answer() for _ in range(3)]
+    assert answers[0].json() == answers[1].json()
+    assert answers[2].json()["receipt"] == answers[0].json()["receipt"]
+    assert server.service.engine.coordinator.statistics.counted == 1
+
+
+@pytest.mark.parametrize("length", ["-1", "+5", "abc", "9" * 30, "5, 5", "3\r\nContent-Length: 104"])
+def test_a_malformed_length_is_refused(length, listener, peer):
+    visit, body = peer.check_in(), body_of(ONES)
+    before = snapshot(listener)
+    head = f"Offbeat-Update: {json.dumps(peer.head(visit, body))}"
+    answer = ask(listener, peer, "PUT", "/v1/uploads/0", head, f"Content-Length: {length}")
+    assert answer.status_code == 400
+    assert snapshot(listener) == before
+
+
+@pytest.mark.parametrize("offset", ["-1", "1", "103", "104", "105", "9" * 18, "9" * 30, "9" * 5000, "x", "", "0.5"])
+def test_a_wrong_offset_changes_nothing(offset, listener, peer):
+    visit, body = peer.check_in(), body_of(ONES)
+    before = snapshot(listener)
+    head = f"Offbeat-Update: {json.dumps(peer.head(visit, body))}"
+    rest = body[int(offset) :] if offset in ("103", "104") else body
+    length = f"Content-Length: {len(rest)}"
+    with line(listener, peer) as opened:
+        opened.begin("PUT", "/v1/uploads/0", head, f"Upload-Offset: {offset}", length)
+        opened.send(rest)
+        assert opened.answer().status_code in (400, 409, 413)
+    assert snapshot(listener) == before
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "Bearer \xe9",
+        pytest.param(
+            "Bearer \xe9abc" + "A" * 43,
+        ),
+        "Bearer obc_" + "\xe9" * 43,
+        "Bearer " + "x" * 50_000,
+        "Basic x",
+        "\xff",
+    ],
+    ids=ascii,
+)
+@pytest.mark.parametrize("path", ["/v1/checkin", "/v1/enrol", "/v1/enrolment-tokens"])
+def test_a_malformed_token_is_unknown(token, path, listener):
+    with line(listener) as opened:
+        opened.begin("POST", path, f"Authorization: {token}", "Content-Type: application/json", length=2)
+        opened.send(b"{}")
+        assert kind_of(opened.answer(), 401) in ("unknown-token", "no-token")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"wait_seconds": NaN}',
+        b'{"wait_seconds": 1' + b"0" * 400 + b"}",
+        b'{"wait_seconds": 1' + b"0" * 5000 + b"}",
+        b'{"wait_seconds": true}',
+        b'{"\\ud800": 1}',
+        pytest.param(b'{"a\\nb\\r\\u2028": 1}'),
+        b"[" * 60_000,
+        b'{"a":' * 12_000,
+        b"\xff\xfe{",
+        b"null",
+        b'{"wait_seconds": 0, "wait_seconds": "x"}',
+    ],
+    ids=lambda body: ascii(body[:20]),
+)
+def test_hostile_json_is_refused_in_one_line(body, listener, peer):
+    answer = ask(listener, peer, "POST", "/v1/checkin", "Content-Type: application/json", body=body)
+    assert kind_of(answer, 400) == "malformed-request"
+    assert len(answer.json()["detail"].splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["\\ud800", "\\u0000", "\xe9\u4e2d\U0001f600", "a" * 101, "'); DROP TABLE clients; --"]
+)
+def test_a_hostile_name_is_accepted_or_refused(name, listener):
+    body = f'{{"name": "{name}"}}'.encode()
+    enrols = listener.peer(listener.enrolment_token)
+    answer = ask(listener, enrols, "POST", "/v1/enrol", "Content-Type: application/json", body=body)
+    assert answer.status_code in (201, 400)
+    check_progress(listener, [listener.enrol()])
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/models/%ff", "/v1/models/%00", "/v1/models/0%2f..%2f0", "/v1/models/" + "9" * 5000, "/v1/models/%D9%A0",
+     "/v1/../v1/models/x", "//v1/models/0", "*", "/v1/uploads/%F0%9F%98%80", "/v1/models/\xff", "/v1/models/1e0"],
+    ids=ascii,
+)  # fmt: skip
+def test_an_unknown_path_is_refused(path, listener, peer):
+    assert ask(listener, peer, "GET", path).status_code in (400, 404)
+
+
+def test_an_additional_slash_does_not_redirect_to_another_host(listener, peer):
+    answer = ask(listener, peer, "GET", "/v1/models/0/", "Host: evil.example")
+    assert "evil.example" not in answer.headers.get("location", "")
+
+
+@pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "TRACE", "CONNECT", "PATCH", "DELETE", "PUT", "GETT"])
+def test_an_unknown_method_is_refused(method, listener, peer):
+    assert ask(listener, peer, method, "/v1/models/0").status_code == 405
+
+
+@pytest.mark.parametrize(
+    "ranges",
+    ["bytes=", "bytes=a-b", "bytes=5-2", "bytes=-0", "bytes=--1", "bytes=" + "9" * 5000 + "-", "lines=1-2", "bytes=-",
+     "bytes=0-" + "9" * 5000, "bytes=\xb2-", "bytes=9999-"],
+    ids=lambda ranges: ascii(ranges[:20]),
+)  # fmt: skip
+def test_a_malformed_range_is_refused(ranges, listener, peer):
+    answer = ask(listener, peer, "GET", "/v1/models/0", f"Range: {ranges}")
+    assert answer.status_code in (200, 400, 416)
+
+
+def test_many_ranges_cost_little(listener, peer):
+    ranges = "Range: bytes=" + ",".join(f"{2 * number}-{2 * number}" for number in range(30_000))
+    began = time.monotonic()
+    answer = ask(listener, peer, "GET", "/v1/models/0", ranges)
+    assert time.monotonic() - began < 2
+    assert answer.status_code in (200, 206, 400, 416, 431)
+    assert len(answer.content) < 100_000
+
+
+def test_endless_headers_are_refused(listener, peer):
+    with line(listener, peer) as opened:
+        try:
+            opened.begin("GET", "/v1/uploads/0", *(f"X-{number}: {'x' * 5000}" for number in range(200)))
+            status = opened.answer().status_code
+        except (ConnectionError, http.client.HTTPException):
+            status = 431
+    assert status in (400, 431)
+
+
+def test_a_repeated_header_has_one_of_its_values(server):
+    peer, other = server.enrol(), server.enrol()
+    answer = ask(
+        server, peer, "POST", "/v1/checkin", f"Authorization: {other.http.headers['authorization']}",
+        "Content-Type: application/json", body=b"{}",
+    )  # fmt: skip
+    assert answer.status_code == 200
+    assert server.service.engine.coordinator.statistics.assigned == 1
+
+
+def test_other_paths_and_methods(server):
+    http = server.enrol().http
+    assert kind_of(http.get("/v2/nothing"), 404) == "not-found"
+    assert kind_of(http.get("/v1/checkin"), 405) == "method-not-allowed"
+    assert kind_of(http.post("/v1/checkin", json={"wait_seconds": 61}), 400) == "malformed-request"
+    assert kind_of(http.post("/v1/checkin", json={"more": 1}), 400) == "malformed-request"
+    assert kind_of(http.post("/v1/checkin", content=b"{"), 400) == "malformed-request"
+    assert kind_of(http.get("/v1/models/-1"), 400) == "malformed-request"
+    assert http.get("/healthz").text == "ok\n"
+    assert http.get("/readyz").text == "ok\n"
+    assert "/v1/uploads/{number}" in http.get("/openapi.json").json()["paths"]

@@ -1,0 +1,45 @@
+import json
+import sqlite3
+from contextlib import closing
+
+import pytest
+import sqlalchemy as sa
+
+from offbeat.errors import OffbeatError
+from offbeat.service.store.database import SCHEMA, LogRecord, log, open_database
+
+
+def test_a_new_database_waits_for_the_disk_and_can_be_opened_again(tmp_path):
+    for _ in range(2):
+        database = open_database(tmp_path / "x.sqlite")
+        with database.connect() as connection:
+            pragmas = [
+                connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")
+            ]
+            assert pragmas == ["wal", 2]
+            assert connection.exec_driver_sql("PRAGMA user_version").scalar() == SCHEMA
+        database.dispose()
+
+
+def test_a_record_is_a_row(tmp_path):
+    record = LogRecord(1, "receive", {"client": 3}, "segment-1", 8, 40, "digest")
+    database = open_database(tmp_path / "x.sqlite")
+    with database.begin() as connection:
+        connection.execute(sa.insert(log), [record.row()])
+        (row,) = connection.execute(sa.select(log)).all()
+    database.dispose()
+    assert LogRecord(**{**row._mapping, "arguments": json.loads(row.arguments)}) == record
+
+
+@pytest.mark.parametrize(("form", "age"), [(SCHEMA - 1, "an earlier"), (SCHEMA + 1, "a newer")])
+def test_a_database_of_another_version_is_refused(form, age, tmp_path):
+    with closing(sqlite3.connect(tmp_path / "x.sqlite")) as database:
+        database.execute(f"PRAGMA user_version = {form}")
+    with pytest.raises(OffbeatError, match=f"holds a run of {age} version"):
+        open_database(tmp_path / "x.sqlite")
+
+
+def test_a_broken_database_is_refused(tmp_path):
+    (tmp_path / "x.sqlite").write_bytes(b"no database" * 100)
+    with pytest.raises(OffbeatError, match=r"cannot use .*x\.sqlite"):
+        open_database(tmp_path / "x.sqlite")
