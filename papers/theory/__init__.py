@@ -1,8 +1,7 @@
-"""The papers' bounds, measured on small problems whose constants are known.
+"""The papers' bounds, measured on small problems with known constants.
 
-``check()`` runs each algorithm as its theorem assumes, independently of the simulator (plain numpy, all seeds at
-once), and a few counter-examples: settings that break an assumption and with it the bound, and bounds that fail as
-they are printed.
+``check()`` runs each algorithm as its theorem assumes, in plain numpy and independently of the simulator, and
+counter-examples: settings that break an assumption and exceed the bound, and bounds that are misprinted.
 """
 
 import numpy as np

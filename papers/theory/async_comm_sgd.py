@@ -1,4 +1,4 @@
-"""AsyncCommSGD against Proposition 2.1 and the two theorems, under the paper's four patterns."""
+"""AsyncCommSGD's Proposition 2.1 and Theorems 2.2 and 2.4, under the paper's four patterns."""
 
 import math
 from collections.abc import Callable
@@ -24,8 +24,8 @@ from papers.theory.problems import (
     quadratics,
 )
 
-Talks = npt.NDArray[np.bool_]
-"""Who communicates after local step t, ``(rounds, clients)``: the paper's C_{t+1}."""
+Pattern = npt.NDArray[np.bool_]
+"""The clients that communicate after local step t, ``(rounds, clients)``: the paper's C_{t+1}."""
 
 
 def check_async_comm_sgd(seeds: int, rng: np.random.Generator) -> list[Row]:
@@ -34,16 +34,16 @@ def check_async_comm_sgd(seeds: int, rng: np.random.Generator) -> list[Row]:
     logistic = logistic_regression("logistic regression, N = 6, d = 3", 6)
     return [
         line
-        for name, talks in patterns(rng, rounds=1000, clients=6).items()
+        for name, pattern in patterns(rng, rounds=1000, clients=6).items()
         for line in (
-            *convex_rows(convex, rng, seeds, name, talks),
-            _row(convex, rng, seeds, name, talks),
-            _row(logistic, rng, seeds, name, talks),
+            *convex_rows(convex, rng, seeds, name, pattern),
+            _row(convex, rng, seeds, name, pattern),
+            _row(logistic, rng, seeds, name, pattern),
         )
     ]
 
 
-def patterns(rng: np.random.Generator, *, rounds: int, clients: int) -> dict[str, Talks]:
+def patterns(rng: np.random.Generator, *, rounds: int, clients: int) -> dict[str, Pattern]:
     """Return the paper's four patterns, ``(rounds, clients)`` each."""
     after = np.arange(1, rounds + 1)[:, None]  # the round that begins when the step is done
     client = np.arange(clients)
@@ -57,20 +57,20 @@ def patterns(rng: np.random.Generator, *, rounds: int, clients: int) -> dict[str
     }
 
 
-def full(every: int, *, rounds: int, clients: int) -> Talks:
-    """Return the pattern in which all communicate after every so many rounds, ``(rounds, clients)``."""
+def full(every: int, *, rounds: int, clients: int) -> Pattern:
+    """Return the pattern in which all clients communicate every so many rounds, ``(rounds, clients)``."""
     return np.broadcast_to(np.arange(1, rounds + 1)[:, None] % every == 0, (rounds, clients))
 
 
-def largest_gap(talks: Talks) -> int:
+def largest_gap(pattern: Pattern) -> int:
     """Return Δ, the largest gap between two communications of one client; rounds 0 and T count as such."""
-    gaps = [np.diff(np.flatnonzero(column), prepend=-1, append=len(talks) - 1).max() for column in talks.T]
+    gaps = [np.diff(np.flatnonzero(column), prepend=-1, append=len(pattern) - 1).max() for column in pattern.T]
     return int(max(gaps))
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a run of AsyncCommSGD showed.
+    """The measurements of a run of AsyncCommSGD.
 
     Attributes:
         models: x_t, ``(T, seeds, d)``.
@@ -86,10 +86,10 @@ class Run:
 
 
 def run_async_comm_sgd(
-    problem: Problem, rng: np.random.Generator, seeds: int, talks: Talks, step_size: Callable[[int], float]
+    problem: Problem, rng: np.random.Generator, seeds: int, pattern: Pattern, step_size: Callable[[int], float]
 ) -> Run:
     """Run AsyncCommSGD under a pattern, the same for all seeds."""
-    rounds, clients = talks.shape
+    rounds, clients = pattern.shape
     everyone = np.broadcast_to(np.arange(clients), (seeds, clients))
     server = np.tile(problem.start, (seeds, 1))
     virtual = server
@@ -106,7 +106,7 @@ def run_async_comm_sgd(
         step = step_size(t) * problem.gradients(everyone, local, rng)
         virtual = virtual - step.mean(1)
         local = local - step
-        now = talks[t, :, None]
+        now = pattern[t, :, None]
         server = server - np.where(now, received - local, 0).sum(1) / clients
         local = np.where(now, server[:, None], local)
         received = np.where(now, server[:, None], received)
@@ -114,17 +114,17 @@ def run_async_comm_sgd(
 
 
 def convex_rows(
-    problem: ConvexProblem, rng: np.random.Generator, seeds: int, name: str, talks: Talks
+    problem: ConvexProblem, rng: np.random.Generator, seeds: int, name: str, pattern: Pattern
 ) -> tuple[Row, Row]:
-    """Measure Proposition 2.1 and Theorem 2.2 under a pattern, called ``name``, with the theorem's step sizes."""
-    rounds, gap = len(talks), largest_gap(talks)
+    """Measure Proposition 2.1 and Theorem 2.2 under the pattern ``name``, with the theorem's step sizes."""
+    rounds, gap = len(pattern), largest_gap(pattern)
     smoothness, convexity = problem.smoothness, problem.strong_convexity
     step_size, weight = (
         partial(rule, max_gap=gap, smoothness=smoothness, strong_convexity=convexity)
         for rule in (async_comm_convex_step_size, async_comm_convex_weight)
     )
     rates = [step_size(round_number=t) for t in range(rounds)]
-    run = run_async_comm_sgd(problem, rng, seeds, talks, rates.__getitem__)
+    run = run_async_comm_sgd(problem, rng, seeds, pattern, rates.__getitem__)
     gradient_bound = math.sqrt(run.second_moment)
     setting = f"{problem.name}; {name}, Δ = {gap}, T = {rounds}, decreasing γ_t"
 
@@ -147,10 +147,10 @@ def convex_rows(
     )
 
 
-def _row(problem: Problem, rng: np.random.Generator, seeds: int, name: str, talks: Talks) -> Row:
-    rounds, gap = len(talks), largest_gap(talks)
-    lr = 1 / (200 * problem.smoothness)  # at 1/(18L) the term in Δ² alone is larger than G²
-    run = run_async_comm_sgd(problem, rng, seeds, talks, lambda _: lr)
+def _row(problem: Problem, rng: np.random.Generator, seeds: int, name: str, pattern: Pattern) -> Row:
+    rounds, gap = len(pattern), largest_gap(pattern)
+    lr = 1 / (200 * problem.smoothness)  # at 1/(18L) the term in Δ² alone exceeds G²
+    run = run_async_comm_sgd(problem, rng, seeds, pattern, lambda _: lr)
     bound = async_comm_bound(
         rounds=rounds,
         lr=lr,

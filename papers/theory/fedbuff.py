@@ -1,4 +1,4 @@
-"""FedBuff against Theorem 1, in the theorem's own model of arrivals and outside of it."""
+"""FedBuff's Theorem 1, under uniform arrivals as it assumes, and under unequal ones."""
 
 from collections import deque
 
@@ -33,7 +33,7 @@ def check_fedbuff(seeds: int, rng: np.random.Generator) -> list[Row]:
 
 
 def unequal_arrivals_row(rng: np.random.Generator, seeds: int, server_steps: int) -> Row:
-    """Measure Theorem 1 where one of two clients makes nine arrivals of ten, which it does not allow."""
+    """Measure Theorem 1 where one of two clients makes nine arrivals of ten, against its assumption."""
     return fedbuff_row(
         PAIR, rng, seeds, steps=1, buffer_size=1, max_staleness=0, server_steps=server_steps, arrivals=(0.9, 0.1)
     )
@@ -50,10 +50,10 @@ def fedbuff_row(
     server_steps: int | None = None,
     arrivals: tuple[float, ...] | None = None,
 ) -> Row:
-    """Measure Theorem 1 of FedBuff, every update as stale as it may be.
+    """Measure Theorem 1 of FedBuff with every update at the maximum staleness.
 
     Args:
-        problem: What to minimise.
+        problem: The losses.
         rng: For arrivals and the gradients' noise.
         seeds: Independent runs.
         steps: Q.
@@ -87,12 +87,12 @@ def fedbuff_row(
 def run_fedbuff(
     problem: Problem, rng: np.random.Generator, chosen: Clients, *, steps: int, lr: float, max_staleness: int
 ) -> Array:
-    """Run FedBuff with s(τ) = 1 and server_lr = 1, every update as stale as it may be.
+    """Run FedBuff with s(τ) = 1, server_lr = 1 and every update at the maximum staleness.
 
     Args:
-        problem: What to minimise.
+        problem: The losses.
         rng: For the gradients' noise.
-        chosen: Which client makes each arrival, ``(T, seeds, K)``.
+        chosen: The client of each arrival, ``(T, seeds, K)``.
         steps: Q.
         lr: η.
         max_staleness: τ.

@@ -1,4 +1,4 @@
-"""FedLaAvg against Lemma 2, Theorem 3 and Theorem 1, and FedAvg where it goes wrong."""
+"""FedLaAvg's Lemma 2, Theorem 3 and Theorem 1, and FedAvg in Example 1."""
 
 import math
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ def check_fedlaavg(seeds: int, rng: np.random.Generator) -> list[Row]:
 
 @dataclass(frozen=True)
 class Run:
-    """What a run of FedLaAvg showed.
+    """The measurements of a run of FedLaAvg.
 
     Attributes:
         models: x_t, ``(T, seeds, d)``.
@@ -53,7 +53,7 @@ class Run:
 def random_availability(
     rng: np.random.Generator, *, rounds: int, seeds: int, clients: int, available_every: int, share: float = 0.2
 ) -> npt.NDArray[np.bool_]:
-    """Return who is available, ``(rounds, seeds, clients)``: by chance, but once in any E successive rounds."""
+    """Return the available clients, ``(rounds, seeds, clients)``: random, but each once in any E successive rounds."""
     available = rng.random((rounds, seeds, clients)) < share
     away = np.zeros((seeds, clients), dtype=np.int64)
     for now in available:
@@ -76,7 +76,7 @@ def run_fedlaavg(
     path = np.empty((rounds, *model.shape))
     for r, now in enumerate(available, start=1):
         path[r - 1] = model
-        waiting = np.where(now, last_round, rounds + 1)  # who is away comes last
+        waiting = np.where(now, last_round, rounds + 1)  # offline clients come last
         rank = waiting.argsort(axis=1, kind="stable").argsort(axis=1)
         chosen = now & (rank < cohort)
         points = np.repeat(model[:, None], clients, axis=1)

@@ -1,4 +1,4 @@
-"""FedLuck against its bound, mended and as printed."""
+"""FedLuck's bound, corrected and as printed."""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from papers.theory.problems import Quadratics, mean_gradient_square, quadratics
 
 
 def check_fedluck(seeds: int, rng: np.random.Generator) -> list[Row]:
-    """Return the rows of FedLuck: the mended bound where it applies, the printed one where that one claims to."""
+    """Return the rows of FedLuck: the corrected bound and the printed one, where each claims to apply."""
     noisy = quadratics("quadratics, N = 6, d = 4", 6, [0.1, 0.4, 0.7, 1.0], variance=0.2)
     alike = quadratics("equal quadratics, N = 6, d = 4", 6, [0.1, 0.4, 0.7, 1.0], spread=0)
     periods = (1, 1, 2, 2, 3, 3)
@@ -30,12 +30,12 @@ def check_fedluck(seeds: int, rng: np.random.Generator) -> list[Row]:
 
 @dataclass(frozen=True)
 class Run:
-    """What a run of FedLuck showed.
+    """The measurements of a run of FedLuck.
 
     Attributes:
         models: w_t, ``(T, seeds, d)``.
         gradient_square: (1/T) Σ_{t<T} ‖∇F(w_t)‖², ``(seeds,)``.
-        gradient_bound: G, the longest ∇F_i met.
+        gradient_bound: G, the largest ‖∇F_i‖ of the run.
     """
 
     models: Array

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from papers.theory.measured_bound import Array
-from papers.theory.problems import Clients
+from papers.theory.problems import Clients, Problem
 
 
 @dataclass(frozen=True)
-class LeastSquares:
-    """f_i(x) = ‖Ax − y_i‖² / 2n: the same measurements at all clients, each with answers of its own.
+class LeastSquares(Problem):
+    """f_i(x) = ‖Ax − y_i‖² / 2n: all clients share A, each has its own answers y_i.
 
-    A stochastic gradient sees the answers with fresh Gaussian noise, so that its variance is the same everywhere.
+    Each stochastic gradient adds fresh Gaussian noise to the answers, so that its variance is the same everywhere.
 
     Attributes:
         name: For the report.
@@ -65,13 +65,9 @@ class LeastSquares:
         """Return Aᵀ(Ax − y_i) / n at each point, ``(..., d)``."""
         return (points @ self.features.T - self.answers[clients]) @ self.features / len(self.features)
 
-    def second_moment(self, clients: Clients, points: Array) -> float:
-        """Return the largest ‖∇f_i(x)‖² + σ² at these points."""
-        return float((self.exact_gradients(clients, points) ** 2).sum(-1).max()) + self.variance
-
 
 def least_squares(name: str, clients: int, examples: int, dimensions: int, noise: float) -> LeastSquares:
-    """Return a problem whose clients' answers come from parameters of their own, drawn around common ones."""
+    """Return a problem whose clients' answers come from their own parameters, drawn around common ones."""
     rng = np.random.default_rng([clients, examples, dimensions])
     features = 0.5 * rng.standard_normal((examples, dimensions))
     own = 1 + rng.standard_normal((clients, dimensions))

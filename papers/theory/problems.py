@@ -1,10 +1,10 @@
-"""Small problems whose constants are known: quadratics, and logistic regression.
+"""Small problems with known constants: quadratics and logistic regression.
 
 Clients and points are arrays: ``clients (...)`` of client numbers and ``points (..., d)``, one point for each.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,72 +15,75 @@ Clients = npt.NDArray[np.int64]
 """Client numbers, of any shape."""
 
 
-class Problem(Protocol):
-    """f = (1/N) Σ_i f_i with known constants; see ``offbeat.theory`` for their names."""
+class Problem(ABC):
+    """f = (1/N) Σ_i f_i with known constants; see ``offbeat.theory`` for their names.
+
+    Attributes:
+        name: For the report.
+        start: x_0, ``(d,)``.
+    """
+
+    name: str
+    start: Array
 
     @property
-    def name(self) -> str:
-        """For the report."""
-        ...
-
-    @property
-    def start(self) -> Array:
-        """x_0, ``(d,)``."""
-        ...
-
-    @property
+    @abstractmethod
     def clients(self) -> int:
         """N."""
-        ...
 
     @property
+    @abstractmethod
     def smoothness(self) -> float:
         """L of every f_i."""
-        ...
 
     @property
+    @abstractmethod
     def variance(self) -> float:
-        """σ² of the stochastic gradients as ``gradients`` draws them, that is, σ²/b."""
-        ...
+        """σ² of the gradients that ``gradients`` draws, that is, σ²/b."""
 
     @property
+    @abstractmethod
     def diversity(self) -> float:
         """γ² ≥ (1/N) Σ_i ‖∇f_i − ∇f‖² everywhere."""
-        ...
+
+    @property
+    @abstractmethod
+    def initial_error(self) -> float:
+        """f(start) − f*."""
+
+    @abstractmethod
+    def exact_gradients(self, clients: Clients, points: Array) -> Array:
+        """Return ∇f_i at each point, ``(..., d)``."""
+
+    def gradients(self, clients: Clients, points: Array, rng: np.random.Generator) -> Array:
+        """Return one stochastic gradient of f_i at each point, ``(..., d)``; the exact one unless overridden."""
+        return self.exact_gradients(clients, points)
+
+    def second_moment(self, clients: Clients, points: Array) -> float:
+        """Return the largest E‖stochastic gradient‖² at these points: ‖∇f_i(x)‖² + σ²."""
+        return float((self.exact_gradients(clients, points) ** 2).sum(-1).max()) + self.variance
+
+
+class ConvexProblem(Problem):
+    """f whose parts are strongly convex."""
+
+    @property
+    @abstractmethod
+    def strong_convexity(self) -> float:
+        """λ of every f_i."""
+
+    @abstractmethod
+    def errors(self, points: Array) -> Array:
+        """Return f − f* at each point, ``(...)``."""
 
     @property
     def initial_error(self) -> float:
         """f(start) − f*."""
-        ...
-
-    def gradients(self, clients: Clients, points: Array, rng: np.random.Generator) -> Array:
-        """Return one stochastic gradient of f_i at each point, ``(..., d)``."""
-        ...
-
-    def exact_gradients(self, clients: Clients, points: Array) -> Array:
-        """Return ∇f_i at each point, ``(..., d)``."""
-        ...
-
-    def second_moment(self, clients: Clients, points: Array) -> float:
-        """Return the largest E‖stochastic gradient‖² at these points, or a bound on it that holds everywhere."""
-        ...
-
-
-class ConvexProblem(Problem, Protocol):
-    """f whose parts are strongly convex."""
-
-    @property
-    def strong_convexity(self) -> float:
-        """λ of every f_i."""
-        ...
-
-    def errors(self, points: Array) -> Array:
-        """Return f − f* at each point, ``(...)``."""
-        ...
+        return float(self.errors(self.start))
 
 
 @dataclass(frozen=True)
-class Quadratics:
+class Quadratics(ConvexProblem):
     """f_i(x) = ½ (x − c_i)ᵀ A (x − c_i), A diagonal, with Gaussian noise of variance σ² on the gradients.
 
     Attributes:
@@ -95,7 +98,7 @@ class Quadratics:
     curvature: Array
     centres: Array
     start: Array
-    variance: float = 0.0
+    variance: float = 0.0  # pyright: ignore[reportIncompatibleMethodOverride] a field is a property, too
 
     @property
     def clients(self) -> int:
@@ -126,11 +129,6 @@ class Quadratics:
         """max_i ‖A(c_i − c̄)‖²."""
         return float(self._differences.max())
 
-    @property
-    def initial_error(self) -> float:
-        """f(start) − f*."""
-        return float(self.errors(self.start))
-
     def errors(self, points: Array) -> Array:
         """Return f − f* at each point, ``(...)``: ½ (x − c̄)ᵀ A (x − c̄)."""
         return 0.5 * (self.curvature * (points - self.centres.mean(0)) ** 2).sum(-1)
@@ -144,16 +142,12 @@ class Quadratics:
         """Return A(x − c_i) at each point, ``(..., d)``."""
         return self.curvature * (points - self.centres[clients])
 
-    def second_moment(self, clients: Clients, points: Array) -> float:
-        """Return the largest ‖∇f_i(x)‖² + σ² at these points."""
-        return float((self.exact_gradients(clients, points) ** 2).sum(-1).max()) + self.variance
-
 
 @dataclass(frozen=True)
-class LogisticRegression:
+class LogisticRegression(Problem):
     """f_i(x) = (1/n) Σ_j log(1 + exp(−y_ij a_ijᵀx)), gradients from single examples drawn with replacement.
 
-    An example's gradient is at most ‖a_ij‖ long, whatever x, so that G and σ² hold everywhere.
+    An example's gradient has at most the length ‖a_ij‖ at every x, so that G and σ² hold everywhere.
 
     Attributes:
         name: For the report.
@@ -215,7 +209,7 @@ class LogisticRegression:
 
 def mean_gradient_square(problem: Problem, path: Array) -> Array:
     """Return (1/T) Σ_t ‖∇f(x_t)‖² for each seed, ``(seeds,)``, from the models ``(T, seeds, d)``."""
-    pieces = np.array_split(path, 1 + len(path) // 200)  # so that memory stays small
+    pieces = np.array_split(path, 1 + len(path) // 200)  # bounds the memory
     return np.concatenate([_gradient_squares(problem, piece) for piece in pieces]).mean(0)
 
 
@@ -235,7 +229,7 @@ def quadratics(
 
 
 def logistic_regression(name: str, clients: int, examples: int = 20, dimensions: int = 3) -> LogisticRegression:
-    """Return a regression whose clients differ in where their examples lie, labels in part by chance."""
+    """Return a regression whose clients' examples have different centres; labels are partly random."""
     rng = np.random.default_rng([clients, examples, dimensions])
     places = rng.standard_normal((clients, 1, dimensions))
     features = 0.5 * (places + rng.standard_normal((clients, examples, dimensions)))

@@ -1,4 +1,4 @@
-"""A bound, and what is measured beside it, as one of the numbers in it grows and the others stay."""
+"""Sweeps: a bound and the measured value as one of its numbers grows."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ class Point:
 
     Attributes:
         value: The value.
-        row: What was measured, and the bound.
+        row: The measured value and the bound.
     """
 
     value: float
@@ -40,7 +40,7 @@ def sweep(name: str, values: Sequence[int], seeds: int) -> list[Point]:
 
 
 def slope(points: Sequence[Point]) -> float:
-    """Return p where what was measured goes as value^p, by least squares of the logarithms; values above 0."""
+    """Return p, where the measured value grows as value^p, by least squares of the logarithms; values are above 0."""
     values, measured = [point.value for point in points], [point.row.measured for point in points]
     return float(np.polyfit(np.log(values), np.log(measured), 1)[0])
 
@@ -73,7 +73,7 @@ def _fedbuff_least_squares(seeds: int, rng: np.random.Generator, server_steps: i
 
 
 def _async_comm(seeds: int, rng: np.random.Generator, *, rounds: int = 4000, clients: int = 8, gap: int = 4) -> Row:
-    # The same two minima, each of half of the clients, so that N alone is another.
+    # Half of the clients have each of two minima, so that only N changes.
     centres = np.tile([[1.0, -1.0], [-1.0, 1.0]], (clients // 2, 1))
     name, start = f"quadratics, N = {clients}, d = 2", np.ones(2)
     problem = Quadratics(name, np.array([0.8, 1.0]), centres, start, variance=1.0)
@@ -81,7 +81,7 @@ def _async_comm(seeds: int, rng: np.random.Generator, *, rounds: int = 4000, cli
 
 
 def _async_comm_drift(seeds: int, rng: np.random.Generator, *, rounds: int = 4000, gap: int = 16) -> Row:
-    # Without noise, so that the term 1/NT is nothing and what is left is that of the gap.
+    # Without noise the term 1/NT vanishes, and the term of the gap is left.
     curvatures, centres = np.array([[0.5], [1.0]]), np.array([[1.0], [-1.0]])
     problem = UnequalQuadratics("quadratics of unequal steepness, N = 2, d = 1", curvatures, centres, np.ones(1))
     return convex_rows(problem, rng, seeds, f"full({gap})", full(gap, rounds=rounds, clients=2))[1]
@@ -104,6 +104,7 @@ SWEEPS: dict[str, Callable[[int, int, np.random.Generator], Row]] = {
     "async_comm_sgd_drift_rounds": lambda value, seeds, rng: _async_comm_drift(seeds, rng, rounds=value),
     "async_comm_sgd_drift_gap": lambda value, seeds, rng: _async_comm_drift(seeds, rng, gap=value),
 }
-"""What grows, by name: T, τ, K, Q and b of FedBuff's Theorem 1, T on least squares, and T where one of two clients
-makes nine arrivals of ten; T, N, Δ, and T with Δ = √(T/N), of AsyncCommSGD's Theorem 2.2 for strongly convex losses,
-and T and Δ where clients drift apart. Seeds and a generator come after the value."""
+"""Measures the bound at a value, with so many seeds, by the name of the number that grows.
+
+FedBuff's Theorem 1: T, τ, K, Q, b; T on least squares; T where one of two clients makes nine arrivals of ten.
+AsyncCommSGD's Theorem 2.2: T, N, Δ; T with Δ = √(T/N); T and Δ where clients drift apart."""

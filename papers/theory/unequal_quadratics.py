@@ -1,19 +1,17 @@
-"""Quadratics that are steeper at some clients than at others, so that clients who do not communicate drift apart."""
+"""Quadratics of unequal steepness, whose clients drift apart between communications."""
 
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from papers.theory.measured_bound import Array
-from papers.theory.problems import Clients
+from papers.theory.problems import Clients, ConvexProblem
 
 
 @dataclass(frozen=True)
-class UnequalQuadratics:
+class UnequalQuadratics(ConvexProblem):
     """f_i(x) = ½ (x − c_i)ᵀ A_i (x − c_i), A_i diagonal, with exact gradients.
 
-    Where all A_i are the same, local steps lead on average where steps of all together would, however long the gap.
+    If all A_i are equal, the mean of the clients' local steps equals steps on f, however long the gap.
 
     Attributes:
         name: For the report.
@@ -49,13 +47,8 @@ class UnequalQuadratics:
 
     @property
     def diversity(self) -> float:
-        """γ²: infinite, since the gradients of two clients are the farther apart the farther away the point."""
+        """γ²: infinite, since the distance between two clients' gradients grows with the distance of the point."""
         return math.inf
-
-    @property
-    def initial_error(self) -> float:
-        """f(start) − f*."""
-        return float(self.errors(self.start))
 
     def errors(self, points: Array) -> Array:
         """Return f − f* at each point, ``(...)``."""
@@ -63,14 +56,6 @@ class UnequalQuadratics:
         best = (self.curvatures * self.centres).mean(0) / mean
         return 0.5 * (mean * (points - best) ** 2).sum(-1)
 
-    def gradients(self, clients: Clients, points: Array, rng: np.random.Generator) -> Array:
-        """Return ∇f_i at each point, ``(..., d)``."""
-        return self.exact_gradients(clients, points)
-
     def exact_gradients(self, clients: Clients, points: Array) -> Array:
         """Return A_i(x − c_i) at each point, ``(..., d)``."""
         return self.curvatures[clients] * (points - self.centres[clients])
-
-    def second_moment(self, clients: Clients, points: Array) -> float:
-        """Return the largest ‖∇f_i(x)‖² at these points."""
-        return float((self.exact_gradients(clients, points) ** 2).sum(-1).max())

@@ -42,7 +42,7 @@ def test_each_claim_has_its_verdict(reproduced):
     assert "- At this scale: `stop.virtual_seconds=20.0`." in page
 
 
-def test_what_is_finished_is_drawn_again_and_not_run(reproduced, papers):
+def test_finished_runs_are_only_drawn_again(reproduced, papers):
     (runs() / "figure.png").unlink()
     before = {path: path.stat().st_mtime_ns for path in runs().glob("*/model.safetensors")}
     code, out, _ = papers("paper/fig1", "--jobs", "1")
@@ -52,7 +52,7 @@ def test_what_is_finished_is_drawn_again_and_not_run(reproduced, papers):
     assert (runs() / "figure.png").exists()
 
 
-def test_a_measure_that_a_claim_is_about_has_a_figure_of_its_own(experiments, papers):
+def test_each_measure_of_a_claim_has_its_own_figure(experiments, papers):
     path = experiments / "paper" / "fig1.toml"
     text = path.read_text(encoding="utf-8").replace('quantity = "final"', 'quantity = "final"\nmeasure = "loss"', 1)
     path.write_text(text.replace('over = "updates"', 'over = "updates"\ncrop = true'), encoding="utf-8")
@@ -68,7 +68,7 @@ def test_a_measure_that_a_claim_is_about_has_a_figure_of_its_own(experiments, pa
     assert "loss at the end of fedavg: " in page
 
 
-def test_a_panel_is_compared_with_another_which_is_run_before(experiments, papers, monkeypatch):
+def test_a_compared_panel_is_run_first(experiments, papers, monkeypatch):
     path = experiments / "paper" / "fig1.toml"
     path.write_text(FIGURE + PANELS, encoding="utf-8")
     drawn = []
@@ -104,7 +104,7 @@ def test_a_panel_is_compared_with_another_which_is_run_before(experiments, paper
     assert "10 clients" in page
 
 
-def test_without_the_panel_that_it_is_compared_with_nothing_is_known(experiments, papers):
+def test_a_figure_has_no_result_without_its_compared_panel(experiments, papers):
     path = experiments / "paper" / "fig1.toml"
     path.write_text(FIGURE + PANELS, encoding="utf-8")
     papers("paper/fig1", "--jobs", "1")
@@ -120,7 +120,7 @@ def test_without_the_panel_that_it_is_compared_with_nothing_is_known(experiments
     assert "4 of 4 runs are finished" in again
 
 
-def test_what_one_lacks_keeps_no_other_from_running(experiments, papers):
+def test_the_other_figures_run_after_a_failure(experiments, papers):
     (experiments / "paper" / "fig1.toml").write_text(FIGURE + PANELS, encoding="utf-8")
     (experiments / "paper" / "fig2.toml").write_text(FIGURE, encoding="utf-8")
     panel = 'set = ["population.clients=5"'
@@ -141,7 +141,7 @@ def test_what_one_lacks_keeps_no_other_from_running(experiments, papers):
     assert alone.count("\n") == 1
 
 
-def test_data_may_be_what_is_taken_in_place_of_others(experiments, papers):
+def test_runs_on_fallback_data_are_not_repeated(experiments, papers):
     path = experiments / "paper" / "fig1.toml"
     other = 'name = "sentiment140"\nfallback = "digits"'
     path.write_text(FIGURE.replace('name = "digits"', other), encoding="utf-8")
@@ -151,7 +151,7 @@ def test_data_may_be_what_is_taken_in_place_of_others(experiments, papers):
     assert "4 of 4 runs are finished" in papers("paper/fig1", "--jobs", "1")[1]
 
 
-def test_the_list_says_what_came_of_it_here(experiments, papers):
+def test_list_shows_the_verdicts_of_local_runs(experiments, papers):
     _, before, _ = papers("--list")
     assert "not run" in before
     assert re.search(r"paper/fig1 .*A paper .*Figure 1 .*digits .*quick: 0\.1 min", before)
@@ -167,7 +167,7 @@ def test_the_list_says_what_came_of_it_here(experiments, papers):
     assert "holds" not in changed
 
 
-def test_who_diverged_has_no_number_and_what_is_claimed_of_it_does_not_hold(experiments, papers):
+def test_a_diverged_run_has_no_number_and_its_claim_does_not_hold(experiments, papers):
     path = experiments / "paper" / "fig1.toml"
     text = path.read_text(encoding="utf-8").replace("[algorithms.fedavg]", "[algorithms.fedavg]\nlocal = { lr = 3e38 }")
     path.write_text(text, encoding="utf-8")
@@ -179,7 +179,7 @@ def test_who_diverged_has_no_number_and_what_is_claimed_of_it_does_not_hold(expe
     assert (runs() / "figure.png").exists()
 
 
-def test_a_file_that_was_changed_is_run_again(reproduced, experiments, papers):
+def test_only_changed_algorithms_are_run_again(reproduced, experiments, papers):
     path = experiments / "paper" / "fig1.toml"
     path.write_text(path.read_text(encoding="utf-8").replace("concurrency = 4", "concurrency = 3"), encoding="utf-8")
     code, out, err = papers("paper/fig1", "--jobs", "1")
@@ -187,7 +187,7 @@ def test_a_file_that_was_changed_is_run_again(reproduced, experiments, papers):
     assert "2 of 4 runs are finished" in out
 
 
-def test_what_was_learnt_from_files_that_have_moved_is_run_again(experiments, papers):
+def test_runs_with_a_moved_user_file_are_repeated(experiments, papers):
     path = experiments / "paper" / "fig1.toml"
     path.write_text(FIGURE.replace('name = "digits"', 'name = "mine.py:mine"'), encoding="utf-8")
     code = 'from offbeat.data import load_dataset\n\n\ndef mine():\n    return load_dataset("digits")\n'
@@ -211,13 +211,13 @@ def test_pages(experiments, papers):
 
 
 @pytest.mark.parametrize("arguments", [(), ("paper/fig1", "--all")])
-def test_it_asks_what_is_meant(experiments, papers, arguments):
+def test_figures_or_all_must_be_given(experiments, papers, arguments):
     code, _, err = papers(*arguments)
     assert code == 2
     assert "name a figure, such as fedlaavg/fig4e, or give --all" in err
 
 
-def test_who_has_not_the_scale_is_said_and_left_out(experiments, papers):
+def test_figures_without_the_scale_are_reported_and_left_out(experiments, papers):
     path = experiments / "paper" / "fig1.toml"
     other = path.read_text(encoding="utf-8").replace("[scales.quick]", "[scales.medium]")
     (experiments / "paper" / "fig2.toml").write_text(other, encoding="utf-8")
@@ -229,6 +229,6 @@ def test_who_has_not_the_scale_is_said_and_left_out(experiments, papers):
     assert "Left out" not in out
 
 
-def test_a_scale_that_a_figure_has_not_is_one_line(experiments, papers):
+def test_a_missing_scale_is_one_line(experiments, papers):
     code, _, err = papers("paper/fig1", "--scale", "medium")
     assert (code, err) == (2, "python -m papers: paper/fig1: no scale medium; choose from quick, full\n")

@@ -17,7 +17,7 @@ def test_a_figure_is_read_at_its_scales(experiments):
         found.experiment("medium")
 
 
-def test_it_is_an_experiment_like_any_other(experiments):
+def test_a_figure_file_is_also_an_experiment(experiments):
     assert experiment_file.load(experiments / "paper" / "fig1.toml").seeds == (1, 2)
 
 
@@ -39,7 +39,7 @@ def test_it_is_an_experiment_like_any_other(experiments):
         ('quantity = "final"', 'quantity = "final"\nless = "fedavgg"', "did you mean 'fedavg'"),
     ],
 )
-def test_what_is_wrong_is_one_line(experiments, before, after, message):
+def test_a_mistake_is_one_line(experiments, before, after, message):
     assert before in FIGURE
     path = experiments / "paper" / "fig1.toml"
     path.write_text(FIGURE.replace(before, after, 1), encoding="utf-8")
@@ -49,7 +49,7 @@ def test_what_is_wrong_is_one_line(experiments, before, after, message):
     assert "fig1.toml" in str(caught.value)
 
 
-def test_a_name_that_is_wrong_is_told_the_nearest(experiments):
+def test_an_unknown_name_gets_a_suggestion(experiments):
     assert [one.name for one in find("paper/fig1", experiments)] == ["paper/fig1"]
     assert [one.name for one in find("paper", experiments)] == ["paper/fig1"]
     for name in ("paper/fig2", "fig1", "../experiments/paper/fig1"):
@@ -99,7 +99,7 @@ def test_a_file_may_hold_several_panels(experiments):
         ),
     ],
 )
-def test_what_is_wrong_with_a_panel_is_one_line(experiments, before, after, message):
+def test_a_mistake_in_a_panel_is_one_line(experiments, before, after, message):
     assert before in PANELS
     path = experiments / "paper" / "fig1.toml"
     path.write_text(FIGURE + PANELS.replace(before, after), encoding="utf-8")
@@ -108,7 +108,7 @@ def test_what_is_wrong_with_a_panel_is_one_line(experiments, before, after, mess
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_compared_with_may_be_of_the_other_panel_only(experiments):
+def test_a_claim_may_compare_with_an_algorithm_that_only_the_other_panel_has(experiments):
     path = experiments / "paper" / "fig1.toml"
     other = '"population.clients=5", "algorithms.slow={ algorithm = \'fedasync\', concurrency = 1 }"'
     panels = PANELS.replace('"population.clients=5"', other).replace('than = "fedasync"', 'than = "slow"')
@@ -118,14 +118,14 @@ def test_what_is_compared_with_may_be_of_the_other_panel_only(experiments):
     assert many.compared["a"] is few
 
 
-def test_a_file_without_panels_has_none_to_compare_with(experiments):
+def test_than_panel_needs_panels(experiments):
     path = experiments / "paper" / "fig1.toml"
     path.write_text(FIGURE.replace('than = "fedavg"', 'than = "fedavg"\nthan_panel = "a"'), encoding="utf-8")
     with pytest.raises(OffbeatError, match="than_panel: the file has no \\[panels\\]"):
         load(path)
 
 
-def test_a_fingerprint_is_of_settings_and_claims_also_those_of_a_panel_beside(experiments):
+def test_the_fingerprint_depends_on_settings_claims_and_compared_panels(experiments):
     path = experiments / "paper" / "fig1.toml"
 
     def fingerprints(before="", after=""):
@@ -146,14 +146,14 @@ def test_a_fingerprint_is_of_settings_and_claims_also_those_of_a_panel_beside(ex
     assert many_now != many
 
 
-def test_two_figures_of_one_name_are_one_line(experiments):
+def test_two_figures_with_one_name_are_refused(experiments):
     (experiments / "paper" / "fig1.toml").write_text(FIGURE + PANELS, encoding="utf-8")
     (experiments / "paper" / "fig1a.toml").write_text(FIGURE, encoding="utf-8")
     with pytest.raises(OffbeatError, match="two figures have the name paper/fig1a: rename a panel or a file"):
         read_all(experiments)
 
 
-def test_a_panel_of_which_nothing_is_claimed_is_one_line(experiments):
+def test_a_panel_without_claims_is_refused(experiments):
     path = experiments / "paper" / "fig1.toml"
     claims = FIGURE.replace('paper = "it does"', 'paper = "it does"\npanels = ["b"]')
     claims = claims.replace('paper = "it is"', 'paper = "it is"\npanels = ["b"]')
@@ -162,6 +162,6 @@ def test_a_panel_of_which_nothing_is_claimed_is_one_line(experiments):
         load(path)
 
 
-def test_a_folder_without_figures_is_one_line(experiments, tmp_path):
+def test_a_folder_without_figures_is_refused(experiments, tmp_path):
     with pytest.raises(OffbeatError, match="has no figure: use the folder papers/"):
         read_all(tmp_path / "elsewhere")

@@ -1,5 +1,3 @@
-"""Theorems: a bound, measured as one of its numbers grows."""
-
 import json
 from pathlib import Path
 
@@ -7,8 +5,6 @@ import pytest
 
 from offbeat.errors import OffbeatError
 from papers.figures.catalogue import find, read_all
-from papers.theory.measured_bound import Row
-from papers.theory.sweeps import Point, slope, sweep
 
 THEOREM = """
 [reproduction]
@@ -73,7 +69,7 @@ def test_each_claim_has_its_verdict(theorem, papers):
     )
 
 
-def test_what_was_measured_is_not_measured_again(theorem, papers):
+def test_a_measured_theorem_is_not_measured_again(theorem, papers):
     papers("paper/theorem9")
     result = Path("runs/reproduce/paper/theorem9-quick/points.json")
     before = result.stat().st_mtime_ns
@@ -86,11 +82,11 @@ def test_what_was_measured_is_not_measured_again(theorem, papers):
     assert json.loads(result.read_text())["theory"]["seeds"] == 5
 
 
-def test_it_is_listed_beside_the_others(theorem):
+def test_theorems_are_listed_with_the_other_figures(theorem):
     assert [one.name for one in read_all(Path("papers"))] == ["paper/fig1", "paper/theorem9"]
 
 
-def test_a_scale_that_it_has_not_is_one_line(theorem, papers):
+def test_a_missing_scale_is_one_line(theorem, papers):
     code, _, err = papers("paper/theorem9", "--scale", "full")
     assert (code, err) == (2, "python -m papers: paper/theorem9: no scale full; choose from quick\n")
 
@@ -107,54 +103,9 @@ def test_a_scale_that_it_has_not_is_one_line(theorem, papers):
         ("[scales.quick]", "[scales.tiny]", "scales"),
     ],
 )
-def test_what_is_wrong_is_one_line(theorem, before, after, message):
+def test_a_mistake_is_one_line(theorem, before, after, message):
     assert before in THEOREM
     theorem.write_text(THEOREM.replace(before, after, 1), encoding="utf-8")
     with pytest.raises(OffbeatError, match=message) as caught:
         find("paper/theorem9", Path("papers"))
     assert "\n" not in str(caught.value)
-
-
-def test_slope_of_a_power():
-    points = [Point(x, Row("c", "s", 3 * x**-1.5, 0.0, 1.0)) for x in (1.0, 10.0, 1000.0)]
-    assert slope(points) == pytest.approx(-1.5)
-
-
-NUMBERS = {
-    "fedbuff_server_steps": "T = {}, Q = 2, K = 2, τ = 1",
-    "fedbuff_staleness": "T = 32400, Q = 2, K = 2, τ = {}",
-    "fedbuff_buffer_size": "T = 32400, Q = 2, K = {}, τ = 1",
-    "fedbuff_steps": "T = 32400, Q = {}, K = 2, τ = 1",
-    "fedbuff_batch_size": "T = 32400, Q = 2, K = 2, τ = 1",
-    "fedbuff_least_squares": "least squares, N = 8, n = 20, d = 3; uniform arrivals, T = {}, Q = 2, K = 2, τ = 1",
-    "fedbuff_unequal_arrivals": "centres ±1; 0.9 / 0.1 arrivals, T = {}, Q = 1, K = 1, τ = 0",
-    "async_comm_sgd_rounds": "N = 8, d = 2; full(4), Δ = 4, T = {}",
-    "async_comm_sgd_clients": "N = {}, d = 2; full(4), Δ = 4, T = 4000",
-    "async_comm_sgd_gap": "N = 8, d = 2; full({0}), Δ = {0}, T = 4000",
-    "async_comm_sgd_drift_rounds": "unequal steepness, N = 2, d = 1; full(16), Δ = 16, T = {}",
-    "async_comm_sgd_drift_gap": "unequal steepness, N = 2, d = 1; full({0}), Δ = {0}, T = 4000",
-}
-
-
-@pytest.mark.parametrize("name", NUMBERS)
-def test_a_sweep_varies_what_it_says_and_nothing_else(name):
-    value = 6 if NUMBERS[name].count("T = {}") == 0 else 6000
-    (point,) = sweep(name, (value,), 2)
-    assert NUMBERS[name].format(value) in point.row.setting
-    assert point.value == value
-    assert point.row.should_hold is (name not in ("fedbuff_staleness", "fedbuff_unequal_arrivals"))
-
-
-def test_a_larger_batch_has_less_noise():
-    one, many = (point.row for point in sweep("fedbuff_batch_size", (1, 64), 2))
-    assert many.bound < one.bound
-    assert many.measured < one.measured
-
-
-def test_the_gap_grows_with_the_rounds():
-    (point,) = sweep("async_comm_sgd_rounds_and_gap", (800,), 2)
-    assert "Δ = 10, T = 800" in point.row.setting  # √(800 / 8)
-
-
-def test_the_same_sweep_gives_the_same_numbers():
-    assert sweep("async_comm_sgd_gap", (1, 4), 3) == sweep("async_comm_sgd_gap", (1, 4), 3)

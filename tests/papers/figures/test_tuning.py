@@ -38,7 +38,7 @@ def tuned(experiments):
     return path
 
 
-def test_each_algorithm_is_tried_at_each_point(tuned):
+def test_each_algorithm_is_run_at_each_point(tuned):
     (figure,) = load_figure(tuned)
     tries = figure.tuning_experiment("quick")
     assert tries.seeds == (7,)
@@ -49,7 +49,7 @@ def test_each_algorithm_is_tried_at_each_point(tuned):
     assert [tries.algorithm(f"fedasync {number}").mixing_alpha for number in (0, 1)] == [1e-9, 0.5]
 
 
-def test_the_best_is_run_and_the_page_says_what_was_tried(tuned, papers):
+def test_the_best_point_is_run_and_the_page_has_all_points(tuned, papers):
     code, _, err = papers("paper/fig1", "--jobs", "1")
     assert (code, err) == (0, "")
     folder = Path("runs/reproduce/paper/fig1-quick")
@@ -71,7 +71,7 @@ def test_the_best_is_run_and_the_page_says_what_was_tried(tuned, papers):
     assert worst_client_accuracy(run) == pytest.approx(by_hand(run), abs=1e-12)
 
 
-def test_what_is_between_others_is_on_no_edge(tuned, papers):
+def test_a_best_value_between_others_is_not_at_the_edge(tuned, papers):
     text = tuned.read_text(encoding="utf-8")
     text = text.replace("[1e-9, 0.3]", "[1e-9, 0.3, 1e9]").replace("[1e-9, 0.5]", "[0.5, 1e-9, 1e-8]")
     tuned.write_text(text, encoding="utf-8")
@@ -80,7 +80,7 @@ def test_what_is_between_others_is_on_no_edge(tuned, papers):
     assert "may be better: fedasync\n" in page
 
 
-def test_what_diverges_is_not_taken(tuned, papers):
+def test_a_diverged_point_is_not_chosen(tuned, papers):
     tuned.write_text(tuned.read_text(encoding="utf-8").replace("[1e-9, 0.3]", "[3e38, 0.3]"), encoding="utf-8")
     code, _, err = papers("paper/fig1", "--jobs", "1")
     assert (code, err) == (0, "")
@@ -91,7 +91,7 @@ def test_what_diverges_is_not_taken(tuned, papers):
     assert tried.history["seconds"][-1] < 15.0
 
 
-def test_other_points_are_tried_instead(tuned, papers):
+def test_changed_points_are_tried_and_the_rest_is_kept(tuned, papers):
     papers("paper/fig1", "--jobs", "1")
     tuned.write_text(tuned.read_text(encoding="utf-8").replace("[1e-9, 0.3]", "[1e-9, 0.2]"), encoding="utf-8")
     code, out, err = papers("paper/fig1", "--jobs", "1")
@@ -129,7 +129,7 @@ def by_hand(run):
         ("target = 0.3\n", "", "reproduction.table needs classes, .* and evaluate.target"),
     ],
 )
-def test_what_is_wrong_is_one_line(tuned, before, after, message):
+def test_a_mistake_is_one_line(tuned, before, after, message):
     text = tuned.read_text(encoding="utf-8")
     assert before in text
     tuned.write_text(text.replace(before, after), encoding="utf-8")

@@ -1,23 +1,9 @@
 import math
-from dataclasses import replace
 
 import pytest
 
-from papers.figures.quantities import quantity
-from papers.figures.sections import Claim
 from papers.figures.verdicts import verdicts
-from tests.report.test_summary import a_run
-
-LOSS = {"metrics": [], "target": 0.5}
-
-
-def loss_run(label, *values, seed=0):
-    return a_run(label, seed, values, evaluate=LOSS)
-
-
-def claim(**changes):
-    values = {"name": "c", "quantity": "final", "of": "a", "relation": "at most", "than": "b", "paper": "p", **changes}
-    return Claim(**values)
+from tests.papers.figures.claims import claim, loss_run
 
 
 def word(made, *pairs):
@@ -29,37 +15,7 @@ def word(made, *pairs):
     return verdict.word
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("final", 0.4),
-        ("best", 0.2),
-        ("seconds_to_target", 200.0),
-        ("versions_to_target", 2.0),
-        ("bytes_to_target", 4.0),
-    ],
-)
-def test_quantities(name, value):
-    assert quantity(claim(quantity=name), loss_run("a", 0.9, 0.6, 0.2, 0.3, 0.4)) == value
-
-
-def test_quantities_of_the_end():
-    run = loss_run("a", 0.9, 0.6, 0.2, 0.3, 0.4)  # at 0, 100, … 400 seconds
-    assert quantity(claim(quantity="tail", last_seconds=200.0), run) == pytest.approx(0.3)
-    assert quantity(claim(quantity="swing", last_seconds=200.0), run) == pytest.approx(0.2)
-    assert quantity(claim(quantity="swing", last_seconds=300.0), run) == pytest.approx(0.4)
-
-
-def test_updates_are_all_visits_whatever_became_of_them():
-    run = a_run("a", 0, (0.9, 0.4), totals={"counted": 5, "unused": 2, "lost": 1}, evaluate=LOSS)
-    assert quantity(claim(quantity="updates_to_target"), run) == 8.0
-
-
-def test_a_target_that_is_never_reached_takes_for_ever():
-    assert quantity(claim(quantity="seconds_to_target"), loss_run("a", 0.9, 0.8)) == math.inf
-
-
-def test_seeds_agree_or_differ():
+def test_the_verdict_depends_on_all_seeds():
     better, worse = ((0.4,), (0.5,)), ((0.6,), (0.5,))
     assert word(claim(), better, better) == "holds"
     assert word(claim(), worse, worse) == "does not hold"
@@ -86,7 +42,7 @@ def test_relations(changes, a, b, expected):
     assert (word(claim(**changes), ((a,), (b,))) == "holds") is expected
 
 
-def test_who_diverged_proves_nothing():
+def test_a_claim_about_a_diverged_run_does_not_hold():
     assert word(claim(), ((math.nan,), (0.5,))) == "does not hold"
     assert word(claim(relation="at least"), ((0.5,), (math.nan,))) == "does not hold"
     assert word(claim(), ((math.inf,), (math.inf,))) == "does not hold"
@@ -97,7 +53,7 @@ def test_who_diverged_proves_nothing():
     assert word(swings, ((0.5, math.inf, 0.5), (0.5, 0.4, 0.5))) == "does not hold"
 
 
-def test_who_has_fewer_updates_leaves_open_what_comes_after_them():
+def test_too_few_updates_leave_a_claim_undecided():
     early, late = claim(quantity="after_updates", updates=2), claim(quantity="after_updates", updates=20)
     better, worse = (0.9, 0.5, 0.1), (0.9, 0.8, 0.7)  # counted: 0, 1, 2
     assert word(early, (better, worse)) == "holds"
@@ -129,11 +85,11 @@ SOON, LATE, NEVER = (0.9, 0.4, 0.4, 0.4, 0.4), (0.9, 0.9, 0.9, 0.9, 0.4), (0.9,)
         ("close to", 1.0, LATE, NEVER, "undecided"),
     ],
 )
-def test_who_had_not_arrived_by_the_end_would_have_needed_more(relation, factor, a, b, expected):
+def test_a_target_not_reached_costs_more_than_the_run(relation, factor, a, b, expected):
     assert word(claim(quantity="seconds_to_target", relation=relation, factor=factor), (a, b)) == expected
 
 
-def test_who_diverged_would_never_have_arrived():
+def test_a_diverged_run_never_reaches_the_target():
     diverged = (0.9, math.nan)
     faster, slower = (claim(quantity="seconds_to_target", relation=relation) for relation in ("at most", "at least"))
     assert word(faster, (LATE, diverged)) == "holds"
@@ -142,13 +98,13 @@ def test_who_diverged_would_never_have_arrived():
     assert word(faster, (diverged, diverged)) == "does not hold"
 
 
-def test_against_a_number_who_has_not_arrived_by_the_end_never_does():
+def test_a_target_not_reached_is_infinite_beside_a_number():
     never = claim(quantity="seconds_to_target", relation="at least", than=None, value=600.0)
     assert word(never, (NEVER, SOON)) == "holds"
     assert word(never, (SOON, SOON)) == "does not hold"
 
 
-def test_open_seeds_leave_open_what_the_others_agree_on():
+def test_an_open_seed_leaves_a_claim_undecided_if_the_others_agree():
     faster = claim(quantity="seconds_to_target", factor=0.45)
     yes, no, either = (SOON, NEVER), (LATE, SOON), (LATE, NEVER)
     assert word(faster, yes, either) == "undecided"
@@ -156,7 +112,7 @@ def test_open_seeds_leave_open_what_the_others_agree_on():
     assert word(faster, yes, no, either) == "differs"
 
 
-def test_there_is_a_number_a_seed():
+def test_a_verdict_has_one_number_per_seed():
     runs = [loss_run("a", 0.4), loss_run("a", 0.6, seed=1), loss_run("b", 1.0), loss_run("b", 2.0, seed=1)]
     (verdict,) = verdicts([claim(factor=0.5)], runs)
     assert (verdict.held, verdict.seeds, verdict.word) == (2, 2, "holds")
@@ -189,39 +145,3 @@ def test_a_claim_may_compare_differences():
     # In another panel both are its own.
     beside = {"x": [loss_run("b", 0.7), loss_run("b2", 0.6), loss_run("a2", 9.0)]}
     assert verdicts([claim(than_panel="x", **gap)], runs, beside)[0].word == "does not hold"
-
-
-def test_after_so_many_updates_it_is_the_mean_of_the_last_tenth_of_them():
-    run = a_run("a", 0, [0.9] * 9 + [0.5, 0.3, 0.1], evaluate=LOSS)  # counted: 0, 1, … 11
-    assert quantity(claim(quantity="after_updates", updates=10), run) == pytest.approx(0.4)
-    assert math.isnan(quantity(claim(quantity="after_updates", updates=20), run))
-    # Where it was not measured, it is on the line between two measurements.
-    short = a_run("a", 0, (0.9, 0.5, 0.1), evaluate=LOSS)
-    sparse = replace(short, history=short.history | {"counted": 100 * short.history["counted"]})
-    assert quantity(claim(quantity="after_updates", updates=150), sparse) == pytest.approx(0.3)
-    assert quantity(claim(quantity="after_updates", updates=205), sparse) == pytest.approx(0.1)
-    assert math.isnan(quantity(claim(quantity="after_updates", updates=230), sparse))
-
-
-def test_a_claim_may_be_about_another_measure():
-    run = a_run("a", 0, (0.1, 0.8), evaluate={"metrics": ["accuracy"]})
-    assert quantity(claim(), run) == 0.8
-    assert quantity(claim(measure="loss"), run) == 1.0
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"quantity": "after_updates"}, "updates is required"),
-        ({"updates": 5}, "updates is required"),
-        ({"quantity": "seconds_to_target", "measure": "loss"}, "leave measure out"),
-        ({"than": None, "value": 0.5, "than_panel": "x"}, "than_panel needs than"),
-        ({"less": "c"}, "set both less and than_less, or neither"),
-        ({"than_less": "c"}, "set both less and than_less, or neither"),
-        ({"than": None, "value": 0.5, "than_less": "c"}, "than_less needs than"),
-        ({"quantity": "seconds_to_target", "less": "c", "than_less": "d"}, "a target may not be reached"),
-    ],
-)
-def test_what_does_not_belong_together_is_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
-        claim(**changes)
