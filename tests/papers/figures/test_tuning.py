@@ -1,4 +1,4 @@
-"""What is tried for each algorithm before it is run with all seeds."""
+"""Tuning before the runs with all seeds."""
 
 from pathlib import Path
 
