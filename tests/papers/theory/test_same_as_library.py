@@ -1,4 +1,4 @@
-"""What ``offbeat theory check`` measures is what the library's algorithms do.
+"""``python -m papers theory`` measures what the library's algorithms do.
 
 Each algorithm is played twice on quadratics with the same schedule and the same noise: by the check, and by its class,
 driven by hand.
