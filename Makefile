@@ -23,7 +23,7 @@ test: lint types unit ## lint, type-check and run all tests
 lint: .venv/installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/lint-imports
+	PYTHONPATH=. $(BIN)/lint-imports
 	$(BIN)/python tools/algorithms.py exports
 
 types: .venv/installed
@@ -65,7 +65,7 @@ missing: .venv/installed ## list the pages, experiments and figures that algorit
 	@$(BIN)/python tools/algorithms.py missing
 
 theory-docs: .venv/installed ## measure the bounds again; write docs/theory-measurements.md and the figure of docs/theory.md
-	$(BIN)/python docs/make_theory.py
+	PYTHONPATH=. $(BIN)/python docs/make_theory.py
 
 performance-docs: .venv/installed ## measure all simulation speeds again, write their tables (an hour)
 	mkdir -p build
@@ -77,8 +77,8 @@ service-docs: .venv/installed ## measure the server and Flower's again, write th
 	$(MAKE) --no-print-directory bench-service ARGS=--peer | tee build/service.txt
 	$(BIN)/python docs/make_performance.py build/service.txt
 
-results: .venv/installed ## run the papers' figures at the quick scale, write docs/results/; what has been run is only drawn again
-	$(BIN)/offbeat reproduce --all --scale quick --pages docs/results
+results: .venv/installed ## run the papers' figures at the quick scale, write docs/results/; finished runs are only drawn again
+	$(BIN)/python -m papers --all --scale quick --pages docs/results
 
 FIGURES := $(wildcard experiments/algorithms/*.toml)
 figures: .venv/installed ## run experiments/algorithms/, draw the figures of docs/algorithms/ again; FIGURES=FILE for one of them

@@ -10,12 +10,12 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from offbeat.cli.theory import CHECK_COLUMNS, check_cells
 from offbeat.report.plot_style import STYLE, WIDTH, colours, tidy
 from offbeat.theory import fedbuff_bound, fedbuff_step_size
-from offbeat.theory.check import check
-from offbeat.theory.check.fedbuff import run_fedbuff
-from offbeat.theory.check.problems import Quadratics
+from papers.theory import check
+from papers.theory.command import COLUMNS, cells
+from papers.theory.fedbuff import run_fedbuff
+from papers.theory.problems import Quadratics
 
 PAGE = Path(__file__).with_name("theory-measurements.md")
 FIGURE = Path(__file__).parent / "images" / "theory_fedbuff_arrivals.png"
@@ -28,9 +28,9 @@ _SERVER_STEPS = (1280, 2500, 5000, 10_000, 20_000, 40_000, 80_000)  # the first 
 
 
 def table() -> str:
-    """Return the rows of ``offbeat theory check`` as a Markdown table."""
-    rows = [(*CHECK_COLUMNS[:-1], "Result"), *(map(check_cells, check(SEEDS)))]
-    lines = [f"| {' | '.join(cells)} |" for cells in rows]
+    """Return the rows of ``python -m papers theory`` as a Markdown table."""
+    rows = [(*COLUMNS[:-1], "Result"), *map(cells, check(SEEDS))]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
     lines.insert(1, "| --- | --- | ---: | ---: | ---: | --- |")
     return "\n".join(lines)
 

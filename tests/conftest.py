@@ -1,6 +1,7 @@
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +29,28 @@ def tiny_toml() -> str:
 
 
 @pytest.fixture
-def offbeat(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Return a function that runs ``offbeat`` within this process; it returns exit code, output and errors."""
-    from offbeat.cli import main as cli  # not for the many tests that need no command line
+def run_main(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Return a function that runs a command line within this process; it returns exit code, output and errors."""
+    from offbeat.cli.main import main  # not for the many tests that need no command line
 
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["offbeat", *arguments])
+    def run(command: Any, name: str, *arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", [name, *arguments])
         with pytest.raises(SystemExit) as caught:
-            cli.main()
+            main(command, name)
         code = caught.value.code
         return (code if isinstance(code, int) else 0 if code is None else 1), *capsys.readouterr()
 
     return run
+
+
+@pytest.fixture
+def offbeat(run_main: Callable[..., tuple[int, str, str]]) -> Callable[..., tuple[int, str, str]]:
+    """Return a function that runs ``offbeat`` within this process; it returns exit code, output and errors."""
+    from offbeat.cli.main import app
+
+    return partial(run_main, app, "offbeat")
 
 
 def _bits(value: Any) -> Any:

@@ -6,7 +6,6 @@ import pytest
 
 from offbeat.cli import theory as cli_theory
 from offbeat.theory import fedbuff_bound
-from offbeat.theory.check import Row
 
 Outcome = tuple[int, str, str]
 
@@ -80,37 +79,20 @@ class TestBound:
         assert err.count("\n") == 1
 
 
-GOOD = Row("whose claim", "where", 2.0, 0.125, 4.0)
-COUNTER = Row("misprint", "there", 5.0, 0.0, 4.0, should_hold=False)
-BAD = Row("wrong claim", "here", 5.0, 0.125, 4.0)
-
-
-class TestCheck:
-    def test_prints_the_rows(self, offbeat: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
-        asked = []
-        monkeypatch.setattr(cli_theory, "check", lambda seeds: asked.append(seeds) or [GOOD, COUNTER])
-        code, out, err = offbeat("theory", "check")
-        assert (code, err, asked) == (0, "", [20])
-        assert re.search(r"whose claim +where +2 ± 0\.12 +4 +0\.5 +holds ", out)
-        assert re.search(r"misprint +there +5 +4 +1\.25 +broken, as expected ", out)
-
-    def test_says_and_signals_what_is_not_as_expected(
-        self, offbeat: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(cli_theory, "check", lambda _: [GOOD, BAD])
-        code, out, _ = offbeat("theory", "check")
-        assert code == 1
-        assert re.search(r"wrong claim +here .* UNEXPECTED ", out)
-
-    def test_measures(self, offbeat: Callable[..., Outcome]) -> None:
-        code, out, _ = offbeat("theory", "check", "--seeds", "2")
-        assert code == 0
-        for claim in ("FedBuff, Theorem 1", "FedLaAvg, Theorem 3", "AsyncCommSGD, Theorem 2.4", "FedLuck, mended"):
-            assert claim in out
-
-
-@pytest.mark.parametrize("command", ["bound", "check"])
-def test_help_gives_an_example(command: str, offbeat: Callable[..., Outcome]) -> None:
-    code, out, _ = offbeat("theory", command, "--help")
+def test_help_gives_an_example(offbeat: Callable[..., Outcome]) -> None:
+    code, out, _ = offbeat("theory", "bound", "--help")
     assert code == 0
-    assert f"Example:\n    offbeat theory {command} " in out
+    assert "Example:\n    offbeat theory bound " in out
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (("theory", "check", "--seeds", "2"), "python -m papers theory"),
+        (("reproduce", "fedfa/fig5", "--list"), "python -m papers"),
+    ],
+)
+def test_a_command_that_has_moved_names_the_new_one(
+    offbeat: Callable[..., Outcome], old: tuple[str, ...], new: str
+) -> None:
+    assert offbeat(*old) == (1, "", f"offbeat: this is now '{new}', in a checkout of Offbeat. See offbeat --help.\n")

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/contributing.md"
 ALGORITHM, TEST = "src/offbeat/algorithms/fedplain.py", "tests/algorithms/test_fedplain.py"
-FOLDERS = ("src", "tests", "tools", "docs", "experiments")
+FOLDERS = ("src", "tests", "tools", "docs", "experiments", "papers")
 
 
 def block(title):

@@ -12,14 +12,19 @@ import tomli_w
 
 from offbeat.compression import qsgd
 from offbeat.config import experiment_file
-from offbeat.reproduction.file import ReproductionTables
-from offbeat.reproduction.theorem import TheoremTables
 from offbeat.training.sending import upload_bytes
+from papers.figures.figure_file import FigureTables
+from papers.figures.theorem import TheoremTables
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
-FILES = [*PAGES, *sorted((ROOT / "examples").rglob("*.ipynb")), *sorted((ROOT / "experiments").rglob("*.toml"))]
+FILES = [
+    *PAGES,
+    *sorted((ROOT / "examples").rglob("*.ipynb")),
+    *sorted((ROOT / "experiments").rglob("*.toml")),
+    *sorted((ROOT / "papers").rglob("*.toml")),
+]
 # Not the slash in a relative path, a web address or a closing tag, nor the server's own paths.
 ABSOLUTE_PATH = re.compile(r"(?:^|(?<=[\s\"'`(\[=,:|])|(?<=file://))/(?!v\d/)\w[\w.-]*/", re.MULTILINE)
 ANY_FIGURE = {"paper": "p", "figure": "f", "question": "q"}
@@ -94,7 +99,7 @@ def test_toml_is_valid(page, tmp_path):
         extra = {key: table.pop(key) for key in experiment_file.REPRODUCTION_TABLES if key in table}
         if extra:
             whole = {"reproduction": ANY_FIGURE, "scales": {"quick": {"minutes": 1}}, "claims": [ANY_CLAIM]}
-            ReproductionTables.model_validate(whole | extra)
+            FigureTables.model_validate(whole | extra)
         assert set(table) <= set(experiment.model_dump())
 
 

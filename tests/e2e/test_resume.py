@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from offbeat.runs.directory import read
-from tests.reproduction.conftest import FIGURE
+from tests.papers.conftest import FIGURE
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals")
 
+ROOT = Path(__file__).parents[2]
 KILLS = int(os.environ.get("OFFBEAT_KILLS", "3"))
 
 # A second or two each.
@@ -43,10 +44,12 @@ def start(folder: Path) -> Generator[Start]:
     """Return a function that starts ``offbeat run tiny.toml``, or another command, with options, in its own group."""
     started: list[subprocess.Popen[str]] = []
 
-    def run(*options: str, of: tuple[str, ...] = ("run", "tiny.toml")) -> subprocess.Popen[str]:
-        command = [sys.executable, "-W", "error", "-m", "offbeat", *of, *options]
+    def run(*options: str, of: tuple[str, ...] = ("offbeat", "run", "tiny.toml")) -> subprocess.Popen[str]:
+        command = [sys.executable, "-W", "error", "-m", *of, *options]
+        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])  # of papers/
         process = subprocess.Popen(
-            command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+            command, cwd=folder, env=os.environ | {"PYTHONPATH": path},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a background job ignores it
         )  # fmt: skip
         started.append(process)
@@ -146,15 +149,15 @@ def test_killed_again_and_again_it_comes_to_the_same_files(folder: Path, start: 
 
 
 def test_a_figure_that_was_stopped_goes_on_by_the_same_command(folder: Path, start: Start) -> None:
-    path = folder / "experiments" / "paper" / "fig1.toml"
+    path = folder / "figures" / "paper" / "fig1.toml"
     path.parent.mkdir(parents=True)
     path.write_text(FIGURE.replace("virtual_seconds=20.0", "virtual_seconds=1e9"), encoding="utf-8")
-    process = start("--jobs", "2", of=("reproduce", "paper/fig1"))
+    process = start("--jobs", "2", of=("papers", "paper/fig1", "--experiments", "figures"))
     assert wait_for(lambda: len(group(process.pid)) >= 3)
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGINT
-    assert err.lstrip("\n") == "offbeat: stopped by SIGINT: the same command goes on from here\n"
+    assert err.lstrip("\n") == "python -m papers: stopped by SIGINT: the same command resumes it\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

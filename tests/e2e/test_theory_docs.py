@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from offbeat.theory.check import check
+from papers.theory import check
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/theory.md").read_text(encoding="utf-8")

@@ -18,7 +18,6 @@ from rich.text import Text
 
 from offbeat.algorithms import ALGORITHMS
 from offbeat.cli import service as cli_service
-from offbeat.cli.reproduce import reproduce
 from offbeat.cli.theory import theory
 from offbeat.config import experiment_file
 from offbeat.config.algorithm_table import as_inline_toml, default_hyper_parameters, hyper_parameters_of
@@ -112,7 +111,6 @@ def app() -> None:
 
 
 app.add_command(theory)
-app.add_command(reproduce)
 for _command in (
     cli_service.serve,
     cli_service.join,
@@ -197,6 +195,12 @@ def algorithms() -> None:
     console.print(table)
 
 
+@app.command("reproduce", hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+def moved_reproduce() -> None:
+    """Say where the command is now."""
+    raise click.ClickException("this is now 'python -m papers', in a checkout of Offbeat.")
+
+
 @app.group()
 def data() -> None:
     """List the built-in data sets, or fetch one."""
@@ -260,29 +264,27 @@ def _write_tensorboard(runs: Sequence[Run], folder: Path) -> None:
     click.echo(f"TensorBoard: tensorboard --logdir {shlex.quote(str(folder / 'tensorboard'))}")
 
 
-def main() -> None:
-    """Run the command line; what a user can mend ends as one line and exit code 2."""
+def main(command: click.Command = app, name: str = "offbeat") -> None:
+    """Run a command line; what a user can mend ends as one line and exit code 2."""
     try:
-        code = app(prog_name="offbeat", standalone_mode=False)
+        code = command(prog_name=name, standalone_mode=False)
         sys.stdout.flush()
         sys.exit(code)
     except OffbeatError as error:
-        _stop(str(error), 2)
+        _stop(name, str(error), 2)
     except click.ClickException as error:
-        _stop(f"{error.format_message()} See offbeat --help.", error.exit_code)
+        _stop(name, f"{error.format_message()} See {name} --help.", error.exit_code)
     except OSError as error:  # for instance a full disk behind standard output
         # What is left in its buffer would be written at exit, and fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        _stop(f"{error.strerror}{f': {error.filename}' if error.filename else ''}", 2)
+        _stop(name, f"{error.strerror}{f': {error.filename}' if error.filename else ''}", 2)
     except InterruptedRunError as error:
         how = " with --resume in place of --replace" if "--replace" in sys.argv else " with --resume"
-        if sys.argv[1] == "reproduce":  # which always goes on
-            how = ""
-        _stop(f"{error}: the same command{how} goes on from here", 128 + error.signal)
+        _stop(name, f"{error}: the same command{how} goes on from here", 128 + error.signal)
     except (KeyboardInterrupt, click.Abort):
-        _stop("interrupted: what was finished is kept", 128 + signal.SIGINT)
+        _stop(name, "interrupted: what was finished is kept", 128 + signal.SIGINT)
 
 
-def _stop(message: str, code: int) -> None:
-    click.echo(f"offbeat: {' '.join(message.split())}", err=True)
+def _stop(name: str, message: str, code: int) -> None:
+    click.echo(f"{name}: {' '.join(message.split())}", err=True)
     sys.exit(code)

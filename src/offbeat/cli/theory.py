@@ -16,7 +16,6 @@ from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.report.theory_bound.constants import Known
 from offbeat.report.theory_bound.table import TheoryReport, theory_reports
 from offbeat.theory import Assumption
-from offbeat.theory.check import Row, check
 
 # What is piped into a file is not folded to 80 columns.
 console = Console() if sys.stdout.isatty() else Console(width=160)
@@ -24,7 +23,7 @@ console = Console() if sys.stdout.isatty() else Console(width=160)
 
 @click.group()
 def theory() -> None:
-    """Print the papers' convergence bounds, or check them."""
+    """Print the papers' convergence bounds."""
 
 
 @theory.command(
@@ -83,35 +82,10 @@ def bound(
         _show(label, report)
 
 
-@theory.command("check", epilog="\b\nExample:\n  offbeat theory check --seeds 20")
-@click.option(
-    "--seeds",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=20,
-    show_default=True,
-    help="Independent runs of each setting.",
-)
-@click.pass_context
-def check_bounds(context: click.Context, seeds: int) -> None:
-    """Measure every bound on small problems; the exit code is 1 if one is not as expected."""
-    rows = check(seeds)
-    table = Table(box=box.SIMPLE)
-    for name in CHECK_COLUMNS:
-        table.add_column(name, justify="right" if name in ("Measured", "Bound", "Ratio") else "left")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in check_cells(row)))
-    console.print(table)
-    context.exit(0 if all(row.as_expected for row in rows) else 1)
-
-
-CHECK_COLUMNS = ("Claim", "Setting", "Measured", "Bound", "Ratio", "")
-
-
-def check_cells(row: Row) -> tuple[str, ...]:
-    """Return a row of ``offbeat theory check`` as text, by ``CHECK_COLUMNS``."""
-    spread = f" ± {row.half_width:.2g}" if row.half_width else ""
-    return row.claim, row.setting, f"{row.measured:.4g}{spread}", f"{row.bound:.4g}", f"{row.ratio:.4g}", row.verdict
+@theory.command("check", hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+def moved_check() -> None:
+    """Say where the command is now."""
+    raise click.ClickException("this is now 'python -m papers theory', in a checkout of Offbeat.")
 
 
 def _show(label: str, report: TheoryReport | str) -> None:

@@ -28,7 +28,7 @@ from offbeat.training.trainers.choice import TrainerName
 from offbeat.training.training_loss import TRAINING_LOSS
 
 REPRODUCTION_TABLES = ("reproduction", "panels", "scales", "tuning", "claims")
-"""What the files of ``offbeat reproduce`` have beyond an experiment; it is none of an experiment's concern."""
+"""The tables of the files in ``papers/`` that an experiment ignores."""
 
 FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w. +-]*$")]
 

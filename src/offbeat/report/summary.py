@@ -8,7 +8,8 @@ import numpy as np
 from offbeat.errors import OffbeatError
 from offbeat.report.confidence_interval import Estimate, estimate
 from offbeat.report.metrics import Measure, main_measure, measures_of, target_for
-from offbeat.runs.directory import Columns, Run
+from offbeat.runs.directory import Run
+from offbeat.runs.parquet_chunks import Columns
 from offbeat.runs.settings import by_label, same_world
 from offbeat.runs.settings import world_of as world_of  # the command line takes it from here
 

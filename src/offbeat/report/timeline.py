@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from offbeat import units
 from offbeat.report.plot_style import GREY, STYLE, WIDTH, colours, tidy, title
-from offbeat.runs.directory import OUTCOMES, Columns, Run
+from offbeat.runs.directory import OUTCOMES, Run
+from offbeat.runs.parquet_chunks import Columns
 from offbeat.runs.settings import by_label
 
 _CLIENTS = 100  # rows of a panel; more would be thinner than a hair

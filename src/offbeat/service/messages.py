@@ -49,6 +49,7 @@ __all__ = [
     "Status",
     "Tokens",
     "UploadState",
+    "VisitMessage",
     "receipt_message",
     "visit_message",
 ]

@@ -1,0 +1,180 @@
+"""``python -m papers [FIGURE]…``: run figures, judge their claims, write the pages of results."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+from rich import box
+from rich.table import Table
+
+from offbeat.cli.theory import console
+from offbeat.config.experiment_sections import metric_name
+from offbeat.errors import OffbeatError
+from offbeat.report.export import write_file
+from offbeat.runs.interruption import InterruptedRunError
+from offbeat.runs.progress import Progress
+from offbeat.runs.worker_processes import Workers
+from papers.figures.catalogue import AnyFigure, find, read_all, result_of, run_figure, with_compared
+from papers.figures.completed_runs import figure_folder
+from papers.figures.figure_file import ComparisonFigure
+from papers.figures.figure_result import FigureRecord, Finding
+from papers.figures.sections import SCALES
+from papers.results.ledger import read_ledger, write_ledger
+from papers.results.pages import page_of
+
+_RUNS = Path("runs") / "reproduce"
+_PAGES = Path("docs") / "results"  # --list shows the verdicts of this ledger unless --pages names another
+
+
+@click.command(
+    "figures",
+    epilog="\b\nExamples:\n  python -m papers --list\n  python -m papers fedlaavg/fig4e --scale quick --jobs 2\n"
+    "  python -m papers theory --seeds 20  (the bounds of the theorems)",
+)
+@click.argument("names", metavar="[FIGURE]...", nargs=-1)
+@click.option("--list", "only_list", is_flag=True, help="List the figures, their claims and the verdicts so far.")
+@click.option("--all", "everything", is_flag=True, help="All figures that have this scale.")
+@click.option("--scale", type=click.Choice(SCALES), default="quick", show_default=True, help="Size of the experiment.")
+@click.option("--jobs", metavar="N", type=click.IntRange(min=1), default=os.cpu_count() or 1, help="Runs at once.")
+@click.option(
+    "--pages",
+    metavar="FOLDER",
+    type=Path,
+    help="Also write the pages of results. Without a figure: only write them, from the ledger in FOLDER.",
+)
+@click.option(
+    "--experiments",
+    metavar="FOLDER",
+    type=Path,
+    default=Path("papers"),
+    show_default=True,
+    help="The folder with the figures' files.",
+)
+@click.pass_context
+def figures(
+    context: click.Context,
+    names: Sequence[str],
+    only_list: bool,
+    everything: bool,
+    scale: str,
+    jobs: int,
+    pages: Path | None,
+    experiments: Path,
+) -> None:
+    """Run figures of the papers again, such as fedlaavg/fig4e, and judge their claims.
+
+    An interrupted run resumes; a finished one is not run again.
+    """
+    if only_list:
+        _list(read_all(experiments), pages or _PAGES)
+        return
+    if (everything and names) or not (everything or names or pages):
+        raise OffbeatError("name a figure, such as fedlaavg/fig4e, or give --all; python -m papers --list lists them")
+    failed: list[str] = []
+    if everything or names:
+        selected = read_all(experiments) if everything else [one for name in names for one in find(name, experiments)]
+        wanted = _at_scale(selected, scale, is_reported=not everything)
+        if pages is not None:
+            read_ledger(pages)  # refuses a broken ledger before hours of runs
+        try:
+            with Workers(jobs) as workers:
+                failed = _run_each(wanted, scale, workers)
+        except InterruptedRunError as error:
+            click.echo(f"python -m papers: {error}: the same command resumes it", err=True)
+            context.exit(128 + error.signal)
+    if pages is not None:
+        _write_pages(read_all(experiments), pages)
+    if failed:
+        raise OffbeatError(f"could not run {', '.join(failed)}; the reason for each is printed above")
+
+
+def _at_scale(selected: Sequence[AnyFigure], scale: str, *, is_reported: bool) -> list[AnyFigure]:
+    """Return the figures that have a scale, and those that their claims compare with; report the others."""
+    wanted = with_compared([one for one in selected if scale in one.scales])
+    if not wanted:
+        scales = ", ".join(known for known in SCALES if any(known in one.scales for one in selected))
+        names = ", ".join(one.name for one in selected)
+        raise OffbeatError(f"{names}: no scale {scale}; choose from {scales}")
+    if is_reported and (others := [one.name for one in selected if scale not in one.scales]):
+        click.echo(f"Left out, since they have no scale {scale}: {', '.join(others)}")
+    return wanted
+
+
+def _run_each(figures: Sequence[AnyFigure], scale: str, workers: Workers) -> list[str]:
+    """Run figures one after the other, also after an error; return the names of those that failed."""
+    failed: list[str] = []
+    for figure in figures:
+        compared = figure.compared.values() if isinstance(figure, ComparisonFigure) else ()
+        try:
+            if missing := [one.name for one in compared if one.name in failed]:
+                raise OffbeatError(f"its claims compare with {missing[0]}, which failed")
+            _run(figure, scale, workers)
+        except OffbeatError as error:
+            if len(figures) == 1:
+                raise
+            click.echo(f"{figure.name}: {error}", err=True)
+            failed.append(figure.name)
+    return failed
+
+
+def _run(figure: AnyFigure, scale: str, workers: Workers) -> None:
+    click.echo(f"\n{figure.name}, {scale}: {figure.section.figure}. {figure.section.question}")
+    result = run_figure(figure, scale, _RUNS, workers=workers, progress=lambda figure: _progress(figure, scale))
+    table = Table("Claim", "In the paper", "Ours", "", "Verdict", box=box.SIMPLE)
+    for one in result.findings:
+        table.add_row(one.claim, one.paper, one.ours, one.other, one.verdict)
+    console.print(table)
+    folder = figure_folder(figure.name, scale, _RUNS)
+    record = result.record(folder, "figure")
+    page = write_file(folder / "page.md", page_of(record).encode())
+    click.echo("\n".join([*(f"Figure: {folder / figure}" for figure in record.figures), f"Page: {page}"]))
+
+
+def _progress(figure: ComparisonFigure, scale: str) -> Progress:
+    experiment = figure.experiment(scale)
+    return Progress(console, experiment.stop, metric_name(experiment.metrics[0]) if experiment.metrics else None)
+
+
+def _write_pages(figures: Sequence[AnyFigure], folder: Path) -> None:
+    results = [result_of(one, scale, _RUNS) for one in figures for scale in one.scales]
+    written = write_ledger([one for one in results if one is not None], figures, folder)
+    for title, keys in (
+        ("Outdated, since their settings or claims have changed", written.outdated),
+        ("Removed, since no file has them", written.removed),
+    ):
+        if keys:
+            click.echo(f"{title}: {', '.join(f'{name} ({scale})' for name, scale in keys)}")
+    click.echo(f"Pages: {written.first_page}")
+
+
+def _list(figures: Sequence[AnyFigure], pages: Path) -> None:
+    ledger = read_ledger(pages)
+    table = Table("Name", "Paper", "Figure", "Data", "Claim", "Duration", "Verdict", box=box.SIMPLE)
+    for one in figures:
+        durations = "\n".join(f"{scale}: {_duration(one, scale, ledger)}" for scale in one.scales)
+        found: dict[str, Sequence[Finding]] = {}
+        for scale in one.scales:
+            if (result := result_of(one, scale, _RUNS)) is not None:
+                found[scale] = result.findings
+            elif (record := ledger.get((one.name, scale))) and record.fingerprint == one.fingerprint(scale):
+                found[scale] = record.findings
+        first = (one.name, one.section.paper, one.section.figure, _data(one))
+        for number, claim in enumerate(one.claims):
+            verdict = "\n".join(f"{scale}: {findings[number].word}" for scale, findings in found.items())
+            start, duration = (first, durations) if number == 0 else (("",) * len(first), "")
+            table.add_row(*start, claim.name, duration, verdict or "not run")
+    console.print(table)
+
+
+def _data(figure: AnyFigure) -> str:
+    if not isinstance(figure, ComparisonFigure):
+        return "none"
+    return figure.experiment(next(iter(figure.scales))).data.name.rpartition("/")[2]
+
+
+def _duration(figure: AnyFigure, scale: str, ledger: Mapping[tuple[str, str], FigureRecord]) -> str:
+    """Return the expected duration: the last one, divided by the cores, or the one in the figure's file."""
+    record = ledger.get((figure.name, scale))
+    minutes = record.minutes / (os.cpu_count() or 1) if record else figure.scales[scale].minutes
+    return f"{minutes:.2g} min" if minutes < 100 else f"{minutes / 60:.0f} h"

@@ -1,0 +1,122 @@
+"""All figures by name; their runs and results."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from offbeat.config import experiment_file
+from offbeat.config.experiment_file import Experiment
+from offbeat.errors import OffbeatError, did_you_mean
+from offbeat.runs.progress import Progress
+from offbeat.runs.run_all import run_all
+from offbeat.runs.worker_processes import Workers
+from papers.figures.comparison import comparison_result
+from papers.figures.completed_runs import figure_folder, remove_outdated_runs
+from papers.figures.figure_file import ComparisonFigure, load
+from papers.figures.figure_result import FigureResult
+from papers.figures.theorem import TheoremFigure, load_theorem, measure, theorem_result
+from papers.figures.tuning import TUNING_FOLDER, best_points, tuning_runs
+
+AnyFigure = ComparisonFigure | TheoremFigure
+
+
+def read_all(folder: Path) -> list[AnyFigure]:
+    """Return the figures whose files are in a folder such as ``papers/``, in the order of their names.
+
+    Raises:
+        OffbeatError: The folder has no figure, or a file is broken.
+    """
+    found: list[AnyFigure] = []
+    for path in sorted(folder.glob("*/*.toml")):
+        table = experiment_file.read_table(path)
+        if "theory" in table:
+            found.append(load_theorem(path, table))
+        elif "claims" in table:
+            found += load(path)
+    names = Counter(one.name for one in found)
+    for one in found:
+        if names[one.name] > 1:
+            raise OffbeatError(f"{one.path}: two figures have the name {one.name}: rename a panel or a file")
+    if not found:
+        raise OffbeatError(f"{folder} has no figure: use the folder papers/ of Offbeat's repository")
+    return found
+
+
+def find(name: str, folder: Path) -> list[AnyFigure]:
+    """Return a figure by its name, such as ``fedlaavg/fig4e``, or all figures of a file or folder.
+
+    Raises:
+        OffbeatError: The name is unknown, or a file is broken.
+    """
+    figures = read_all(folder)
+    by_name = [one for one in figures if one.name == name]
+    by_file = [one for one in figures if name in (f"{one.path.parent.name}/{one.path.stem}", one.path.parent.name)]
+    if not (by_name or by_file):
+        raise OffbeatError(f"{name}: {did_you_mean(name, [one.name for one in figures])}")
+    return by_name or by_file
+
+
+def with_compared(figures: Sequence[AnyFigure]) -> list[AnyFigure]:
+    """Return each figure once, after the figures that its claims compare it with."""
+    found: dict[str, AnyFigure] = {}
+    for one in figures:
+        compared = list(one.compared.values()) if isinstance(one, ComparisonFigure) else []
+        for figure in (*with_compared(compared), one):
+            found.setdefault(figure.name, figure)
+    return list(found.values())
+
+
+def result_of(figure: AnyFigure, scale: str, results: Path) -> FigureResult | None:
+    """Return a figure's result; None unless all its runs have completed with the settings of its file."""
+    if isinstance(figure, TheoremFigure):
+        return theorem_result(figure, scale, figure_folder(figure.name, scale, results))
+    return comparison_result(figure, scale, results)
+
+
+def run_figure(
+    figure: AnyFigure,
+    scale: str,
+    results: Path,
+    *,
+    workers: Workers,
+    progress: Callable[[ComparisonFigure], Progress],
+) -> FigureResult:
+    """Run the missing runs of a figure, and return its result.
+
+    Args:
+        figure: The figure; those that it is compared with have been run, see ``with_compared``.
+        scale: One of its scales.
+        results: The folder of all results.
+        workers: The processes that run it.
+        progress: Makes the figure's progress display.
+
+    Raises:
+        OffbeatError: Something that the user can mend.
+    """
+    folder = figure_folder(figure.name, scale, results)
+    if isinstance(figure, ComparisonFigure):
+        display = progress(figure)
+        if figure.tuning is not None:
+            _run(figure.tuning_experiment(scale), folder / TUNING_FOLDER, display, workers)
+        tuning = tuning_runs(figure, scale, folder)
+        assert tuning is not None
+        _run(figure.experiment(scale, best_points(figure, scale, tuning)), folder, display, workers)
+    elif result_of(figure, scale, results) is None:
+        measure(figure, folder)
+    result = result_of(figure, scale, results)
+    assert result is not None
+    return result
+
+
+def _run(experiment: Experiment, folder: Path, progress: Progress, workers: Workers) -> None:
+    remove_outdated_runs(experiment, folder)
+    run_all(
+        experiment,
+        list(experiment.algorithms),
+        folder,
+        progress,
+        resume=True,
+        jobs=workers.jobs,
+        workers=workers,
+        keep_diverged=True,
+    )

@@ -1,0 +1,172 @@
+"""The result of a figure that compares runs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from offbeat import units
+from offbeat.report import plots
+from offbeat.report.export import write_file
+from offbeat.report.metrics import Measure, main_measure, target_for
+from offbeat.report.plot_style import png
+from offbeat.runs.directory import Run
+from offbeat.runs.settings import world_of
+from papers.figures.algorithms_table import Write, algorithms_table, mean_in_words
+from papers.figures.completed_runs import completed_runs, figure_folder
+from papers.figures.figure_file import ComparisonFigure
+from papers.figures.figure_result import DOTS_PER_INCH, FigureResult, Finding
+from papers.figures.quantities import cost, measure_of
+from papers.figures.tuning import Points, best_points, tuning_lines, tuning_runs
+from papers.figures.verdicts import Verdict, verdicts
+
+_DRAW: dict[str, Callable[[Sequence[Run], float | None, Measure], Figure]] = {
+    "seconds": plots.over_time,
+    "versions": plots.over_versions,
+    "updates": plots.over_updates,
+    "bytes": plots.over_bytes,
+}
+_WORDS = {
+    "final": "{measure} at the end",
+    "best": "best {measure}",
+    "tail": "mean {measure} of the last {last}",
+    "swing": "swing of the {measure} in the last {last}",
+    "after_updates": "{measure} after {updates} updates",
+    "seconds_to_target": "virtual time to {target}",
+    "updates_to_target": "visits to {target}",
+    "versions_to_target": "versions to {target}",
+    "bytes_to_target": "bytes to {target}",
+}
+_COSTS: dict[str, Write] = {
+    "seconds_to_target": units.duration,
+    "updates_to_target": units.count,
+    "versions_to_target": units.count,
+    "bytes_to_target": units.size,
+}
+
+
+def comparison_result(figure: ComparisonFigure, scale: str, results: Path) -> FigureResult | None:
+    """Return a figure's result; None unless all its runs have completed with the settings of its file.
+
+    Args:
+        figure: The figure.
+        scale: The name of the scale.
+        results: The folder of all results.
+    """
+    found = _runs(figure, scale, results)
+    if found is None:
+        return None
+    points, tuning, runs = found
+    compared: dict[str, list[Run]] = {}
+    for panel, other in figure.compared.items():
+        others = _runs(other, scale, results)
+        if others is None:
+            return None
+        compared[panel] = others[-1]
+    return FigureResult(
+        figure,
+        scale,
+        world_of(runs),
+        sum(run.real_seconds for run in [*tuning, *runs]) / 60,
+        [_finding(figure, verdict, runs) for verdict in verdicts(figure.claims, runs, compared)],
+        lambda folder, name: _draw(figure, [*runs, *_compared_runs(figure, compared)], folder, name),
+        (lambda: algorithms_table(runs)) if figure.section.table else None,
+        tuning_lines(figure.tuning, points) if figure.tuning else [],
+    )
+
+
+def _runs(figure: ComparisonFigure, scale: str, results: Path) -> tuple[Points, list[Run], list[Run]] | None:
+    """Return the tuned values, the tuning's runs and the figure's runs; None unless all have completed."""
+    folder = figure_folder(figure.name, scale, results)
+    tuning = tuning_runs(figure, scale, folder)
+    if tuning is None:
+        return None
+    points = best_points(figure, scale, tuning)
+    runs = completed_runs(figure.experiment(scale, points), folder)
+    return None if runs is None else (points, tuning, runs)
+
+
+def _compared_runs(figure: ComparisonFigure, compared: Mapping[str, Sequence[Run]]) -> list[Run]:
+    """Return the runs of other panels that claims compare with, labelled with their panel."""
+    # Not those of differences: that would draw two more curves for one number.
+    labels = dict.fromkeys(
+        (claim.than_panel, claim.than)
+        for claim in figure.claims
+        if claim.than_panel and claim.than and not claim.than_less
+    )
+    return [
+        replace(run, label=_in_panel(figure, label, panel))
+        for panel, label in labels
+        for run in compared[panel]
+        if run.label == label
+    ]
+
+
+def _in_panel(figure: ComparisonFigure, label: str, panel: str | None) -> str:
+    """Return an algorithm's label, followed by its figure if that is another panel."""
+    return f"{label} ({figure.compared[panel].name.rpartition('/')[2]})" if panel else label
+
+
+def _draw(figure: ComparisonFigure, runs: Sequence[Run], folder: Path, name: str) -> list[Path]:
+    """Draw the figure once for each measure that claims are about, the main one first."""
+    section = figure.section
+    main = main_measure(runs)
+    measures = {measure.name: measure for measure in [main, *(measure_of(c, runs) for c in figure.claims)]}
+    if section.crop:
+        runs = _cropped(runs, section.over)
+    paths: list[Path] = []
+    for measure in measures.values():
+        drawn = _DRAW[section.over](runs, target_for(runs) if measure == main else None, measure)
+        end = "" if measure == main else f"-{measure.name}"
+        paths.append(write_file(folder / f"{name}{end}.png", png(drawn, DOTS_PER_INCH)))
+    return paths
+
+
+def _cropped(runs: Sequence[Run], over: str) -> list[Run]:
+    """Return the runs up to the end of the shortest one."""
+    xs = [cost(over, run) for run in runs]
+    end = min(x[-1] for x in xs)
+    return [
+        replace(run, history={name: values[x <= end] for name, values in run.history.items()})
+        for run, x in zip(runs, xs, strict=True)
+    ]
+
+
+def _finding(figure: ComparisonFigure, verdict: Verdict, runs: Sequence[Run]) -> Finding:
+    claim = verdict.claim
+    measure = measure_of(claim, runs)
+    target = target_for(runs)
+    quantity = _WORDS[claim.quantity].format(
+        measure=measure.title,
+        updates=claim.updates,
+        last=units.duration(claim.last_seconds or 0.0),
+        target="" if target is None else measure.at(target),
+    )
+
+    def write(values: Sequence[float]) -> str:
+        if claim.quantity in _COSTS:
+            return mean_in_words(values, _COSTS[claim.quantity], "never")
+        return mean_in_words(values, measure.write, "unknown")
+
+    ours, other = write(verdict.ours), write([value / claim.factor for value in verdict.other])
+    less = f" less that of {claim.less}" if claim.less else ""
+    labels = [_in_panel(figure, label, claim.than_panel) for label in (claim.than, claim.than_less) if label]
+    factor = "" if claim.factor == 1 else f"{claim.factor:g} × "
+    than = f"that of {' less that of '.join(labels)}, " if labels else ""
+    sign = "within" if claim.relation == "close to" else "give or take"
+    tolerance = f", {sign} {claim.tolerance:g}" if claim.tolerance else ""
+    values = {} if claim.less else {claim.of: ours}
+    if claim.than and not (claim.than_less or claim.than_panel):
+        values[claim.than] = other
+    return Finding(
+        claim.name,
+        claim.paper,
+        f"{quantity} of {claim.of}{less}: {ours}",
+        f"{claim.relation} {factor}{than}{other}{tolerance}",
+        verdict.word,
+        verdict.held,
+        verdict.seeds,
+        quantity,
+        values,
+    )

@@ -1,0 +1,53 @@
+"""Completed runs whose settings are those of a figure's file."""
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+from offbeat.config.experiment_file import Experiment
+from offbeat.runs import directory as run_directory
+from offbeat.runs.directory import Run
+
+
+def figure_folder(name: str, scale: str, results: Path) -> Path:
+    """Return the folder of a figure's runs at a scale, below the folder of all results."""
+    return results / f"{name}-{scale}"
+
+
+def completed_runs(experiment: Experiment, folder: Path) -> list[Run] | None:
+    """Return an experiment's runs; None unless ``folder`` has all of them, with the experiment's settings."""
+    runs: list[Run] = []
+    for label, seed, path in _run_paths(experiment, folder):
+        if not _has_settings(experiment, label, seed, path):
+            return None
+        runs.append(run_directory.read(path))
+    return runs
+
+
+def remove_outdated_runs(experiment: Experiment, folder: Path) -> None:
+    """Remove the runs in ``folder``, completed or not, whose settings differ from the experiment's."""
+    for label, seed, completed in _run_paths(experiment, folder):
+        for path in (completed, run_directory.unfinished(completed)):
+            if path.exists() and not _has_settings(experiment, label, seed, path):
+                run_directory.remove(path)
+
+
+def _run_paths(experiment: Experiment, folder: Path) -> Iterator[tuple[str, int, Path]]:
+    for label in experiment.algorithms:
+        for seed in experiment.seeds:
+            yield label, seed, folder / f"{label}-seed{seed}"
+
+
+def _has_settings(experiment: Experiment, label: str, seed: int, path: Path) -> bool:
+    try:
+        config = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
+        dataset, trainer = config["data"]["name"], config["trainer"]
+    except (OSError, ValueError, LookupError, TypeError):  # missing or broken
+        return False
+    # The run decided whether to use the fallback data, and which trainer "auto" is.
+    if not isinstance(dataset, str) or dataset not in (experiment.data.name, experiment.data.fallback):
+        return False
+    resolved = experiment.resolved(label, seed, dataset)
+    if experiment.trainer == "auto":
+        resolved["trainer"] = trainer
+    return run_directory.is_of(path, resolved)

@@ -1,0 +1,156 @@
+"""A figure's file: an experiment with panels, scales, tuning and claims."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from offbeat.config import experiment_file
+from offbeat.config.experiment_file import Experiment
+from offbeat.config.section import Section
+from offbeat.config.validation_errors import one_line
+from offbeat.errors import OffbeatError
+from papers.figures.consistency import check_claim, check_compared, check_panels, check_tuning
+from papers.figures.fingerprint import fingerprint_of
+from papers.figures.paper_figure import PaperFigure
+from papers.figures.sections import Claim, Panel, ReproductionSection, Scale, Tuning
+
+
+class FigureTables(Section):
+    """The tables that a figure's file has beyond an experiment."""
+
+    reproduction: ReproductionSection
+    panels: dict[Annotated[str, Field(pattern=r"^[\w-]+$")], Panel] = Field(default_factory=dict)
+    scales: Annotated[dict[Literal["quick", "medium", "full"], Scale], Field(min_length=1)]
+    tuning: Tuning | None = None
+    claims: Annotated[tuple[Claim, ...], Field(strict=False, min_length=1)]
+
+
+@dataclass(frozen=True)
+class ComparisonFigure(PaperFigure):
+    """A figure that compares runs of algorithms.
+
+    Attributes:
+        changes: The panel's settings, as for ``--set``.
+        tuning: What is tuned first; None for nothing.
+        compared: The panels that claims compare this one with, by the panel's name in the file.
+    """
+
+    claims: Sequence[Claim]
+    changes: Sequence[str]
+    tuning: Tuning | None = None
+    compared: Mapping[str, "ComparisonFigure"] = field(default_factory=dict[str, "ComparisonFigure"])
+
+    def experiment(self, scale: str, tuned: Mapping[str, Mapping[str, Any]] | None = None) -> Experiment:
+        """Return the experiment of a scale.
+
+        Args:
+            scale: The scale's name.
+            tuned: The tuned values of each label, by key.
+
+        Raises:
+            OffbeatError: The figure lacks this scale, or one of the scale's settings is wrong.
+        """
+        table = self._table(scale)
+        for label, point in (tuned or {}).items():
+            table["algorithms"][label] = _with_values(table["algorithms"][label], point)
+        return experiment_file.experiment_of(table, self.path)
+
+    def tuning_experiment(self, scale: str) -> Experiment:
+        """Return the experiment of the tuning: each algorithm at each of its points, with the tuning's seed."""
+        assert self.tuning is not None
+        table = self._table(scale, self.tuning.set)
+        algorithms = {
+            f"{label} {number}": {"algorithm": label, **_with_values(values, point)}
+            for label, values in table["algorithms"].items()
+            for number, point in enumerate(self.tuning.points(label))
+        }
+        return experiment_file.experiment_of(
+            {**table, "algorithms": algorithms, "seeds": [self.tuning.seed]}, self.path
+        )
+
+    def fingerprint(self, scale: str) -> str:
+        """Return a hash of the settings and claims; texts do not count."""
+        tables = [
+            {key: value for key, value in one._table(scale).items() if key not in experiment_file.REPRODUCTION_TABLES}
+            for one in (self, *self.compared.values())
+        ]
+        # Without defaults: a new key changes only the figures that set it.
+        tuning = self.tuning and self.tuning.model_dump(exclude_defaults=True)
+        return fingerprint_of([*tables, tuning, [claim.inequality() for claim in self.claims]])
+
+    def _table(self, scale: str, more: Sequence[str] = ()) -> dict[str, Any]:
+        if scale not in self.scales:
+            raise OffbeatError(f"{self.name}: no scale {scale}; choose from {', '.join(self.scales)}")
+        return experiment_file.read_table(self.path, (*self.changes, *self.scales[scale].set, *more))
+
+
+def load(path: Path) -> list[ComparisonFigure]:
+    """Read the figures of a file, one for each panel, and check them at all their scales.
+
+    Raises:
+        OffbeatError: A key or value is wrong; one line names it.
+    """
+    table = experiment_file.read_table(path)
+    extra: dict[str, Any] = {key: table[key] for key in experiment_file.REPRODUCTION_TABLES if key in table}
+    try:
+        tables = FigureTables.model_validate(extra)
+    except ValidationError as error:
+        raise OffbeatError(f"{path}: {one_line(error, extra)}") from None
+    check_panels(tables.claims, list(tables.panels), path)
+    figures: dict[str | None, ComparisonFigure] = {}
+    for panel in list(tables.panels) or [None]:
+        figures[panel] = _figure(tables, panel, path, {name: one for name, one in figures.items() if name is not None})
+    for figure in figures.values():
+        for scale in figure.scales:
+            _check(figure, scale, path)
+    return list(figures.values())
+
+
+def _check(figure: ComparisonFigure, scale: str, path: Path) -> None:
+    experiment = figure.experiment(scale)
+    is_classified = experiment.metrics[:1] == ("accuracy",) and experiment.model.loss == "cross_entropy"
+    if figure.section.table and not (is_classified and experiment.evaluate.target is not None):
+        raise OffbeatError(f"{path}: reproduction.table needs classes, the metric accuracy and evaluate.target")
+    if figure.tuning is not None:
+        check_tuning(figure.tuning, experiment, path)
+        figure.tuning_experiment(scale)
+    for claim in figure.claims:
+        check_claim(claim, experiment, path)
+        if claim.than_panel:
+            check_compared(claim, experiment, figure.compared[claim.than_panel].experiment(scale), path)
+
+
+def _figure(
+    tables: FigureTables, panel: str | None, path: Path, above: Mapping[str, ComparisonFigure]
+) -> ComparisonFigure:
+    scales: dict[str, Scale] = {**tables.scales}
+    file_name, file_section = f"{path.parent.name}/{path.stem}", tables.reproduction
+    if panel is None:
+        return ComparisonFigure(file_name, path, file_section, file_section, scales, tables.claims, (), tables.tuning)
+    own = tables.panels[panel]
+    section = file_section.model_copy(
+        update={"figure": own.figure, "question": f"{file_section.question} {own.question}"}
+    )
+    claims = [
+        claim
+        for claim in tables.claims
+        if (claim.panels is None or panel in claim.panels) and (claim.than_panel is None or claim.than_panel in above)
+    ]
+    if not claims:
+        raise OffbeatError(f"{path}: {file_name}{panel} has no claim: add one, or remove the panel")
+    compared = {claim.than_panel: above[claim.than_panel] for claim in claims if claim.than_panel}
+    return ComparisonFigure(
+        f"{file_name}{panel}", path, section, file_section, scales, claims, own.set, tables.tuning, compared
+    )
+
+
+def _with_values(table: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an algorithm's table with other values; a key may belong to ``local``, such as ``local.lr``."""
+    changed = dict(table)
+    for key, value in point.items():
+        section, dot, name = key.partition(".")
+        changed[section] = {**changed.get(section, {}), name: value} if dot else value
+    return changed

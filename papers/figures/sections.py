@@ -1,0 +1,170 @@
+"""The tables of a figure's file beyond an experiment: keys, ranges and defaults."""
+
+from itertools import product
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from offbeat.config.section import Count, Positive, Section
+
+SCALES = ("quick", "medium", "full")
+
+Line = Annotated[str, Field(min_length=1)]
+Quantity = Literal[
+    "final",
+    "best",
+    "tail",
+    "swing",
+    "after_updates",
+    "seconds_to_target",
+    "updates_to_target",
+    "versions_to_target",
+    "bytes_to_target",
+]
+
+
+class ReproductionSection(Section):
+    """``[reproduction]``: the paper, the figure and its question."""
+
+    paper: Line
+    """The paper, as people cite it."""
+    figure: Line
+    """The figure or table."""
+    question: Line
+    """The question that it answers, in one line."""
+    over: Literal["seconds", "versions", "updates", "bytes"] = "seconds"
+    """The horizontal axis of our figure."""
+    crop: bool = False
+    """Whether our figure ends where its shortest curve ends."""
+    table: bool = False
+    """Whether the page also has a table of all algorithms: time and bytes to evaluate.target, final accuracy, accuracy
+    for the worst client."""
+    differs: Annotated[tuple[Line, ...], Field(strict=False)] = ()
+    """The differences from the paper's experiment, at any scale."""
+
+
+class Panel(Section):
+    """``[panels.NAME]``: one of several figures in a file; its name is the file's name followed by NAME."""
+
+    figure: Line
+    """The panel, in place of reproduction.figure."""
+    question: Line
+    """The panel's question, after reproduction.question."""
+    set: Annotated[tuple[Line, ...], Field(strict=False)] = ()
+    """Changes to the file, as for ``--set``."""
+
+
+class Scale(Section):
+    """``[scales.NAME]``: a size of the experiment."""
+
+    minutes: Positive
+    """The approximate duration on two cores, without the download of data."""
+    set: Annotated[tuple[Line, ...], Field(strict=False)] = ()
+    """Changes to the file, as for ``--set``."""
+
+
+class Tuning(Section):
+    """``[tuning]``: hyper-parameters that are tried for each algorithm before the runs with all seeds.
+
+    The best point has the best main measure on average over its run, so that both speed and the level reached count.
+    """
+
+    seed: Annotated[int, Field(ge=0)]
+    """The seed of the tuning runs, different from all seeds of the experiment."""
+    set: Annotated[tuple[Line, ...], Field(strict=False)] = ()
+    """Changes to the file for the tuning runs, as for ``--set``; usually a shorter duration."""
+    all: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default_factory=dict)
+    """The values of each key of ``[algorithms.LABEL]``, such as ``local.lr``, for all algorithms."""
+    own: dict[str, dict[str, Annotated[list[Any], Field(min_length=1)]]] = Field(default_factory=dict)
+    """The same for one algorithm, in place of ``all``."""
+
+    def points(self, label: str) -> list[dict[str, Any]]:
+        """Return the points that are tried for an algorithm: all combinations of the values, by key."""
+        grid = self.own.get(label, self.all)
+        return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+
+
+class Statement(Section):
+    """The texts of a claim."""
+
+    name: Line
+    """The claim, in one line."""
+    paper: Line
+    """The paper's number or words."""
+
+    def inequality(self) -> dict[str, Any]:
+        """Return the claim without its texts and without defaults."""
+        return self.model_dump(exclude_defaults=True, exclude={"name", "paper"})
+
+
+class Claim(Statement):
+    """``[[claims]]``: a statement of the paper, as an inequality.
+
+    With m the quantity and r = factor · (the same quantity of ``than``, or ``value``): ``at most`` is m ≤ r +
+    tolerance, ``at least`` m ≥ r − tolerance, ``close to`` |m − r| ≤ tolerance. With ``less`` and ``than_less`` both
+    sides are differences.
+    """
+
+    quantity: Quantity
+    """final: the last value of the measure. best: its best value. tail: its mean over last_seconds. swing: its highest
+    minus its lowest value over last_seconds. after_updates: its mean between 0.9 and 1.0 times ``updates`` counted
+    updates, interpolated linearly if it was not measured there. …_to_target: the cost until evaluate.target was
+    reached; infinite if it never was."""
+    measure: str | None = None
+    """The measure: loss, or a metric's name; the main one if it is left out."""
+    of: str
+    """The algorithm's label."""
+    less: str | None = None
+    """A label whose quantity is subtracted from that of ``of``."""
+    relation: Literal["at most", "at least", "close to"]
+    """The inequality, see above."""
+    than: str | None = None
+    """Another label. Exactly one of than and value is needed."""
+    than_panel: str | None = None
+    """The panel that than belongs to, above all panels of the claim; the same panel if it is left out."""
+    than_less: str | None = None
+    """A label whose quantity is subtracted from that of than, in the same panel as than."""
+    value: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    """A number to compare with."""
+    factor: Positive = 1.0
+    """Multiplies the right side."""
+    tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """Is allowed beyond the right side."""
+    last_seconds: Positive | None = None
+    """Virtual seconds at the end of the run, for tail and swing."""
+    updates: Count | None = None
+    """Counted updates, for after_updates."""
+    panels: Annotated[tuple[str, ...] | None, Field(strict=False, min_length=1)] = None
+    """The panels of the claim; all if it is left out, or all below than_panel if that is set."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "Claim":
+        is_cost = self.quantity.endswith("_to_target")
+        for is_wrong, message in (
+            ((self.than is None) is (self.value is None), "set exactly one of than and value"),
+            (self.than_panel is not None and self.than is None, "than_panel needs than"),
+            (
+                self.than is not None and (self.less is None) is not (self.than_less is None),
+                "set both less and than_less, or neither: a difference is compared with a difference",
+            ),
+            (self.than_less is not None and self.than is None, "than_less needs than"),
+            (
+                (self.last_seconds is None) is (self.quantity in ("tail", "swing")),
+                "last_seconds is required for tail and swing, and allowed only there",
+            ),
+            (
+                (self.updates is None) is (self.quantity == "after_updates"),
+                "updates is required for after_updates, and allowed only there",
+            ),
+            (
+                is_cost and self.measure is not None,
+                "evaluate.target is a value of the main measure: leave measure out",
+            ),
+            (
+                is_cost and self.less is not None,
+                "less needs a quantity that every run has: a target may not be reached",
+            ),
+        ):
+            if is_wrong:
+                raise ValueError(message)
+        return self

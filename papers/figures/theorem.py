@@ -1,0 +1,191 @@
+"""A theorem's figure: its bound, measured on small problems as one of its numbers grows."""
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import matplotlib
+from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
+from pydantic import Field, ValidationError, field_validator
+
+from offbeat.config.section import Section
+from offbeat.config.validation_errors import one_line
+from offbeat.errors import OffbeatError, did_you_mean
+from offbeat.report.export import write_file
+from offbeat.report.plot_style import GREY, STYLE, WIDTH, colours, png, tidy
+from papers.figures.figure_result import DOTS_PER_INCH, FigureResult, Finding
+from papers.figures.fingerprint import fingerprint_of
+from papers.figures.paper_figure import PaperFigure
+from papers.figures.sections import ReproductionSection, Scale, Statement
+from papers.theory.measured_bound import Row
+from papers.theory.sweeps import SWEEPS, Point, slope, sweep
+
+Values = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(strict=False, min_length=2)]
+_RESULT = "points.json"
+
+
+class TheorySection(Section):
+    """``[theory]``: the seeds and the numbers that grow."""
+
+    seeds: Annotated[int, Field(ge=2)]
+    """Independent runs at each value."""
+    sweeps: Annotated[dict[str, Values], Field(min_length=1)]
+    """The values of each number that grows, by the names in ``papers.theory.sweeps``."""
+
+    @field_validator("sweeps")
+    @classmethod
+    def _check_known(cls, sweeps: dict[str, Values]) -> dict[str, Values]:
+        for name, values in sweeps.items():
+            if name not in SWEEPS:
+                raise ValueError(did_you_mean(name, SWEEPS))
+            if 0 in values and name != "fedbuff_staleness":
+                raise ValueError(f"{name}: values must be 1 or more")
+        return sweeps
+
+
+class TheoremClaim(Statement):
+    """``[[claims]]``: a statement of a theorem, as an inequality."""
+
+    quantity: Literal["largest_ratio", "smallest_ratio", "slope"]
+    """largest_ratio, smallest_ratio: of measured to bound. slope: p where the measured value grows as the number to the
+    power p."""
+    of: str
+    """The sweep."""
+    relation: Literal["at most", "at least"]
+    """The inequality."""
+    value: Annotated[float, Field(allow_inf_nan=False)]
+    """The number to compare with."""
+
+
+class TheoremTables(Section):
+    """A theorem's file."""
+
+    reproduction: ReproductionSection
+    scales: Annotated[dict[Literal["quick", "medium", "full"], Scale], Field(min_length=1)]
+    theory: TheorySection
+    claims: Annotated[tuple[TheoremClaim, ...], Field(strict=False, min_length=1)]
+
+
+@dataclass(frozen=True)
+class TheoremFigure(PaperFigure):
+    """A theorem whose bound is measured, the same at all scales.
+
+    Attributes:
+        theory: The seeds and the numbers that grow.
+    """
+
+    claims: Sequence[TheoremClaim]
+    theory: TheorySection
+
+    def fingerprint(self, scale: str) -> str:
+        """Return a hash of the settings and claims, the same at all scales; texts do not count."""
+        return fingerprint_of([self.theory.model_dump(mode="json"), [claim.inequality() for claim in self.claims]])
+
+
+def load_theorem(path: Path, table: dict[str, Any]) -> TheoremFigure:
+    """Return a theorem from the table of its file.
+
+    Raises:
+        OffbeatError: A key or value is wrong; one line names it.
+    """
+    try:
+        found = TheoremTables.model_validate(table)
+    except ValidationError as error:
+        raise OffbeatError(f"{path}: {one_line(error, table)}") from None
+    for claim in found.claims:
+        if claim.of not in found.theory.sweeps:
+            raise OffbeatError(f"{path}: claim {claim.name!r}: {did_you_mean(claim.of, found.theory.sweeps)}")
+        if claim.quantity == "slope" and 0 in found.theory.sweeps[claim.of]:
+            raise OffbeatError(f"{path}: claim {claim.name!r}: a slope needs values above 0")
+    scales: dict[str, Scale] = {**found.scales}
+    name, section = f"{path.parent.name}/{path.stem}", found.reproduction
+    return TheoremFigure(name, path, section, section, scales, found.claims, found.theory)
+
+
+def measure(theorem: TheoremFigure, folder: Path) -> None:
+    """Measure a theorem's bound at all values, and write the result into ``folder``."""
+    began = time.monotonic()
+    theory = theorem.theory
+    points = {
+        name: [asdict(point) for point in sweep(name, values, theory.seeds)] for name, values in theory.sweeps.items()
+    }
+    result = {"theory": theory.model_dump(mode="json"), "points": points, "seconds": time.monotonic() - began}
+    write_file(folder / _RESULT, json.dumps(result, indent=1).encode())
+
+
+def theorem_result(theorem: TheoremFigure, scale: str, folder: Path) -> FigureResult | None:
+    """Return a theorem's result; None unless it was measured with the settings of its file."""
+    try:
+        result = json.loads((folder / _RESULT).read_text(encoding="utf-8"))
+        if result["theory"] != theorem.theory.model_dump(mode="json"):
+            return None
+        sweeps = {
+            name: [Point(point["value"], Row(**point["row"])) for point in points]
+            for name, points in result["points"].items()
+        }
+    except (OSError, ValueError, LookupError, TypeError):  # missing or broken
+        return None
+    return FigureResult(
+        theorem,
+        scale,
+        f"{theorem.theory.seeds} runs at each value",
+        result["seconds"] / 60,
+        [_finding(claim, sweeps[claim.of]) for claim in theorem.claims],
+        lambda folder, name: [_draw(sweeps, folder / f"{name}.png")],
+    )
+
+
+def _finding(claim: TheoremClaim, points: Sequence[Point]) -> Finding:
+    ratios = [point.row.ratio for point in points]
+    name, value = {
+        "largest_ratio": ("largest ratio of measured to bound", max(ratios)),
+        "smallest_ratio": ("smallest ratio of measured to bound", min(ratios)),
+        "slope": ("power of the number", slope(points) if claim.quantity == "slope" else 0.0),
+    }[claim.quantity]
+    holds = value <= claim.value if claim.relation == "at most" else value >= claim.value
+    return Finding(
+        claim.name,
+        claim.paper,
+        f"{name}, {claim.of}: {value:.3g}",
+        f"{claim.relation} {claim.value:g}",
+        "holds" if holds else "does not hold",
+        quantity=name,
+        values={claim.of: f"{value:.3g}"},
+    )
+
+
+@matplotlib.rc_context(STYLE)
+def _draw(sweeps: dict[str, list[Point]], path: Path) -> Path:
+    """Draw the measured values, with their 95 % intervals, and the bounds, one panel for each sweep."""
+    columns = 3
+    rows = -(-len(sweeps) // columns)
+    figure = Figure(figsize=(WIDTH, 0.3 + 2.2 * rows), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    measured_colour, bound_colour = colours(("measured", "bound"))
+    for axes, (name, points) in zip(panels, sweeps.items(), strict=False):
+        tidy(axes)
+        values = [point.value for point in points]
+        axes.errorbar(
+            values,
+            [point.row.measured for point in points],
+            [point.row.half_width for point in points],
+            fmt="o-",
+            color=measured_colour,
+            markersize=4,
+        )
+        axes.plot(values, [point.row.bound for point in points], "s--", color=bound_colour, markersize=3.5)
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        if 0 not in values:
+            axes.set_xscale("log")
+        axes.set_xticks(values, [f"{value:g}" for value in values])
+        axes.minorticks_off()
+        axes.set_title(name.removeprefix("fedbuff_").removeprefix("async_comm_sgd_"), loc="left", color=GREY)
+    for axes in panels[len(sweeps) :]:
+        axes.set_axis_off()
+    panels[0].set_ylabel("measured, bound (dashed)")
+    return write_file(path, png(figure, DOTS_PER_INCH))

@@ -1,0 +1,1 @@
+"""The ledger of all results and the pages made from it."""

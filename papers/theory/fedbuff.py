@@ -1,0 +1,123 @@
+"""FedBuff's Theorem 1, under uniform arrivals as it assumes, and under unequal ones."""
+
+from collections import deque
+
+import numpy as np
+
+from offbeat.theory.fedbuff import fedbuff_bound, fedbuff_smallest_server_steps, fedbuff_step_size
+from papers.theory.measured_bound import Array, Row, row
+from papers.theory.problems import (
+    Clients,
+    Problem,
+    Quadratics,
+    logistic_regression,
+    mean_gradient_square,
+    quadratics,
+)
+
+PAIR = Quadratics("two quadratics, centres ±1", np.ones(1), np.array([[1.0], [-1.0]]), np.zeros(1))
+
+
+def check_fedbuff(seeds: int, rng: np.random.Generator) -> list[Row]:
+    """Return the rows of FedBuff: Theorem 1 under uniform arrivals, and speed-dependent arrivals, which break it."""
+    wide = quadratics("quadratics, N = 8, d = 3", 8, [0.05, 0.25, 0.5], variance=0.5)
+    local = quadratics("quadratics, N = 5, d = 2", 5, [0.1, 0.2], variance=0.1)
+    logistic = logistic_regression("logistic regression, N = 4, d = 3", 4)
+    return [
+        fedbuff_row(wide, rng, seeds, steps=1, buffer_size=2, max_staleness=1),
+        fedbuff_row(local, rng, seeds, steps=4, buffer_size=3, max_staleness=2),
+        fedbuff_row(logistic, rng, seeds, steps=2, buffer_size=2, max_staleness=1),
+        fedbuff_row(PAIR, rng, seeds, steps=1, buffer_size=1, max_staleness=0, server_steps=10_000),
+        unequal_arrivals_row(rng, seeds, server_steps=10_000),
+    ]
+
+
+def unequal_arrivals_row(rng: np.random.Generator, seeds: int, server_steps: int) -> Row:
+    """Measure Theorem 1 where one of two clients makes nine arrivals of ten, against its assumption."""
+    return fedbuff_row(
+        PAIR, rng, seeds, steps=1, buffer_size=1, max_staleness=0, server_steps=server_steps, arrivals=(0.9, 0.1)
+    )
+
+
+def fedbuff_row(
+    problem: Problem,
+    rng: np.random.Generator,
+    seeds: int,
+    *,
+    steps: int,
+    buffer_size: int,
+    max_staleness: int,
+    server_steps: int | None = None,
+    arrivals: tuple[float, ...] | None = None,
+) -> Row:
+    """Measure Theorem 1 of FedBuff with every update at the maximum staleness.
+
+    Args:
+        problem: The losses.
+        rng: For arrivals and the gradients' noise.
+        seeds: Independent runs.
+        steps: Q.
+        buffer_size: K.
+        max_staleness: τ.
+        server_steps: T; the fewest that the theorem allows if it is left out.
+        arrivals: Each client's share of the arrivals; uniform if it is left out.
+    """
+    smallest = fedbuff_smallest_server_steps(steps=steps, smoothness=problem.smoothness, max_staleness=max_staleness)
+    rounds = server_steps or int(np.ceil(smallest))
+    bound = fedbuff_bound(
+        server_steps=rounds,
+        steps=steps,
+        clients=problem.clients,
+        max_staleness=max_staleness,
+        smoothness=problem.smoothness,
+        initial_error=problem.initial_error,
+        variance=problem.variance,
+        diversity=problem.diversity,
+        uniform_arrivals=arrivals is None,
+    )
+    lr = fedbuff_step_size(server_steps=rounds, steps=steps, smoothness=problem.smoothness)
+    shares = None if arrivals is None else np.array(arrivals)
+    chosen = rng.choice(problem.clients, size=(rounds, seeds, buffer_size), p=shares)
+    measured = run_fedbuff(problem, rng, chosen, steps=steps, lr=lr, max_staleness=max_staleness)
+    how = "uniform" if arrivals is None else " / ".join(map(str, arrivals))
+    setting = f"{problem.name}; {how} arrivals, T = {rounds}, Q = {steps}, K = {buffer_size}, τ = {max_staleness}"
+    return row("FedBuff, Theorem 1", setting, measured, bound.value, should_hold=bound.holds)
+
+
+def run_fedbuff(
+    problem: Problem, rng: np.random.Generator, chosen: Clients, *, steps: int, lr: float, max_staleness: int
+) -> Array:
+    """Run FedBuff with s(τ) = 1, server_lr = 1 and every update at the maximum staleness.
+
+    Args:
+        problem: The losses.
+        rng: For the gradients' noise.
+        chosen: The client of each arrival, ``(T, seeds, K)``.
+        steps: Q.
+        lr: η.
+        max_staleness: τ.
+
+    Returns:
+        (1/T) Σ_{t<T} ‖∇f(w_t)‖² for each seed, ``(seeds,)``.
+    """
+    path = fedbuff_models(problem, rng, chosen, steps=steps, lr=lr, max_staleness=max_staleness)
+    return mean_gradient_square(problem, path)
+
+
+def fedbuff_models(
+    problem: Problem, rng: np.random.Generator, chosen: Clients, *, steps: int, lr: float, max_staleness: int
+) -> Array:
+    """Return w_t for t < T, ``(T, seeds, d)``; arguments as for ``run_fedbuff``."""
+    rounds, seeds, buffer_size = chosen.shape
+    model = np.tile(problem.start, (seeds, 1))
+    versions = deque([model], maxlen=max_staleness + 1)
+    path = np.empty((rounds, *model.shape))
+    for t, clients in enumerate(chosen):
+        path[t] = model
+        start = np.repeat(versions[0][:, None], buffer_size, axis=1)
+        local = start
+        for _ in range(steps):
+            local = local - lr * problem.gradients(clients, local, rng)
+        model = model - (start - local).mean(1)
+        versions.append(model)
+    return path

@@ -1,0 +1,21 @@
+import pytest
+
+from tests.papers.figures.claims import claim
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"quantity": "after_updates"}, "updates is required"),
+        ({"updates": 5}, "updates is required"),
+        ({"quantity": "seconds_to_target", "measure": "loss"}, "leave measure out"),
+        ({"than": None, "value": 0.5, "than_panel": "x"}, "than_panel needs than"),
+        ({"less": "c"}, "set both less and than_less, or neither"),
+        ({"than_less": "c"}, "set both less and than_less, or neither"),
+        ({"than": None, "value": 0.5, "than_less": "c"}, "than_less needs than"),
+        ({"quantity": "seconds_to_target", "less": "c", "than_less": "d"}, "a target may not be reached"),
+    ],
+)
+def test_keys_that_contradict_each_other_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        claim(**changes)

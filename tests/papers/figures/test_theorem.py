@@ -1,0 +1,111 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from offbeat.errors import OffbeatError
+from papers.figures.catalogue import find, read_all
+
+THEOREM = """
+[reproduction]
+paper = "A paper"
+figure = "Theorem 9"
+question = "How it grows."
+
+[scales.quick]
+minutes = 0.1
+
+[theory]
+seeds = 4
+
+[theory.sweeps]
+async_comm_sgd_rounds = [100, 400]
+fedbuff_staleness = [0, 1]
+
+[[claims]]
+name = "It falls"
+quantity = "slope"
+of = "async_comm_sgd_rounds"
+relation = "at most"
+value = 0.0
+paper = "it does"
+
+[[claims]]
+name = "It is tight"
+quantity = "smallest_ratio"
+of = "async_comm_sgd_rounds"
+relation = "at least"
+value = 0.9
+paper = "it is not said"
+
+[[claims]]
+name = "It holds"
+quantity = "largest_ratio"
+of = "fedbuff_staleness"
+relation = "at most"
+value = 1.0
+paper = "Theorem 9"
+"""
+
+
+@pytest.fixture
+def theorem(experiments):
+    path = experiments / "paper" / "theorem9.toml"
+    path.write_text(THEOREM, encoding="utf-8")
+    return path
+
+
+def test_each_claim_has_its_verdict(theorem, papers):
+    code, out, err = papers("paper/theorem9")
+    assert (code, err) == (0, "")
+    lines = {name: next(line for line in out.splitlines() if name in line) for name in ("falls", "tight", "It holds")}
+    assert lines["falls"].rstrip().endswith("holds")
+    assert lines["tight"].rstrip().endswith("does not hold")
+    assert "at most 1 " in lines["It holds"]
+    folder = Path("runs/reproduce/paper/theorem9-quick")
+    assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert "| It falls | it does | power of the number, async_comm_sgd_rounds: -" in (folder / "page.md").read_text(
+        encoding="utf-8"
+    )
+
+
+def test_a_measured_theorem_is_not_measured_again(theorem, papers):
+    papers("paper/theorem9")
+    result = Path("runs/reproduce/paper/theorem9-quick/points.json")
+    before = result.stat().st_mtime_ns
+    papers("paper/theorem9")
+    assert result.stat().st_mtime_ns == before
+    assert "quick: holds" in papers("--list")[1].partition("theorem9")[2]
+    theorem.write_text(THEOREM.replace("seeds = 4", "seeds = 5"), encoding="utf-8")
+    assert "quick: holds" not in papers("--list")[1].partition("theorem9")[2]
+    papers("paper/theorem9")
+    assert json.loads(result.read_text())["theory"]["seeds"] == 5
+
+
+def test_theorems_are_listed_with_the_other_figures(theorem):
+    assert [one.name for one in read_all(Path("papers"))] == ["paper/fig1", "paper/theorem9"]
+
+
+def test_a_missing_scale_is_one_line(theorem, papers):
+    code, _, err = papers("paper/theorem9", "--scale", "full")
+    assert (code, err) == (2, "python -m papers: paper/theorem9: no scale full; choose from quick\n")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("fedbuff_staleness = [0, 1]", "fedbuff_stale = [0, 1]", "fedbuff_staleness"),
+        ("[100, 400]", "[0, 400]", "values must be 1 or more"),
+        ("[100, 400]", "[100]", "async_comm_sgd_rounds"),
+        ('of = "async_comm_sgd_rounds"', 'of = "async_comm_sgd_gap"', "async_comm_sgd_rounds"),
+        ('quantity = "largest_ratio"', 'quantity = "slope"', "a slope needs values above 0"),
+        ("seeds = 4", "seeds = 1", "seeds"),
+        ("[scales.quick]", "[scales.tiny]", "scales"),
+    ],
+)
+def test_a_mistake_is_one_line(theorem, before, after, message):
+    assert before in THEOREM
+    theorem.write_text(THEOREM.replace(before, after, 1), encoding="utf-8")
+    with pytest.raises(OffbeatError, match=message) as caught:
+        find("paper/theorem9", Path("papers"))
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,138 @@
+"""Tuning before the runs with all seeds."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from offbeat import units
+from offbeat.data.catalogue import load_dataset
+from offbeat.errors import OffbeatError
+from offbeat.runs import directory as run_directory
+from offbeat.worlds.population import build_population
+from papers.figures.catalogue import find
+from papers.figures.figure_file import load as load_figure
+from papers.figures.tuning import best_points, tuning_runs
+from papers.figures.worst_client import worst_client_accuracy
+from tests.papers.conftest import FIGURE
+
+TUNING = """
+[tuning]
+seed = 7
+set = ["stop.virtual_seconds=15.0"]
+
+[tuning.all]
+"local.lr" = [1e-9, 0.3]
+
+[tuning.own.fedasync]
+mixing_alpha = [1e-9, 0.5]
+"""
+
+
+@pytest.fixture
+def tuned(experiments):
+    path = experiments / "paper" / "fig1.toml"
+    path.write_text(FIGURE.replace('over = "updates"', 'over = "updates"\ntable = true') + TUNING, encoding="utf-8")
+    return path
+
+
+def test_each_algorithm_is_run_at_each_point(tuned):
+    (figure,) = load_figure(tuned)
+    tries = figure.tuning_experiment("quick")
+    assert tries.seeds == (7,)
+    assert tries.stop.virtual_seconds == 15.0
+    assert figure.experiment("quick").stop.virtual_seconds == 20.0
+    assert list(tries.algorithms) == ["fedavg 0", "fedavg 1", "fedasync 0", "fedasync 1"]
+    assert [tries.plan(label).lr for label in tries.algorithms] == [1e-9, 0.3, 0.1, 0.1]
+    assert [tries.algorithm(f"fedasync {number}").mixing_alpha for number in (0, 1)] == [1e-9, 0.5]
+
+
+def test_the_best_point_is_run_and_the_page_has_all_points(tuned, papers):
+    code, _, err = papers("paper/fig1", "--jobs", "1")
+    assert (code, err) == (0, "")
+    folder = Path("runs/reproduce/paper/fig1-quick")
+    (figure,) = find("paper/fig1", Path("papers"))
+    changes = {"fedavg": {"local.lr": 0.3}, "fedasync": {"mixing_alpha": 0.5}}
+    tries = tuning_runs(figure, "quick", folder)
+    assert best_points(figure, "quick", tries) == changes
+    run = run_directory.read(folder / "fedavg-seed1")
+    assert run.config["local"]["lr"] == 0.3
+    page = (folder / "page.md").read_text(encoding="utf-8")
+    assert "- tried with seed 7, `stop.virtual_seconds=15.0`: `local.lr` 1e-09 / 0.3" in page
+    assert "- for fedasync instead: `mixing_alpha` 1e-09 / 0.5" in page
+    assert "- best on average over the run: fedavg: `local.lr` 0.3; fedasync: `mixing_alpha` 0.5" in page
+    assert "at the edge of the tried values, beyond which others may be better: fedavg, fedasync\n" in page
+    seconds = sum(run_directory.read(path.parent).real_seconds for path in folder.rglob("config.toml"))
+    assert len(list(folder.rglob("config.toml"))) == 8  # four tries, four runs
+    assert f"{units.duration(seconds)} of one core" in page
+    assert "| | time to 30 % | sent until then | accuracy at the end | of the worst client |" in page
+    assert worst_client_accuracy(run) == pytest.approx(by_hand(run), abs=1e-12)
+
+
+def test_a_best_value_between_others_is_not_at_the_edge(tuned, papers):
+    text = tuned.read_text(encoding="utf-8")
+    text = text.replace("[1e-9, 0.3]", "[1e-9, 0.3, 1e9]").replace("[1e-9, 0.5]", "[0.5, 1e-9, 1e-8]")
+    tuned.write_text(text, encoding="utf-8")
+    papers("paper/fig1", "--jobs", "1")
+    page = Path("runs/reproduce/paper/fig1-quick/page.md").read_text(encoding="utf-8")
+    assert "may be better: fedasync\n" in page
+
+
+def test_a_diverged_point_is_not_chosen(tuned, papers):
+    tuned.write_text(tuned.read_text(encoding="utf-8").replace("[1e-9, 0.3]", "[3e38, 0.3]"), encoding="utf-8")
+    code, _, err = papers("paper/fig1", "--jobs", "1")
+    assert (code, err) == (0, "")
+    folder = Path("runs/reproduce/paper/fig1-quick")
+    assert run_directory.read(folder / "fedavg-seed1").config["local"]["lr"] == 0.3
+    tried = run_directory.read(folder / "tuning" / "fedavg 0-seed7")
+    assert np.isnan(tried.history["accuracy"][-1])
+    assert tried.history["seconds"][-1] < 15.0
+
+
+def test_changed_points_are_tried_and_the_rest_is_kept(tuned, papers):
+    papers("paper/fig1", "--jobs", "1")
+    tuned.write_text(tuned.read_text(encoding="utf-8").replace("[1e-9, 0.3]", "[1e-9, 0.2]"), encoding="utf-8")
+    code, out, err = papers("paper/fig1", "--jobs", "1")
+    assert (code, err) == (0, "")
+    assert "3 of 4 runs are finished" in out  # of the tries
+    assert "2 of 4 runs are finished" in out  # FedAsync's
+    assert run_directory.read(Path("runs/reproduce/paper/fig1-quick/fedavg-seed1")).config["local"]["lr"] == 0.2
+
+
+def by_hand(run):
+    """Weigh each test example by how frequent its label is at a client; return what the worst one gets."""
+    data = load_dataset("digits")
+    tensors = {name.rpartition(".")[2]: tensor for name, tensor in load_file(run.path / "model.safetensors").items()}
+    outputs = torch.from_numpy(data.test_inputs).flatten(1) @ tensors["weight"].T + tensors["bias"]
+    right = (outputs.argmax(1).numpy() == data.test_labels).astype(float)
+    found = []
+    section = find("paper/fig1", Path("papers"))[0].experiment("quick").population
+    for shard in build_population(section, data, run.seed).shards:
+        labels = data.train_labels[shard]
+        weights = np.array([(labels == label).sum() / (data.test_labels == label).sum() for label in data.test_labels])
+        found.append((weights * right).sum() / len(labels))
+    return min(found)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("seed = 7", "seed = 1", "tuning.seed = 1 is one of the seeds"),
+        ("[1e-9, 0.5]", "[0.5]", "each algorithm needs the same number of points, got .*'fedasync': 1"),
+        ("own.fedasync", "own.fedasink", "tuning.own: did you mean 'fedasync'"),
+        ('"local.lr"', '"local.learning_rate"', "learning_rate"),
+        ("mixing_alpha", "mixing", "mixing"),
+        ("[1e-9, 0.3]", "[-1.0, 0.3]", "lr"),
+        ("virtual_seconds=15.0", "virtual_second=15.0", "stop"),
+        ("target = 0.3\n", "", "reproduction.table needs classes, .* and evaluate.target"),
+    ],
+)
+def test_a_mistake_is_one_line(tuned, before, after, message):
+    text = tuned.read_text(encoding="utf-8")
+    assert before in text
+    tuned.write_text(text.replace(before, after), encoding="utf-8")
+    with pytest.raises(OffbeatError, match=message) as caught:
+        load_figure(tuned)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,179 @@
+"""Records of figures that were run before, or on another machine."""
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+PAGES = Path("docs")
+
+
+@pytest.fixture
+def two(experiments, papers):
+    """Two figures on the pages: ``paper/fig1``, whose runs are gone, and ``paper/fig2``."""
+    first = (experiments / "paper" / "fig1.toml").read_text(encoding="utf-8")
+    second = first.replace('"Figure 1"', '"Figure 2"').replace("seeds = [1, 2]", "seeds = [3]")
+    (experiments / "paper" / "fig2.toml").write_text(second, encoding="utf-8")
+    papers("paper/fig1", "--jobs", "1", "--pages", str(PAGES))
+    shutil.rmtree("runs")
+    return papers("paper/fig2", "--jobs", "1", "--pages", str(PAGES))
+
+
+@pytest.fixture
+def edit(experiments):
+    """A function that replaces a text in the file of ``paper/fig1``."""
+
+    def replace(old, new):
+        path = experiments / "paper" / "fig1.toml"
+        text = path.read_text(encoding="utf-8")
+        assert old in text
+        path.write_text(text.replace(old, new), encoding="utf-8")
+
+    return replace
+
+
+def page(name="paper.md"):
+    return (PAGES / name).read_text(encoding="utf-8")
+
+
+def contents():
+    return {path: path.read_bytes() for path in PAGES.rglob("*") if path.is_file()}
+
+
+def test_pages_keep_earlier_results(two):
+    code, out, err = two
+    assert (code, err) == (0, "")
+    assert "Removed" not in out
+    assert page().index("## Figure 1, quick scale") < page().index("## Figure 2, quick scale")
+    assert page().count("| FedAvg learns something | yes |") == 2
+    assert re.search(
+        r"^paper/fig1,quick,Figure 1,FedAvg is perfect,it is,.*,does not hold,0,2,no$", page("claims.csv"), re.M
+    )
+    assert {path.name for path in (PAGES / "images").iterdir()} == {"paper-fig1-quick.png", "paper-fig2-quick.png"}
+    assert "Of 6 claims 4 hold, 2 do not, 0 differ between seeds, 0 are undecided." in page("index.md")
+    assert "Not run yet at the full scale: paper/fig1, paper/fig2.\n" in page("index.md")
+    assert "at the quick scale" not in page("index.md")
+
+
+@pytest.mark.parametrize("arguments", [("paper/fig2", "--jobs", "1"), ()])
+def test_pages_are_the_same_when_nothing_has_changed(two, papers, arguments):
+    before = contents()
+    assert papers(*arguments, "--pages", str(PAGES))[0] == 0
+    assert contents() == before
+
+
+def test_pages_can_be_written_from_the_ledger_alone(two, papers):
+    before = contents()
+    for path in [*PAGES.glob("*.md"), *PAGES.glob("*.csv")]:
+        path.unlink()
+    shutil.rmtree("runs")
+    assert papers("--pages", str(PAGES)) == (0, f"Pages: {PAGES / 'index.md'}\n", "")
+    assert contents() == before
+
+
+def test_list_shows_the_verdicts_of_the_ledger(two, papers):
+    shutil.rmtree("runs")
+    _, out, _ = papers("--list", "--pages", str(PAGES))
+    assert re.search(r"paper/fig1 .*FedAvg learns.*quick: holds", out)
+    assert re.search(r"paper/fig2 .*FedAvg learns.*quick: holds", out)
+    assert "holds" not in papers("--list")[1]
+    shutil.copytree(PAGES, "docs/results")
+    assert papers("--list")[1] == out
+
+
+@pytest.mark.parametrize(("old", "new"), [("lr = 0.1", "lr = 0.2"), ("value = 0.15", "value = 0.16")])
+def test_a_record_is_outdated_until_its_figure_is_run_again(two, edit, papers, old, new):
+    edit(old, new)
+    assert re.search(r"paper/fig1 .*not run", papers("--list", "--pages", str(PAGES))[1])
+    code, out, _ = papers("paper/fig2", "--jobs", "1", "--pages", str(PAGES))
+    assert code == 0
+    assert "Outdated, since their settings or claims have changed: paper/fig1 (quick)\n" in out
+    assert (
+        "**Outdated: 1 of 2 figures on this page**, as marked, were measured before their settings or claims changed, "
+        "and are not counted. To measure them again: `python -m papers paper/fig1 --scale quick --pages docs`."
+    ) in page()
+    _, first, second = page().split("## Figure ")
+    assert "`fig1`: *Outdated.*\n" in first
+    assert "utdated" not in second
+    assert "Of 3 claims 2 hold, 1 do not" in page("index.md")
+    assert "| [A paper](paper.md) | 3 | 2 | 1 | 0 | 0 | 3 |" in page("index.md")
+    assert [line.rpartition(",")[2] for line in page("claims.csv").splitlines()[1:]] == ["yes"] * 3 + ["no"] * 3
+    _, out, _ = papers("paper/fig1", "--jobs", "1", "--pages", str(PAGES))
+    assert "utdated" not in out
+    assert "utdated" not in page()
+
+
+@pytest.mark.parametrize("old", ["Everything.", "FedAvg learns something", "Digits, by softmax.", 'paper = "it does"'])
+def test_texts_are_updated_without_another_run(two, edit, papers, old):
+    edit(old, old.replace("it does", "it may").replace(".", " again.").replace("something", "much"))
+    code, out, _ = papers("--pages", str(PAGES))
+    assert (code, "utdated" in out) == (0, False)
+    new = {"Everything.": "Everything again.", "FedAvg learns something": "FedAvg learns much"}.get(old)
+    assert (new or {"Digits, by softmax.": "Digits, by softmax again.", 'paper = "it does"': "it may"}[old]) in (
+        page() + page("claims.csv")
+    )
+
+
+def test_an_outdated_record_keeps_its_texts(two, edit, papers):
+    edit("lr = 0.1", "lr = 0.2")
+    edit("FedAvg learns something", "FedAvg learns much")
+    papers("--pages", str(PAGES))
+    assert "FedAvg learns much" not in page()
+
+
+def test_a_figure_without_a_file_is_removed(two, experiments, papers):
+    (experiments / "paper" / "fig1.toml").unlink()
+    code, out, _ = papers("paper/fig2", "--jobs", "1", "--pages", str(PAGES))
+    assert code == 0
+    assert "Removed, since no file has them: paper/fig1 (quick)\n" in out
+    assert "Figure 1" not in page()
+    assert [path.name for path in (PAGES / "images").iterdir()] == ["paper-fig2-quick.png"]
+
+
+def test_the_page_of_a_paper_without_figures_is_removed(two, experiments, papers):
+    (experiments / "other").mkdir()
+    text = (experiments / "paper" / "fig1.toml").read_text(encoding="utf-8")
+    (experiments / "other" / "fig1.toml").write_text(text.replace("lr = 0.1", "lr = 0.2"), encoding="utf-8")
+    for path in (experiments / "paper").iterdir():
+        path.unlink()
+    papers("other", "--jobs", "1", "--pages", str(PAGES))
+    assert {path.name for path in PAGES.glob("*.md")} == {"index.md", "other.md"}
+
+
+def test_list_shows_the_last_duration_divided_by_the_cores(two, papers, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    ledger = json.loads(page("ledger.json"))
+    ledger[0]["minutes"] = 8.4
+    (PAGES / "ledger.json").write_text(json.dumps(ledger), encoding="utf-8")
+    _, out, _ = papers("--list", "--pages", str(PAGES))
+    assert re.search(r"paper/fig1 .*quick: 2\.1 min", out)
+    assert "full: 3 h" in out  # never run: the duration in the file
+
+
+@pytest.mark.parametrize("content", ["", "[{}]", '{"name": "paper/fig1"}', "\xff"])
+def test_a_broken_ledger_is_one_line(two, papers, content):
+    before = (PAGES / "paper.md").read_bytes()
+    (PAGES / "ledger.json").write_text(content, encoding="latin-1")
+    for arguments in (("--list",), ("paper/fig2", "--jobs", "1")):
+        code, out, err = papers(*arguments, "--pages", str(PAGES))
+        assert (code, out) == (2, "")  # before anything is run
+        assert err.startswith(
+            f"python -m papers: {PAGES / 'ledger.json'} is broken: restore an older one, or remove it"
+        )
+        assert err.count("\n") == 1
+    assert (PAGES / "paper.md").read_bytes() == before
+
+
+def test_a_ledger_of_before_the_numbers_were_kept_can_be_read(two, papers):
+    ledger = json.loads(page("ledger.json"))
+    for record in ledger:
+        del record["file_figure"], record["file_question"]
+        for finding in record["findings"]:
+            del finding["quantity"], finding["values"]
+    (PAGES / "ledger.json").write_text(json.dumps(ledger), encoding="utf-8")
+    shutil.rmtree("runs")
+    assert papers("--pages", str(PAGES))[0] == 0
+    assert page().count("| FedAvg learns something | yes |") == 2

@@ -1,0 +1,104 @@
+"""``python -m papers``, from a figure's file to its page."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.papers.conftest import FIGURE, PANELS
+
+PNG = b"\x89PNG"
+
+
+@pytest.fixture
+def reproduced(experiments, papers):
+    return papers("paper/fig1", "--jobs", "1")
+
+
+def runs():
+    return Path("runs/reproduce/paper/fig1-quick")
+
+
+def test_each_claim_has_its_verdict(reproduced):
+    code, out, err = reproduced
+    assert (code, err) == (0, "")
+    rows = {name: re.search(rf"{name}.*", out).group() for name in ("FedAvg learns", "FedAvg is perfect", "FedAsync")}
+    assert "holds (2 of 2 seeds)" in rows["FedAvg learns"]
+    assert "does not hold (0 of 2 seeds)" in rows["FedAvg is perfect"]
+    assert (runs() / "figure.png").read_bytes().startswith(PNG)
+    page = (runs() / "page.md").read_text(encoding="utf-8")
+    assert "`python -m papers paper/fig1 --scale quick`" in page
+    assert "| FedAvg is perfect | it is | mean accuracy of the last 10.0 s of fedavg: " in page
+    assert "- Everything." in page
+    assert "- At this scale: `stop.virtual_seconds=20.0`." in page
+
+
+def test_the_other_figures_run_after_a_failure(experiments, papers):
+    (experiments / "paper" / "fig1.toml").write_text(FIGURE + PANELS, encoding="utf-8")
+    (experiments / "paper" / "fig2.toml").write_text(FIGURE, encoding="utf-8")
+    panel = 'set = ["population.clients=5"'
+    broken = FIGURE + PANELS.replace(panel, 'set = ["model.name=gone.py:make", "population.clients=5"')
+    (experiments / "paper" / "fig1.toml").write_text(broken, encoding="utf-8")
+    (experiments / "paper" / "gone.py").write_text("def make(shape, outputs):\n    raise ValueError('none')\n")
+    code, out, err = papers("--all", "--jobs", "1", "--pages", "docs")
+    assert code == 2
+    first, second, last = err.splitlines()
+    assert first.startswith("paper/fig1a: ")
+    assert second == "paper/fig1b: its claims compare with paper/fig1a, which failed"
+    assert last == "python -m papers: could not run paper/fig1a, paper/fig1b; the reason for each is printed above"
+    assert "paper/fig2" in out
+    assert "Figure 1, quick scale" in Path("docs/paper.md").read_text(encoding="utf-8")
+    code, _, alone = papers("paper/fig1a", "--jobs", "1")
+    assert code == 2
+    assert alone.startswith("python -m papers: ")
+    assert alone.count("\n") == 1
+
+
+def test_list_shows_the_verdicts_of_local_runs(experiments, papers):
+    _, before, _ = papers("--list")
+    assert "not run" in before
+    assert re.search(r"paper/fig1 .*A paper .*Figure 1 .*digits .*quick: 0\.1 min", before)
+    assert "full: 3 h" in before
+    papers("--all", "--jobs", "1")
+    _, after, _ = papers("--list")
+    assert "quick: holds" in after
+    assert "quick: does not hold" in after
+    # Of other settings than the file's nothing is known.
+    path = experiments / "paper" / "fig1.toml"
+    path.write_text(path.read_text(encoding="utf-8").replace("lr = 0.1", "lr = 0.2"), encoding="utf-8")
+    _, changed, _ = papers("--list")
+    assert "holds" not in changed
+
+
+def test_pages(experiments, papers):
+    code, out, _ = papers("--all", "--jobs", "1", "--pages", "docs")
+    assert (code, out.splitlines()[-1]) == (0, f"Pages: {Path('docs/index.md')}")
+    index = Path("docs/index.md").read_text(encoding="utf-8")
+    assert "Of 3 claims 2 hold, 1 do not, 0 differ between seeds, 0 are undecided." in index
+    assert "| [A paper](paper.md) | 3 | 2 | 1 | 0 | 0 | 0 |" in index
+    assert "![Figure 1](images/paper-fig1-quick.png)" in Path("docs/paper.md").read_text(encoding="utf-8")
+    assert Path("docs/images/paper-fig1-quick.png").read_bytes().startswith(PNG)
+
+
+@pytest.mark.parametrize("arguments", [(), ("paper/fig1", "--all")])
+def test_figures_or_all_must_be_given(experiments, papers, arguments):
+    code, _, err = papers(*arguments)
+    assert code == 2
+    assert "name a figure, such as fedlaavg/fig4e, or give --all" in err
+
+
+def test_figures_without_the_scale_are_reported_and_left_out(experiments, papers):
+    path = experiments / "paper" / "fig1.toml"
+    other = path.read_text(encoding="utf-8").replace("[scales.quick]", "[scales.medium]")
+    (experiments / "paper" / "fig2.toml").write_text(other, encoding="utf-8")
+    code, out, _ = papers("paper", "--jobs", "1")
+    assert code == 0
+    assert out.splitlines()[0] == "Left out, since they have no scale quick: paper/fig2"
+    assert not Path("runs/reproduce/paper/fig2-quick").exists()
+    _, out, _ = papers("--all", "--jobs", "1")
+    assert "Left out" not in out
+
+
+def test_a_missing_scale_is_one_line(experiments, papers):
+    code, _, err = papers("paper/fig1", "--scale", "medium")
+    assert (code, err) == (2, "python -m papers: paper/fig1: no scale medium; choose from quick, full\n")

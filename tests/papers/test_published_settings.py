@@ -1,0 +1,45 @@
+"""The figures' files take from the papers and from their authors' code what these say."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+EXPERIMENTS = Path(__file__).parents[2] / "papers"
+
+
+def algorithms(pattern, name):
+    """Return the tables of an algorithm in the files of a pattern, by file and label."""
+    return {
+        f"{path.stem}: {label}": table
+        for path in sorted(EXPERIMENTS.glob(pattern))
+        for label, table in tomllib.loads(path.read_text(encoding="utf-8")).get("algorithms", {}).items()
+        if table.get("algorithm", label) == name
+    }
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "settings", "files"),
+    [
+        ("fedfa/*.toml", "fedbuff", {"staleness": {"name": "constant"}}, 5),
+        ("fedfa/*.toml", "port", {"similarity_weight": 1.0, "staleness_weight": 3.0}, 4),
+        ("fedlaavg/*.toml", "fedlaavg", {"weighting": "uniform"}, 5),
+        ("fedlaavg/fig4.toml", "fedavg", {"weighting": "uniform"}, 1),
+        ("patterns/*.toml", "async_comm_sgd", {"weighting": "uniform"}, 3),
+    ],
+)
+def test_published_settings(pattern, name, settings, files):
+    defaults = {"similarity_weight": 1.0}
+    found = algorithms(pattern, name)
+    assert len({key.partition(":")[0] for key in found}) == files
+    for key, table in found.items():
+        assert {setting: {**defaults, **table}.get(setting) for setting in settings} == settings, key
+
+
+@pytest.mark.parametrize("pattern", ["fedluck/*.toml", "across/*.toml"])
+def test_fedluck_chooses_from_all_shares_unless_one_is_fixed(pattern):
+    found = algorithms(pattern, "fedluck")
+    assert found
+    for key, table in found.items():
+        smallest, largest = table.get("compression", (0.01, 1.0))
+        assert smallest == largest or (smallest, largest) == (0.01, 1.0), key

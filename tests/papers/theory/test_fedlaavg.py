@@ -1,0 +1,57 @@
+import math
+
+import numpy as np
+import pytest
+
+from papers.theory.fedlaavg import random_availability, run_example, run_fedlaavg
+from papers.theory.problems import Quadratics
+
+
+def test_lemma_2_is_reached(rows):
+    assert max(line.ratio for line in rows if line.claim == "FedLaAvg, Lemma 2") == 1
+
+
+def test_fedlaavg_runs_as_in_example_1(rng):
+    problem = Quadratics("Example 1", np.array([2.0]), np.array([[1.0], [-1.0]]), np.array([0.5]))
+    available = np.array([[[True, False]]] * 4 + [[[False, True]]] * 3)[np.arange(50) % 7]
+    run = run_fedlaavg(problem, rng, available, cohort=1, lr=1 / (2 * math.sqrt(50)))
+    error = run_example(latest_average=True, rounds=50, start=0.5, turns=(4, 3), centres=(1, -1))
+    assert run.gradient_square == pytest.approx([4 * error])
+    assert run.oldest == 4  # client 2 before its first turn
+
+
+def test_fedavg_in_example_1_by_hand():
+    # γ = 1/(2√4): 1 → 1 − ¼·2·(1 − 1) = 1 → 1 − ¼·2·(1 + 1) = 0 → 0 + ½ = ½
+    error = run_example(latest_average=False, rounds=4, start=1, turns=(1, 1), centres=(1, -1))
+    assert error == pytest.approx((1 + 1 + 0 + 0.25) / 4)
+
+
+def test_fedlaavg_with_all_clients_is_gradient_descent(exact, rng):
+    run = run_fedlaavg(exact, rng, np.ones((20, 1, 3), dtype=bool), cohort=3, lr=0.3)
+    apart, squares = exact.start - exact.centres.mean(0), []
+    for _ in range(20):
+        squares.append(((exact.curvature * apart) ** 2).sum())
+        apart = apart * (1 - 0.3 * exact.curvature)
+    assert run.gradient_square == pytest.approx([np.mean(squares)])
+    assert run.oldest == 0
+    farthest = max(((exact.curvature * (exact.start - c)) ** 2).sum() for c in exact.centres)
+    assert run.second_moment == pytest.approx(farthest)
+
+
+def test_fedlaavg_takes_the_longest_absent_first(exact, rng):
+    run = run_fedlaavg(exact, rng, np.ones((9, 1, 3), dtype=bool), cohort=1, lr=0.1)
+    models, latest = [exact.start], np.zeros((3, 2))
+    for r in range(9):
+        latest[r % 3] = exact.curvature * (models[-1] - exact.centres[r % 3])
+        models.append(models[-1] - 0.1 * latest.mean(0))
+    squares = [((exact.curvature * (x - exact.centres.mean(0))) ** 2).sum() for x in models[:9]]
+    assert run.gradient_square == pytest.approx([np.mean(squares)])
+    assert run.oldest == 2
+
+
+def test_each_client_is_available_once_in_any_e_rounds(rng):
+    available = random_availability(rng, rounds=300, seeds=2, clients=5, available_every=4)
+    windows = np.lib.stride_tricks.sliding_window_view(available, 4, axis=0)
+    assert windows.any(-1).all()
+    assert not np.lib.stride_tricks.sliding_window_view(available, 3, axis=0).any(-1).all()
+    assert 0.2 < available.mean() < 0.6
