@@ -14,7 +14,7 @@ from offbeat.compression import qsgd
 from offbeat.config import experiment_file
 from offbeat.reproduction.file import ReproductionTables
 from offbeat.reproduction.theorem import TheoremTables
-from offbeat.training.sending import upload_bytes
+from offbeat_client.sending import upload_bytes
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
