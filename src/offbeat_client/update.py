@@ -88,7 +88,6 @@ def make_update(vector: NDArray[np.float32], memory: NDArray[np.float32] | None,
     """
     seed = integer(visit.seed, Purpose.COMPRESSION, visit.client, visit.number)
     try:
-        _check_finite(vector)
         sent = send(visit.payload, vector, memory, visit.plan, seed)
         _check_finite(sent.vector)
     except ValueError as error:

@@ -12,7 +12,7 @@ import tomli_w
 
 from offbeat.compression import qsgd
 from offbeat.config import experiment_file
-from offbeat.training.sending import upload_bytes
+from offbeat_client.sending import upload_bytes
 from papers.figures.figure_file import FigureTables
 from papers.figures.theorem import TheoremTables
 
