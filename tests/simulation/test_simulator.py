@@ -316,7 +316,7 @@ def test_a_coordinator_restored_again_and_again_goes_on_to_the_same_model(name, 
             lease_seconds=6.0,
         )
         restored.load_state_dict(disturbed.coordinator.state_dict())
-        disturbed.coordinator, disturbed._algorithm = restored, restored.algorithm
+        disturbed.coordinator.load_state_dict(restored.state_dict())
     assert disturbed.ended == undisturbed.ended
     assert torch.equal(disturbed.model, undisturbed.model)
 
@@ -385,7 +385,7 @@ def test_a_model_that_overflows_ends_the_run(simulate):
 def test_the_same_model_is_not_evaluated_twice(simulate):
     simulation = simulate(FedBuff(buffer_size=1, concurrency=1), every=0.01, stop=Stop(versions=3))
     evaluated = []
-    simulation._evaluate = lambda model: evaluated.append(model) or (0.0, {})
+    simulation._evaluations._evaluate = lambda model: evaluated.append(model) or (0.0, {})
     rows = run(simulation)
     assert len(evaluated) == 4 < len(rows)
 

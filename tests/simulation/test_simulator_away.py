@@ -214,7 +214,9 @@ def test_when_all_have_left_for_good_the_run_goes_on_to_its_end(simulate, interv
     evaluations = run(simulate(FedAsync(concurrency=2), stop=Stop(virtual_seconds=45), **world))
     assert [evaluation.seconds for evaluation in evaluations] == [0, 10, 20, 30, 40, 45]
     assert len({evaluation[1:7] for evaluation in evaluations[1:]}) == 1
-    with pytest.raises(OffbeatError, match=r"nothing is left to happen at \d+ virtual seconds: nobody comes back") as e:
+    with pytest.raises(
+        OffbeatError, match=r"nothing is left to happen at \d+ virtual seconds: every client stays offline"
+    ) as e:
         run(simulate(FedAsync(concurrency=2), stop=Stop(updates=1000), **world))
     assert "\n" not in str(e.value)
 
@@ -336,10 +338,10 @@ def test_random_worlds_run_as_they_do_second_by_second(
     while not simulation.finished:
         simulation.step()
         now = simulation._now
-        instant_is_over = simulation._queue.next_seconds > now and not simulation._assignment_due
+        instant_is_over = simulation._queue.next_seconds > now and not simulation._attendance.assignment_due
         if name != "fedavg" and instant_is_over and simulation.coordinator.algorithm.slots() > 0:
             idle = {c for c in range(4) if any(begin <= now < end for begin, end in times[c])}
-            assert idle <= set(simulation._visits)
+            assert idle <= set(simulation._life.visits)
 
     assigned = {}
     for call in calls:
@@ -351,7 +353,7 @@ def test_random_worlds_run_as_they_do_second_by_second(
         phases = (down, steps[client], up)
         for number, now in enumerate(moments):
             assert any(begin <= now < end for begin, end in times[client])
-            lost = simulation._devices.visit_is_lost(1, client, number)
+            lost = simulation._life._devices.visit_is_lost(1, client, number)
             asked, end, is_lost, sent = fate(times[client], int(now), phases, when_away, lost)
             visit = ended.pop((client, number), None)
             if visit is None:

@@ -135,7 +135,9 @@ def test_when_nothing_is_left_to_happen_the_run_goes_on_to_its_end(simulate, int
         assert [seconds for seconds, _ in made(simulation)] == [0, 45]
         assert simulation.ended
         assert not simulation._queue._heap
-        with pytest.raises(OffbeatError, match=r"nothing is left to happen at \d+ virtual seconds: nobody comes back"):
+        with pytest.raises(
+            OffbeatError, match=r"nothing is left to happen at \d+ virtual seconds: every client stays offline"
+        ):
             made(simulate(FedAsync(concurrency=2), stop=Stop(updates=1000), **world))
     never = {"step_seconds": (1.0,), "availability": intervals([(50, 60)]), "every_versions": 1}
     assert made(simulate(FedBuff(), stop=Stop(virtual_seconds=20), **never)) == [(0, 0), (20, 0)]
@@ -230,7 +232,8 @@ def test_a_run_goes_on_from_every_step_to_the_same_evaluations(simulate, name, e
         restored = world()
         restored.load_state_dict(read_checkpoint(tmp_path / "checkpoint"))
         # Between the version and its evaluation, too.
-        waiting += restored._evaluate_at_version == math.inf and restored._last is not None
+        due = restored._evaluations.state_dict()
+        waiting += due["evaluate_at_version"] == math.inf and due["last"] is not None
         assert before + list(restored.run()) == evaluations
         assert saved.ended + restored.ended == undisturbed.ended
         if saved.finished:

@@ -118,7 +118,7 @@ def test_every_step_is_the_average_of_what_counted_last_of_all_clients(world, co
         torch.testing.assert_close(before - 0.5 * at_the_server.mean(0), model, rtol=0, atol=2e-5)
     assert made > 15
     check_variety(simulation)
-    memories = {client: memory.resolve() for client, memory in simulation._memories.items()}
+    memories = {client: memory.resolve() for client, memory in simulation._life.work._memories.items()}
     note_what_counted()
     assert sorted(memories) == list(range(N))
     for client, memory in memories.items():
@@ -143,7 +143,7 @@ def test_what_compression_left_out_is_remembered_if_the_update_counted(world, ba
         torch.testing.assert_close(before - largest(total), model, rtol=0, atol=2e-5)
         memories[last.client] = total - largest(total)
         torch.testing.assert_close(
-            simulation._memories[last.client].resolve(), memories[last.client], atol=2e-5, rtol=0
+            simulation._life.work._memories[last.client].resolve(), memories[last.client], atol=2e-5, rtol=0
         )
     check_variety(simulation)
 
@@ -159,9 +159,9 @@ def test_an_update_that_arrives_in_vain_leaves_no_memory(simulate):
     )
     list(simulation.run())
     assert [(visit.client, visit.outcome) for visit in simulation.ended][:2] == [(0, "counted"), (1, "unused")]
-    assert list(simulation._memories) == [0]
+    assert list(simulation._life.work._memories) == [0]
     # From 0 to the target 0, 10 in a step of ½: the delta 0, −5 is sent whole, and then 0, −2.5.
-    assert simulation._memories[0].resolve().tolist() == [0, 0]
+    assert simulation._life.work._memories[0].resolve().tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("compression", [None, TOP_1], ids=["whole", "compressed"])
@@ -298,7 +298,7 @@ def test_feedback_of_a_compression_that_changes_from_visit_to_visit_is_remembere
     )
     list(simulation.run())
     first, second = [call.arguments["vector"].resolve() for call in calls if call.name == "receive"]
-    left = simulation._memories[0].resolve()
+    left = simulation._life.work._memories[0].resolve()
     # The model hardly moves, and each of six small steps is 1/1000 of the way to the target.
     torch.testing.assert_close(
         first + second + left, -simulation._trainer.targets[0] * (1 - 0.999**6), rtol=2e-2, atol=0

@@ -221,11 +221,11 @@ def by_hand(pattern, step_sizes, rounds, clients=4):
 
 def versions(simulation):
     """Run to the end; return all models, from version 0 on."""
-    models = [simulation._algorithm.model.clone()]
+    models = [simulation.coordinator.algorithm.model.clone()]
     while not simulation.finished:
         simulation.step()
         if simulation.coordinator.algorithm.version == len(models):
-            models.append(simulation._algorithm.model.clone())
+            models.append(simulation.coordinator.algorithm.model.clone())
     return torch.stack(models).double()
 
 
@@ -284,7 +284,7 @@ def test_what_is_evaluated_is_the_average_of_the_models(simulate):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr("offbeat.simulation.simulator._MOST_IN_VAIN", 20)
+    monkeypatch.setattr("offbeat.simulation.stall_guard._MAX_IN_VAIN", 20)
 
 
 def step_by_step(simulation, steps=5000):
