@@ -377,8 +377,16 @@ def test_a_malformed_update_is_refused_and_may_be_sent_again(name, same_state):
 
 
 def test_only_recorded_calls_can_be_replayed():
-    with pytest.raises(ValueError, match="no call"):
+    with pytest.raises(ValueError, match="not a call"):
         make(FedBuff()).replay(Call("load_state_dict", {"state": {}}))
+
+
+def test_a_recorded_assignment_of_a_client_that_does_not_exist_changes_nothing(same_state):
+    coordinator = make(FedBuff(concurrency=3))
+    before = coordinator.state_dict()
+    with pytest.raises(ValueError, match="client must be in"):
+        coordinator.replay(Call("assign", {"now": 0.0, "clients": [1, CLIENTS]}))
+    assert same_state(before, coordinator.state_dict())
 
 
 def test_who_had_a_turn_in_this_round_is_known_after_a_restart():
