@@ -370,7 +370,7 @@ def test_leases_too_short_for_any_visit_are_an_error_and_not_a_loop(simulate):
 
 
 def test_transfers_that_never_end_are_refused(simulate):
-    with pytest.raises(OffbeatError, match="takes for ever"), np.errstate(over="ignore"):
+    with pytest.raises(OffbeatError, match="never ends"), np.errstate(over="ignore"):
         simulate(FedBuff(), up=1e-320)
 
 
