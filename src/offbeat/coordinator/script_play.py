@@ -67,8 +67,14 @@ class ScriptWorld:
         algorithm = attempt("the factory", self.factory)
         for method in ("receive", "drop", "tick"):
             setattr(algorithm, method, partial(answered, method, getattr(algorithm, method)))
-        settings = {"clients": self.clients, "local": self.local, "seed": self.seed}
-        return Coordinator(algorithm, self.model, **settings, lease_seconds=_LEASE_SECONDS)
+        return Coordinator(
+            algorithm,
+            self.model,
+            clients=self.clients,
+            local=self.local,
+            seed=self.seed,
+            lease_seconds=_LEASE_SECONDS,
+        )
 
 
 class _Promise:

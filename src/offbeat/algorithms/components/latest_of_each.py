@@ -49,7 +49,8 @@ class LatestOfEach(Aggregate):
         has_lost_memory = update.since != last
         if has_lost_memory and not (self.kept_by_server and update.since is None):
             raise ValueError(
-                f"client {client} sent a difference to {_name(update.since)}, but its last counted one was {_name(last)}: "
+                f"client {client} sent a difference to {_name(update.since)}, but its last counted one was "
+                f"{_name(last)}: "
                 + ("let it send its whole update" if self.kept_by_server else _FORGOTTEN)
             )
         if self.kept_by_server:
