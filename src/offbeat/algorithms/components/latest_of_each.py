@@ -50,8 +50,7 @@ class LatestOfEach(Aggregate):
         if has_lost_memory and not (self.kept_by_server and update.since is None):
             raise ValueError(
                 f"client {client} sent a difference to {_name(update.since)}, but its last counted one was "
-                f"{_name(last)}: "
-                + ("let it send its whole update" if self.kept_by_server else _FORGOTTEN)
+                f"{_name(last)}: " + ("let it send its whole update" if self.kept_by_server else _FORGOTTEN)
             )
         if self.kept_by_server:
             change = _Sum(self._length, update.vector)  # needed twice, resolved once
