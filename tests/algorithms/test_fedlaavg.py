@@ -174,11 +174,11 @@ def test_the_deadline_ends_a_round_that_has_begun(begin, visit):
 @pytest.mark.parametrize(
     ("keeps", "heard", "since", "message"),
     [
-        (False, False, 0, "its update from version 0, but what last counted was nothing: "),
-        (True, False, 0, "its update from version 0, but what last counted was nothing: "),
-        (False, True, 1, "its update from version 1, but what last counted was its update from version 0: "),
-        (True, True, 1, "its update from version 1, but what last counted was its update from version 0: "),
-        (False, True, None, "nothing, but what last counted was its update from version 0: "),
+        (False, False, 0, "its update from version 0, but its last counted one was nothing: "),
+        (True, False, 0, "its update from version 0, but its last counted one was nothing: "),
+        (False, True, 1, "its update from version 1, but its last counted one was its update from version 0: "),
+        (True, True, 1, "its update from version 1, but its last counted one was its update from version 0: "),
+        (False, True, None, "nothing, but its last counted one was its update from version 0: "),
     ],
 )
 def test_a_difference_to_something_else_is_refused_in_one_line(

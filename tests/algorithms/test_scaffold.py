@@ -80,8 +80,8 @@ def test_the_variates_stay_the_mean_of_the_clients_and_the_optimum_is_found():
     ("change", "message"),
     [
         ({"since": 7}, "client 0 has lost its control variate"),
-        ({"steps": 1}, "client 0 took 1 steps, and SCAFFOLD needs all that it was given"),
-        ({"plan": None}, "needs all that it was given"),
+        ({"steps": 1}, "client 0 took 1 steps, but SCAFFOLD needs all steps of its plan"),
+        ({"plan": None}, "needs all steps of its plan"),
     ],
 )
 def test_updates_that_would_spoil_c_are_refused(change, message, same_state):

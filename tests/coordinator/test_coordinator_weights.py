@@ -6,6 +6,7 @@ import torch
 from offbeat.algorithms import AsyncCommSGD, FedAvg, FedLaAvg, LocalPlan
 from offbeat.algorithms.components.patterns import round_robin
 from offbeat.coordinator import Coordinator
+from offbeat.coordinator.calls import Call
 
 PLAN = LocalPlan(steps=2, batch_size=4, lr=0.1)
 EXAMPLES = [1, 2, 5]
@@ -54,7 +55,7 @@ def test_no_work_is_handed_out_before_the_weights_are_known():
     assert not coordinator.has_work
     assert coordinator.assign(1.0) == []
     with pytest.raises(ValueError, match="needs every client's number of examples"):
-        coordinator.assign(1.0, [0])
+        coordinator.replay(Call("assign", {"now": 1.0, "clients": [0]}))
     coordinator.weigh_clients(1.0, EXAMPLES)
     assert {assignment.client for assignment in coordinator.assign(1.0)} == {0, 1, 2}
 

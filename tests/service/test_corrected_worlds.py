@@ -75,7 +75,7 @@ def simulated():
     )
     for _ in simulation.run():
         pass
-    memories = {client: memory.resolve().tolist() for client, memory in simulation._memories.items()}
+    memories = {client: memory.resolve().tolist() for client, memory in simulation._life.work._memories.items()}
     return calls, coordinator.algorithm, memories
 
 

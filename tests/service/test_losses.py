@@ -21,7 +21,7 @@ def greedy():
 
 
 def losses(server):
-    return server.service.engine.coordinator._pool.losses
+    return server.service.engine.coordinator._candidates.pool.losses
 
 
 def test_the_client_with_the_highest_loss_comes_first_and_losses_outlive_a_kill(tmp_path):

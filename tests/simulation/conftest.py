@@ -40,6 +40,11 @@ class QuadraticTrainer(Trainer):
         return results
 
 
+def run(simulation):
+    """Run a simulation to its end, and return its evaluations."""
+    return list(simulation.run())
+
+
 def as_link(speed, clients):
     """A link as it is, or one of constant bytes per second: one number for all clients, or one a client."""
     return speed if hasattr(speed, "transfer_end") else ConstantLink(np.broadcast_to(np.array(speed, float), clients))

@@ -12,6 +12,7 @@ from offbeat.algorithms.components.wrappers import limit
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator.selection import UniformPool
 from offbeat.simulation.records import Stop
+from tests.simulation.conftest import run
 
 FREE = {"up": 1e300, "down": 1e300}
 
@@ -73,10 +74,6 @@ class HighestLossPool(UniformPool):
 class Greedy(FedBuff):
     needs_loss = True
     selection = HighestLossPool
-
-
-def run(simulation):
-    return list(simulation.run())
 
 
 def visits_of(simulation, *columns):

@@ -133,8 +133,8 @@ def test_a_run_goes_on_from_every_step_to_the_same_end(name, when_away, batch_li
         if name in PLAIN or step % 3 == 0:
             restored = world(name, when_away, batch_limit)
             restored.load_state_dict(state)
-            remembered += len(restored._memories)
-            cut_short += any(visit.plan is not visit.assignment.plan for visit in restored._visits.values())
+            remembered += len(restored._life.work._memories)
+            cut_short += any(visit.plan is not visit.assignment.plan for visit in restored._life.visits.values())
             assert made + to_the_end(restored) == evaluations
             assert saved.ended + restored.ended == undisturbed.ended
             assert torch.equal(restored.model, undisturbed.model)
@@ -180,8 +180,8 @@ def test_infinities_stay_infinite(world, tmp_path):
     write_checkpoint(tmp_path / "checkpoint", saved.state_dict())
     restored = world("fedbuff", stop=Stop(virtual_seconds=60.0), **arguments)
     restored.load_state_dict(read_checkpoint(tmp_path / "checkpoint"))
-    assert len(restored._visits) == len(saved._visits) == 3
-    assert {visit.assignment.lease_until for visit in restored._visits.values()} == {math.inf}
+    assert len(restored._life.visits) == len(saved._life.visits) == 3
+    assert {visit.assignment.lease_until for visit in restored._life.visits.values()} == {math.inf}
     assert to_the_end(restored) == to_the_end(saved)
 
 
@@ -210,7 +210,7 @@ def test_a_finished_run_is_finished_after_a_restart_without_a_second_evaluation(
 
 
 def test_a_restored_run_knows_how_long_it_has_been_in_vain(simulate, monkeypatch):
-    monkeypatch.setattr("offbeat.simulation.simulator._MOST_IN_VAIN", 20)
+    monkeypatch.setattr("offbeat.simulation.stall_guard._MAX_IN_VAIN", 20)
 
     def build():
         return simulate(FedAvg(cohort=1), step_seconds=(1.0,), lease_seconds=0.5, stop=Stop(versions=1))
@@ -240,7 +240,7 @@ def test_training_that_diverged_unneeded_does_so_again_after_a_restart(world, si
     # The evaluation at 4.6 s has trained client 3's work along with that of others.
     while simulation._now < 4.6:
         simulation.step()
-    assert simulation._visits[3].work.error is not None
+    assert simulation._life.visits[3].work.error is not None
     restored = build()
     restored.load_state_dict(simulation.state_dict())
     for each in (simulation, restored):
@@ -257,6 +257,6 @@ def test_an_evaluation_comes_back_as_one(world, tmp_path):
     first = simulation.step()
     write_checkpoint(tmp_path / "checkpoint", simulation.state_dict())
     restored.load_state_dict(read_checkpoint(tmp_path / "checkpoint"))
-    assert type(restored._last) is Evaluation
-    assert restored._last == first
+    assert type(restored._evaluations._latest) is Evaluation
+    assert restored._evaluations._latest == first
     assert first.metrics == {"accuracy": 0.0}

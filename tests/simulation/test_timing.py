@@ -102,24 +102,24 @@ def test_rounding_loses_nothing_that_ends_as_the_client_goes(intervals, when_awa
 
 
 def test_a_line_that_is_dead_whenever_the_client_is_there_is_an_error_and_not_a_loop(trace_link, monkeypatch):
-    monkeypatch.setattr(timing, "_MOST_INTERVALS", 1000)
+    monkeypatch.setattr(timing, "_MAX_INTERVALS", 1000)
     dead_by_turns = trace_link([(1, 8), (1, 0)])
     world = make(Alternating(2, 1.0, np.array([1])), "pause", up=dead_by_turns)
-    with pytest.raises(OffbeatError, match=r"client 0 goes away 1,000 times.*began at 3 virtual.*population\.avail"):
+    with pytest.raises(OffbeatError, match=r"client 0 goes offline 1,000 times.*began at 3 virtual.*population\.avail"):
         world.upload(0, 3.0, 8.0)
     assert make(Alternating(2, 1.0, np.array([0])), "pause", up=dead_by_turns).upload(0, 3.0, 16.0) == (7.0, 0.0)
 
 
 @pytest.mark.parametrize("way", ["down", "up"])
 def test_links_that_take_for_ever_are_refused(way):
-    with pytest.raises(OffbeatError, match="takes for ever: raise"):
+    with pytest.raises(OffbeatError, match="never ends: raise"):
         make(Always(), "pause", **{way: ConstantLink(np.array([1e-320]))})
 
 
 @pytest.mark.parametrize("availability", [Always(), Alternating(2, 5.0, np.array([0]))])
 def test_what_is_never_done_is_an_error_that_names_the_key(availability):
     world = make(availability, "pause", step_seconds=(1e308,), up=ConstantLink(np.array([1e-300])))
-    with pytest.raises(OffbeatError, match=r"^population\.step_seconds: client 0 is never done .* 2 virtual"):
+    with pytest.raises(OffbeatError, match=r"^population\.step_seconds: client 0 never ends .* 2 virtual"):
         world.compute(0, 2.0, 20)
     with pytest.raises(OffbeatError, match=r"^population\.up_bytes_per_second: "):
         world.upload(0, 2.0, 1e10)

@@ -8,7 +8,7 @@ from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator import Coordinator
 from offbeat.simulation.events import Kind
 from offbeat.simulation.visit import Visit, visits_from_state, visits_state
-from offbeat.simulation.work import Memory, WorkQueue
+from offbeat.simulation.work import WorkQueue
 from offbeat.training.trainers.trainer import Job, Result, Trainer
 
 PLAN = LocalPlan(steps=2, batch_size=1, lr=0.1)
@@ -63,7 +63,7 @@ def test_a_visit_that_has_not_been_trained_is_trained_after_the_restart(coordina
     queue = WorkQueue(Counting(), 2, seed=1)
     visits = {3: make(queue, 3), 1: make(queue, 1, upload_began=4.5)}
     trainer = Counting(batch_limit=5)
-    restored = visits_from_state(visits_state(visits), coordinator, WorkQueue(trainer, 2, seed=1), {})
+    restored = visits_from_state(visits_state(visits), coordinator, WorkQueue(trainer, 2, seed=1))
     assert list(restored) == [3, 1]
     for client, visit in restored.items():
         before = visits[client]
@@ -80,7 +80,7 @@ def test_a_visit_that_has_been_trained_keeps_its_upload(coordinator, make):
     visits = {4: make(queue, 4), 2: make(queue, 2)}
     visits[4].work.resolve()
     trainer = Counting(batch_limit=5)
-    restored = visits_from_state(visits_state(visits), coordinator, WorkQueue(trainer, 2, seed=1), {})
+    restored = visits_from_state(visits_state(visits), coordinator, WorkQueue(trainer, 2, seed=1))
     assert restored[4].work.resolve().tolist() == [4.0, 4.0]
     assert trainer.jobs == []
     assert restored[2].work.resolve().tolist() == [2.0, 2.0]
@@ -90,7 +90,7 @@ def test_a_visit_that_has_been_trained_keeps_its_upload(coordinator, make):
 def test_a_visit_that_will_be_lost_has_no_work_after_the_restart_either(coordinator, make):
     queue = WorkQueue(Counting(), 2, seed=1)
     visits = {0: make(queue, 0, has_work=False, sent=5, upload_began=1.0), 1: make(queue, 1)}
-    restored = visits_from_state(visits_state(visits), coordinator, WorkQueue(Counting(), 2, seed=1), {})
+    restored = visits_from_state(visits_state(visits), coordinator, WorkQueue(Counting(), 2, seed=1))
     assert (restored[0].work, restored[0].sent, restored[0].upload_began) == (None, 5, 1.0)
     assert restored[1].work is not None
 
@@ -101,7 +101,7 @@ def test_the_base_is_kept_at_any_stage(coordinator, make, stage):
     visits = {3: make(queue, 3, has_work=stage != "lost", has_base=True), 0: make(queue, 0)}
     if stage == "trained":
         visits[3].work.resolve()
-    restored = visits_from_state(visits_state(visits), coordinator, WorkQueue(Counting(), 2, seed=1), {})
+    restored = visits_from_state(visits_state(visits), coordinator, WorkQueue(Counting(), 2, seed=1))
     assert restored[3].start.tolist() == [1.0, 1.0]
     assert restored[0].start is None
 
@@ -125,7 +125,7 @@ def test_a_visit_that_was_cut_short_stays_so(coordinator, make):
     visits[0].plan = PLAN.prefix(1)
     visits[0].work = queue.promise(Job(0, 0, 0, torch.zeros(2), PLAN.prefix(1), "delta"))
     trainer = Counting(batch_limit=5)
-    restored = visits_from_state(visits_state(visits), coordinator, WorkQueue(trainer, 2, seed=1), {})
+    restored = visits_from_state(visits_state(visits), coordinator, WorkQueue(trainer, 2, seed=1))
     assert restored[0].plan == LocalPlan(steps=1, batch_size=1, lr=0.1)
     assert restored[0].assignment.plan == restored[3].plan == PLAN
     restored[0].work.resolve()
@@ -146,39 +146,41 @@ def test_a_visit_may_be_cut_short_once_before_its_upload(coordinator, make, bega
     visit = make(queue, 3, steps_began=began, upload_began=uploads)
     visit.plan = visit.plan if steps == 2 else visit.plan.prefix(steps)
     assert visit.may_be_cut_short is may
-    restored = visits_from_state(visits_state({3: visit}), coordinator, queue, {})
+    restored = visits_from_state(visits_state({3: visit}), coordinator, queue)
     assert restored[3].may_be_cut_short is may
 
 
 def test_a_visit_keeps_what_is_due_next(coordinator, make):
     queue = WorkQueue(Counting(), 2, seed=1)
     visit = make(queue, 3, next_seconds=4.5, next_kind=Kind.OFFER)
-    restored = visits_from_state(visits_state({3: visit}), coordinator, queue, {})[3]
+    restored = visits_from_state(visits_state({3: visit}), coordinator, queue)[3]
     assert restored.next_seconds == 4.5
     assert restored.next_kind == Kind.OFFER
     visit = make(queue, 3)
-    restored = visits_from_state(visits_state({3: visit}), coordinator, queue, {})[3]
+    restored = visits_from_state(visits_state({3: visit}), coordinator, queue)[3]
     assert restored.next_seconds == math.inf  # a client that never comes back
 
 
-def remembering(coordinator, queue, memories):
-    """A visit of client 3 with a memory of its visit before."""
-    assignment = coordinator.assignment(3)
-    job = Job(3, assignment.visit, assignment.version, torch.ones(2), PLAN, "difference")
-    return Visit(assignment, 2.0, PLAN, queue.promise(job, memories.get(3)))
+def with_memories(trainer, memories):
+    """A queue whose clients have these memories."""
+    queue = WorkQueue(trainer, 2, seed=1)
+    queue.load_state_dict({"memories_of": torch.tensor([*memories]), "memories": torch.tensor([*memories.values()])})
+    return queue
 
 
 @pytest.mark.parametrize("trained", [False, True])
-@pytest.mark.parametrize("memories", [{}, {3: Memory(None, torch.tensor([1.0, 2.0]))}], ids=["first", "later"])
+@pytest.mark.parametrize("memories", [{}, {3: [1.0, 2.0]}], ids=["first", "later"])
 def test_a_visit_goes_on_with_what_its_client_remembers(coordinator, trained, memories, tmp_path):
     coordinator.algorithm.payload = "difference"
-    visit = remembering(coordinator, WorkQueue(Counting(), 2, seed=1), memories)
+    assignment = coordinator.assignment(3)
+    job = Job(3, assignment.visit, assignment.version, torch.ones(2), PLAN, "difference")
+    visit = Visit(assignment, 2.0, PLAN, with_memories(Counting(), memories).promise(job))
     if trained:
         visit.work.resolve()
     write_checkpoint(tmp_path / "checkpoint", visits_state({3: visit}))
     state = read_checkpoint(tmp_path / "checkpoint")
     trainer = Counting()
-    restored = visits_from_state(state, coordinator, WorkQueue(trainer, 2, seed=1), memories)[3]
+    restored = visits_from_state(state, coordinator, with_memories(trainer, memories))[3]
     # Its update is 3, 3.
     assert restored.work.resolve().tolist() == ([2, 1] if memories else [3, 3])
     assert restored.work.memory.resolve().tolist() == [3, 3]
@@ -196,12 +198,12 @@ def test_versions_that_are_equal_can_be_saved_together(coordinator, make, tmp_pa
 
 
 def test_no_visits_at_all(coordinator):
-    assert visits_from_state(visits_state({}), coordinator, WorkQueue(Counting(), 2, seed=1), {}) == {}
+    assert visits_from_state(visits_state({}), coordinator, WorkQueue(Counting(), 2, seed=1)) == {}
 
 
 def test_a_visit_whose_lease_has_lapsed_goes_on(coordinator, make):
     queue = WorkQueue(Counting(), 2, seed=1)
     visits = {0: make(queue, 0)}
     coordinator.lapse(9.0)
-    restored = visits_from_state(visits_state(visits), coordinator, queue, {})
+    restored = visits_from_state(visits_state(visits), coordinator, queue)
     assert restored[0].assignment == visits[0].assignment

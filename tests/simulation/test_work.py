@@ -104,10 +104,10 @@ REMEMBERING = LocalPlan(
 
 def visits_of(queue, client, visits, plan=PLAN, payload="difference"):
     """Promises of a client's visits, all of which count."""
-    work, memory = [], None
+    work = []
     for visit in range(visits):
-        work.append(queue.promise(Job(client, visit, visit, torch.zeros(2), plan, payload), memory))
-        memory = work[-1].memory
+        work.append(queue.promise(Job(client, visit, visit, torch.zeros(2), plan, payload)))
+        queue.note_counted(client, work[-1])
     return work
 
 
@@ -141,8 +141,8 @@ def test_what_is_left_out_of_one_visit_is_in_the_next():
 def test_a_visit_that_does_not_count_is_forgotten():
     queue = WorkQueue(Recorder(10, squares), 2, seed=1)
     (first,) = visits_of(queue, 0, 1)
-    unused = queue.promise(Job(0, 1, 1, torch.zeros(2), PLAN, "difference"), first.memory)
-    third = queue.promise(Job(0, 2, 2, torch.zeros(2), PLAN, "difference"), first.memory)
+    unused = queue.promise(Job(0, 1, 1, torch.zeros(2), PLAN, "difference"))
+    third = queue.promise(Job(0, 2, 2, torch.zeros(2), PLAN, "difference"))
     assert unused.resolve().tolist() == [1, 1]
     queue.cancel(unused)
     assert unused.memory is None
@@ -225,6 +225,18 @@ def test_a_memory_that_was_kept_over_an_interruption_is_that_of_the_visit():
     queue = WorkQueue(Recorder(10, squares), 2, seed=1)
     kept = queue.kept(torch.tensor([5.0, 6.0]), torch.tensor([1.0, 0.0]))
     assert kept.resolve().tolist() == [5, 6]
-    after = queue.promise(Job(0, 1, 1, torch.zeros(2), PLAN, "difference"), kept.memory)
+    queue.note_counted(0, kept)
+    after = queue.promise(Job(0, 1, 1, torch.zeros(2), PLAN, "difference"))
     assert after.resolve().tolist() == [0, 1]
     assert queue.kept(torch.tensor([5.0, 6.0]), None).memory is None
+
+
+def test_memories_are_those_of_counted_visits_and_survive_a_restart():
+    queue = WorkQueue(Recorder(10, squares), 2, seed=1)
+    visits_of(queue, 1, 3)
+    queue.promise(Job(1, 3, 3, torch.zeros(2), PLAN, "difference"))  # does not count
+    restored = WorkQueue(Recorder(10, squares), 2, seed=1)
+    restored.load_state_dict(queue.state_dict())
+    for each in (queue, restored):
+        assert each.memory(0) is None
+        assert each.memory(1).tolist() == [4, 14]

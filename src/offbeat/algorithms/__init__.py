@@ -1,4 +1,4 @@
-"""Server-side algorithms, one file each: pure state machines that a simulator or a server drives alike."""
+"""Server-side algorithms, one file each: pure state machines for a simulator or a server."""
 
 import sys
 

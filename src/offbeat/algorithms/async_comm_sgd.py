@@ -1,4 +1,4 @@
-"""AsyncCommSGD: local SGD for ever, under any pattern of who talks to the server when."""
+"""AsyncCommSGD: uninterrupted local SGD under an arbitrary communication pattern."""
 
 from dataclasses import replace
 
@@ -24,22 +24,22 @@ from offbeat.algorithms.components.step_sizes import StepSizes
 
 
 class AsyncCommSGD(Algorithm[Periodic]):
-    """Everybody works all the time; what a client has done since it last talked counts when it talks again.
+    """All clients work all the time; a client's steps since its last talk count when it talks again.
 
-    In round t every client i takes a step from its own point x_i; those in C_{t+1} then upload Δ_i, how far they
-    came since they last talked, and go on from ``x_{t+1} = x_t − server_lr · Σ_{i ∈ C_{t+1}} p_i Δ_i`` with p_i the
-    client's share of the objective, 1/N if all count the same: the sum is over those who talk, but the shares are of
-    all N. So a visit runs from one round of the client's to its next, and needs no memory.
+    In round t every client i takes a step from its own point x_i. The clients in C_{t+1} then upload Δ_i, the sum of
+    their steps since they last talked, and continue from ``x_{t+1} = x_t − server_lr · Σ_{i ∈ C_{t+1}} p_i Δ_i``. Here
+    p_i is the client's share of the objective, 1/N for equal shares: the sum is over C_{t+1}, but the shares are of
+    all N clients. So a visit runs from one talk of the client to its next, and needs no memory.
 
     A round lasts ``period`` seconds, and a client's step of a round is ``local.steps`` minibatch steps. An update that
-    comes before its round waits for it, one that comes after it counts in the next: choose the period such that a
-    round's steps and the transfers fit in.
+    comes before its round waits for it; a later one counts in the next round. Choose the period such that a round's
+    steps and the transfers fit in.
 
     Avdyukhin and Kasiviswanathan, "Federated Learning under Arbitrary Communication Patterns" (ICML 2021), Algorithm 1;
     the averaged iterate is that of Theorem 2.2.
 
     Args:
-        pattern: Who talks when.
+        pattern: The rounds in which each client talks.
         step_sizes: γ_t, one for each round; None takes the run's ``lr``.
         average: Whether ``result`` is ``Σ w_t x_t / Σ w_t`` with ``w_t = (Δ + t)²``, Δ the pattern's longest gap.
         period: Seconds a round, > 0.

@@ -1,4 +1,4 @@
-"""FedAsync: every arrival is mixed into the model at once."""
+"""FedAsync: every update is mixed into the model as it arrives."""
 
 from torch import Tensor
 
@@ -20,8 +20,8 @@ class FedAsync(Algorithm):
 
     ``w_{t+1} = (1 − α_t) w_t + α_t w_i`` with ``α_t = mixing_alpha · s(τ)``, computed anew for each arrival.
 
-    Xie, Koyejo and Gupta, "Asynchronous Federated Optimization" (2019), Algorithm 1. There the count of τ begins
-    at 1; here a fresh update, τ = 0, counts in full.
+    Xie, Koyejo and Gupta, "Asynchronous Federated Optimization" (2019), Algorithm 1. There τ begins at 1; here a
+    fresh update has τ = 0 and counts in full.
 
     Args:
         mixing_alpha: α, 0 < α ≤ 1.

@@ -1,4 +1,4 @@
-"""FedAvg: a round of clients, averaged."""
+"""FedAvg: synchronous rounds, whose updates are averaged."""
 
 from torch import Tensor
 
@@ -20,11 +20,10 @@ from offbeat.algorithms.components import (
 class FedAvg(Algorithm):
     """Synchronous rounds: a cohort of clients works from one model, and their updates are averaged.
 
-    ``w_{t+1} = w_t − server_lr · Σ p_i Δ_i`` over the first m = ``cohort`` clients that hand in, with
-    ``p_i = n_i / Σ n`` or uniform. With over-selection r, ``ceil(m · r)`` clients are asked and what comes after
-    the first m is not wanted. A client that is lost is not replaced; the round ends when everybody asked was heard or
-    lost, and at a ``tick``, its deadline, with those that were heard. If all were lost there is no new version and a
-    new round begins.
+    ``w_{t+1} = w_t − server_lr · Σ p_i Δ_i`` over the first m = ``cohort`` updates, with ``p_i = n_i / Σ n`` or
+    uniform. With over-selection r, ``ceil(m · r)`` clients are assigned, and updates after the first m are not wanted.
+    A lost client is not replaced. The round ends when every assigned client was heard or lost, and at a ``tick``, its
+    deadline, with the updates that are in. If all clients were lost, a new round begins without a new version.
 
     FedSGD is FedAvg with one local step; FedProx is FedAvg with a local ``mu`` > 0.
 
@@ -35,7 +34,7 @@ class FedAvg(Algorithm):
         cohort: Updates a round, m ≥ 1.
         server_lr: Step size on the averaged delta, > 0.
         weighting: ``examples`` (p_i ∝ n_i) or ``uniform``.
-        over_selection: r, 1 ≤ r ≤ 1000; 1.3 asks 30 % more clients than are waited for.
+        over_selection: r, 1 ≤ r ≤ 1000; 1.3 assigns 30 % more clients than the round waits for.
         server_optimizer: Takes the step instead of plain subtraction; None for plain.
 
     Raises:

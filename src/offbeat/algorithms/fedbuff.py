@@ -1,4 +1,4 @@
-"""FedBuff: asynchronous clients, a server step for every K updates."""
+"""FedBuff: asynchronous clients, and a server step for every K updates."""
 
 from torch import Tensor
 
@@ -18,10 +18,10 @@ from offbeat.algorithms.components import (
 
 
 class FedBuff(Algorithm):
-    """Buffered asynchronous aggregation: clients come and go, every K-th update makes a new model.
+    """Buffered asynchronous aggregation: every K-th update makes a new model.
 
     ``acc ← acc + s(τ_i) Δ_i`` for each arrival; at the K-th ``w_{t+1} = w_t − server_lr · acc / K``, and the
-    buffer is empty again. The server holds one accumulator, whatever K. K = 1 and s = 1 is plain asynchronous SGD.
+    buffer is empty again. The server holds one accumulator for any K. K = 1 and s = 1 is plain asynchronous SGD.
 
     Nguyen et al., "Federated Learning with Buffered Asynchronous Aggregation" (AISTATS 2022), Algorithm 1; analysed
     for s = 1 and the server step size β = server_lr / K by Toghani and Uribe, "Unbounded Gradients in Federated

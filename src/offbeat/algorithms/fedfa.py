@@ -1,4 +1,4 @@
-"""FedFa: asynchronous clients, a server step for every update, from a sliding window of the last K."""
+"""FedFa: asynchronous clients, and a server step for every update from a window of the last K."""
 
 from typing import Literal
 
@@ -22,14 +22,14 @@ from offbeat.algorithms.components import (
 class FedFa(Algorithm):
     """Fully asynchronous: each update makes a new model, from it and the K − 1 updates before it.
 
-    A window holds the last K uploads; the oldest goes as a new one comes. Until K have arrived the model stays w_0;
-    the K-th makes the first version and every r-th after it, r = ``release_every``, the next:
+    A window holds the last K uploads; a new one replaces the oldest. Until K have arrived the model stays w_0; the
+    K-th makes the first version, and every r-th after it, r = ``release_every``, the next:
 
     - delta: ``w_{t+1} = w_t − (server_lr / K) · Σ Δ_j`` over the window;
     - params: ``w_{t+1} = (1 / K) · Σ w_j`` over the window.
 
-    The formulas are our reading of section 3.1 (the model is the mean of all parameters in the buffer, once K have
-    arrived): the text at hand has lost equations (3) and (4), both algorithms and the global learning rate.
+    The formulas follow the text of section 3.1 (the model is the mean of all parameters in the buffer, once K have
+    arrived); equations (3) and (4), both algorithms and the global learning rate were not available to us.
     ``server_lr = 1`` is our assumption, not the paper's value.
 
     With r = 1 each delta counts in K successive versions, so an upload moves the model by ``server_lr · ‖Δ‖`` in all;
@@ -37,12 +37,12 @@ class FedFa(Algorithm):
     ``α / (1 + α τ̄)``, all for equal directions. Compare algorithms at equal displacement by an upload, or tune each,
     and count uploads, not versions. r = K is FedBuff, and K = 1 plain asynchronous SGD, both with s = 1.
 
-    With ``normalise`` clients count as FedNova's do: each delta is divided by its a_j and the sum multiplied by the
+    With ``normalise`` clients count as in FedNova: each delta is divided by its a_j and the sum multiplied by the
     window's mean a_j (Table 6; the paper found the pair unstable). A client that was cut short before its first
     step, a_j = 0, has no direction: its slot is free again, and it does not enter the window.
 
-    Privacy: two consecutive sums of deltas differ by one that came and one that went, so whoever sees every version
-    learns ``Δ_in − Δ_out``. A sum over K clients hides less here than in FedBuff.
+    Privacy: two consecutive sums differ by one new delta and one old one, so an observer of every version learns
+    ``Δ_in − Δ_out``. A sum over K clients hides less here than in FedBuff.
 
     Xu et al., "FedFa: A Fully Asynchronous Training Paradigm for Federated Learning" (IJCAI 2024), section 3.1.
 

@@ -1,4 +1,4 @@
-"""FedLaAvg: the average of every client's latest update, also of those that are away."""
+"""FedLaAvg: the average of every client's latest update, also of offline clients."""
 
 from torch import Tensor
 
@@ -18,16 +18,16 @@ from offbeat.algorithms.components import (
 
 
 class FedLaAvg(Algorithm):
-    """Latest averaging: each client counts with its latest update for as long as it is away.
+    """Latest averaging: an offline client counts with its latest update.
 
-    Round r: of the clients that are there, the K = ``cohort`` that have been absent longest get x and upload what their
-    update changed against their last counted one, u_i^r − u_i^{R_i}. With p_i the client's share of the objective, 1/N
-    if all count the same, ``u ← u + Σ p_i (u_i^r − u_i^{R_i})``, ``R_i ← r`` and ``x ← x − server_lr · u``. So u is the
-    weighted average of all N clients' latest updates, 0 for one that was never heard. The server holds u and N
+    In round r, of the available clients the K = ``cohort`` that have been absent longest get x. Each uploads the
+    difference of its update to its last counted one, u_i^r − u_i^{R_i}. With p_i the client's share of the objective,
+    1/N for equal shares, ``u ← u + Σ p_i (u_i^r − u_i^{R_i})``, ``R_i ← r`` and ``x ← x − server_lr · u``. So u is the
+    weighted average of all N clients' latest updates, 0 for a client that never counted. The server holds u and N
     numbers, each client its own last update.
 
-    A client that has lost its last update uploads the whole one, which counts only where the server has kept the
-    last one for it.
+    A client that has lost its last update uploads the full new one, which counts only where the server has kept the
+    last one.
 
     Yan et al., "Distributed Non-Convex Optimization with Sublinear Speedup under Intermittent Client Availability"
     (2020), Algorithm 1 for one local step, Algorithm 2 for C.

@@ -1,4 +1,4 @@
-"""FedLuck: periodic aggregation, each client with the local steps and the compression that suit it."""
+"""FedLuck: periodic aggregation, with local steps and compression chosen for each client."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -30,17 +30,17 @@ _best = lru_cache(maxsize=4096)(best_steps_and_compression)
 
 
 class FedLuck(Algorithm):
-    """Every T̃ seconds what has arrived is averaged; each client has its own number of steps and its own compression.
+    """The updates of every T̃ seconds are averaged; each client has its own number of steps and its own compression.
 
-    ``w_{t+1} = w_t − server_lr · mean_{i ∈ S_t} C(Δ_i)`` every ``period`` T̃, S_t being whose updates came in it; if
-    nobody's did, nothing changes and there is no new version. Those in S_t then begin anew. A visit of client i takes
-    ``k_i α_i + δ_i β_i`` seconds, with α_i a step's and β_i an uncompressed upload's, both measured at its last visit,
-    or by ``note_speed`` before its first; it gets the (k_i, δ_i) that minimise
+    Every ``period`` T̃, ``w_{t+1} = w_t − server_lr · mean_{i ∈ S_t} C(Δ_i)`` over the clients S_t whose updates came in
+    it; without any, the version stays. The clients in S_t then begin anew. A visit of client i takes
+    ``k_i α_i + δ_i β_i`` seconds, with α_i the seconds of a step and β_i those of an uncompressed upload, both measured
+    at its last visit, or by ``note_speed`` before its first. The client gets the (k_i, δ_i) that minimise
     ``φ(k, δ) = ((kα + δβ)²(2 − δ) + 1)/(k δ^e)``, α and β in units of T̃ and e = ``compression_exponent``: ½ in the
-    authors' code, 1 in the paper's appendix.
-    A client that has not been measured takes the run's steps, as far as ``steps`` allows, and sends the largest share.
+    authors' code, 1 in the paper's appendix. A client that has not been measured takes the run's steps, within
+    ``steps``, and sends the largest share.
 
-    With ``normalise`` clients count as FedNova's do, whatever number of steps each was given: each C(Δ_i) is divided by
+    With ``normalise`` clients count as in FedNova, independently of their numbers of steps: each C(Δ_i) is divided by
     its a_i and the mean multiplied by the mean a_i.
 
     The rule and φ: "Theory for FedLuck" (the paper's appendix), sections 1 and 2; there one choice serves all clients,
@@ -91,8 +91,8 @@ class FedLuck(Algorithm):
                 f"FedLuck chooses how much top_k keeps: leave local.compression {local.compression.name} out"
             )
         steps, share = self._choice(client, local)
-        is_whole = share == 1 and not local.error_feedback  # smaller without indices
-        return replace(local, steps=steps, compression=None if is_whole else Compression("top_k", (("share", share),)))
+        is_full = share == 1 and not local.error_feedback  # smaller without indices
+        return replace(local, steps=steps, compression=None if is_full else Compression("top_k", (("share", share),)))
 
     def _choice(self, client: int, local: LocalPlan) -> tuple[int, float]:
         """Return the client's k_i and δ_i."""

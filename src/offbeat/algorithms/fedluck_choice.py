@@ -1,4 +1,4 @@
-"""FedLuck's choice: how many local steps, and how much compression, suit a client."""
+"""FedLuck's choice of local steps and compression for a client."""
 
 import torch
 from torch import Tensor

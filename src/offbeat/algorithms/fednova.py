@@ -1,4 +1,4 @@
-"""FedNova: a round of clients, averaged by direction, whatever number of steps each of them took."""
+"""FedNova: synchronous rounds, averaged by direction, for clients with different numbers of steps."""
 
 from torch import Tensor
 
@@ -22,11 +22,11 @@ class FedNova(Algorithm):
     """Synchronous rounds like FedAvg's, in which a client that took more steps does not count for more.
 
     ``w_{t+1} = w_t − server_lr · (Σ p_i a_i) · Σ p_i Δ_i / a_i``, ``p_i = n_i / Σ n``: the clients' directions
-    Δ_i / a_i are averaged, and the model goes as far along their mean as the clients went on average. With equal a_i
-    this is FedAvg. Rounds begin and end as FedAvg's do, over-selection included.
+    Δ_i / a_i are averaged, and the model moves along their mean by the clients' mean number of steps. With equal a_i
+    this is FedAvg. Rounds begin and end as in FedAvg, over-selection included.
 
     A client that was cut short before its first step, a_i = 0, has no direction. It fills its place in the round, but
-    it is left out of all three sums; a round in which nobody has a direction makes no version.
+    it is left out of all three sums; a round without any direction does not make a version.
 
     Wang, Liu, Liang, Joshi and Poor, "Tackling the Objective Inconsistency Problem in Heterogeneous Federated
     Optimization" (NeurIPS 2020).
@@ -34,7 +34,7 @@ class FedNova(Algorithm):
     Args:
         cohort: Updates a round, m ≥ 1.
         server_lr: Step size on the averaged delta, > 0.
-        over_selection: r, 1 ≤ r ≤ 1000; 1.3 asks 30 % more clients than are waited for.
+        over_selection: r, 1 ≤ r ≤ 1000; 1.3 assigns 30 % more clients than the round waits for.
         server_optimizer: Takes the step instead of plain subtraction; None for plain.
 
     Raises:

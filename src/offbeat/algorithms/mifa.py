@@ -1,4 +1,4 @@
-"""MIFA: rounds of the clients that are available, averaged with the memory of the others."""
+"""MIFA: rounds of the available clients, averaged with the memory of the others."""
 
 from torch import Tensor
 
@@ -21,7 +21,7 @@ class MIFA(Algorithm):
 
     A round takes in the clients that are available until the first of them is back, and ends when all of them are back
     or lost. They refresh their updates Δ_i; then ``w ← w − server_lr · Σ p_i Δ_i`` over the latest updates of all N
-    clients, p_i being the client's share of the objective, 1/N if all count the same. With one learning rate for all
+    clients, p_i being the client's share of the objective, 1/N for equal shares. With one learning rate for all
     rounds Δ_i = lr · G_i in the paper's terms.
 
     FedLaAvg has the same memory, but rounds of a fixed number of clients, which wait for each of them.

@@ -1,4 +1,4 @@
-"""Port: semi-asynchronous aggregation that does not let anybody fall too far behind."""
+"""Port: semi-asynchronous aggregation with bounded staleness."""
 
 import torch
 from torch import Tensor
@@ -20,21 +20,21 @@ from offbeat.algorithms.components import (
 
 
 class Port(Algorithm):
-    """A server step as soon as enough updates are in and nobody at work is too stale.
+    """A server step as soon as enough updates are in and no client at work is too stale.
 
     With t the version and v_i the one that client i works from, the server steps when ``min_clients`` updates are in
-    and t − v_i ≤ B = ``staleness_bound`` for everybody at work: ``w_{t+1} = w_t − server_lr · Σ p_i Δ_i`` over all that
-    is in, ``p_i ∝ n_i · (a · (cos(Δ_i, w_{v_i} − w_t) + 1)/2 + b · B/(τ_i + B))``, a = ``similarity_weight``,
-    b = ``staleness_weight``, Σ p_i = 1. The cosine compares a client's update with how the model itself moved since
-    the client's own version; it is 1 for a fresh update and 0 where one of the two is the zero vector. Somebody who
-    is too stale is asked for what it has so far (Port-urgent), or waited for (Port-non-urgent).
+    and t − v_i ≤ B = ``staleness_bound`` for all clients at work: ``w_{t+1} = w_t − server_lr · Σ p_i Δ_i`` over all
+    updates that are in, ``p_i ∝ n_i · (a · (cos(Δ_i, w_{v_i} − w_t) + 1)/2 + b · B/(τ_i + B))``, Σ p_i = 1,
+    a = ``similarity_weight`` and b = ``staleness_weight``. The cosine compares a client's update with the movement of
+    the model since the client's version; it is 1 for a fresh update and 0 where one of the two is the zero vector. A
+    client that is too stale is asked for a partial update (Port-urgent), or waited for (Port-non-urgent).
 
     Su and Li, "How Asynchronous can Federated Learning Be?" (IWQoS 2022).
 
     Args:
         min_clients: Updates that a step needs, ≥ 1.
         staleness_bound: B ≥ 1, in versions.
-        urgent_requests: Ask who is too stale for a partial update; else wait for it.
+        urgent_requests: Ask a client that is too stale for a partial update; else wait for it.
         similarity_weight: a ≥ 0.
         staleness_weight: b ≥ 0; not both 0.
         server_lr: Step size on the weighted mean of the deltas, > 0.
@@ -77,7 +77,7 @@ class Port(Algorithm):
 
     def weigh(self, update: Update) -> float:
         if update.base is None:
-            raise ValueError("Port compares an update with what its client started from: base is missing")
+            raise ValueError("Port compares an update with the model that its client started from: base is missing")
         return float(update.examples)
 
     def is_ready(self) -> bool:
@@ -91,11 +91,11 @@ class Port(Algorithm):
 
     def next_model(self, model: Tensor, closed: ClosedBuffer) -> Tensor:
         weights = [self._weight(entry, model, closed.version) for entry in closed.entries]
-        whole = sum(weights)
+        total = sum(weights)
         mean = torch.zeros_like(model)
-        if whole > 0:  # else every update points exactly against the model's own way, and staleness does not count
+        if total > 0:  # else every update points exactly against the model's own way, and staleness does not count
             for entry, weight in zip(closed.entries, weights, strict=True):
-                mean.add_(entry.vector, alpha=weight / whole)
+                mean.add_(entry.vector, alpha=weight / total)
         return self.step(model, mean)
 
     def _weight(self, entry: Entry, model: Tensor, version: int) -> float:

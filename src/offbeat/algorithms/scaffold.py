@@ -33,7 +33,7 @@ class SCAFFOLD(Algorithm):
     Args:
         cohort: Updates a round, m ≥ 1.
         server_lr: Step size on the averaged delta, > 0.
-        over_selection: r, 1 ≤ r ≤ 1000; 1.3 asks 30 % more clients than are waited for.
+        over_selection: r, 1 ≤ r ≤ 1000; 1.3 assigns 30 % more clients than the round waits for.
         server_optimizer: Takes the step instead of plain subtraction; None for plain.
 
     Raises:
@@ -65,7 +65,7 @@ class SCAFFOLD(Algorithm):
     def weigh(self, update: Update) -> Weight:
         if update.plan is None or update.steps != update.plan.steps:
             raise ValueError(
-                f"client {update.client} took {update.steps} steps, and SCAFFOLD needs all that it was given"
+                f"client {update.client} took {update.steps} steps, but SCAFFOLD needs all steps of its plan"
             )
         if update.since != self.heard.get(update.client):
             raise ValueError(f"client {update.client} has lost its control variate: let it enrol anew")

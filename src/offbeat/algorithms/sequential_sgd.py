@@ -1,4 +1,4 @@
-"""Sequential SGD: what federated learning would like to reach."""
+"""Sequential SGD: the reference curve without federation."""
 
 from dataclasses import replace
 
@@ -8,11 +8,11 @@ from offbeat.algorithms.components import Algorithm, ClosedBuffer, Continuous, C
 
 
 class SequentialSGD(Algorithm):
-    """No federation: one machine with all the data takes the local steps of a whole cohort, one after the other.
+    """One machine with all the data takes the local steps of a whole cohort, one after the other.
 
-    A round is ``cohort`` · ``local.steps`` steps of SGD on everybody's examples together, βNC in the paper. The machine
-    is as fast as the cohort's clients together, on average, so that it takes as long for a round as they for a
-    visit without transfers. Nothing travels, and nobody is ever away.
+    A round is ``cohort`` · ``local.steps`` steps of SGD on all clients' examples together, βNC in the paper. The
+    machine is as fast as the cohort's clients together, on average, so that its round takes as long as their visits
+    without transfers. Nothing travels, and the machine is always online.
 
     It is the reference curve of Yan et al., "Distributed Non-Convex Optimization with Sublinear Speedup under
     Intermittent Client Availability" (2020), section 6.

@@ -1,4 +1,4 @@
-"""The coordinator: which client holds which version, what is due, what is late."""
+"""The coordinator: clients' assignments, leases and updates, around one algorithm."""
 
 from offbeat.coordinator.coordinator import Coordinator
 

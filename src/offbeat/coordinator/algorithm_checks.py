@@ -25,7 +25,7 @@ Answer = TypeVar("Answer")
 
 
 def check_declarations(algorithm: Algorithm) -> None:
-    """Raise ``FaultError`` if the algorithm's payload or selection does not exist, or does not go with the rest."""
+    """Raise ``FaultError`` if the algorithm's payload or selection does not exist or does not suit it."""
     payload, payloads = getattr(algorithm, "payload", None), get_args(Payload)
     if payload not in payloads:
         raise FaultError(f"payload = {payload!r}: {did_you_mean(str(payload), payloads)}")
@@ -49,14 +49,14 @@ def answered(method: str, function: Callable[..., object], *arguments: Any) -> A
     return answer
 
 
-def attempt(what: str, function: Callable[..., Answer], *arguments: Any, **options: Any) -> Answer:
-    """Return what a function returns; a ``FaultError`` in place of what it raises."""
+def attempt(action: str, function: Callable[..., Answer], *arguments: Any, **options: Any) -> Answer:
+    """Call a function and return its value; a ``FaultError`` if it raises."""
     try:
         return function(*arguments, **options)
     except (FaultError, WrongStepError):
         raise
     except Exception as error:
-        raise FaultError(str(failure(f"{what} failed", error))) from error
+        raise FaultError(str(failure(f"{action} failed", error))) from error
 
 
 def check_model(model: object, length: int) -> None:
@@ -71,11 +71,11 @@ def check_model(model: object, length: int) -> None:
 
 
 def check_down(algorithm: Algorithm, length: int) -> None:
-    """Raise ``FaultError`` unless ``down`` returns what clients need: ``(length,)`` if they correct gradients."""
+    """Raise ``FaultError`` unless ``down`` returns a vector ``(length,)`` if clients correct gradients, else None."""
     down: Any = attempt("down", algorithm.down)
     if not algorithm.corrects_gradients:
         if down is not None:
-            raise FaultError("down returned something that clients do not use: set corrects_gradients = True")
+            raise FaultError("down returned a vector that clients do not use: set corrects_gradients = True")
     elif not isinstance(down, Tensor) or down.dtype != torch.float32 or down.shape != (length,):
         found = f"{down.dtype} of shape {tuple(down.shape)}" if isinstance(down, Tensor) else type(down).__name__
         raise FaultError(f"down must return float32 of shape ({length},), it returned {found.removeprefix('torch.')}")
@@ -111,10 +111,9 @@ def check_restart(algorithm: Algorithm, fresh: Algorithm) -> None:
 
 
 def differing_attributes(one: object, other: object, prefix: str = "") -> Iterator[str]:
-    """Yield the names of attributes that differ, also those of parts that have no state of their own."""
-    mine: dict[str, Any] = vars(one)
+    """Yield the names of the attributes that differ."""
     others: dict[str, Any] = vars(other)
-    for name, value in mine.items():
+    for name, value in vars(one).items():
         if name in _NOT_STATE or name.startswith(_COMPUTED_AGAIN):
             continue
         if not _same(value, others.get(name)):
@@ -137,14 +136,14 @@ def differing_entries(one: Mapping[str, Any], other: Mapping[str, Any]) -> Itera
 
 
 def check_failed_start(algorithm: Algorithm, model: Tensor, clients: int) -> None:
-    """Start an algorithm that runs; a ``FaultError`` if that fails with a ``ValueError`` and yet changes something."""
+    """Start a running algorithm anew; a ``FaultError`` if that raises ``ValueError`` and yet changes something."""
     before = algorithm.state_dict()
     try:
         algorithm.start(model, clients)
     except ValueError:
         try:
             changed = next(differing_entries(before, algorithm.state_dict()), None)
-        except Exception as error:  # whatever half a start leads to
+        except Exception as error:  # half a start may break anything
             changed = said(error)
         if changed is not None:
             raise FaultError(
@@ -157,14 +156,14 @@ def _saves_by_itself(kind: type[Algorithm]) -> bool:
 
 
 def _as_from_checkpoint(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a state as it comes back from a checkpoint: its plain values have been JSON."""
+    """Return a state as a checkpoint restores it: its plain values have been JSON."""
     plain = {key: value for key, value in state.items() if not isinstance(value, Tensor)}
     tensors = {key: value.clone() for key, value in state.items() if isinstance(value, Tensor)}
     return {**json.loads(json.dumps(plain)), **tensors}
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Return whether two values are equal; what cannot be compared is."""
+    """Return whether two values are equal; values that cannot be compared are."""
     if isinstance(one, Tensor) or isinstance(other, Tensor):
         return isinstance(one, Tensor) and isinstance(other, Tensor) and same_bits(one, other)
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):

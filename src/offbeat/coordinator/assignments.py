@@ -1,4 +1,4 @@
-"""Each client's latest visit, and what became of the last one that counted."""
+"""Every client's latest visit, and its last one that counted."""
 
 import math
 from array import array
@@ -15,20 +15,20 @@ _COLUMNS = ("visit", "version", "state", "receipt", "counted_visit", "counted_ve
 
 
 class VisitTable:
-    """One row a client, in arrays: a million clients take 50 MB, and nothing for the garbage collector to look at.
+    """The open visits, and one row a client in arrays, so that a million clients take 50 MB.
+
+    A visit is open until its update is answered. Its lease may lapse before that.
 
     Args:
         clients: Number of clients N.
     """
 
     def __init__(self, clients: int) -> None:
-        self._open: dict[int, Assignment] = {}  # by client, of the visits that are not closed
-        # The latest visit: its number, its version, how far it is, and its receipt once it is closed.
+        self._open: dict[int, Assignment] = {}  # by client
+        self._lapsed: set[int] = set()  # the clients of open visits whose leases have ended
         self._visit = array("q", [_NONE]) * clients
         self._version = array("q", [_NONE]) * clients
-        self._state = array("b", [VisitState.CLOSED]) * clients
-        self._receipt = array("q", [_NONE]) * clients
-        # The last one that counted.
+        self._receipt = array("q", [_NONE]) * clients  # of the latest visit, if it is closed
         self._counted_visit = array("q", [_NONE]) * clients
         self._counted_version = array("q", [_NONE]) * clients
         self._counted_receipt = array("q", [_NONE]) * clients
@@ -42,23 +42,30 @@ class VisitTable:
         return self._counted_visit[client]
 
     def version(self, client: int) -> int:
-        """Return the version that the client was given with its latest visit."""
+        """Return the version of the client's latest assignment."""
         return self._version[client]
 
     def state(self, client: int) -> VisitState:
-        """Return how far the client's latest visit is; closed if it never had one."""
-        return _STATES[self._state[client]]
+        """Return the state of the client's latest visit; closed if it never had one."""
+        if client not in self._open:
+            return VisitState.CLOSED
+        return VisitState.LAPSED if client in self._lapsed else VisitState.OPEN
 
-    def assignment(self, client: int) -> Assignment | None:
-        """Return the client's latest assignment unless it is closed."""
-        return self._open.get(client)
+    def has_slot(self, client: int) -> bool:
+        """Return whether the client has an open visit whose lease has not lapsed."""
+        return client in self._open and client not in self._lapsed
+
+    def assignment(self, client: int, visit: int | None = None) -> Assignment | None:
+        """Return the assignment of the client's open visit, if it has one, and if that is this visit."""
+        assignment = self._open.get(client)
+        return assignment if visit is None or (assignment is not None and assignment.visit == visit) else None
 
     def open_assignments(self) -> Iterator[tuple[Assignment, VisitState]]:
-        """Return all assignments that are not closed, and how far they are."""
+        """Return the assignments of all open visits, and their states."""
         return ((assignment, self.state(client)) for client, assignment in self._open.items())
 
     def receipt(self, client: int, visit: int) -> Receipt | None:
-        """Return what became of one of the client's visits, if that is known: its latest, or its last counted one."""
+        """Return the receipt of the client's latest or last counted visit; None for others, and for an open one."""
         if self._visit[client] == visit:
             return None if client in self._open else _unpacked(self._receipt[client])
         return _unpacked(self._counted_receipt[client]) if self._counted_visit[client] == visit else None
@@ -66,40 +73,49 @@ class VisitTable:
     def open(
         self, client: int, version: int, plan: LocalPlan, lease_until: float, visit_until: float = math.inf
     ) -> Assignment:
-        """Enter new work in place of the client's latest visit, and return it."""
+        """Open a visit in place of the client's latest one, and return its assignment."""
         visit = self._visit[client] + 1
         since = self._counted_version[client]
         assignment = Assignment(
             client, visit, version, plan, lease_until, None if since == _NONE else since, visit_until
         )
         self._open[client] = assignment
+        self._lapsed.discard(client)
         self._visit[client] = visit
         self._version[client] = version
-        self._state[client] = VisitState.OPEN
         return assignment
 
-    def renew(self, client: int, lease_until: float) -> None:
-        """Let the lease of the client's latest visit, which is not closed, end at another time."""
-        self._open[client] = self._open[client]._replace(lease_until=lease_until)
+    def renew(self, client: int, lease_until: float) -> Assignment:
+        """Let the lease of the client's open visit end at another time; return the new assignment."""
+        renewed = self._open[client] = self._open[client]._replace(lease_until=lease_until)
+        return renewed
 
     def lapse(self, client: int) -> None:
-        """Note that the lease of the client's latest visit has ended."""
-        self._state[client] = VisitState.LAPSED
+        """Record that the lease of the client's open visit has ended."""
+        self._lapsed.add(client)
 
-    def close(self, client: int, receipt: Receipt) -> None:
-        """Note what became of the client's latest visit."""
+    def close(self, client: int, receipt: Receipt) -> bool:
+        """Close the client's open visit with a receipt; return whether its lease had lapsed."""
         del self._open[client]
-        self._state[client] = VisitState.CLOSED
         packed = _packed(receipt)
         self._receipt[client] = packed
         if receipt.counted:
             self._counted_visit[client] = self._visit[client]
             self._counted_version[client] = self._version[client]
             self._counted_receipt[client] = packed
+        if client in self._lapsed:
+            self._lapsed.remove(client)
+            return True
+        return False
 
     def state_dict(self, local: LocalPlan) -> dict[str, Any]:
         """Return all that a restart needs; the run's own plan ``local``, which most visits have, is left out."""
-        rows = torch.tensor([list(getattr(self, f"_{column}")) for column in _COLUMNS], dtype=torch.int64)
+        # The column of states repeats what the open assignments say, but for the leases that have lapsed.
+        states = array("b", [VisitState.CLOSED]) * len(self._visit)
+        for client in self._open:
+            states[client] = self.state(client)
+        columns = {name: states if name == "state" else getattr(self, f"_{name}") for name in _COLUMNS}
+        rows = torch.tensor([list(column) for column in columns.values()], dtype=torch.int64)
         (clients,) = (rows[0] != _NONE).nonzero(as_tuple=True)
         assignments = [
             [*assignment[:3], plan_to_plain(assignment.plan, local), *assignment[4:]]
@@ -108,18 +124,20 @@ class VisitTable:
         return {"clients": clients, "rows": rows[:, clients], "open": assignments}
 
     def load_state_dict(self, state: dict[str, Any], local: LocalPlan) -> None:
-        """Go on from a saved state."""
-        self.__init__(len(self._visit))
+        """Resume from a saved state."""
         clients = state["clients"].tolist()
-        for column, values in zip(_COLUMNS, state["rows"].tolist(), strict=True):
-            column = getattr(self, f"_{column}")
+        for name, values in zip(_COLUMNS, state["rows"].tolist(), strict=True):
+            if name == "state":
+                pairs = zip(clients, values, strict=True)
+                self._lapsed = {client for client, value in pairs if value == VisitState.LAPSED}
+                continue
+            column = array("q", [_NONE]) * len(self._visit)
             for client, value in zip(clients, values, strict=True):
                 column[client] = value
+            setattr(self, f"_{name}", column)
+        self._open = {}
         for client, visit, version, plan, *rest in state["open"]:
             self._open[client] = Assignment(client, visit, version, plan_from_plain(plan, local), *rest)
-
-
-_STATES = tuple(VisitState)
 
 
 def _packed(receipt: Receipt) -> int:

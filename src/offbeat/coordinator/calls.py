@@ -1,4 +1,4 @@
-"""What a coordinator hands out, answers, remembers, counts and records."""
+"""The coordinator's values: assignments, receipts, statistics and recorded calls."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -9,10 +9,10 @@ from offbeat.algorithms.components import Compression, LocalPlan
 
 
 class Assignment(NamedTuple):
-    """Work for a client: from which version, by which plan, and until when its slot is kept for it."""
+    """Work for a client: from which version, by which plan, and until when its slot is kept."""
 
     client: int
-    visit: int  # the client's 0th, 1st, … piece of work; names the assignment together with the client
+    visit: int  # counted from 0 for each client; names the assignment together with the client
     version: int
     plan: LocalPlan
     lease_until: float  # seconds
@@ -21,7 +21,7 @@ class Assignment(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """What became of an update."""
+    """The answer to an update."""
 
     counted: bool  # False: it came too late and changed nothing
     staleness: int  # versions made between its download and its use
@@ -29,11 +29,11 @@ class Receipt(NamedTuple):
 
 
 class Unknown:
-    """What became of a visit that is over and older than the client's last counted one."""
+    """The answer for a closed visit before the client's last counted one, whose receipt is forgotten."""
 
 
 class VisitState(IntEnum):
-    """How far a visit is."""
+    """The state of a visit."""
 
     OPEN = 0
     LAPSED = 1  # its lease has ended, but its update may still come
@@ -46,7 +46,7 @@ def plan_to_plain(plan: LocalPlan, local: LocalPlan) -> dict[str, Any] | None:
 
 
 def plan_from_plain(values: dict[str, Any] | None, local: LocalPlan) -> LocalPlan:
-    """Return the plan of which ``plan_to_plain`` made this; tuples may have become lists, as they do in JSON."""
+    """Return the plan from which ``plan_to_plain`` made these values; tuples may have become lists, as in JSON."""
     if values is None:
         return local
     values = dict(values)
@@ -60,7 +60,7 @@ def plan_from_plain(values: dict[str, Any] | None, local: LocalPlan) -> LocalPla
 
 @dataclass
 class Statistics:
-    """What has happened so far. ``assigned − counted − unused − lost`` visits are open."""
+    """Numbers of visits so far. ``assigned − counted − unused − lost`` visits are open."""
 
     assigned: int = 0
     counted: int = 0

@@ -1,4 +1,4 @@
-"""Who is next: pools of the clients that may be given work."""
+"""Client selection pools."""
 
 import heapq
 from array import array
@@ -15,7 +15,7 @@ _NEVER = -1
 
 
 class Pool(Protocol):
-    """The clients that may be given work now, and a rule for which of them is next."""
+    """The clients that may be given work now, and a rule that picks one of them."""
 
     def __len__(self) -> int: ...
 
@@ -28,11 +28,11 @@ class Pool(Protocol):
         ...
 
     def pick(self) -> int:
-        """Take out the client that is next. The pool must not be empty."""
+        """Take out the next client. The pool must not be empty."""
         ...
 
     def take(self, client: int) -> None:
-        """Take out this client in place of a pick, in the pool or not: what comes after it is the same."""
+        """Take out this client, in the pool or not, as if it had been picked: the picks after it are the same."""
         ...
 
     def counted(self, update: Update) -> None:
@@ -44,7 +44,7 @@ class Pool(Protocol):
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Resume from a saved pool."""
         ...
 
 
@@ -58,7 +58,7 @@ class UniformPool:
 
     def __init__(self, clients: int, seed: int) -> None:
         self._inside = array("q")
-        self._place = array("q", [_OUTSIDE]) * clients  # where in _inside a client stands
+        self._place = array("q", [_OUTSIDE]) * clients  # a client's index in _inside
         self._stream = UniformStream(seed, Purpose.SELECTION)
 
     def __len__(self) -> int:
@@ -91,19 +91,19 @@ class UniformPool:
         return client
 
     def take(self, client: int) -> None:
-        """Take out this client in place of a pick, in the pool or not: what comes after it is the same."""
+        """Take out this client, in the pool or not, as if it had been picked: the picks after it are the same."""
         self._stream.position += 1
         self.discard(client)
 
     def counted(self, update: Update) -> None:
-        """Do nothing: a client that was heard is as likely as any other."""
+        """Do nothing: a client that has counted is as likely as any other."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return who is inside, in the order that the next picks depend on, and how many picks there were."""
+        """Return the clients inside, in the order that the next picks depend on, and the number of picks."""
         return {"inside": torch.tensor(self._inside, dtype=torch.int64), "picks": self._stream.position}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Resume from a saved pool."""
         self._inside = array("q", state["inside"].tolist())
         self._place = array("q", [_OUTSIDE]) * len(self._place)
         for place, client in enumerate(self._inside):
@@ -112,19 +112,19 @@ class UniformPool:
 
 
 class LongestAbsentPool:
-    """Next is who has not counted for longest: the lowest last version R_i, of equals the lowest number.
+    """The client whose last counted version R_i is the lowest is next; of equals, the one of the lowest number.
 
     Every operation takes O(log N) time at most, on average.
 
     Args:
-        clients: Number of clients N; the pool is empty to begin with, and nobody has ever counted.
-        seed: Not used: there is nothing random in it.
+        clients: Number of clients N; the pool is empty to begin with, and no client has counted.
+        seed: Not used: nothing is random.
     """
 
     def __init__(self, clients: int, seed: int) -> None:
         self._last = array("q", [_NEVER]) * clients  # R_i
         self._inside: set[int] = set()
-        self._heap: list[tuple[int, int]] = []  # (R_i, i) of who is inside; what has been taken out stays in it
+        self._heap: list[tuple[int, int]] = []  # (R_i, i) of the clients inside, and of some that were taken out
 
     def __len__(self) -> int:
         return len(self._inside)
@@ -141,13 +141,13 @@ class LongestAbsentPool:
         self._tidy()
 
     def _tidy(self) -> None:
-        """Keep clients that come, go and count without being picked from filling the heap."""
+        """Remove the entries of clients that were taken out, if they are most of the heap."""
         if len(self._heap) > 2 * len(self._inside) + 64:
             self._heap = [(self._last[inside], inside) for inside in self._inside]
             heapq.heapify(self._heap)
 
     def pick(self) -> int:
-        """Take out the client that is next. The pool must not be empty."""
+        """Take out the next client. The pool must not be empty."""
         while True:
             last, client = heapq.heappop(self._heap)
             if client in self._inside and last == self._last[client]:
@@ -155,11 +155,11 @@ class LongestAbsentPool:
                 return client
 
     def take(self, client: int) -> None:
-        """Take out this client in place of a pick, in the pool or not: what comes after it is the same."""
+        """Take out this client, in the pool or not, as if it had been picked: the picks after it are the same."""
         self.discard(client)
 
     def counted(self, update: Update) -> None:
-        """Record R_i, the version from which the client's last counted update was made."""
+        """Record R_i, the version that the client's last counted update was made from."""
         client = update.client
         self._last[client] = update.version
         if client in self._inside:
@@ -167,14 +167,14 @@ class LongestAbsentPool:
             self._tidy()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return who is inside, and everybody's R_i."""
+        """Return the clients inside, and the R_i of all clients."""
         return {
             "inside": torch.tensor(sorted(self._inside), dtype=torch.int64),
             "last": torch.tensor(self._last, dtype=torch.int64),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Resume from a saved pool."""
         self._last = array("q", state["last"].tolist())
         self._inside = set(state["inside"].tolist())
         self._heap = [(self._last[client], client) for client in self._inside]

@@ -1,4 +1,4 @@
-"""The queue of what will happen, in order of virtual time."""
+"""The queue of events in order of virtual time."""
 
 import heapq
 import math
@@ -8,34 +8,34 @@ import torch
 
 
 class Kind:
-    """Kinds of events, in the order in which those of the same instant happen.
+    """The kinds of events, in the order of events of the same instant.
 
-    So all that arrives at an instant is in before a round that ends then is judged. Work is given out between
-    ``AVAILABILITY`` and ``EVALUATION``, so whoever gets it gets the newest model. Evaluation changes nothing.
+    Every update that arrives at an instant is in before a lease or a period ends at it. Work is given out between
+    ``AVAILABILITY`` and ``EVALUATION``, so from the newest model. An evaluation changes nothing.
 
-    Plain numbers, since there are millions of events.
+    The kinds are plain numbers, since there are millions of events.
     """
 
     ARRIVAL = 0  # an upload is complete
     OFFER = 1  # a client has trained and asks whether its update is wanted
-    LOSS = 2  # a visit breaks off, and its work is lost
-    LAPSE = 3  # a lease ends
+    LOSS = 2  # a visit ends without its update
+    LAPSE = 3  # a lease ends, or the algorithm's deadline passes
     TICK = 4  # one of the algorithm's periods has passed
-    DEPARTURE = 5  # a client goes away
-    AVAILABILITY = 6  # a client is there and idle
+    DEPARTURE = 5  # a client goes offline
+    AVAILABILITY = 6  # an idle client becomes available
     EVALUATION = 7
 
 
 Event = tuple[float, int, int, int]
-"""Virtual seconds; the kind; a number that orders events of the same time and kind by when they were put in; the
-subject: the client, or the number of the tick or evaluation."""
+"""Virtual seconds; the kind; a sequence number, which orders events of the same time and kind; the subject: the client,
+or the number of the tick or evaluation."""
 
 
 class EventQueue:
-    """Events by time, then by kind, then by the order in which they were put in. O(log n) an operation.
+    """Events by time, then by kind, then in the order of ``put``; O(log n) an operation.
 
     Attributes:
-        at_work: How many visits' events and ends of leases are in it: at 0 clients come and go at most.
+        at_work: The number of events of visits and leases; at 0, clients at most come and go.
     """
 
     def __init__(self) -> None:
@@ -46,23 +46,23 @@ class EventQueue:
 
     @property
     def stands_still(self) -> bool:
-        """Whether nothing is left to happen but evaluations."""
+        """Whether only evaluations are left."""
         return len(self._heap) == self._counts[Kind.EVALUATION]
 
     @property
     def only_ticks(self) -> bool:
-        """Whether nothing is left to happen but ticks and evaluations."""
+        """Whether only ticks and evaluations are left."""
         return len(self._heap) == self._counts[Kind.EVALUATION] + self._counts[Kind.TICK]
 
     def put(self, seconds: float, kind: int, subject: int = 0) -> None:
-        """Let something happen at ``seconds``."""
+        """Put in an event at ``seconds``."""
         heapq.heappush(self._heap, (seconds, kind, self._sequence, subject))
         self._sequence += 1
         self._counts[kind] += 1
         self.at_work += kind < Kind.TICK
 
     def take(self) -> Event:
-        """Take out what happens next."""
+        """Take out the next event."""
         event = heapq.heappop(self._heap)
         kind = event[1]
         self._counts[kind] -= 1
@@ -71,11 +71,11 @@ class EventQueue:
 
     @property
     def next_seconds(self) -> float:
-        """When the next event happens; infinite if there is none."""
+        """The time of the next event; infinite if there is none."""
         return self._heap[0][0] if self._heap else math.inf
 
     def is_over(self, instant: float) -> bool:
-        """Return whether nothing but an evaluation is left to happen at this instant."""
+        """Return whether no event but an evaluation is left at this instant."""
         return not self._heap or self._heap[0][0] > instant or self._heap[0][1] == Kind.EVALUATION
 
     def state_dict(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class EventQueue:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Resume from a saved queue."""
         kinds, sequences, subjects = state["numbers"].tolist()
         columns = (state["seconds"].tolist(), kinds, sequences, subjects)
         # A heap that was saved in its order is a heap again.

@@ -1,17 +1,23 @@
-"""When a simulation ends, and what it tells of itself."""
+"""The records of a simulation: its end, its evaluations, its ended visits and their totals."""
 
 import math
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+Outcome = Literal["counted", "unused", "lost"]
 
 
 @dataclass(frozen=True)
 class Stop:
-    """When a simulation ends: at whatever comes first."""
+    """The end of a simulation: whichever limit is reached first."""
 
     virtual_seconds: float = math.inf
     versions: float = math.inf
     updates: float = math.inf  # counted ones
+
+    def is_reached(self, version: int, counted: int) -> bool:
+        """Return whether the run ends at this version or with this many counted updates."""
+        return version >= self.versions or counted >= self.updates
 
 
 class Evaluation(NamedTuple):
@@ -29,7 +35,7 @@ class Evaluation(NamedTuple):
 
 
 class VisitEnded(NamedTuple):
-    """What became of a visit."""
+    """A visit that has ended."""
 
     client: int
     visit: int
@@ -39,4 +45,48 @@ class VisitEnded(NamedTuple):
     ended_seconds: float
     bytes_down: int
     bytes_up: int
-    outcome: str  # "counted", "unused" or "lost"
+    outcome: Outcome
+
+
+@dataclass
+class Totals:
+    """Sums over a run's visits.
+
+    Attributes:
+        bytes_down: Of visits that have begun.
+        bytes_up: Of visits that have ended.
+        outcomes: How many visits have ended, by outcome.
+    """
+
+    bytes_down: int = 0
+    bytes_up: int = 0
+    outcomes: dict[str, int] = field(default_factory=lambda: {"counted": 0, "unused": 0, "lost": 0})
+
+    def add(self, ended: VisitEnded) -> None:
+        """Add a visit that has ended; its download was added when it began."""
+        self.bytes_up += ended.bytes_up
+        self.outcomes[ended.outcome] += 1
+
+    def evaluation(self, seconds: float, version: int, loss: float, metrics: dict[str, float]) -> Evaluation:
+        """Return an evaluation that was made now."""
+        outcomes = self.outcomes
+        return Evaluation(
+            seconds,
+            version,
+            outcomes["counted"],
+            outcomes["unused"],
+            outcomes["lost"],
+            self.bytes_down,
+            self.bytes_up,
+            loss,
+            metrics,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the totals."""
+        return {"bytes": [self.bytes_down, self.bytes_up], "outcomes": dict(self.outcomes)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from saved totals."""
+        self.bytes_down, self.bytes_up = state["bytes"]
+        self.outcomes = dict(state["outcomes"])

@@ -1,4 +1,4 @@
-"""When a client is done with what it does, given its device, its lines and when it is there."""
+"""The durations of downloads, local steps and uploads of clients that go offline."""
 
 import math
 from array import array
@@ -11,16 +11,16 @@ from offbeat.population.availability import Always
 from offbeat.population.devices.devices import Devices
 from offbeat.population.devices.links import Link
 
-_MOST_INTERVALS = 1_000_000
-# Of what was to be done, what rounding may leave over after going away and coming back.
+_MAX_INTERVALS = 1_000_000
+# The share of a transfer that rounding may leave over when a client goes offline.
 _ROUNDING = 1e-12
 
 
 class Ending(NamedTuple):
-    """How something that a client does ends."""
+    """The end of a download, of local steps or of an upload."""
 
     seconds: float  # virtual time; infinity if the client never comes back to finish it
-    left: float  # bytes or seconds of it that are not done: 0 unless the client went away and does not go on
+    left: float  # bytes or seconds that are not done: 0 unless the client went offline and does not resume
 
 
 class _Computing:
@@ -34,26 +34,24 @@ class _Computing:
 
 
 class Timing:
-    """Downloads, local steps and uploads of clients that may go away meanwhile.
+    """Computes when downloads, local steps and uploads end, given clients that may go offline.
 
-    While a client is away nothing goes on. When it is back it goes on where it was, or, where ``devices.when_away`` is
-    ``"lose"``, what it did is lost at the moment when it goes.
+    A client makes no progress while it is offline. When it is back it resumes; where ``devices.when_away`` is
+    ``"lose"``, its work is lost at the moment when it goes offline.
 
     Args:
         devices: The clients' devices.
         model_bytes: The size of a model on the wire.
 
     Raises:
-        OffbeatError: A transfer would take for ever; the methods, too: something is never done.
+        OffbeatError: A transfer would never end; also raised by the methods.
     """
 
     def __init__(self, devices: Devices, model_bytes: int) -> None:
         for link in (devices.down, devices.up):
             with np.errstate(divide="ignore", over="ignore"):
                 if not np.isfinite(model_bytes / link.mean_bytes_per_second()).all():
-                    raise OffbeatError(
-                        "a client's transfer takes for ever: raise population.up_ and down_bytes_per_second"
-                    )
+                    raise OffbeatError("a client's transfer never ends: raise population.up_ and down_bytes_per_second")
         self._devices = devices
         self._availability = devices.availability
         self._pauses = devices.when_away == "pause"
@@ -62,16 +60,16 @@ class Timing:
         self._computing = _Computing()
 
     def download(self, client: int, start: float, size: float) -> Ending:
-        """Return how a download of ``size`` bytes ends that begins at ``start``."""
+        """Return the end of a download of ``size`` bytes that begins at ``start``."""
         return self._carry_out(self._devices.down, client, start, size, "down_bytes_per_second")
 
     def compute(self, client: int, start: float, steps: int) -> Ending:
-        """Return how a number of local steps ends that begin at ``start``."""
+        """Return the end of local steps that begin at ``start``."""
         amount = steps * self._step_seconds[client]
         return self._carry_out(self._computing, client, start, amount, "step_seconds")
 
     def upload(self, client: int, start: float, size: float) -> Ending:
-        """Return how an upload of ``size`` bytes ends that begins at ``start``."""
+        """Return the end of an upload of ``size`` bytes that begins at ``start``."""
         return self._carry_out(self._devices.up, client, start, size, "up_bytes_per_second")
 
     def _carry_out(self, link: Link | _Computing, client: int, start: float, amount: float, key: str) -> Ending:
@@ -80,26 +78,26 @@ class Timing:
             if end < math.inf:
                 return Ending(end, 0.0)
         now, left = start, amount
-        for _ in range(_MOST_INTERVALS):
-            there = self._availability.next_there(client, now)
-            if there == math.inf or (there > now and not self._pauses):
-                return Ending(there if self._pauses else now, left)
-            end = link.transfer_end(client, there, left)
+        for _ in range(_MAX_INTERVALS):
+            online = self._availability.next_there(client, now)
+            if online == math.inf or (online > now and not self._pauses):
+                return Ending(online if self._pauses else now, left)
+            end = link.transfer_end(client, online, left)
             if not math.isfinite(end):
                 raise OffbeatError(
-                    f"population.{key}: client {client} is never done with what it began at {start:g} virtual seconds: "
-                    "make it faster"
+                    f"population.{key}: client {client} never ends what it began at {start:g} virtual seconds: make it "
+                    "faster"
                 )
-            away = self._availability.next_away(client, there)
-            if end <= away:
+            offline = self._availability.next_away(client, online)
+            if end <= offline:
                 return Ending(end, 0.0)
-            left -= link.transferred(client, there, away)
+            left -= link.transferred(client, online, offline)
             if left <= _ROUNDING * amount:
-                # It only seemed to end after the client goes, by rounding.
-                return Ending(away, 0.0)
-            now = away
-        # For instance a trace without any bandwidth whenever the client is there.
+                # By rounding only it seemed to end after the client goes offline.
+                return Ending(offline, 0.0)
+            now = offline
+        # For instance a trace without any bandwidth whenever the client is online.
         raise OffbeatError(
-            f"client {client} goes away {_MOST_INTERVALS:,} times before it is done with what it began at {start:g} "
+            f"client {client} goes offline {_MAX_INTERVALS:,} times before it ends what it began at {start:g} "
             "virtual seconds: change population.availability or its speed"
         )

@@ -1,4 +1,4 @@
-"""The visits that are going on."""
+"""The state of a visit, and of all open visits in a checkpoint."""
 
 import math
 from collections.abc import Mapping
@@ -11,39 +11,39 @@ from offbeat.algorithms.components import LocalPlan
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import Assignment
 from offbeat.simulation.events import Kind
-from offbeat.simulation.work import Memory, Work, WorkQueue
+from offbeat.simulation.work import Work, WorkQueue
 from offbeat.training.trainers.trainer import Job
 
 
 @dataclass(slots=True, eq=False)
 class Visit:
-    """A client that is at work, or on its way back with the result."""
+    """A client's work on one assignment: download, local steps, upload."""
 
     assignment: Assignment
     assigned_seconds: float
-    plan: LocalPlan  # what it does: the assignment's, cut short if it was asked for what it has
+    plan: LocalPlan  # the assignment's, or its first steps if the server asked for a partial update
     work: Work | None = None  # None: it will be lost
-    start: Tensor | None = None  # the starting model, where somebody may ask for it
+    start: Tensor | None = None  # the starting model, where it may be needed again
     offset: Tensor | None = None  # added to its local gradients
     steps_began: float = math.inf  # virtual seconds; infinity if the download breaks off
     upload_began: float = math.inf  # virtual seconds
-    sent: int = 0  # bytes of the upload, once it is known that it breaks off
-    next_seconds: float = math.inf  # when the next thing happens to it; what else is in the queue for it is void
+    sent: int = 0  # bytes of an upload that breaks off
+    next_seconds: float = math.inf  # its next event; any other event of it in the queue is void
     next_kind: int = Kind.LOSS
 
     @property
     def may_be_cut_short(self) -> bool:
-        """Whether it is at its local steps, or will be, and has not been cut short."""
+        """Whether its local steps are not over, and it was not cut short before."""
         return self.steps_began < self.upload_began == math.inf and self.plan is self.assignment.plan
 
 
 def visits_state(visits: Mapping[int, Visit]) -> dict[str, Any]:
     """Return the visits as a flat dict of tensors and plain values.
 
-    Of a visit whose training is done the upload is saved; of one whose training is not, its starting model: training
-    it later gives the same, and a starting model is shared by many.
+    A trained visit is saved with its upload, one that is not trained with its starting model: training it later gives
+    the same result, and many visits share a starting model.
     """
-    state: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     rows: list[list[Any]] = []
     for client, visit in visits.items():
         version, work = visit.assignment.version, visit.work
@@ -52,49 +52,46 @@ def visits_state(visits: Mapping[int, Visit]) -> dict[str, Any]:
         loss = None if work is None else work.loss
         rows.append([client, visit.plan.steps, visit.sent, visit.next_kind, loss, *times, *has])
         if visit.offset is not None:
-            state[f"offset.{client}"] = visit.offset
+            tensors[f"offset.{client}"] = visit.offset
         if visit.start is not None:
-            state[f"start.{version}"] = visit.start
+            tensors[f"start.{version}"] = visit.start
         if work is not None and work.vector is not None:
-            state[f"upload.{client}"] = work.vector
+            tensors[f"upload.{client}"] = work.vector
             if work.memory is not None and work.memory.vector is not None:
-                state[f"memory.{client}"] = work.memory.vector
+                tensors[f"memory.{client}"] = work.memory.vector
         elif work is not None and work.job is not None:
-            state[f"start.{version}"] = work.job.start
-    return {**_apart(state), "rows": rows}
+            tensors[f"start.{version}"] = work.job.start
+    return {**_without_shared_memory(tensors), "rows": rows}
 
 
-def _apart(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors with a copy of each that is there twice, since no two in a checkpoint may share memory.
+def _without_shared_memory(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors, with copies of those that share memory with an earlier one: a checkpoint refuses them.
 
-    So it is with a client's first difference, which is all that it remembers, and a version that equals the one before.
+    A client's first difference, for instance, is its memory as well.
     """
-    seen: set[int] = set()
-    apart: dict[str, Tensor] = {}
-    for key, tensor in state.items():
-        place = tensor.untyped_storage().data_ptr()
-        apart[key] = tensor.clone() if place in seen else tensor
-        seen.add(place)
-    return apart
+    addresses: set[int] = set()
+    separate: dict[str, Tensor] = {}
+    for key, tensor in tensors.items():
+        address = tensor.untyped_storage().data_ptr()
+        separate[key] = tensor.clone() if address in addresses else tensor
+        addresses.add(address)
+    return separate
 
 
-def visits_from_state(
-    state: Mapping[str, Any], coordinator: Coordinator, queue: WorkQueue, memories: Mapping[int, Memory]
-) -> dict[int, Visit]:
+def visits_from_state(state: Mapping[str, Any], coordinator: Coordinator, queue: WorkQueue) -> dict[int, Visit]:
     """Return the visits that ``visits_state`` saved.
 
     Args:
-        state: What it returned.
+        state: The result of ``visits_state``.
         coordinator: In the state that it was in then.
-        queue: Takes the work that is still to be done.
-        memories: What each client remembers of its last counted visit.
+        queue: With the clients' memories; takes the jobs that are still to be trained.
     """
     visits: dict[int, Visit] = {}
     for client, steps, sent, next_kind, loss, assigned, steps_began, upload_began, next_seconds, *has in state["rows"]:
         assignment = coordinator.assignment(client)
         assert assignment is not None
-        whole = assignment.plan
-        plan = whole if steps == whole.steps else whole.prefix(steps)
+        full_plan = assignment.plan
+        plan = full_plan if steps == full_plan.steps else full_plan.prefix(steps)
         offset: Tensor | None = state.get(f"offset.{client}")
         start: Tensor | None = state.get(f"start.{assignment.version}")
         has_work, has_start = has
@@ -104,7 +101,7 @@ def visits_from_state(
         elif has_work:
             assert start is not None
             job = Job(client, assignment.visit, assignment.version, start, plan, coordinator.algorithm.payload, offset)
-            work = queue.promise(job, memories.get(client))
+            work = queue.promise(job)
         times = steps_began, upload_began, sent, next_seconds
         visits[client] = Visit(
             assignment, assigned, plan, work, start if has_start else None, offset, *times, next_kind

@@ -1,8 +1,10 @@
-"""Training as a promise: carried out, several jobs at once, when a result is first needed."""
+"""Training as a promise: jobs are trained, several at once, when a result is first needed."""
 
 import math
 from itertools import islice
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from offbeat.algorithms.components import check_vector
@@ -18,11 +20,11 @@ class DivergedError(OffbeatError):
 
 
 class Memory:
-    """The promise of what a client remembers of a visit.
+    """The promise of the vector that a client keeps from a visit.
 
     Attributes:
         work: The visit's work; None once it is done.
-        vector: What is remembered, float32 ``(d,)``, once the work is done.
+        vector: The vector, float32 ``(d,)``, once the work is done.
     """
 
     __slots__ = ("vector", "work")
@@ -32,7 +34,7 @@ class Memory:
         self.vector = vector
 
     def resolve(self) -> Tensor:
-        """Return it; trains if that has not been done yet, and raises like ``Work.resolve``."""
+        """Return the vector; trains if that has not been done yet, and raises like ``Work.resolve``."""
         if self.work is not None:
             self.work.resolve()
         assert self.vector is not None
@@ -43,12 +45,12 @@ class Work:
     """The promise of a visit's upload.
 
     Attributes:
-        job: What is to be trained; None once it is trained or cancelled, since it holds the starting model.
+        job: The training; None once it is done or cancelled, since it holds the starting model.
         vector: The upload as the server gets it, float32 ``(d,)``, once it is trained.
-        before: What the client remembers of its last counted visit; None if nothing, or once this one is trained.
-        memory: What it will remember of this visit if it counts; None where there is nothing to be remembered.
+        before: The client's memory of its last counted visit; None if it has none, or once this visit is trained.
+        memory: The client's memory from this visit on, if it counts; None where a client needs none.
         loss: The visit's mean training loss, once it is trained.
-        error: Why there is no upload, if that is so.
+        error: The reason why training failed, if it did.
     """
 
     __slots__ = ("_queue", "before", "error", "job", "loss", "memory", "vector")
@@ -77,13 +79,13 @@ class Work:
 
 
 class WorkQueue:
-    """The jobs that have been promised but not trained, in the order in which they were given out.
+    """The jobs that are promised but not trained, in the order of their visits, and the clients' memories.
 
-    A client's upload may depend on what it remembers of its last counted visit, but its training does not. So jobs are
+    A client's upload may depend on its memory of its last counted visit, but its training does not. So jobs are
     trained in any order, and uploads are made in the order of each client's visits.
 
     Args:
-        trainer: Trains them.
+        trainer: Trains the jobs.
         length: The model's number of parameters d.
         seed: The run's seed.
     """
@@ -93,34 +95,44 @@ class WorkQueue:
         self._length = length
         self._seed = seed
         self._waiting: dict[Work, None] = {}
+        self._memories: dict[int, Memory] = {}  # of each client's last counted visit, where a client needs one
 
-    def promise(self, job: Job, before: Memory | None = None) -> Work:
-        """Return the promise of a job's upload, given what the client remembers of its last counted visit."""
+    def promise(self, job: Job) -> Work:
+        """Return the promise of a job's upload."""
         work = Work(job, self)
         if has_memory(job.payload, job.plan, corrects_gradients=job.offset is not None):
-            work.before = before
+            work.before = self._memories.get(job.client)
             work.memory = Memory(work)
         self._waiting[work] = None
         self._trainer.expect(job)
         return work
 
     def kept(self, vector: Tensor, memory: Tensor | None, loss: float | None = None) -> Work:
-        """Return a promise that had been kept before the run was interrupted."""
+        """Return a promise that was kept before the run was interrupted."""
         work = Work(None, self)
         work.vector, work.loss = vector, loss
         work.memory = None if memory is None else Memory(None, memory)
         return work
 
     def cancel(self, work: Work) -> None:
-        """Do not train what nobody will need."""
+        """Drop a job whose result is no longer needed."""
         self._waiting.pop(work, None)
         if work.job is not None:
             self._trainer.forget(work.job)
         work.job = work.before = work.memory = None
 
+    def note_counted(self, client: int, work: Work) -> None:
+        """Record that the server has counted a visit, so that the client keeps its memory of it."""
+        if work.memory is not None:
+            self._memories[client] = work.memory
+
+    def memory(self, client: int) -> Tensor | None:
+        """Return the client's memory, float32 ``(d,)``; None if it has none. May train."""
+        memory = self._memories.get(client)
+        return None if memory is None else memory.resolve()
+
     def train(self, needed: Work) -> None:
-        """Train what is needed now and, to fill the trainer's batch, what has waited longest."""
-        # What is needed comes after the client's visits before, whose memories it needs.
+        """Train a job and the client's earlier ones, whose memories it needs; fill the batch with the oldest jobs."""
         chain = [needed]
         while (before := chain[-1].before) and before.work and before.work.error is None:
             chain.append(before.work)
@@ -137,7 +149,7 @@ class WorkQueue:
                 self._keep(work, result)
 
     def _keep(self, work: Work, result: Result) -> None:
-        """Keep the result, or why there is none: only who needs it is to fail of it."""
+        """Keep a result, or the error: it is raised only where the result is needed."""
         job, before = work.job, work.before
         assert job is not None
         if before is not None and before.work is not None:
@@ -149,7 +161,7 @@ class WorkQueue:
                 raise ValueError(f"its loss is {result.loss}")
             vector, memory = self._send(job, result.vector, None if before is None else before.vector)
         except ValueError as error:
-            # The job is kept: a run that goes on from a checkpoint is to come to the same end.
+            # The job is kept, so that a run that resumes from a checkpoint fails in the same way.
             work.error = DivergedError(
                 f"training diverged: client {job.client}, from version {job.version}: {error}; "
                 "lower local.lr or set local.clip_norm"
@@ -162,6 +174,7 @@ class WorkQueue:
             work.memory.work = None
 
     def _send(self, job: Job, vector: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return the vector as the server gets it, and the client's new memory."""
         seed = integer(self._seed, Purpose.COMPRESSION, job.client, job.visit) if job.plan.compression else 0
         sent, memory = send(job.payload, vector, memory, job.plan, seed)
         if job.offset is not None:
@@ -169,3 +182,16 @@ class WorkQueue:
         if sent is not vector:
             check_vector(sent, self._length)
         return sent, memory
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the clients' memories, for which it trains; jobs are saved with their visits."""
+        memories = [memory.resolve() for memory in self._memories.values()]
+        return {
+            "memories_of": torch.tensor(list(self._memories), dtype=torch.int64),
+            "memories": torch.stack(memories) if memories else torch.zeros(0, self._length),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from saved memories."""
+        memories = zip(state["memories_of"].tolist(), state["memories"], strict=True)
+        self._memories = {client: Memory(None, memory.clone()) for client, memory in memories}

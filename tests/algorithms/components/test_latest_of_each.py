@@ -46,7 +46,9 @@ def test_a_difference_to_something_else_changes_nothing(kept, since, name, add, 
     buffer = started(kept_by_server=kept)
     add(buffer, 0, 0, 4)
     before = buffer.state_dict()
-    with pytest.raises(ValueError, match=f"client 0 sent a difference to {name}, but what last counted was its update"):
+    with pytest.raises(
+        ValueError, match=f"client 0 sent a difference to {name}, but its last counted one was its update"
+    ):
         add(buffer, 0, 2, 1, since=since)
     assert same_state(buffer.state_dict(), before)
     assert buffer.count == 1

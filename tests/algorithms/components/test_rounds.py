@@ -120,7 +120,7 @@ def test_available_takes_in_all_that_come_until_the_first_is_back():
     assert schedule.slots() == 3
     assert schedule.hear(0) is False
     assert schedule.slots() == 0
-    with pytest.raises(ValueError, match="client 1 cannot be assigned: it had its turn in this round, or nobody"):
+    with pytest.raises(ValueError, match="client 1 cannot be assigned: it had its turn in this round, or none"):
         schedule.assign(1, 0)
 
 

@@ -182,7 +182,7 @@ def test_losses_reach_an_algorithm_that_needs_them(tmp_path, quick):
         for client in range(3):
             folder, options = tmp_path / str(client), {"visits": 1, "backoff": quick}
             assert run_client(served.url, make, folder, enrolment_token=served.enrolment_token, **options) == 1
-        losses = served.service.engine.coordinator._pool.losses
+        losses = served.service.engine.coordinator._candidates.pool.losses
     assert losses == [said[client] for client in range(3)]
     assert len(set(losses)) == 3
 

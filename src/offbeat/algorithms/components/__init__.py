@@ -1,4 +1,4 @@
-"""What algorithms are made of: one import for authors."""
+"""The components of algorithms: one import for authors."""
 
 from offbeat.algorithms.components.aggregate import (
     Aggregate,

@@ -1,4 +1,4 @@
-"""Buffers of updates: what is added as updates arrive, and what is released to a server step."""
+"""Buffers of updates: filled as updates arrive, released to a server step."""
 
 import math
 from abc import ABC, abstractmethod
@@ -19,11 +19,11 @@ class NotFiniteError(ValueError):
 
 
 class WrongStepError(TypeError):
-    """A step has returned something that is not a float32 vector of the model's length."""
+    """A step has not returned a float32 vector of the model's length."""
 
 
 class Weight:
-    """How much an update counts, where one number does not say it all.
+    """The weight of an update, where it is more than one number.
 
     Attributes:
         value: The factor of its vector.
@@ -43,7 +43,7 @@ class Entry:
     """A single update in a buffer, with its weight.
 
     Attributes:
-        update: As it came.
+        update: The update as it arrived.
         weight: Its factor.
     """
 
@@ -70,7 +70,7 @@ class Entry:
 
 
 class ClosedBuffer:
-    """What a buffer has released for one server step.
+    """The updates that a buffer has released for one server step.
 
     Attributes:
         count: How many updates it holds.
@@ -78,11 +78,11 @@ class ClosedBuffer:
         tallies: The sums of their tallies, by name.
         version: The version of the model that the step starts from.
         entries: The single updates, where the buffer keeps them.
-        sealed: What a helper has to open before there is a sum; None if it is open.
+        sealed: The masked sum that a helper has to open first; None if the sum is open.
 
     Args:
         total: Returns the weighted sum, float32 ``(d,)``, when it is needed.
-        is_mean: Whether what ``total`` returns is a mean already, which ``mean`` does not divide.
+        is_mean: Whether ``total`` returns a mean already, which ``mean`` does not divide.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class ClosedBuffer:
         self._divided = is_mean
 
     def total(self) -> Tensor:
-        """Return the weighted sum of the updates, float32 ``(d,)``; computed once, and not a copy.
+        """Return the weighted sum of the updates, float32 ``(d,)``; computed once, and shared.
 
         Raises:
             NotFiniteError: It is not finite.
@@ -131,7 +131,7 @@ class ClosedBuffer:
         return total
 
     def then(self, change: Callable[[Tensor], Tensor]) -> "ClosedBuffer":
-        """Return the same with ``change`` applied to the sum when it is read."""
+        """Apply ``change`` to the sum when it is read; return this buffer."""
         make = self._make
         self._make = lambda: change(make())
         return self
@@ -187,7 +187,7 @@ class Aggregate(ABC):
 
     @abstractmethod
     def release(self, version: int) -> ClosedBuffer:
-        """Empty the buffer, and return what was in it for the step from ``version``."""
+        """Empty the buffer, and return its updates for the step from ``version``."""
 
     def reveal(self, closed: ClosedBuffer, answer: Tensor) -> ClosedBuffer:
         """Return a sealed sum opened by a helper's answer; a ``ValueError`` if the answer does not open it."""
@@ -203,7 +203,7 @@ class Aggregate(ABC):
 
 
 class Sum(Aggregate):
-    """Σ weight · vector since the last release: one vector, whatever the number of updates.
+    """Σ weight · vector since the last release: one vector for any number of updates.
 
     Args:
         tallies: Names of numbers that are summed beside it.

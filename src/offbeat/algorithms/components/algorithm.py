@@ -1,42 +1,32 @@
-"""The contract between an algorithm and what drives it, and the driver that every algorithm inherits."""
+"""The contract between an algorithm and its driver, and the implementation that every algorithm inherits."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, cast, dataclass_transform
+from typing import Any, dataclass_transform
 
-import torch
 from torch import Tensor
-from typing_extensions import TypeVar
 
-from offbeat.algorithms.components.aggregate import (
-    Aggregate,
-    ClosedBuffer,
-    NotFiniteError,
-    Weight,
-    WrongStepError,
-    check_finite,
-)
+from offbeat.algorithms.components.aggregate import Aggregate, ClosedBuffer, NotFiniteError
 from offbeat.algorithms.components.checks import check_client, check_count
 from offbeat.algorithms.components.component import Run
+from offbeat.algorithms.components.hooks import Hooks, Schedule_co
 from offbeat.algorithms.components.hyper_parameters import check_hyper_parameters
 from offbeat.algorithms.components.lazy_model import LazyModel
-from offbeat.algorithms.components.schedule import NoSchedule, Schedule
+from offbeat.algorithms.components.new_model import checked_model
 from offbeat.algorithms.components.shares import Shares
 from offbeat.algorithms.components.state import prefixed, restored, saved, under
 from offbeat.algorithms.components.update import Update, check_update
-from offbeat_client.local_plan import LocalPlan, Payload
-
-Schedule_co = TypeVar("Schedule_co", bound=Schedule, default=Schedule, covariant=True)
+from offbeat_client.local_plan import LocalPlan
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
-class Algorithm(Generic[Schedule_co]):
+class Algorithm(Hooks[Schedule_co]):
     """A server-side algorithm: a state machine without clock, thread, file, socket or global random state.
 
     **For authors.** A subclass declares its hyper-parameters as annotated class attributes with defaults; they become
-    keyword arguments, are checked against their annotations, and are the keys of the TOML table. It then writes
+    keyword arguments, are checked against their annotations, and are the keys of the TOML table. It then overrides
+    methods of ``Hooks``, most of them
 
     - ``compose``: its components, from the hyper-parameters alone: ``self.schedule``, ``self.buffer``, others;
     - ``weigh``: how much an update counts, as it arrives;
@@ -44,47 +34,19 @@ class Algorithm(Generic[Schedule_co]):
     - ``next_model``: the next model from this one and the closed buffer, later, when the model is read.
 
     There are two clocks. ``weigh``, ``note`` and ``is_ready`` see ``self.version``, which moves as updates arrive.
-    ``next_model`` runs later, so it uses ``closed.version``, and what only it changes moves when the model is read.
-    Every attribute that ``compose`` or ``begin`` assigns is saved and restored: components, tensors, numbers, and
-    dicts of numbers.
+    ``next_model`` runs later, so it uses ``closed.version``; state that only ``next_model`` changes moves when the
+    model is read. Every attribute that ``compose`` or ``begin`` assigns is saved and restored: components, tensors,
+    numbers, and dicts of numbers.
 
-    **For drivers.** The order of life is ``start`` (or ``load_state_dict``), then ``assign`` whenever ``slots`` asks
+    **For drivers.** The order of calls is ``start`` (or ``load_state_dict``), then ``assign`` whenever ``slots`` asks
     for clients, ``receive`` or ``drop`` for each of them, and ``tick`` every ``period`` seconds where there is a
-    period. An algorithm knows work by its client and version; the driver distinguishes two visits of one client from
-    the same version, as ``Coordinator`` does.
+    period. An algorithm identifies work by its client and version; the driver distinguishes two visits of one client
+    from the same version, as ``Coordinator`` does.
 
-    Attributes:
-        name: As in a configuration.
-        payload: What clients upload: ``delta`` (start − end), ``params`` (the end point), or ``difference`` (the delta
-            minus the client's last counted delta).
-        needs_base: Updates must carry ``base``.
-        needs_loss: Updates must carry ``loss``.
-        weighs_by_examples: Updates weigh more the more examples their clients declare.
-        corrects_gradients: Clients add ``down()`` minus a vector of their own to each local gradient; that vector
-            becomes Δ_i / P − what they added, P the sum of their step sizes, once the update has counted.
-        selection: How the coordinator picks the next client: a name, or what makes a pool from N and a seed.
-        measures: It plans by what clients were measured at, so none may be refused before it counted; ``note_speed`` is
-            called for each client that can tell its speed before its first visit.
-        pooled: It is no federation: one client holds all the data, and nothing travels.
-        period: Seconds between two ticks; None without a clock.
-        now: Seconds at the driver's latest call; set by the driver.
-        max_step_norm: The largest Euclidean norm of a server step, infinity for any; set by the run, before ``start``.
+    **How it works.** The schedule says when the buffer may close (``_close``). Then the version moves at once, and the
+    step to the new model is kept until the model is read (``_make_version``, ``_advance``).
     """
 
-    name: ClassVar[str]
-    payload: Payload = "delta"
-    needs_base: ClassVar[bool] = False
-    needs_loss: ClassVar[bool] = False
-    weighs_by_examples: ClassVar[bool] = False
-    corrects_gradients: ClassVar[bool] = False
-    selection: ClassVar[Any] = "uniform"
-    measures: ClassVar[bool] = False
-    pooled: ClassVar[bool] = False
-    period: Any = None  # float | None, and whatever a subclass declares as its hyper-parameter
-    now: float = 0.0
-    max_step_norm: float = math.inf
-    schedule: Schedule_co = cast(Any, NoSchedule())  # of an algorithm that implements the whole contract by itself
-    buffer: Aggregate
     _sealed: Sequence[ClosedBuffer] = ()
     _refused_steps: Mapping[int, str] = MappingProxyType({})
 
@@ -110,58 +72,9 @@ class Algorithm(Generic[Schedule_co]):
             buffer = type(self.buffer).__name__
             raise ValueError(f"{self.name}: {buffer} needs payload = {needed!r}, it is {self.payload!r}")
 
-    # What an author writes.
-
-    def check_values(self) -> None:
-        """Raise ``ValueError`` if the hyper-parameters do not go together."""
-
-    def compose(self) -> None:
-        """Assign ``schedule``, ``buffer`` and other components, from the hyper-parameters alone."""
-        raise NotImplementedError(f"{type(self).__name__} must define compose")
-
-    def check_run(self, run: Run) -> None:
-        """Raise ``ValueError`` if the hyper-parameters do not fit the run."""
-
-    def begin(self, model: Tensor) -> None:
-        """Assign what else is saved: tensors, numbers, dicts of numbers. ``model`` is w_0, ``(d,)``."""
-
-    def plan(self, client: int, local: LocalPlan) -> LocalPlan:
-        """Return the client's plan, made from the run's; a ``ValueError`` if that does not suit. Changes nothing."""
-        return local
-
-    def weigh(self, update: Update) -> float | Weight | None:
-        """Return how much an update counts; None if it is heard but does not count. Changes nothing.
-
-        Raises:
-            ValueError: The update is refused.
-        """
-        return 1.0
-
-    def note(self, update: Update) -> None:
-        """Record what else an update says; it has been taken in."""
-
-    def note_speed(self, client: int, step_seconds: float, upload_seconds: float) -> None:
-        """Record how fast a client is that has had no visit yet; only where ``measures`` is true.
-
-        Args:
-            client: 0 ≤ client < N.
-            step_seconds: Measured seconds a local step, ≥ 0.
-            upload_seconds: Measured seconds for an uncompressed upload, ≥ 0.
-        """
-
-    def is_ready(self) -> bool:
-        """Return whether the buffer makes a new version, now that the schedule lets it close."""
-        return self.buffer.count > 0
-
-    def next_model(self, model: Tensor, closed: ClosedBuffer) -> Tensor:
-        """Return w_{t+1}, float32 ``(d,)``, a new tensor, from w_t and what was released for t = ``closed.version``."""
-        raise NotImplementedError(f"{type(self).__name__} must define next_model")
-
     def age(self, update: Update) -> int:
-        """Return the update's staleness τ: the versions made since the one that its client works from."""
+        """Return the update's staleness τ: the number of versions made since its client began."""
         return self._version - update.version
-
-    # What a driver calls.
 
     @property
     def model(self) -> Tensor:
@@ -170,7 +83,7 @@ class Algorithm(Generic[Schedule_co]):
 
     @property
     def result(self) -> Tensor:
-        """What the run has learnt so far, ``(d,)``: the current model, unless the algorithm averages its models."""
+        """The result of the run so far, ``(d,)``: the current model, unless the algorithm averages its models."""
         return self.model
 
     @property
@@ -185,9 +98,9 @@ class Algorithm(Generic[Schedule_co]):
 
     @property
     def round(self) -> int | None:
-        """The number of the round or period that is open; None if clients may return at any time.
+        """The number of the open round or period; None if clients may return at any time.
 
-        A client that was assigned or heard in a round is not assigned again in it.
+        A client that was assigned in a round, or whose update came in it, is not assigned again in it.
         """
         return self.schedule.number
 
@@ -224,13 +137,13 @@ class Algorithm(Generic[Schedule_co]):
         self.buffer = wrapper(self)
 
     def start(self, model: Tensor, clients: int, data_weights: Tensor | None = None) -> None:
-        """Begin a run; what came before is forgotten.
+        """Begin a run and forget any run before it.
 
         Args:
             model: Initial model w_0, float32 ``(d,)``; copied.
             clients: Number of clients N.
-            data_weights: Each client's share of the objective, ``(N,)``; None for uniform. Only for algorithms that
-                average over all clients; those that average over arrivals have no use for it.
+            data_weights: Each client's share of the objective, ``(N,)``; None for uniform. Algorithms that average
+                over arrivals ignore it.
 
         Raises:
             ValueError: The model is not a finite float32 vector, or the hyper-parameters do not fit the run; nothing
@@ -262,11 +175,11 @@ class Algorithm(Generic[Schedule_co]):
         return self.schedule.slots()
 
     def assign(self, client: int, local: LocalPlan) -> LocalPlan:
-        """Record that the client now has the current version; return its plan: the run's, changed if need be.
+        """Record that the client works from the current version; return its plan, made from the run's.
 
         Raises:
-            ValueError: No such client; the run's plan does not suit; or, where there are rounds, the client had its
-                turn or the round is full. Nothing has changed.
+            ValueError: The client does not exist; the run's plan does not suit; or, where there are rounds, the client
+                had its turn or the round is full. Nothing has changed.
         """
         check_client(client, self._clients)
         if local.compression is not None and self.payload == "params":
@@ -282,8 +195,8 @@ class Algorithm(Generic[Schedule_co]):
     def receive(self, update: Update) -> bool:
         """Take an update in; return whether there is a new version.
 
-        An update that is not wanted changes nothing. Only metadata is looked at: linear buffers take the vector as it
-        is, so its maker has called ``check_vector``.
+        An update that is not wanted changes nothing. Only metadata is checked: the maker of the vector has called
+        ``check_vector``.
 
         Raises:
             ValueError: The update is malformed or refused; nothing has changed.
@@ -298,30 +211,11 @@ class Algorithm(Generic[Schedule_co]):
         return self.schedule.hear(update.client) and self._close()
 
     def drop(self, client: int, version: int) -> bool:
-        """Give the client's slot up, since it was not heard in time; return whether there is a new version.
+        """Free the slot of a client whose update did not come in time; return whether there is a new version.
 
         Its update still counts if it comes while ``wants`` is true.
         """
         return self.schedule.lose(client, version) and self._close()
-
-    def urgent(self) -> Sequence[int]:
-        """Return the clients to ask now for what they have so far."""
-        return ()
-
-    def cancelled(self) -> Sequence[int]:
-        """Return the clients at work whose updates are not wanted any more, so that they stop."""
-        return ()
-
-    def down(self) -> Tensor | None:
-        """Return what goes to clients beside the model, float32 ``(d,)``; None for nothing. Reading it may train.
-
-        It belongs to the version, and changes with it only.
-        """
-        return None
-
-    def deadline(self) -> float:
-        """Return when ``tick`` is to be called next, in the driver's seconds; infinity for never."""
-        return math.inf
 
     def tick(self) -> bool:
         """Record that a period, a deadline or a round's last lease has passed; return whether there is a version."""
@@ -365,28 +259,10 @@ class Algorithm(Generic[Schedule_co]):
     def _advance(self, model: Tensor, closed: ClosedBuffer) -> Tensor:
         """Return the next model; the same one if the step is refused."""
         try:
-            proposed = self.next_model(model, closed)
-            self._check_step(proposed)
-            if self.max_step_norm < math.inf:
-                step = proposed - model
-                norm = torch.linalg.vector_norm(step, dtype=torch.float64).item()
-                if norm > self.max_step_norm:
-                    proposed = model.add(step, alpha=self.max_step_norm / norm)
-            check_finite(proposed, "the new model")
+            return checked_model(model, self.next_model(model, closed), self.max_step_norm)
         except NotFiniteError as error:
             self._refused_steps = {**self._refused_steps, closed.version: str(error)}
             return model
-        return proposed
-
-    def _check_step(self, proposed: object) -> None:
-        length = self._model.length
-        if not isinstance(proposed, Tensor):
-            kind = type(proposed).__name__
-        elif proposed.dtype != torch.float32 or proposed.shape != (length,):
-            kind = f"{str(proposed.dtype).removeprefix('torch.')} of shape {tuple(proposed.shape)}"
-        else:
-            return
-        raise WrongStepError(f"next_model must return float32 of shape ({length},), it returned {kind}")
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that a restart needs, as a flat dict of tensors and plain values.
@@ -394,7 +270,7 @@ class Algorithm(Generic[Schedule_co]):
         Raises:
             TypeError: The state has an attribute that was not assigned by ``compose`` or ``begin``.
         """
-        model = self.model.clone()  # first: it carries out the steps that move the rest
+        model = self.model.clone()  # first: reading it carries out the steps that change other state
         if late := vars(self).keys() - self._known:
             raise TypeError(f"{self.name}.{min(late)} was first assigned during the run: assign it in begin")
         state = {
@@ -418,4 +294,4 @@ class Algorithm(Generic[Schedule_co]):
         for name in self._state:
             setattr(self, name, restored(name, getattr(self, name), state))
         sealed = [under(f"sealed.{number}", state) for number in range(state["sealed"])]
-        self._sealed = [ClosedBuffer.from_state(of_one) for of_one in sealed]
+        self._sealed = [ClosedBuffer.from_state(part) for part in sealed]

@@ -1,4 +1,4 @@
-"""What an algorithm is composed of: parts that begin with a run and are saved with it."""
+"""The components of an algorithm, which start with a run and are saved with it."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -29,7 +29,7 @@ class Component(Protocol):
         ...
 
     def start(self, run: Run) -> None:
-        """Begin a run; what came before is forgotten."""
+        """Begin a run and forget any run before it."""
         ...
 
     def state_dict(self) -> dict[str, Any]:

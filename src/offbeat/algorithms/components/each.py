@@ -1,4 +1,4 @@
-"""A buffer that keeps every update by itself, for steps that look at single vectors."""
+"""A buffer that keeps single updates, for steps that look at each vector."""
 
 from typing import Any
 

@@ -18,7 +18,7 @@ Positive = Annotated[float, Interval(gt=0, le=LARGEST_FLOAT32)]
 NotNegative = Annotated[float, Interval(ge=0, le=LARGEST_FLOAT32)]
 Share = Annotated[float, Interval(gt=0, le=1)]
 Weighting = Literal["examples", "uniform"]
-"""By how much clients count: by their numbers of examples, or all alike."""
+"""The weight of clients: by their numbers of examples, or all equal."""
 
 
 def hyper_parameters(kind: type[Any]) -> dict[str, Any]:

@@ -15,11 +15,11 @@ _FORGOTTEN = "it has lost its memory; with server_keeps_updates the server could
 
 
 class LatestOfEach(Aggregate):
-    """u = Σ weight_i · u_i over the latest updates u_i of all N clients, 0 for one that was never heard.
+    """u = Σ weight_i · u_i over the latest updates u_i of all N clients, 0 for a client that never counted.
 
     Clients send the difference of an update to their last counted one, so u needs one vector:
-    ``u ← u + Σ weight_i (u_i − previous u_i)``. A client that has lost its last update sends the whole one, which
-    counts only where the server has kept the last one for it. A client's weight must always be the same.
+    ``u ← u + Σ weight_i (u_i − previous u_i)``. A client that has lost its last update sends the full new one, which
+    counts only where the server has kept the last one. A client's weight must always be the same.
 
     Args:
         kept_by_server: Whether the server keeps every client's latest update, N vectors.
@@ -40,31 +40,31 @@ class LatestOfEach(Aggregate):
     def _open(self) -> None:
         self._count = 0
         self._changes = RunningSum(self._length)
-        self._new: list[_Sum] = []  # the latest updates of those heard since the last release
+        self._new: list[_Sum] = []  # the latest updates of clients that counted since the last release
 
     def add(self, update: Update, weight: float | Weight) -> None:
-        """Add weight · difference; refuse one that is not to the client's last counted update."""
+        """Add weight · difference; a ``ValueError`` if it does not refer to the client's last counted update."""
         assert not isinstance(weight, Weight)
         client, last = update.client, self._heard.get(update.client)
-        has_forgotten = update.since != last
-        if has_forgotten and not (self.kept_by_server and update.since is None):
+        has_lost_memory = update.since != last
+        if has_lost_memory and not (self.kept_by_server and update.since is None):
             raise ValueError(
-                f"client {client} sent a difference to {_name(update.since)}, but what last counted was {_name(last)}: "
-                + ("let it send its whole update" if self.kept_by_server else _FORGOTTEN)
+                f"client {client} sent a difference to {_name(update.since)}, but its last counted one was "
+                f"{_name(last)}: " + ("let it send its whole update" if self.kept_by_server else _FORGOTTEN)
             )
         if self.kept_by_server:
             change = _Sum(self._length, update.vector)  # needed twice, resolved once
             self._changes.add(change, weight)
-            if has_forgotten:
+            if has_lost_memory:
                 self._changes.add(self._kept[client], -weight)
-            self._keep(client, change, is_whole=update.since is None)
+            self._keep(client, change, is_full=update.since is None)
         else:
             self._changes.add(update.vector, weight)
         self._heard[client] = update.version
         self._count += 1
 
-    def _keep(self, client: int, change: "_Sum", *, is_whole: bool) -> None:
-        latest = change if is_whole else _Sum(self._length, self._kept[client], change)
+    def _keep(self, client: int, change: "_Sum", *, is_full: bool) -> None:
+        latest = change if is_full else _Sum(self._length, self._kept[client], change)
         self._kept[client] = latest
         self._new.append(latest)
 
@@ -78,9 +78,9 @@ class LatestOfEach(Aggregate):
     def _move(self, changes: RunningSum, new: "list[_Sum]") -> Tensor:
         total = changes.total()
         for latest in new:
-            latest.resolve()  # now that all its parts are there, so that sums of sums do not grow without bound
+            latest.resolve()  # now, so that sums of sums do not grow without bound
         if self._average is None:
-            # In float64, so that adding differences for a long time does not add up rounding.
+            # In float64, so that rounding errors of many differences do not add up.
             self._average = torch.zeros(self._length, dtype=torch.float64)
         check_finite(total, "the sum of the updates")
         self._average += total

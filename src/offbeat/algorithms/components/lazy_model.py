@@ -1,4 +1,4 @@
-"""The current model, made when it is read."""
+"""The current model, computed when it is read."""
 
 from collections import deque
 from collections.abc import Callable
@@ -12,7 +12,7 @@ class LazyModel:
     """A model w_t that steps on at once but is computed only when it is read.
 
     An algorithm knows from metadata alone that there is a new version, often before the updates behind it have
-    been computed. So a step is recorded here and carried out, in order, when somebody reads the model.
+    been computed. So a step is recorded here and carried out, in order, when the model is read.
 
     Attributes:
         length: The number of parameters d.

@@ -16,12 +16,12 @@ Rule = Callable[[int, int, int], int]
 
 @dataclass(frozen=True)
 class Pattern:
-    """Who talks when.
+    """The rounds in which each client talks.
 
-    Clients, 0 … N − 1, and rounds, 0, 1, …, are counted; nobody talks in round 0, since everybody has the model then.
+    Clients are numbered 0 … N − 1 and rounds 0, 1, …; no client talks in round 0, in which all of them get the model.
 
     Attributes:
-        name: The pattern's name in a configuration; of a user's own the import path of its rule.
+        name: The pattern's name in a configuration; the import path for a user's own rule.
         parameters: Its parameters.
         own: The user's own rule; None for a built-in pattern.
     """
@@ -34,7 +34,7 @@ class Pattern:
         """Return the first round after ``last`` in which the client, of N = ``clients``, talks.
 
         Raises:
-            ValueError: The user's own rule returns something else than a later round.
+            ValueError: The user's own rule does not return a later round.
         """
         if self.own is None:
             return _RULES[self.name](client, last, clients, **self.parameters)
@@ -47,15 +47,12 @@ class Pattern:
         return int(following)
 
     def longest_gap(self, clients: int) -> int:
-        """Return Δ, the most rounds from one that a client talks in to its next.
-
-        Of ``random``, which has no longest, the mean one.
-        """
+        """Return Δ, the largest number of rounds between two talks of a client; for ``random``, the mean number."""
         return self.parameters["longest_gap"] if self.own is not None else _GAPS[self.name](clients, **self.parameters)
 
 
 def full(every: int = 1) -> Pattern:
-    """Everybody talks every Δ = ``every`` rounds: local SGD; Δ = 1 is distributed minibatch SGD."""
+    """All clients talk every Δ = ``every`` rounds: local SGD; Δ = 1 is distributed minibatch SGD."""
     check_count("every", every)
     return Pattern("full", {"every": every})
 
@@ -68,7 +65,7 @@ def round_robin(k: int = 2, every: int = 1) -> Pattern:
 
 
 def random(p: float = 0.2, seed: int = 0) -> Pattern:
-    """Each client talks in each round with probability p, 10⁻⁴ ≤ p ≤ 1, independently; ``seed`` fixes who does."""
+    """Each client talks in each round with probability p, 10⁻⁴ ≤ p ≤ 1, independently; ``seed`` fixes the draws."""
     # Every round up to the next talk is drawn.
     if not 1e-4 <= p <= 1:
         raise ValueError(f"p must be in [0.0001, 1], got {p}")

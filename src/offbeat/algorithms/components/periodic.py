@@ -17,7 +17,7 @@ class Periodic(Schedule):
 
     Args:
         period: Seconds a round.
-        pattern: Who talks when; None if every client talks as soon as it is back.
+        pattern: The rounds in which clients talk; None if every client talks as soon as it is back.
     """
 
     def __init__(self, period: float, pattern: Pattern | None = None) -> None:
@@ -29,7 +29,7 @@ class Periodic(Schedule):
         super().start(run)
         self._number = 0
         self._due: dict[int, int] = {}  # the round in which each client that is at work talks
-        self._resting: dict[int, int] = {}  # the round in which the update of each client that is back counts
+        self._resting: dict[int, int] = {}  # the round in which each waiting client's update counts
         self._returning: dict[int, list[int]] = {}  # the same, by round
         self._talk = (-1, -1, -1)  # the last answer of talks_in: client, round, result
 
@@ -83,14 +83,14 @@ class Periodic(Schedule):
         return False
 
     def tick(self) -> bool:
-        """Begin the next round, to which the clients return whose updates count in it."""
+        """Begin the next round; clients whose updates count in it may be assigned again."""
         self._number += 1
         for client in self._returning.pop(self.number, ()):
             del self._resting[client]
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the round's number, who is at work, and who is back before its round."""
+        """Return the round's number, the clients at work, and those that are back before their rounds."""
         return {
             "number": self._number,
             **saved("due", self._due),

@@ -1,4 +1,4 @@
-"""The algorithms by name: those of this package, and those of other packages."""
+"""The registry of algorithms by name, of this package and of others."""
 
 import pkgutil
 import warnings
@@ -60,7 +60,7 @@ def _loaded(entry: EntryPoint) -> type[Algorithm[Any]] | None:
         if issubclass(kind, Algorithm) and kind.name == entry.name:
             return kind
         problem: object = f"it is not an Algorithm whose name is {entry.name!r}"
-    except Exception as error:  # whatever another package raises
+    except Exception as error:  # another package may raise anything
         problem = error
     warnings.warn(f"the algorithm {entry.name!r} of {entry.value} cannot be loaded: {problem}", stacklevel=2)
     return None

@@ -70,7 +70,7 @@ class Robust(Each):
 
 
 def robust(name: str) -> "Wrap":
-    """Return what puts a robust buffer in place of a plain mean of deltas.
+    """Return a wrapper that puts a robust buffer in place of a plain mean of deltas.
 
     Args:
         name: One of ``RULES``.

@@ -12,11 +12,11 @@ from offbeat.algorithms.components.schedule import Schedule
 from offbeat.algorithms.components.state import prefixed, under
 
 OverSelection = Annotated[float, Interval(ge=1, le=1000)]
-"""r: ``ceil(m · r)`` clients are asked for a round that waits for m."""
+"""r: ``ceil(m · r)`` clients are assigned in a round that waits for m updates."""
 
 
 class RoundSchedule(Schedule):
-    """Rounds of any kind: who was asked, who was heard; a lost client is not replaced, but heard while it is open."""
+    """Rounds of any kind. A lost client is not replaced, but its update counts while its round is open."""
 
     wants_all = False
     has_rounds = True
@@ -36,7 +36,7 @@ class RoundSchedule(Schedule):
         """Open the next round."""
         super().start(self._run)
         self._number += 1
-        self._asked: set[int] = set()
+        self._assigned: set[int] = set()
         self._heard = 0
         self._is_closed = False
 
@@ -50,14 +50,14 @@ class RoundSchedule(Schedule):
         """Return how many clients the round has room for now."""
 
     def slots(self) -> int:
-        """Return how many clients are still to be asked."""
-        return 0 if self._is_closed else self.places() - len(self._asked)
+        """Return how many clients are still to be assigned."""
+        return 0 if self._is_closed else self.places() - len(self._assigned)
 
     def assign(self, client: int, version: int) -> None:
-        """Record that the client was asked; a ``ValueError`` if it had its turn or nobody is wanted."""
-        if self.slots() < 1 or client in self._asked:
-            raise ValueError(f"client {client} cannot be assigned: it had its turn in this round, or nobody is wanted")
-        self._asked.add(client)
+        """Record that the client was assigned; a ``ValueError`` if it had its turn or no client is wanted."""
+        if self.slots() < 1 or client in self._assigned:
+            raise ValueError(f"client {client} cannot be assigned: it had its turn in this round, or none is wanted")
+        self._assigned.add(client)
         super().assign(client, version)
 
     def hear(self, client: int) -> bool:
@@ -71,20 +71,20 @@ class RoundSchedule(Schedule):
         return super().lose(client, version) and self.is_complete()
 
     def is_complete(self) -> bool:
-        """Return whether every client that the round has room for was heard or lost."""
+        """Return whether the round is full and every client in it was heard or lost."""
         return self.at_work == 0 and self.slots() == 0
 
     def tick(self) -> bool:
-        """Return whether the round has begun: at its deadline it ends with what is in."""
-        return bool(self._asked) and not self._is_closed
+        """Return whether the round has begun: at its deadline it ends with the updates that are in."""
+        return bool(self._assigned) and not self._is_closed
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the round's number, and who was asked and heard."""
+        """Return the round's number, the clients assigned, and the number heard."""
         return {
             "number": self._number,
             "heard": self._heard,
             "is_closed": self._is_closed,
-            "asked": torch.tensor(sorted(self._asked), dtype=torch.int64),
+            "asked": torch.tensor(sorted(self._assigned), dtype=torch.int64),
             **prefixed("at_work", super().state_dict()),
         }
 
@@ -93,14 +93,14 @@ class RoundSchedule(Schedule):
         self._number = state["number"]
         self._heard = state["heard"]
         self._is_closed = state["is_closed"]
-        self._asked = set(state["asked"].tolist())
+        self._assigned = set(state["asked"].tolist())
         super().load_state_dict(under("at_work", state))
 
 
 class Rounds(RoundSchedule):
-    """A round waits for the first m = ``cohort`` clients that hand in, of ``ceil(m · r)`` that are asked.
+    """A round waits for the first m = ``cohort`` updates of ``ceil(m · r)`` assigned clients.
 
-    It is complete when m clients were heard, or when all that were asked were heard or lost.
+    It is complete when m clients were heard, or when all its clients were heard or lost.
 
     Args:
         cohort: m, 1 ≤ m ≤ N.
@@ -118,29 +118,29 @@ class Rounds(RoundSchedule):
 
     def start(self, run: Run) -> None:
         """Begin a run with round 0."""
-        # Rounding first keeps 100 · 1.1 = 110.00000000000001 from asking one client too many.
+        # Rounding first keeps 100 · 1.1 = 110.00000000000001 from assigning one client too many.
         self._places = min(math.ceil(round(self.cohort * self.over_selection, 9)), run.clients)
         super().start(run)
 
     def places(self) -> int:
-        """Return how many clients are asked in a round."""
+        """Return how many clients are assigned in a round."""
         return self._places
 
     def is_complete(self) -> bool:
-        """Return whether m clients were heard, or all that were asked were heard or lost."""
+        """Return whether m clients were heard, or all were heard or lost."""
         return self._heard == self.cohort or super().is_complete()
 
 
 class Available(RoundSchedule):
     """A round takes in all clients that are available, until the first of them is back.
 
-    It is complete when all that were asked were heard or lost, so it does not wait for clients that were offline.
+    It is complete when all its clients were heard or lost, so it does not wait for clients that were offline.
     """
 
     def places(self) -> int:
-        """Return N until the first client is back, then how many were asked."""
-        return len(self._asked) if self._heard else self.clients
+        """Return N until the first client is back, then the number of clients assigned."""
+        return len(self._assigned) if self._heard else self.clients
 
     def is_complete(self) -> bool:
-        """Return whether all that were asked were heard or lost."""
+        """Return whether all its clients were heard or lost."""
         return self.at_work == 0

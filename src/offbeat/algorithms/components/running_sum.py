@@ -1,4 +1,4 @@
-"""A weighted sum of clients' vectors, in the order in which they came."""
+"""A weighted sum of clients' vectors, in the order of their arrival."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ from offbeat.algorithms.components.update import Vector, resolve
 
 
 class RunningSum:
-    """Σ weight · vector in one float32 vector ``(d,)``, however many are added.
+    """Σ weight · vector in one float32 vector ``(d,)``.
 
-    A promise is kept until the sum is read, and so is all that comes after it: the order of the additions, and
-    with it every bit of the sum, is that of the calls. There is no vector before the first is added.
+    A promise waits until the sum is read, and so do all vectors after it: the order of the additions, and with it
+    every bit of the sum, is that of the calls. No memory is allocated before the first vector is added.
     """
 
     def __init__(self, length: int) -> None:

@@ -11,13 +11,13 @@ from offbeat.algorithms.components.component import Run
 class Schedule(ABC):
     """Membership, without vectors: the clients at work, each with the version that it works from.
 
-    A client has one entry at most; new work replaces the old one. A client whose slot lapsed is still expected: its
-    update counts while ``wants`` says so.
+    A client has at most one entry; new work replaces the old one. The update of a client whose slot lapsed counts
+    while ``wants`` is true.
 
     Attributes:
         period: Seconds between two ticks; None without a clock.
         wants_all: Whether every update counts, however late it comes.
-        has_rounds: Whether a round ends as the buffer closes; no work is given out while a sealed sum of it waits.
+        has_rounds: Whether a round ends as the buffer closes; no work is given out while its sealed sum waits.
     """
 
     period: float | None = None
@@ -35,7 +35,7 @@ class Schedule(ABC):
 
     @property
     def number(self) -> int | None:
-        """The number of the round or period that is open; None if clients may return at any time."""
+        """The number of the open round or period; None if clients may return at any time."""
         return None
 
     @property
@@ -61,7 +61,7 @@ class Schedule(ABC):
         return self._versions.get(client) == version
 
     def hear(self, client: int) -> bool:
-        """Record that the client's update came; return whether the buffer may close now."""
+        """Record that the client's update has come; return whether the buffer may close now."""
         del self._versions[client]
         self._lapsed.discard(client)
         return True
@@ -85,7 +85,7 @@ class Schedule(ABC):
 
     def before(self, version: int) -> list[int]:
         """Return the clients at work, not lapsed, that work from a version before this one."""
-        return [client for client, own in self._versions.items() if own < version and client not in self._lapsed]
+        return [client for client, start in self._versions.items() if start < version and client not in self._lapsed]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the clients at work, as three tensors of one length."""
@@ -104,7 +104,7 @@ class Schedule(ABC):
 
 
 class NoSchedule(Schedule):
-    """The schedule of an algorithm that keeps its membership by itself."""
+    """The schedule of an algorithm that implements the whole contract by itself."""
 
     wants_all = False
 

@@ -3,7 +3,7 @@
 Reddi et al., "Adaptive Federated Optimization" (ICLR 2021), treat the averaged delta as a gradient and give it to
 an optimiser on the server. ``momentum`` is their FedAvgM, ``adagrad`` FedAdagrad and ``adam`` FedAdam, except that
 ``torch.optim.Adam`` corrects the bias of its moments' start at zero, which the paper's Algorithm 2 does not. FedYogi is
-not among them, since torch has no Yogi.
+missing, since torch has no Yogi.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from offbeat.algorithms.components.component import Run
 
 @dataclass(frozen=True)
 class ServerOptimizer:
-    """Which optimiser takes the server's steps; its step size is the algorithm's ``server_lr``.
+    """The optimiser of the server's steps; its step size is the algorithm's ``server_lr``.
 
     Attributes:
         name: As in a configuration, for instance ``adam``.

@@ -1,4 +1,4 @@
-"""A limit on how much of one server step a single client may have."""
+"""A limit on a single client's share of a server step."""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from offbeat.algorithms.components.wrappers import Wrap, Wrapper
 if TYPE_CHECKING:
     from offbeat.algorithms.components.algorithm import Algorithm
 
-_FEWEST = 3  # clients; one of two with different weights always has more than half
+_MIN_CLIENTS = 3  # one of two clients with different weights always has more than half
 
 
 class ShareCap(Wrapper):
@@ -54,33 +54,33 @@ class ShareCap(Wrapper):
 
     def add(self, update: Update, weight: float | Weight) -> None:
         """Hold the update back if its client is the heaviest now, else pass it on."""
-        client, whole = update.client, weight if isinstance(weight, Weight) else Weight(weight)
-        total = self._weights.get(client, 0.0) + whole.tallies.get("examples", whole.value)
+        client, full_weight = update.client, weight if isinstance(weight, Weight) else Weight(weight)
+        total = self._weights.get(client, 0.0) + full_weight.tallies.get("examples", full_weight.value)
         if self._heaviest is not None and client != self._heaviest:
             if total <= self._weights[self._heaviest]:
                 self.inner.add(update, weight)
                 self._weights[client] = total
                 return
             self._pass_on()
-        self._held.add(update, whole)
-        for name, number in whole.tallies.items():
+        self._held.add(update, full_weight)
+        for name, number in full_weight.tallies.items():
             self._tallies.setdefault(name, []).append(number)
         self._heaviest = client
         self._weights[client] = total
 
     def _pass_on(self, most: float = math.inf) -> None:
-        """Pass on what is held back, so that its client weighs ``most`` in all."""
+        """Pass the held updates on, so that their client weighs at most ``most`` in all."""
         tallies, self._tallies = self._tallies, {}
         entries = self._held.release(0).entries
         held = sum(tallies.get("examples", [entry.weight for entry in entries]))
         for number, entry in enumerate(entries):
             factor = min(1.0, max(0.0, most - (self._weights[entry.update.client] - held)) / held)
-            own: dict[str, Any] = {name: numbers[number] * factor for name, numbers in tallies.items()}
-            self.inner.add(entry.update, Weight(entry.weight * factor, **own))
+            lowered: dict[str, Any] = {name: numbers[number] * factor for name, numbers in tallies.items()}
+            self.inner.add(entry.update, Weight(entry.weight * factor, **lowered))
 
     def release(self, version: int) -> ClosedBuffer:
-        """Pass on what is held back, within its share, and return what the wrapped buffer releases."""
-        if len(self._weights) < _FEWEST or self._heaviest is None:
+        """Pass the held updates on, within their share, and release the wrapped buffer."""
+        if len(self._weights) < _MIN_CLIENTS or self._heaviest is None:
             self._pass_on()
         else:
             others = sum(self._weights.values()) - self._weights[self._heaviest]
@@ -89,7 +89,7 @@ class ShareCap(Wrapper):
         return self.inner.release(version)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the wrapped buffer's state, and what is held back; promises are resolved for it."""
+        """Return the wrapped buffer's state and the held updates; promises are resolved for it."""
         tallies = {name: torch.tensor(numbers, dtype=torch.float64) for name, numbers in self._tallies.items()}
         return {
             **prefixed("inner", self.inner.state_dict()),
@@ -109,7 +109,7 @@ class ShareCap(Wrapper):
 
 
 def cap_share(max_share: float) -> Wrap:
-    """Return what wraps a buffer in ``ShareCap`` if updates weigh by examples and the share is below 1."""
+    """Return a function that wraps a buffer in ``ShareCap`` if updates weigh by examples and the share is below 1."""
 
     def wrap(algorithm: "Algorithm[Any]") -> Aggregate:
         is_needed = algorithm.weighs_by_examples and max_share < 1

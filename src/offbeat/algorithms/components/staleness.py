@@ -1,4 +1,4 @@
-"""Staleness weights s(τ): how much an update counts that is τ versions old. A fresh one, τ = 0, counts 1.
+"""Staleness weights s(τ) of an update that is τ versions old; s(0) = 1.
 
 Polynomial and hinge weights are those of FedAsync (Xie, Koyejo and Gupta 2019, section 5.2), here with the count of τ
 beginning at 0; FedBuff (Nguyen et al. 2022) uses the polynomial one with a = ½.

@@ -1,4 +1,4 @@
-"""Flat state dicts: of components, tensors, numbers and dicts of numbers by client."""
+"""Flat state dicts of components, tensors, numbers and dicts of numbers by client."""
 
 from collections.abc import Mapping
 from numbers import Integral, Real

@@ -1,4 +1,4 @@
-"""One step size a round: the papers' γ_t."""
+"""Step sizes γ_t by round."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from offbeat.algorithms.components.checks import check_not_negative, check_posit
 
 @dataclass(frozen=True)
 class StepSizes:
-    """Step sizes γ_t, by the number t of the round, that know their name, so that they can be printed and saved.
+    """Step sizes γ_t for rounds t, with a name, so that they can be printed and saved.
 
     Attributes:
         name: Their name in a configuration.

@@ -1,4 +1,4 @@
-"""A client's update: its vector, what the client reports with it, and the checks of both."""
+"""A client's update: its vector, the client's report, and the checks of both."""
 
 import math
 from typing import NamedTuple, Protocol
@@ -11,7 +11,7 @@ from offbeat_client.local_plan import LocalPlan
 
 
 class UpdateRefusedError(ValueError):
-    """An update is well-formed, but must not count: it is acknowledged as unused."""
+    """A well-formed update must not count: it is acknowledged as unused."""
 
 
 class Promise(Protocol):
@@ -33,13 +33,13 @@ def resolve(vector: Vector, length: int) -> Tensor:
 
 
 class Update(NamedTuple):
-    """What a client hands in at the end of a visit.
+    """The upload of a client at the end of a visit.
 
     Attributes:
-        client: Who, 0 ≤ client < N.
+        client: 0 ≤ client < N.
         version: The version of the model that the client started from.
-        vector: float32 ``(d,)``, what the algorithm's ``payload`` says; a tensor or a promise of one. A tensor is
-            handed over: whoever made it does not change it afterwards.
+        vector: float32 ``(d,)``, of the kind that the algorithm's ``payload`` says; a tensor or a promise of one. Its
+            maker must not change a tensor afterwards.
         examples: Examples that the client holds, 1 ≤ n_i < 2³¹.
         steps: Local steps taken, 0 ≤ steps < 2³¹ (fewer than planned if the visit was cut short).
         normaliser: FedNova's a_i ≥ 0; ``steps`` for plain SGD.
@@ -48,7 +48,7 @@ class Update(NamedTuple):
         step_seconds: Measured seconds a local step.
         upload_seconds: Measured seconds for an uncompressed upload.
         loss: The visit's mean training loss; only where the algorithm says ``needs_loss``.
-        plan: What the client was given to do.
+        plan: The plan of the client's assignment.
     """
 
     client: int
@@ -66,12 +66,12 @@ class Update(NamedTuple):
 
 
 def check_vector(vector: Tensor, length: int, max_norm: float | None = None) -> None:
-    """Check what a client uploaded; called once, by whoever produces the vector.
+    """Check a client's upload; called once, by the producer of the vector.
 
     NaN and infinity show in the sum of the squares, which is far cheaper than a look at every entry.
 
     Args:
-        vector: What should be float32 ``(length,)``.
+        vector: Should be float32 ``(length,)``.
         length: The model's d.
         max_norm: Largest Euclidean norm that is accepted; None for any finite one.
 

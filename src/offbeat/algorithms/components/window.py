@@ -1,4 +1,4 @@
-"""The latest K updates, from which the oldest leaves as a new one comes."""
+"""A sliding window of the latest K updates."""
 
 import math
 from collections import deque
@@ -51,7 +51,7 @@ class Window(Aggregate):
         return closed
 
     def _slide(self, arrived: list[tuple[Vector, float]]) -> Tensor:
-        """Move what arrived into the sum, and as much out of it; return the sum, a new tensor."""
+        """Move the new updates into the sum and the oldest out of it; return the sum, a new tensor."""
         while arrived:
             if len(self._sum) == self.size:
                 self._sum.remove()
@@ -77,7 +77,7 @@ class Window(Aggregate):
 class WindowSum:
     """Σ weight · vector over a window of K vectors ``(d,)``: new ones are added, the oldest is removed.
 
-    Nothing is subtracted, so no rounding error outlives the vector that made it, however many come and go. Every K
+    Nothing is subtracted, so a rounding error does not outlive its vector. Every K
     removals the window is summed anew, once for each removal to come: Σ_{j ≥ i} weight_j · vector_j for i = 1 … K.
     The total is the one of these whose turn it is, plus the sum of the vectors added since. That is as many additions
     an arrival, and as much memory, K + 1 vectors, as one sum from which the oldest is subtracted.
@@ -126,7 +126,7 @@ class WindowSum:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved window."""
+        """Resume from a saved window."""
         self._older = list(state["older"].clone())
         self._newer.clear()
         self._newer_sum = torch.zeros(self._length)

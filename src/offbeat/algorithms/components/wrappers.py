@@ -1,4 +1,4 @@
-"""Wrappers around a buffer, chosen by the run: they clip or refuse updates before the buffer sees them."""
+"""Wrappers around a buffer, chosen by the run, that clip or refuse updates on their way in."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -48,11 +48,11 @@ class Wrapper(Aggregate):
         self.inner.add(update, weight)
 
     def release(self, version: int) -> ClosedBuffer:
-        """Return what the wrapped buffer releases."""
+        """Release the wrapped buffer."""
         return self.inner.release(version)
 
     def reveal(self, closed: ClosedBuffer, answer: Tensor) -> ClosedBuffer:
-        """Return what the wrapped buffer reveals."""
+        """Reveal a sum of the wrapped buffer."""
         return self.inner.reveal(closed, answer)
 
     def state_dict(self) -> dict[str, Any]:
@@ -77,14 +77,14 @@ class Clip(Wrapper):
         self.max_norm = max_norm
 
     def add(self, update: Update, weight: float | Weight) -> None:
-        """Pass a clipped update on; a promise is clipped when it is kept."""
+        """Pass a clipped update on; a promise is clipped when it is resolved."""
         clipped = _Clipped(update.vector, self.max_norm, self._length)
         vector = clipped.resolve() if isinstance(update.vector, Tensor) else clipped
         self.inner.add(update._replace(vector=vector), weight)
 
 
 class Limit(Wrapper):
-    """Refuses an update that is longer than a norm. It looks at each as it comes, so a promise is kept at once.
+    """Refuses an update whose norm is too large. It looks at each on arrival, so it resolves promises at once.
 
     Args:
         inner: The wrapped buffer.
@@ -104,7 +104,7 @@ class Limit(Wrapper):
 
 
 def clip(max_norm: float) -> Wrap:
-    """Return what wraps a buffer of deltas in ``Clip``."""
+    """Return a function that wraps a buffer of deltas in ``Clip``."""
 
     def wrap(algorithm: "Algorithm[Any]") -> Aggregate:
         if algorithm.payload == "difference" or algorithm.corrects_gradients:
@@ -118,7 +118,7 @@ def clip(max_norm: float) -> Wrap:
 
 
 def limit(max_norm: float) -> Wrap:
-    """Return what wraps a buffer of deltas or differences in ``Limit``."""
+    """Return a function that wraps a buffer of deltas or differences in ``Limit``."""
 
     def wrap(algorithm: "Algorithm[Any]") -> Aggregate:
         _check_travels(algorithm, "max_update_norm")

@@ -108,7 +108,7 @@ def test_a_visit_whose_training_was_done_ahead_is_trained_anew_up_to_there(world
     assert trained.count((1, 0)) == times
     assert update_of(calls)["vector"].resolve().tolist() == [-0.75, -8.25]
     # What nobody needs any more is not trained later either.
-    assert 4 not in [work.job.plan.steps for work in simulation._work._waiting if work.job.version == 0]
+    assert 4 not in [work.job.plan.steps for work in simulation._life.work._waiting if work.job.version == 0]
 
 
 @pytest.mark.parametrize("batch_limit", [1, 10])
@@ -233,4 +233,4 @@ def test_error_feedback_remembers_what_the_partial_update_left_out(world):
     first_of(simulation)
     # Of −0.75, −8.25 the larger is sent.
     assert update_of(calls)["vector"].resolve().tolist() == [0, -8.25]
-    assert simulation._memories[1].resolve().tolist() == [-0.75, 0]
+    assert simulation._life.work._memories[1].resolve().tolist() == [-0.75, 0]

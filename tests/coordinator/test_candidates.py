@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from offbeat.algorithms import AsyncCommSGD, FedBuff, FedLaAvg, FedLuck, LocalPlan, Port
 from offbeat.algorithms.components.patterns import full, imbalanced, own, round_robin
 from offbeat.coordinator import Coordinator
-
-CLIENTS = 6
-PLAN = LocalPlan(steps=2, batch_size=4, lr=0.1)
+from tests.coordinator.conftest import CLIENTS, PLAN
 
 
 def make(algorithm, **more):
@@ -24,9 +22,9 @@ def make(algorithm, **more):
 
 def hand_in(coordinator, assignment, now=1.0, vector=None, **more):
     """Take the update in; the client is there again at once."""
-    said = {"examples": 1, "steps": 2, "normaliser": 2.0, "base": torch.zeros(1), "since": assignment.since}
+    report = {"examples": 1, "steps": 2, "normaliser": 2.0, "base": torch.zeros(1), "since": assignment.since}
     vector = torch.ones(1) if vector is None else vector
-    receipt = coordinator.receive(now, assignment.client, assignment.visit, vector, **said | more)
+    receipt = coordinator.receive(now, assignment.client, assignment.visit, vector, **report | more)
     coordinator.present(now, assignment.client)
     return receipt
 

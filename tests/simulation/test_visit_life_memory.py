@@ -9,14 +9,21 @@ import torch
 from offbeat.algorithms import FedAvg, FedBuff, FedLaAvg, FedLuck, LocalPlan
 from offbeat.algorithms.components import Compression
 from offbeat.algorithms.components.staleness import constant
-from offbeat.compression import top_k
 from offbeat.errors import OffbeatError
 from offbeat.simulation.records import Stop
 
 N = 5
+
+
 LENGTH = 4
+
+
 TARGETS = torch.arange(float(N))[:, None] + torch.tensor([0.0, 10.0, -4.0, 3.0])
+
+
 TOP_1 = Compression("top_k", (("share", 0.25),))
+
+
 TIMES = [
     [(0, 9), (13, 21), (22, 40), (55, 400)],
     [(0, 30), (31, 33), (40, 77), (80, 400)],
@@ -118,7 +125,7 @@ def test_every_step_is_the_average_of_what_counted_last_of_all_clients(world, co
         torch.testing.assert_close(before - 0.5 * at_the_server.mean(0), model, rtol=0, atol=2e-5)
     assert made > 15
     check_variety(simulation)
-    memories = {client: memory.resolve() for client, memory in simulation._memories.items()}
+    memories = {client: memory.resolve() for client, memory in simulation._life.work._memories.items()}
     note_what_counted()
     assert sorted(memories) == list(range(N))
     for client, memory in memories.items():
@@ -143,7 +150,7 @@ def test_what_compression_left_out_is_remembered_if_the_update_counted(world, ba
         torch.testing.assert_close(before - largest(total), model, rtol=0, atol=2e-5)
         memories[last.client] = total - largest(total)
         torch.testing.assert_close(
-            simulation._memories[last.client].resolve(), memories[last.client], atol=2e-5, rtol=0
+            simulation._life.work._memories[last.client].resolve(), memories[last.client], atol=2e-5, rtol=0
         )
     check_variety(simulation)
 
@@ -159,52 +166,9 @@ def test_an_update_that_arrives_in_vain_leaves_no_memory(simulate):
     )
     list(simulation.run())
     assert [(visit.client, visit.outcome) for visit in simulation.ended][:2] == [(0, "counted"), (1, "unused")]
-    assert list(simulation._memories) == [0]
+    assert list(simulation._life.work._memories) == [0]
     # From 0 to the target 0, 10 in a step of ½: the delta 0, −5 is sent whole, and then 0, −2.5.
-    assert simulation._memories[0].resolve().tolist() == [0, 0]
-
-
-@pytest.mark.parametrize("compression", [None, TOP_1], ids=["whole", "compressed"])
-def test_the_bytes_of_an_upload_and_its_time_are_those_of_what_is_sent(simulate, compression):
-    # A header of 16 bytes, the share of 8, a bitmap of 1, one value of 4; or 4 values.
-    size = 29 if compression else 16
-    simulation = simulate(
-        FedBuff(buffer_size=1, concurrency=1),
-        step_seconds=(1.0,),
-        down=2.0,
-        up=1.0,
-        length=LENGTH,
-        trainer=simulate.trainer(TARGETS),
-        plan=plan(compression),
-        stop=Stop(updates=3),
-    )
-    last = list(simulation.run())[-1]
-    # 8 s down, 1 s of work, as many seconds up as there are bytes.
-    assert [visit.ended_seconds for visit in simulation.ended] == [k * (8 + 1 + size) for k in (1, 2, 3)]
-    assert {(visit.bytes_down, visit.bytes_up) for visit in simulation.ended} == {(16, size)}
-    assert last.bytes_up == 3 * size
-    assert last.bytes_down == 48
-    if compression:
-        assert size == len(top_k(share=0.25).encode(torch.ones(LENGTH), 0).to_bytes())
-
-
-def test_of_a_compressed_upload_that_breaks_off_the_bytes_sent_until_then_count(simulate, intervals):
-    simulation = simulate(
-        FedBuff(buffer_size=1, concurrency=1),
-        step_seconds=(1.0,),
-        down=1e300,
-        up=1.0,
-        length=LENGTH,
-        trainer=simulate.trainer(TARGETS),
-        plan=plan(TOP_1),
-        availability=intervals([(0, 10.5)]),
-        when_away="lose",
-        stop=Stop(virtual_seconds=50.0),
-    )
-    last = list(simulation.run())[-1]
-    # From 1 s to 10.5 s nine bytes are through, and half of the tenth.
-    assert [(visit.outcome, visit.ended_seconds, visit.bytes_up) for visit in simulation.ended] == [("lost", 10.5, 9)]
-    assert last.bytes_up == 9
+    assert simulation._life.work._memories[0].resolve().tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("compression", [None, TOP_1], ids=["whole", "compressed"])
@@ -298,7 +262,7 @@ def test_feedback_of_a_compression_that_changes_from_visit_to_visit_is_remembere
     )
     list(simulation.run())
     first, second = [call.arguments["vector"].resolve() for call in calls if call.name == "receive"]
-    left = simulation._memories[0].resolve()
+    left = simulation._life.work._memories[0].resolve()
     # The model hardly moves, and each of six small steps is 1/1000 of the way to the target.
     torch.testing.assert_close(
         first + second + left, -simulation._trainer.targets[0] * (1 - 0.999**6), rtol=2e-2, atol=0

@@ -108,8 +108,8 @@ class World:
         statistics = coordinator.statistics
         open_visits = statistics.assigned - statistics.counted - statistics.unused - statistics.lost
         assert states.count(VisitState.OPEN) == open_visits
-        ready = {client for client in coordinator._pool if coordinator._present[client]}
-        assert ready == {client for client in range(6) if coordinator._present[client]} - set(coordinator._had_turn)
+        candidates = coordinator._candidates
+        assert set(candidates.pool) == set(candidates.available()) - set(candidates._had_turn)
 
     def all_present(self):
         for client in range(6):

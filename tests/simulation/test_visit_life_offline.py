@@ -10,9 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from offbeat.algorithms import FedAsync, FedAvg, FedBuff, FedFa
-from offbeat.errors import OffbeatError
-from offbeat.population.availability import Alternating
 from offbeat.simulation.records import Stop
+from tests.simulation.conftest import run
 
 # One client's visit: 8 bytes down at 4 B/s, one step of 3 s, 8 bytes up at 2 B/s; 9 s together.
 VISIT = {"step_seconds": (3.0,), "down": 4.0, "up": 2.0}
@@ -22,10 +21,6 @@ def alone(simulate, availability, **more):
     return simulate(
         FedBuff(buffer_size=1, concurrency=1), **VISIT, availability=availability, stop=Stop(virtual_seconds=99), **more
     )
-
-
-def run(simulation):
-    return list(simulation.run())
 
 
 @pytest.mark.parametrize(
@@ -136,65 +131,6 @@ def test_a_client_that_never_comes_back_holds_its_slot_until_the_lease_ends(simu
     assert simulation.coordinator.statistics.lost == 1
 
 
-def test_a_client_whose_visit_was_lost_takes_new_work_when_it_is_back(simulate, intervals):
-    simulation = simulate(
-        FedBuff(buffer_size=1, concurrency=3),
-        step_seconds=(3.0, 3.0, 3.0),
-        availability=intervals([(0, 2), (6, 99)], [(0, 99)], [(90, 99)]),
-        when_away="lose",
-        stop=Stop(virtual_seconds=20),
-    )
-    run(simulation)
-    of_first = [(visit.assigned_seconds, visit.outcome) for visit in simulation.ended if visit.client == 0]
-    assert of_first[:2] == [(0, "lost"), (6, "counted")]
-    assert simulation.coordinator.statistics.lost == 1
-
-
-def test_idle_clients_that_go_away_are_passed_over_until_they_are_back(simulate, intervals):
-    # Client 0 works from 0 to 5 and leaves; client 1 waits from 1 to 4, client 2 from 2 to 3 and from 8 on.
-    simulation = simulate(
-        FedBuff(buffer_size=1, concurrency=1),
-        step_seconds=(3.0, 3.0, 3.0),
-        down=1e300,
-        up=4.0,
-        availability=intervals([(0, 5)], [(1, 4), (20, 99)], [(2, 3), (8, 13)]),
-        stop=Stop(virtual_seconds=31),
-    )
-    run(simulation)
-    assigned = [(visit.client, visit.assigned_seconds) for visit in simulation.ended]
-    assert assigned == [(0, 0), (2, 8), (1, 20), (1, 25)]
-
-
-def test_a_client_that_leaves_as_it_ends_makes_room_for_another_at_once(simulate, intervals):
-    simulation = simulate(
-        FedBuff(buffer_size=1, concurrency=1),
-        **VISIT | {"step_seconds": (3.0, 3.0)},
-        availability=intervals([(0, 9)], [(1, 99)]),
-        stop=Stop(virtual_seconds=20),
-    )
-    run(simulation)
-    assert [(visit.client, visit.assigned_seconds) for visit in simulation.ended] == [(0, 0), (1, 9)]
-
-
-def test_a_client_that_leaves_as_it_is_refused_makes_room_for_another_at_once(simulate, intervals):
-    # Client 0 makes version 1 at 4 s and leaves, to client 2's gain; client 1 is too stale as it asks at 6 s.
-    simulation = simulate(
-        FedBuff(buffer_size=1, concurrency=2),
-        step_seconds=(1.0, 4.0, 50.0, 1.0),
-        down=4.0,
-        up=8.0,
-        availability=intervals([(0, 4)], [(0, 6)], [(1, 99)], [(5, 99)]),
-        max_staleness=0,
-        stop=Stop(virtual_seconds=10.5),
-    )
-    run(simulation)
-    assert [(visit.client, visit.assigned_seconds, visit.outcome) for visit in simulation.ended] == [
-        (0, 0, "counted"),
-        (1, 0, "unused"),
-        (3, 6, "counted"),
-    ]
-
-
 def test_uploads_take_as_long_as_the_bandwidth_over_time_says(simulate, trace_link):
     # 8 bytes from 4 s on, at 1 B/s until 6 s, none until 10 s and 3 B/s then, are there at 12 s.
     simulation = simulate(
@@ -209,67 +145,16 @@ def test_uploads_take_as_long_as_the_bandwidth_over_time_says(simulate, trace_li
     assert [visit.ended_seconds for visit in simulation.ended] == [12, pytest.approx(16 + 8 / 3)]
 
 
-def test_when_all_have_left_for_good_the_run_goes_on_to_its_end(simulate, intervals):
-    world = {"availability": intervals([(0, 10)], [(0, 7)], [(2, 9)], [(1, 3)]), "every": 10.0, "lease_seconds": 5.0}
-    evaluations = run(simulate(FedAsync(concurrency=2), stop=Stop(virtual_seconds=45), **world))
-    assert [evaluation.seconds for evaluation in evaluations] == [0, 10, 20, 30, 40, 45]
-    assert len({evaluation[1:7] for evaluation in evaluations[1:]}) == 1
-    with pytest.raises(OffbeatError, match=r"nothing is left to happen at \d+ virtual seconds: nobody comes back") as e:
-        run(simulate(FedAsync(concurrency=2), stop=Stop(updates=1000), **world))
-    assert "\n" not in str(e.value)
-
-
-def test_when_nobody_is_ever_there_the_run_ends_as_it_began(simulate, intervals):
-    world = {"step_seconds": (1.0,), "availability": intervals([(50, 60)])}
-    evaluations = run(simulate(FedBuff(), stop=Stop(virtual_seconds=20), **world))
-    assert [(evaluation.seconds, evaluation.bytes_down) for evaluation in evaluations] == [(0, 0), (10, 0), (20, 0)]
-
-
-@pytest.mark.parametrize("times", [[(0, 1e6)], [(k, k + 0.75) for k in range(400)]], ids=["one long", "many short"])
-@pytest.mark.parametrize("when_away", ["pause", "lose"])
-def test_the_queue_stays_short(simulate, intervals, times, when_away):
-    simulation = simulate(
-        FedBuff(buffer_size=1, concurrency=2),
-        step_seconds=(0.2, 1e5),
-        availability=intervals(times, times),
-        when_away=when_away,
-        lease_seconds=0.3,
-        stop=Stop(virtual_seconds=400),
-        every=1e5,
-    )
-    assert longest_queue(simulation) <= 10
-    assert simulation.coordinator.statistics.counted >= 1190
-
-
-def test_the_queue_stays_short_when_the_idle_come_and_go(simulate, intervals):
-    come_and_go = [(k + 0.5, k + 0.75) for k in range(2000)]
-    simulation = simulate(
-        FedBuff(buffer_size=1, concurrency=1),
-        step_seconds=(1e5, 1.0, 1.0),
-        availability=intervals([(0, 1e6)], come_and_go, come_and_go),
-        stop=Stop(virtual_seconds=2000),
-        every=1e5,
-    )
-    assert longest_queue(simulation) <= 6
-    assert simulation.coordinator.statistics.assigned == 1
-
-
-def longest_queue(simulation):
-    longest = 0
-    while not simulation.finished:
-        simulation.step()
-        longest = max(longest, len(simulation._queue._heap))
-    return longest
-
-
-# --- Random worlds in which all times are whole seconds, so that floats are exact. ---
-
 COMINGS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 6)), min_size=1, max_size=8)
+
+
 ALGORITHMS = {
     "fedavg": lambda: FedAvg(cohort=2, over_selection=1.5),
     "fedasync": lambda: FedAsync(concurrency=3),
     "fedbuff": lambda: FedBuff(buffer_size=2, concurrency=2),
 }
+
+
 END = 60
 
 
@@ -336,10 +221,10 @@ def test_random_worlds_run_as_they_do_second_by_second(
     while not simulation.finished:
         simulation.step()
         now = simulation._now
-        instant_is_over = simulation._queue.next_seconds > now and not simulation._assignment_due
+        instant_is_over = simulation._queue.next_seconds > now and not simulation._attendance.assignment_due
         if name != "fedavg" and instant_is_over and simulation.coordinator.algorithm.slots() > 0:
             idle = {c for c in range(4) if any(begin <= now < end for begin, end in times[c])}
-            assert idle <= set(simulation._visits)
+            assert idle <= set(simulation._life.visits)
 
     assigned = {}
     for call in calls:
@@ -351,7 +236,7 @@ def test_random_worlds_run_as_they_do_second_by_second(
         phases = (down, steps[client], up)
         for number, now in enumerate(moments):
             assert any(begin <= now < end for begin, end in times[client])
-            lost = simulation._devices.visit_is_lost(1, client, number)
+            lost = simulation._life._devices.visit_is_lost(1, client, number)
             asked, end, is_lost, sent = fate(times[client], int(now), phases, when_away, lost)
             visit = ended.pop((client, number), None)
             if visit is None:
@@ -366,21 +251,6 @@ def test_random_worlds_run_as_they_do_second_by_second(
             else:
                 assert (visit.ended_seconds, visit.outcome == "lost", visit.bytes_up) == (end, is_lost, sent)
     assert ended == {}
-
-
-def test_groups_that_take_turns_work_in_their_turns(simulate):
-    # Each visit takes a whole turn, and ends as the turn does.
-    simulation = simulate(
-        FedAvg(cohort=2),
-        step_seconds=(4.0,) * 4,
-        down=4.0,
-        up=2.0,
-        availability=Alternating(2, 10.0, np.array([0, 1, 0, 1])),
-        stop=Stop(virtual_seconds=55),
-    )
-    run(simulation)
-    assert [visit.assigned_seconds for visit in simulation.ended] == [0, 0, 10, 10, 20, 20, 30, 30, 40, 40]
-    assert [sorted(v.client for v in simulation.ended[i : i + 2]) for i in (0, 2, 4)] == [[0, 2], [1, 3], [0, 2]]
 
 
 ASKING = {

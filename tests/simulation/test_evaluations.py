@@ -12,6 +12,8 @@ from offbeat.algorithms.components.patterns import round_robin
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.errors import OffbeatError
 from offbeat.simulation.records import Stop
+from offbeat.simulation.work import DivergedError
+from tests.simulation.conftest import run
 
 ALGORITHMS = {
     "fedavg": lambda: FedAvg(cohort=2, over_selection=1.5),
@@ -24,11 +26,44 @@ ALGORITHMS = {
     "async_comm_sgd": lambda: AsyncCommSGD(pattern=round_robin(2, 1), average=True, period=1.5),
     "fedluck": lambda: FedLuck(period=1.5, steps=(1, 3), compression=(0.5, 1.0)),
 }
+
+
 FREE = {"down": 1e300, "up": 1e300}  # transfers that take no time
 
 
 def made(simulation):
     return [(evaluation.seconds, evaluation.version) for evaluation in simulation.run()]
+
+
+def expected_of(by_seconds, every):
+    """What is to be evaluated, from the steps of a simulation that is evaluated at other times, and its error."""
+    last, evaluation, problem = {}, None, ""  # last: the version at the end of each instant
+    try:
+        while not by_seconds.finished:
+            evaluation = by_seconds.step() or evaluation
+            last[by_seconds._now] = by_seconds.coordinator.algorithm.version
+    except OffbeatError as error:
+        last.pop(by_seconds._now, None)  # nothing more is done in that instant
+        problem = str(error)
+    expected = [(0.0, 0)]
+    for seconds, version in last.items():
+        if version // every > expected[-1][1] // every:
+            expected.append((seconds, version))
+    end = None if problem or evaluation is None else (evaluation.seconds, evaluation.version)
+    return expected + [end] * (end not in (None, expected[-1])), problem
+
+
+def to_the_end(simulation):
+    evaluations = []
+    try:
+        for evaluation in simulation.run():
+            evaluations.append((evaluation.seconds, evaluation.version))
+    except OffbeatError as error:
+        return evaluations, str(error)
+    return evaluations, ""
+
+
+TIMES = [[(0, 4.5), (6, 30)], [(0, 2), (2.25, 5), (7, 9), (11, 30)], [(1, 12), (14, 18)], [(0, 30)]]
 
 
 @pytest.mark.parametrize(
@@ -135,7 +170,9 @@ def test_when_nothing_is_left_to_happen_the_run_goes_on_to_its_end(simulate, int
         assert [seconds for seconds, _ in made(simulation)] == [0, 45]
         assert simulation.ended
         assert not simulation._queue._heap
-        with pytest.raises(OffbeatError, match=r"nothing is left to happen at \d+ virtual seconds: nobody comes back"):
+        with pytest.raises(
+            OffbeatError, match=r"nothing is left to happen at \d+ virtual seconds: every client stays offline"
+        ):
             made(simulate(FedAsync(concurrency=2), stop=Stop(updates=1000), **world))
     never = {"step_seconds": (1.0,), "availability": intervals([(50, 60)]), "every_versions": 1}
     assert made(simulate(FedBuff(), stop=Stop(virtual_seconds=20), **never)) == [(0, 0), (20, 0)]
@@ -143,37 +180,6 @@ def test_when_nothing_is_left_to_happen_the_run_goes_on_to_its_end(simulate, int
     assert made(simulate(FedAvg(cohort=4), stop=Stop(virtual_seconds=30), **lost)) == [(0, 0), (30, 0)]
     with pytest.raises(OffbeatError, match=r"server\.lease_seconds"):
         made(simulate(FedAvg(cohort=4), stop=Stop(versions=3), **lost))
-
-
-def expected_of(by_seconds, every):
-    """What is to be evaluated, from the steps of a simulation that is evaluated at other times, and its error."""
-    last, evaluation, problem = {}, None, ""  # last: the version at the end of each instant
-    try:
-        while not by_seconds.finished:
-            evaluation = by_seconds.step() or evaluation
-            last[by_seconds._now] = by_seconds.coordinator.algorithm.version
-    except OffbeatError as error:
-        last.pop(by_seconds._now, None)  # nothing more is done in that instant
-        problem = str(error)
-    expected = [(0.0, 0)]
-    for seconds, version in last.items():
-        if version // every > expected[-1][1] // every:
-            expected.append((seconds, version))
-    end = None if problem or evaluation is None else (evaluation.seconds, evaluation.version)
-    return expected + [end] * (end not in (None, expected[-1])), problem
-
-
-def to_the_end(simulation):
-    evaluations = []
-    try:
-        for evaluation in simulation.run():
-            evaluations.append((evaluation.seconds, evaluation.version))
-    except OffbeatError as error:
-        return evaluations, str(error)
-    return evaluations, ""
-
-
-TIMES = [[(0, 4.5), (6, 30)], [(0, 2), (2.25, 5), (7, 9), (11, 30)], [(1, 12), (14, 18)], [(0, 30)]]
 
 
 @settings(max_examples=150)
@@ -230,7 +236,8 @@ def test_a_run_goes_on_from_every_step_to_the_same_evaluations(simulate, name, e
         restored = world()
         restored.load_state_dict(read_checkpoint(tmp_path / "checkpoint"))
         # Between the version and its evaluation, too.
-        waiting += restored._evaluate_at_version == math.inf and restored._last is not None
+        due = restored._evaluations.state_dict()
+        waiting += due["evaluate_at_version"] == math.inf and due["last"] is not None
         assert before + list(restored.run()) == evaluations
         assert saved.ended + restored.ended == undisturbed.ended
         if saved.finished:
@@ -240,3 +247,38 @@ def test_a_run_goes_on_from_every_step_to_the_same_evaluations(simulate, name, e
     assert before == evaluations
     assert waiting > 0
     assert len(evaluations) >= 3
+
+
+def test_evaluations_are_on_a_grid_from_the_start_and_once_at_the_end(simulate):
+    simulation = simulate(FedBuff(buffer_size=1, concurrency=1), every=3.0, stop=Stop(virtual_seconds=10.0))
+    assert [evaluation.seconds for evaluation in run(simulation)] == [0.0, 3.0, 6.0, 9.0, 10.0]
+    simulation = simulate(FedBuff(buffer_size=1, concurrency=1), every=5.0, stop=Stop(virtual_seconds=10.0))
+    assert [evaluation.seconds for evaluation in run(simulation)] == [0.0, 5.0, 10.0]
+
+
+def test_an_evaluation_sees_all_that_happened_at_its_instant(simulate):
+    simulation = simulate(
+        FedBuff(buffer_size=1, concurrency=1),
+        step_seconds=(1.0,),
+        every=1.0,
+        stop=Stop(virtual_seconds=3.0),
+        up=1e300,
+        down=1e300,
+    )
+    assert [evaluation.version for evaluation in run(simulation)] == [0, 1, 2, 3]
+
+
+def test_a_model_that_overflows_ends_the_run(simulate):
+    simulation = simulate(FedBuff(buffer_size=1, server_lr=1e38), stop=Stop(versions=50), every=0.1)
+    with pytest.raises(
+        DivergedError, match=r"step from version \d+ was refused: the new model is not finite.*server_lr"
+    ):
+        run(simulation)
+
+
+def test_the_same_model_is_not_evaluated_twice(simulate):
+    simulation = simulate(FedBuff(buffer_size=1, concurrency=1), every=0.01, stop=Stop(versions=3))
+    evaluated = []
+    simulation._evaluations._evaluate = lambda model: evaluated.append(model) or (0.0, {})
+    rows = run(simulation)
+    assert len(evaluated) == 4 < len(rows)

@@ -1,0 +1,135 @@
+"""The clients that may be given work: available, and with a turn left in the open round."""
+
+from typing import Any
+
+import torch
+
+from offbeat.algorithms.components import Algorithm, Update
+from offbeat.algorithms.components.state import prefixed, under
+from offbeat.coordinator.selection import POOLS, Pool
+
+
+class Candidates:
+    """Keeps the selection pool: the available clients that the open round has not seen yet.
+
+    Where the algorithm has rounds, a client that was assigned or heard in one has had its turn in it. When the next
+    round opens it may be assigned again, unless the algorithm wants it back in a later one: then it rests.
+
+    Args:
+        algorithm: Started. Its ``selection`` makes the pool.
+        clients: Number of clients N.
+        seed: The run's seed.
+
+    Attributes:
+        pool: The clients that may be assigned now, and the rule that picks one.
+    """
+
+    def __init__(self, algorithm: Algorithm, clients: int, seed: int) -> None:
+        selection = algorithm.selection
+        self.pool: Pool = (POOLS[selection] if isinstance(selection, str) else selection)(clients, seed)
+        self._algorithm = algorithm
+        self._available = bytearray(clients)
+        self._round = algorithm.round
+        self._had_turn: dict[int, None] = {}  # in the order of their turns
+        self._resting: dict[int, int] = {}  # the round in which each resting client may come again
+        self._returning: dict[int, list[int]] = {}  # the same, by round
+
+    @property
+    def has_rounds(self) -> bool:
+        """Whether the algorithm has rounds."""
+        return self._round is not None
+
+    def begin(self) -> None:
+        """Take over the round of an algorithm that was started anew."""
+        self._round = self._algorithm.round
+
+    def arrive(self, client: int) -> bool:
+        """Record that a client is available; return whether it was not."""
+        if self._available[client]:
+            return False
+        self._available[client] = True
+        if self._round is None or (client not in self._had_turn and client not in self._resting):
+            self.pool.add(client)
+        return True
+
+    def depart(self, client: int) -> bool:
+        """Record that a client is offline; return whether it was available."""
+        if not self._available[client]:
+            return False
+        self._available[client] = False
+        self.pool.discard(client)
+        return True
+
+    def available(self) -> list[int]:
+        """Return all available clients, whether they may be assigned or not."""
+        return [client for client, is_available in enumerate(self._available) if is_available]
+
+    def take(self, client: int) -> int:
+        """Take a client out of the pool as if it had been picked, and return it."""
+        self.pool.take(client)
+        return client
+
+    def put_back(self, client: int) -> None:
+        """Let a client be picked again, if it is available."""
+        if self._available[client]:
+            self.pool.add(client)
+
+    def note_assigned(self, client: int) -> None:
+        """Record that a client has work: it is neither available nor has it a turn left in this round."""
+        self._available[client] = False
+        if self._round is not None:
+            self._take_turn(client)
+
+    def note_counted(self, update: Update) -> None:
+        """Record that an update has counted: in the round that is still open, this was its client's turn."""
+        self.pool.counted(update)
+        if self._round is not None and self._algorithm.round == self._round:
+            self._take_turn(update.client)
+
+    def _take_turn(self, client: int) -> None:
+        self._had_turn[client] = None
+        self.pool.discard(client)
+
+    def open_round(self) -> bool:
+        """Follow the algorithm to its open round; return whether that is a new one."""
+        before = self._round
+        if before is None or (number := self._algorithm.round) is None or number == before:
+            return False
+        self._round = number
+        had_turn, self._had_turn = self._had_turn, {}
+        for client in had_turn:
+            returns = self._algorithm.returns_in(client)
+            if returns is not None and returns > number:
+                self._rest(client, returns)
+            else:
+                self.put_back(client)
+        for opened in range(before + 1, number + 1):
+            for client in self._returning.pop(opened, ()):
+                del self._resting[client]
+                self.put_back(client)
+        return True
+
+    def _rest(self, client: int, number: int) -> None:
+        self._resting[client] = number
+        self._returning.setdefault(number, []).append(client)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the pool, the available clients, and whose turn is over; the round is the algorithm's."""
+        return {
+            **prefixed("pool", self.pool.state_dict()),
+            "present": torch.frombuffer(bytearray(self._available), dtype=torch.uint8).nonzero().view(-1),
+            "had_turn": torch.tensor(list(self._had_turn), dtype=torch.int64),
+            "resting": torch.tensor(list(self._resting.items()), dtype=torch.int64).reshape(-1, 2),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from a saved state, after the algorithm has."""
+        self.pool.load_state_dict(under("pool", state))
+        self._available = bytearray(len(self._available))
+        for client in state["present"].tolist():
+            self._available[client] = True
+        self._round = self._algorithm.round
+        self._had_turn = dict.fromkeys(state["had_turn"].tolist())
+        self._resting, self._returning = {}, {}
+        for client, number in state["resting"].tolist():
+            self._rest(client, number)

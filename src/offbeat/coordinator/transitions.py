@@ -1,0 +1,145 @@
+"""The transitions of a visit: assigned, counted, refused, lost."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from offbeat.algorithms.components import Algorithm, LocalPlan, Update, UpdateRefusedError
+from offbeat.algorithms.components.state import prefixed, under
+from offbeat.coordinator.assignments import VisitTable
+from offbeat.coordinator.calls import Assignment, Receipt, Statistics, VisitState
+from offbeat.coordinator.candidates import Candidates
+from offbeat.coordinator.leases import Leases
+
+
+class Transitions:
+    """Changes the algorithm, the open visits, the candidates and the leases together.
+
+    Each transition asks the algorithm first. If that raises, the transition has not happened.
+
+    Args:
+        algorithm: Started.
+        candidates: The clients that may be assigned.
+        leases: The ends of leases.
+        visits: The visits.
+        local: The run's plan for a visit.
+
+    Attributes:
+        statistics: The numbers of transitions.
+    """
+
+    def __init__(
+        self, algorithm: Algorithm, candidates: Candidates, leases: Leases, visits: VisitTable, local: LocalPlan
+    ) -> None:
+        self.statistics = Statistics()
+        self._algorithm = algorithm
+        self._candidates = candidates
+        self._leases = leases
+        self._visits = visits
+        self._local = local
+
+    def assign(self, now: float, client: int) -> Assignment:
+        """Open a visit of a client that was taken out of the pool."""
+        try:
+            plan = self._algorithm.assign(client, self._local)
+        except BaseException:
+            self._candidates.put_back(client)
+            raise
+        lease_until, visit_until = self._leases.new(now)
+        self.statistics.lost += self._visits.has_slot(client)
+        self.statistics.assigned += 1
+        assignment = self._visits.open(client, self._algorithm.version, plan, lease_until, visit_until)
+        self._candidates.note_assigned(client)
+        if lease_until < math.inf:
+            self.expect_end(assignment)
+        return assignment
+
+    def expect_end(self, assignment: Assignment) -> None:
+        """Enter the end of a new or renewed lease."""
+        of_round = self._candidates.has_rounds and self._algorithm.period is None
+        self._leases.expect_end(assignment.lease_until, assignment.client, assignment.visit, of_round=of_round)
+
+    def receive(self, update: Update, *, counts: bool) -> Receipt:
+        """Close a visit with its update, which counts unless it comes too late or the algorithm refuses it.
+
+        Raises:
+            ValueError: The update is malformed; nothing has changed.
+        """
+        if counts:
+            try:
+                return self._count(update)
+            except UpdateRefusedError:
+                pass
+        return self.refuse(update.client, update.version)
+
+    def _count(self, update: Update) -> Receipt:
+        staleness = self._algorithm.version - update.version
+        receipt = Receipt(True, staleness, self._algorithm.receive(update))
+        statistics = self.statistics
+        statistics.lost -= self._visits.close(update.client, receipt)
+        statistics.counted += 1
+        statistics.staleness_sum += staleness
+        statistics.staleness_max = max(statistics.staleness_max, staleness)
+        self._candidates.note_counted(update)
+        self._follow_round()
+        return receipt
+
+    def refuse(self, client: int, version: int) -> Receipt:
+        """Close the visit of a client from a version without its update, and free its slot."""
+        staleness = self._algorithm.version - version
+        receipt = Receipt(False, staleness, self._algorithm.drop(client, version))
+        self.statistics.lost -= self._visits.close(client, receipt)
+        self.statistics.unused += 1
+        self._follow_round()
+        return receipt
+
+    def closed_receipt(self, client: int, visit: int) -> Receipt:
+        """Return the receipt of a closed visit; one that is no longer known says that the visit did not count."""
+        staleness = self._algorithm.version - self._visits.version(client)
+        return self._visits.receipt(client, visit) or Receipt(False, staleness, False)
+
+    def lose(self, client: int) -> bool:
+        """Free the slot of an open visit, which stays open; return whether that made a new version."""
+        new_version = self._algorithm.drop(client, self._visits.version(client))
+        self._visits.lapse(client)
+        self.statistics.lost += 1
+        self._follow_round()
+        return new_version
+
+    def ended_leases(self, now: float) -> Iterator[Assignment]:
+        """Yield the open visits whose leases have ended; each is to be lost before the next is asked for."""
+        while (first := self._leases.first_ended(now)) is not None:
+            lease_until, client, visit = first
+            assignment = self._visits.assignment(client, visit)
+            if assignment and assignment.lease_until == lease_until and self._visits.has_slot(client):
+                yield assignment
+            self._leases.remove_first()
+
+    def tick(self) -> bool:
+        """Let a period or a deadline pass; return whether that made a new version."""
+        new_version = self._algorithm.tick()
+        self._follow_round()
+        return new_version
+
+    def _follow_round(self) -> None:
+        """Begin the round that the algorithm has opened, if it has."""
+        if self._candidates.open_round():
+            self._leases.round_deadline = math.inf
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of everything but the algorithm."""
+        return {
+            **prefixed("statistics", asdict(self.statistics)),
+            **self._candidates.state_dict(),
+            "round_deadline": self._leases.round_deadline,
+            **prefixed("visits", self._visits.state_dict(self._local)),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from a saved state, after the algorithm has."""
+        self.statistics = Statistics(**under("statistics", state))
+        self._candidates.load_state_dict(state)
+        self._visits.load_state_dict(under("visits", state), self._local)
+        held = [assignment for assignment, state in self._visits.open_assignments() if state is VisitState.OPEN]
+        self._leases.load(held, state["round_deadline"])

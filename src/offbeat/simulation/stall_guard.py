@@ -1,0 +1,71 @@
+"""The guard against a run that would never end."""
+
+from typing import Any
+
+from offbeat.coordinator import Coordinator
+from offbeat.errors import OffbeatError
+from offbeat.simulation.events import EventQueue
+
+_MAX_IN_VAIN = 10_000
+
+
+class StallGuard:
+    """Ends a run in which nothing is left to happen, or in which updates no longer count.
+
+    Args:
+        coordinator: The run's.
+        queue: The run's events.
+        has_end: Whether the run ends at some virtual time, so that it may wait for it with nothing left to do.
+    """
+
+    def __init__(self, coordinator: Coordinator, queue: EventQueue, *, has_end: bool) -> None:
+        self._coordinator = coordinator
+        self._algorithm = coordinator.algorithm
+        self._queue = queue
+        self._has_end = has_end
+        self._in_vain = 0  # visits that have ended, and ticks, since an update counted
+
+    def check_future(self, now: float) -> None:
+        """Raise ``OffbeatError`` if nothing is left to happen that could end the run."""
+        if self._queue.at_work or self._has_end:
+            return
+        if self._queue.stands_still or (self._algorithm.period is None and self._waits_for_lost_clients()):
+            raise OffbeatError(
+                f"nothing is left to happen at {now:g} virtual seconds: every client stays offline, or the server "
+                "waits for lost clients; set stop.virtual_seconds or server.lease_seconds"
+            )
+
+    def note_visit(self, now: float, outcome: str) -> None:
+        """Record that a visit has ended; an ``OffbeatError`` if too many have ended since an update counted."""
+        if outcome == "counted":
+            self._in_vain = 0
+        else:
+            self._in_vain += 1
+            self._check_progress(now)
+
+    def note_tick(self, now: float) -> None:
+        """Record that a period has passed; an ``OffbeatError`` if too many have since an update counted.
+
+        While anything else is left to happen, a tick is not in vain.
+        """
+        self._in_vain += self._queue.only_ticks or self._waits_for_lost_clients()
+        self._check_progress(now)
+
+    def _waits_for_lost_clients(self) -> bool:
+        """Return whether clients that are not at work hold every slot, so that available ones get none."""
+        return not self._queue.at_work and self._algorithm.slots() <= 0
+
+    def _check_progress(self, now: float) -> None:
+        if self._in_vain > max(_MAX_IN_VAIN, 10 * self._coordinator.clients):
+            raise OffbeatError(
+                f"no update counted in the last {self._in_vain} visits and ticks, up to {now:g} virtual seconds: "
+                "change server.lease_seconds, server.max_staleness or population.availability"
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the number of visits and ticks since an update counted."""
+        return {"in_vain": self._in_vain}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from a saved number."""
+        self._in_vain = state["in_vain"]

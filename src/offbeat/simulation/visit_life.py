@@ -1,0 +1,257 @@
+"""The life of a visit: download, local steps, offer, upload, end."""
+
+import math
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from offbeat.algorithms.components import Algorithm
+from offbeat.algorithms.components.state import prefixed, under
+from offbeat.coordinator import Coordinator
+from offbeat.coordinator.calls import Assignment
+from offbeat.population.devices.devices import Devices
+from offbeat.simulation.clock import at_tick
+from offbeat.simulation.events import EventQueue, Kind
+from offbeat.simulation.plan_costs import PlanCosts
+from offbeat.simulation.records import Outcome, Totals, VisitEnded
+from offbeat.simulation.timing import Timing
+from offbeat.simulation.visit import Visit, visits_from_state, visits_state
+from offbeat.simulation.work import WorkQueue
+from offbeat.training.trainers.trainer import Job, Trainer
+
+
+@dataclass(frozen=True, slots=True)
+class _Needs:
+    """What the algorithm wants of visits."""
+
+    partial_updates: bool  # it may ask for one, and then the shorter visit is trained from its start
+    cancels: bool  # it may stop a visit
+    offers: bool  # clients ask before an upload whether their update is still wanted
+    start: bool  # the starting model is kept
+
+    @staticmethod
+    def of(coordinator: Coordinator) -> "_Needs":
+        """Return the needs of a coordinator's algorithm."""
+        algorithm = coordinator.algorithm
+        partial_updates = type(algorithm).urgent is not Algorithm.urgent
+        # Where every update counts, however late it comes, an offer changes nothing, and its event is saved. With
+        # periods every event is needed: one that is next to a tick is moved onto it.
+        offers = partial_updates or coordinator.may_refuse or algorithm.period is not None
+        cancels = type(algorithm).cancelled is not Algorithm.cancelled
+        return _Needs(partial_updates, cancels, offers, algorithm.needs_base or partial_updates)
+
+
+class VisitLife:
+    """Carries out the visits: computes when each stage ends, and tells the coordinator what comes of it.
+
+    A visit goes through ``begin``, ``offer``, ``arrive``; or ``lose`` where it breaks off. At each stage the next one
+    is put into the queue. ``cut_short`` replaces the stage to come with an earlier one; the event that is in the queue
+    for the former is void, since an event counts only if its time and kind are those of the visit's next stage.
+
+    Args:
+        coordinator: Gives out the assignments.
+        devices: Say how fast clients are, when they are online, and which visits are lost.
+        trainer: Trains the jobs.
+        queue: Gets each visit's next event.
+        costs: The bytes that travel.
+        totals: Sums of downloads; ``on_end`` adds the rest.
+        seed: The run's seed.
+        on_end: Called with each visit that has ended.
+
+    Attributes:
+        visits: The open visits by client.
+        work: The promises of their uploads.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        devices: Devices,
+        trainer: Trainer,
+        queue: EventQueue,
+        costs: PlanCosts,
+        totals: Totals,
+        *,
+        seed: int,
+        on_end: Callable[[VisitEnded], None],
+    ) -> None:
+        self.visits: dict[int, Visit] = {}
+        self.work = WorkQueue(trainer, coordinator.algorithm.model.numel(), seed)
+        self._coordinator = coordinator
+        self._needs = _Needs.of(coordinator)
+        self._devices = devices
+        self._timing = Timing(devices, costs.model_bytes)
+        self._step_seconds = array("d", devices.step_seconds)
+        self._is_lossy = (devices.loss_probability > 0).tobytes()
+        self._trainer = trainer
+        self._queue = queue
+        self._costs = costs
+        self._totals = totals
+        self._seed = seed
+        self._on_end = on_end
+
+    def begin(self, now: float, assignments: list[Assignment]) -> None:
+        """Let clients download the current version and take their steps; reading the model may train."""
+        algorithm = self._coordinator.algorithm
+        model, down = algorithm.model, algorithm.down() if algorithm.corrects_gradients else None
+        for assignment in assignments:
+            self._begin(now, assignment, model, down)
+
+    def _begin(self, now: float, assignment: Assignment, model: Tensor, down: Tensor | None) -> None:
+        client, plan = assignment.client, assignment.plan
+        visit = Visit(assignment, now, plan, start=model if self._needs.start else None)
+        if down is not None:
+            memory = self.work.memory(client)
+            visit.offset = down.clone() if memory is None else down - memory
+        self.visits[client] = visit
+        self._totals.bytes_down += self._costs.down_bytes
+        download = self._timing.download(client, now, self._costs.down_bytes)
+        if download.left:
+            self._expect(visit, now, download.seconds, Kind.LOSS)
+            return
+        visit.steps_began = download.seconds
+        ending = self._timing.compute(client, download.seconds, plan.steps)
+        if ending.left or self._is_lost(assignment):
+            self._expect(visit, now, ending.seconds, Kind.LOSS)
+            return
+        self._train(visit, model)
+        if self._needs.offers or ending.seconds == math.inf:
+            self._expect(visit, now, ending.seconds, Kind.OFFER)
+        else:
+            self._upload(visit, ending.seconds)
+
+    def offer(self, now: float, client: int) -> None:
+        """Let a client that has trained upload its update, unless the server does not want it any more."""
+        visit = self._visit_at(now, client, Kind.OFFER)
+        if visit is not None and not self._end_if_unwanted(now, visit):
+            self._upload(visit, now)
+
+    def arrive(self, now: float, client: int) -> None:
+        """Hand a complete upload to the coordinator."""
+        visit = self._visit_at(now, client, Kind.ARRIVAL)
+        if visit is None:
+            return
+        algorithm, costs = self._coordinator.algorithm, self._costs
+        size = costs.upload_bytes(visit.plan)
+        assert visit.work is not None
+        if algorithm.needs_loss:
+            visit.work.resolve()
+        receipt = self._coordinator.receive(
+            now,
+            client,
+            visit.assignment.visit,
+            visit.work,
+            examples=self._trainer.examples(client),
+            steps=visit.plan.steps,
+            normaliser=costs.normaliser(visit.plan),
+            base=visit.start if algorithm.needs_base else None,
+            since=visit.assignment.since,
+            step_seconds=self._step_seconds[client],
+            upload_seconds=(now - visit.upload_began) * (costs.model_bytes / size if size else 1),
+            loss=visit.work.loss if algorithm.needs_loss else None,
+        )
+        if receipt.counted:
+            self.work.note_counted(client, visit.work)
+        self._end(now, visit, "counted" if receipt.counted else "unused", receipt.staleness, size)
+
+    def lose(self, now: float, client: int) -> None:
+        """Let a visit end whose update is lost; the server learns of it when the lease ends."""
+        visit = self._visit_at(now, client, Kind.LOSS)
+        if visit is not None:
+            self._end(now, visit, "lost", None, visit.sent)
+
+    def follow_requests(self, now: float) -> None:
+        """Carry out the algorithm's requests for partial updates and for visits to stop."""
+        if self._needs.partial_updates:
+            for assignment in self._coordinator.urgent():
+                self.cut_short(now, assignment)
+        if self._needs.cancels:
+            for assignment in self._coordinator.cancelled():
+                visit = self.visits.get(assignment.client)
+                if visit is not None and visit.work is not None and visit.upload_began == math.inf:
+                    self._end_if_unwanted(now, visit)
+
+    def cut_short(self, now: float, assignment: Assignment) -> None:
+        """Let a client upload after the local step that it is taking, at least its first."""
+        client = assignment.client
+        visit = self.visits.get(client)
+        if visit is None or not visit.may_be_cut_short or self._is_lost(assignment):
+            return
+        began, full_plan = visit.steps_began, assignment.plan
+        steps = 1 + bisect_left(
+            range(1, full_plan.steps), now, key=lambda steps: self._timing.compute(client, began, steps).seconds
+        )
+        ending = self._timing.compute(client, began, steps)
+        if steps == full_plan.steps or ending.left:
+            return
+        assert visit.start is not None
+        self._cancel_work(visit)
+        visit.plan = full_plan.prefix(steps)
+        self._train(visit, visit.start)
+        self._expect(visit, now, ending.seconds, Kind.OFFER)
+
+    def _train(self, visit: Visit, start: Tensor) -> None:
+        client, number, version, *_ = visit.assignment
+        payload = self._coordinator.algorithm.payload
+        visit.work = self.work.promise(Job(client, number, version, start, visit.plan, payload, visit.offset))
+
+    def _upload(self, visit: Visit, began: float) -> None:
+        visit.upload_began = began
+        size = self._costs.upload_bytes(visit.plan)
+        ending = self._timing.upload(visit.assignment.client, began, size)
+        if ending.left:
+            self._cancel_work(visit)
+            visit.sent = size - math.ceil(ending.left)
+        self._expect(visit, began, ending.seconds, Kind.LOSS if ending.left else Kind.ARRIVAL)
+
+    def _expect(self, visit: Visit, now: float, seconds: float, kind: int) -> None:
+        """Let this be the visit's next event; it has none if the seconds are infinite."""
+        period = self._coordinator.algorithm.period
+        if period is not None and seconds < math.inf:
+            seconds = at_tick(seconds, period, now)
+        visit.next_seconds, visit.next_kind = seconds, kind
+        if seconds < math.inf:
+            self._queue.put(seconds, kind, visit.assignment.client)
+
+    def _visit_at(self, now: float, client: int, kind: int) -> Visit | None:
+        """Return the client's visit if this is its next event, and not one that is void."""
+        visit = self.visits.get(client)
+        return visit if visit is not None and visit.next_seconds == now and visit.next_kind == kind else None
+
+    def _is_lost(self, assignment: Assignment) -> bool:
+        client, number, *_ = assignment
+        return self._is_lossy[client] > 0 and self._devices.visit_is_lost(self._seed, client, number)
+
+    def _end_if_unwanted(self, now: float, visit: Visit) -> bool:
+        """Offer the update to the server; end the visit and return True if it is not wanted."""
+        receipt = self._coordinator.offer(now, visit.assignment.client, visit.assignment.visit)
+        if receipt is not None:
+            self._end(now, visit, "unused", receipt.staleness)
+        return receipt is not None
+
+    def _cancel_work(self, visit: Visit) -> None:
+        if visit.work is not None:
+            self.work.cancel(visit.work)
+            visit.work = None
+
+    def _end(self, now: float, visit: Visit, outcome: Outcome, staleness: int | None, bytes_up: int = 0) -> None:
+        client, number, version, *_ = visit.assignment
+        del self.visits[client]
+        if outcome == "unused":
+            self._cancel_work(visit)
+        began, bytes_down = visit.assigned_seconds, self._costs.down_bytes
+        self._on_end(VisitEnded(client, number, version, staleness, began, now, bytes_down, bytes_up, outcome))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the clients' memories and the open visits; for the memories it trains."""
+        return {**self.work.state_dict(), **prefixed("visits", visits_state(self.visits))}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from a saved state, after the coordinator has."""
+        self.work.load_state_dict(state)
+        self.visits.clear()
+        self.visits |= visits_from_state(under("visits", state), self._coordinator, self.work)
