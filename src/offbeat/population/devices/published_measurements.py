@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from offbeat.data.source_files import OwnCopy, Source
+from offbeat.data.source_files import ManualSource, Source
 from offbeat.errors import OffbeatError
 from offbeat.population.devices.bandwidth_traces import Trace, load_traces
 
@@ -20,12 +20,12 @@ _TRACES_SHA256 = "ae87f10613b5b0360285b00410111cd1c873772fbe63a2470e902aa45092e7
 _RANKING = "raw_ai_benchmark_list.json"
 
 # Any archive of these traces will do, so it is not the archive's SHA-256 that is checked.
-TRACES_3G_OBOE = OwnCopy(
+TRACES_3G_OBOE = ManualSource(
     name="traces",
     title="The collection 3g-oboe of bandwidth traces",
     base_url=_COLLECTION,
     files={_ARCHIVE: ""},
-    how=f"clone {_COLLECTION}, there tar -czf {_ARCHIVE} cooked_3gp traces_oboe",
+    instructions=f"clone {_COLLECTION}, there tar -czf {_ARCHIVE} cooked_3gp traces_oboe",
 )
 
 # Part of FLASH (Yang et al., WWW 2021); BSD-2.
@@ -35,7 +35,7 @@ AI_BENCHMARK = Source(
     base_url="https://raw.githubusercontent.com/PKU-Chengxu/FLASH/70e47eb2a802e1c79e1a9f9f84a4aee818cd15a8/models/utils/"
     "device_util/",
     files={_RANKING: "267a0e7b69d25906055bfc0916037686457d32de55c8a9ece8f9e295ec7a09b2"},
-    stand_in="ai-benchmark-phones.json",
+    alternative="ai-benchmark-phones.json",
 )
 
 
@@ -58,7 +58,7 @@ def traces_3g_oboe() -> list[Trace]:
             numbers.update(array.astype(np.dtype("<f8")).tobytes())
     if numbers.hexdigest() != _TRACES_SHA256:
         raise OffbeatError(
-            f"{path} does not hold the 508 traces of 3g-oboe: {TRACES_3G_OBOE.how}, or give path in place of name"
+            f"{path} does not hold the 508 traces of 3g-oboe: {TRACES_3G_OBOE.instructions}, or give path in place of name"
         )
     return traces
 
