@@ -160,7 +160,7 @@ SETTINGS: list[tuple[list[str], list[str]]] = [
      ["population.partition: 5 clients cannot hold one class each of 10", "10 clients or more"]),
     ([PARTITION + "{ name = 'by_user' }"], ["population.partition: digits does not say which user"]),
     ([PARTITION + "{ name = 'by_user' }", "data={ name = 'own.py:data', arguments = { users = true } }"],
-     ["population.partition: 20 clients cannot be had from 4 users"]),
+     ["population.partition: 20 clients cannot be made from 4 users"]),
     ([PARTITION + "{ name = 'file', path = 'nowhere.csv' }"], ["population.partition: cannot read", "nowhere.csv"]),
     ([PARTITION + "{ name = 'file', path = 'index.csv' }"], ["population.partition: ", "client 19 has no examples"]),
     ([PARTITION + "{ name = 'file', path = 'twice.csv' }"], ["twice.csv, line 202", "example 7", "already given"]),

@@ -263,7 +263,7 @@ class Simulation:
 
     def _expect(self, client: int, now: float) -> None:
         """Let an idle client be there when it next is."""
-        seconds = self._availability.next_there(client, now)
+        seconds = self._availability.next_available(client, now)
         if seconds == now:
             self._idle.append(client)
             self._assignment_due = True
@@ -275,7 +275,7 @@ class Simulation:
             upload_seconds = self._devices.up.transfer_end(client, now, self._model_bytes) - now
             self.coordinator.note_speed(now, client, self._step_seconds[client], upload_seconds)
         self.coordinator.present(now, client)
-        away = self._availability.next_away(client, now)
+        away = self._availability.next_offline(client, now)
         if away < math.inf and self._departures.get(client) != away:
             self._departures[client] = away
             self._queue.put(away, Kind.DEPARTURE, client)

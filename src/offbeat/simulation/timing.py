@@ -81,7 +81,7 @@ class Timing:
                 return Ending(end, 0.0)
         now, left = start, amount
         for _ in range(_MOST_INTERVALS):
-            there = self._availability.next_there(client, now)
+            there = self._availability.next_available(client, now)
             if there == math.inf or (there > now and not self._pauses):
                 return Ending(there if self._pauses else now, left)
             end = link.transfer_end(client, there, left)
@@ -90,7 +90,7 @@ class Timing:
                     f"population.{key}: client {client} is never done with what it began at {start:g} virtual seconds: "
                     "make it faster"
                 )
-            away = self._availability.next_away(client, there)
+            away = self._availability.next_offline(client, there)
             if end <= away:
                 return Ending(end, 0.0)
             left -= link.transferred(client, there, away)
