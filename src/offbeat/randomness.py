@@ -1,8 +1,8 @@
-"""Every random number of Offbeat, as a function of (seed, purpose, client, visit, draw).
+"""Offbeat's random numbers, as a function of (seed, purpose, client, visit, draw).
 
-A number does not depend on what was drawn before it, so the work of a client comes out the same whether clients
-are trained one by one, in batches or in other processes, and whether or not a run was interrupted. **Changing
-anything in this file changes the result of every experiment.**
+A number does not depend on earlier draws, so a client's results are the same whether clients are trained one by one, in
+batches or in other processes, and whether or not a run was interrupted. **Changing anything in this file changes the
+result of every experiment.**
 
 The function is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), which maps a
 key of 64 bits and a counter of 128 bits to 128 random bits:
@@ -10,8 +10,8 @@ key of 64 bits and a counter of 128 bits to 128 random bits:
 * key: the low and the high word of the seed;
 * counter: draw, visit, client, purpose, one word of 32 bits each.
 
-Numbers that are drawn once, before a run (who holds which examples, how fast a device is), come from
-``generator``: numpy's generator over its own Philox, keyed by seed and purpose.
+Numbers that are drawn once, before a run (partitions, speeds of devices), come from ``generator``: numpy's generator
+over its own Philox, keyed by seed and purpose.
 """
 
 from enum import IntEnum
@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 
 class Purpose(IntEnum):
-    """What a random number is for. Numbers are never reused; add new ones at the end."""
+    """The purposes of random numbers. Values are never reused; add new ones at the end."""
 
     INITIAL_MODEL = 1
     PARTITION = 2
@@ -50,7 +50,7 @@ _LOW = 0xFFFFFFFF
 _WORD = 32
 _ROUNDS = 10
 
-_FEW = 0.5  # of the keys: to sort them alone takes less than to sort all
+_FEW = 0.5  # share of the keys below which sorting only the candidates is faster
 
 
 def words(
@@ -62,19 +62,19 @@ def words(
         seed: The run's seed, 0 ≤ seed < 2⁶⁴.
         purpose: A ``Purpose``.
         client: Client numbers, 0 ≤ client < 2³²; broadcast against the next two.
-        visit: How many times the client had been given work before.
-        draw: Which number of this visit.
+        visit: Number of the client's earlier visits.
+        draw: Index of the number within the visit.
 
     Returns:
         Array ``(4, ...)``, uint64 holding values below 2³².
     """
-    # Left in their own shapes as long as the rounds do not mix them, which spares most of the first one.
+    # Not broadcast before the rounds mix the words, which saves most of the first round.
     counter = (np.atleast_1d(word).astype(np.uint64) for word in (draw, visit, client, purpose))
     return np.stack(_philox(seed, *counter))
 
 
 def _philox(seed: int, x0: Any, x1: Any, x2: Any, x3: Any) -> tuple[Any, Any, Any, Any]:
-    """Return the four random words for a counter: plain numbers, for which numpy would be slow, or arrays of uint64."""
+    """Return the four random words for a counter of Python integers, where numpy is slow, or of uint64 arrays."""
     key_0, key_1 = seed & _LOW, seed >> _WORD
     for _ in range(_ROUNDS):
         product_0 = x0 * _MULTIPLIER_0
@@ -102,7 +102,7 @@ def uniform(
 
 
 def number(seed: int, purpose: int, client: int = 0, visit: int = 0, draw: int = 0) -> float:
-    """Return what ``uniform`` returns for single numbers."""
+    """Return ``uniform`` of single numbers, as a float."""
     high, low, _, _ = _philox(seed, draw, visit, client, purpose)
     return ((high >> 5) * 67108864.0 + (low >> 6)) / 9007199254740992.0
 
@@ -131,12 +131,12 @@ class UniformStream:
         self._block_start = -1
 
     def next(self) -> float:
-        """Return the number at ``position`` and move on by one."""
+        """Return the number at ``position`` and advance by one."""
         block, offset = divmod(self.position, self._BLOCK)
         if block != self._block_start:
             first = block * self._BLOCK
             draws = np.arange(first, first + self._BLOCK)
-            # The draw has 32 bits; what is above them goes to the visit, which a stream does not use.
+            # The draw has 32 bits; higher bits go to the visit, which a stream does not use.
             low, high = draws & 0xFFFFFFFF, draws >> 32
             self._block = uniform(self._seed, self._purpose, visit=high, draw=low).tolist()
             self._block_start = block
@@ -145,17 +145,17 @@ class UniformStream:
 
 
 def example_order(seed: int, client: int, visit: int, examples: int, draws: int) -> torch.Tensor:
-    """Return which of its examples a client looks at, in order, during one visit.
+    """Return the order in which a client uses its examples during one visit.
 
-    The client goes through all its examples in random order, then again in a new one. Asking for more draws
-    never changes the first ones, so a visit cut short sees the beginning of what the whole visit sees.
+    The client goes through all its examples in random order, then again in a new order. More draws never change the
+    first ones, so a visit cut short uses the first examples of the complete visit.
 
     Args:
         seed: The run's seed.
         client: The client.
-        visit: How many times the client had been given work before.
-        examples: How many examples the client has, n ≥ 1.
-        draws: How many examples to draw.
+        visit: Number of the client's earlier visits.
+        examples: Number of the client's examples, n ≥ 1.
+        draws: Number of examples to draw.
 
     Returns:
         int64 tensor ``(draws,)`` with values in 0 … n − 1.
@@ -167,25 +167,24 @@ def example_order(seed: int, client: int, visit: int, examples: int, draws: int)
 
 
 def smallest_in_rows(keys: NDArray[np.uint64], count: int) -> NDArray[np.int64]:
-    """Return where in its row each key is, in the order of the keys, row after row, as far as ``count``.
+    """Return each row's argsort, one row after the other, up to ``count`` indices in total.
 
     Args:
         keys: ``(rows, n)``, random in 0 … 2⁶⁴ − 1.
-        count: How many; 0, or more than (rows − 1) · n and up to rows · n.
+        count: Number of indices; 0, or more than (rows − 1) · n and up to rows · n.
 
     Returns:
         int64 ``(count,)``.
     """
     if not count:
         return np.empty(0, np.int64)
-    *whole, last = keys
-    rest = count - len(whole) * len(last)
-    # Only a few of many are needed of the last row: those below a bound that, but for some chance in 10⁹, enough are
-    # below. To sort all takes longer.
+    *complete, last = keys
+    rest = count - len(complete) * len(last)
+    # If few of the last row are needed, only keys below a bound are sorted; with probability 1 − 10⁻⁹ they suffice.
     share = (rest + 6.0 * rest**0.5 + 16.0) / len(last)
     candidates = np.flatnonzero(last < np.uint64(share * 2.0**64)) if share < _FEW else np.empty(0, np.int64)
     if len(candidates) >= rest:
         end = candidates[last[candidates].argsort(kind="stable")[:rest]]
     else:
         end = last.argsort(kind="stable")[:rest]
-    return np.concatenate([*(row.argsort(kind="stable") for row in whole), end])
+    return np.concatenate([*(row.argsort(kind="stable") for row in complete), end])
