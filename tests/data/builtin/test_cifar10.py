@@ -149,14 +149,6 @@ def test_another_archive_of_the_official_name_is_refused(folder, read):
     assert read == []
 
 
-def test_the_download(folder, official, server, monkeypatch, nowhere):
-    source = cifar10.SOURCE
-    monkeypatch.setattr(cifar10, "SOURCE", Source(source.name, source.title, server.url, source.files, JPEG))
-    server.files = {OFFICIAL: official}
-    assert len(cifar10.load().test_inputs) == BATCH
-    assert (nowhere / "cache" / "cifar10" / OFFICIAL).read_bytes() == official
-
-
 def test_the_source_has_the_published_hash():
     assert cifar10.SOURCE.base_url == "https://www.cs.toronto.edu/~kriz/"
     assert cifar10.SOURCE.files == {OFFICIAL: "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"}

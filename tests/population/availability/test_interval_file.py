@@ -53,27 +53,6 @@ def test_refuses_wrong_rows(tmp_path, rows, reason):
     refuse(tmp_path / "there.csv", HEADER + rows, reason)
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        ("", "has no column 'client'"),
-        ("0,1,2\n", "has no column 'client': its header is '0,1,2'"),
-        ("client;start_seconds;end_seconds\n0;1;2\n", "separate the columns by commas"),
-        ("client,start_seconds,end\n0,1,2\n", "has no column 'end_seconds'"),
-        ("client,start_seconds,end_seconds,client\n0,1,2,3\n", "has more than one column 'client'"),
-    ],
-)
-def test_refuses_another_header(tmp_path, content, reason):
-    refuse(tmp_path / "there.csv", content, reason)
-
-
-def test_refuses_what_cannot_be_opened(tmp_path):
-    with pytest.raises(OffbeatError, match=r"cannot read .*none.csv: No such file"):
-        intervals_from_file(tmp_path / "none.csv", 1)
-    with pytest.raises(OffbeatError, match=r"cannot read .*: Is a directory"):
-        intervals_from_file(tmp_path, 1)
-
-
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=40) | st.text(",-.0129e\n\"'", max_size=40).map(str.encode), header=st.booleans())
 def test_refuses_any_bytes_without_another_exception(tmp_path, content, header):

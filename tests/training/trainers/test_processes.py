@@ -294,10 +294,14 @@ class TestMessages:
         assert [result.vector.tolist() for result in results] == [[7.0 - number] * 5 for number in range(8)]
 
     def test_the_other_fields_of_a_job(self, workers, make):
-        job = Job(4, 7, 9, torch.zeros(5), replace(PLAN, compression=Compression("top_k"), momentum=0.5), "params")
+        plan = replace(PLAN, compression=Compression("top_k"), momentum=0.5)
+        job = Job(4, 7, 9, torch.zeros(5), plan, "params", torch.ones(5))
         make().expect(job)
-        (message,) = workers.all[0].messages
-        assert message == JobMessage(4, 7, 9, message.start, message.result, job.plan, "params")
+        (worker,) = workers.all
+        (message,) = worker.messages
+        assert message == JobMessage(4, 7, 9, message.start, message.result, plan, "params", message.offset)
+        assert worker.memory["starts"][message.offset].tolist() == [1.0] * 5
+        assert worker.memory["starts"][message.start].tolist() == [0.0] * 5
 
     def test_the_buffers_are_reset(self):
         module = linear()

@@ -3,7 +3,7 @@ import runpy
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -34,9 +33,7 @@ MESSAGES = [
 
 
 @pytest.fixture
-def share_all(
-    network: Callable[..., nn.Module], inputs: Tensor, labels: Tensor, shards: list[NDArray[np.int64]]
-) -> Iterator[Callable[..., SharedMemory]]:
+def share_all(network, inputs, labels, shards):
     """Return a function that makes a worker's memory for the small network and a loss."""
     made: list[SharedMemory] = []
 
@@ -60,9 +57,7 @@ def share_all(
         memory.close()
 
 
-def conversation(
-    memory: SharedMemory, messages: Sequence[JobMessage], run: Callable[[Connection, int], object]
-) -> list[Any]:
+def conversation(memory, messages, run):
     """Send messages to a worker in this process, run it until its end, and return its replies."""
     here, there = Pipe()
     for message in [WorkerSetup(memory.locations, SEED), *messages]:
