@@ -82,5 +82,5 @@ def test_user_code_wraps_errors_but_not_users_mistakes() -> None:
     assert str(error).startswith("the metric f1 failed: JSONDecodeError: ")
     assert str(error).endswith(f" ({Path(__file__)}:{line})")
     assert isinstance(error.__cause__, json.JSONDecodeError)
-    with pytest.raises(OffbeatError, match="as it is"), user_code("it failed"):
+    with pytest.raises(OffbeatError, match=r"^as it is$"), user_code("it failed"):
         raise OffbeatError("as it is")
