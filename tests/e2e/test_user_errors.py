@@ -163,7 +163,7 @@ SETTINGS: list[tuple[list[str], list[str]]] = [
      ["population.partition: 20 clients cannot be made from 4 users"]),
     ([PARTITION + "{ name = 'file', path = 'nowhere.csv' }"], ["population.partition: cannot read", "nowhere.csv"]),
     ([PARTITION + "{ name = 'file', path = 'index.csv' }"], ["population.partition: ", "client 19 has no examples"]),
-    ([PARTITION + "{ name = 'file', path = 'twice.csv' }"], ["twice.csv, line 202", "example 7", "already given"]),
+    ([PARTITION + "{ name = 'file', path = 'twice.csv' }"], ["twice.csv, row 202", "example 7", "already given"]),
     ([PARTITION + "{ name = 'file', path = 'far.csv' }"], ["far.csv, line 202", "no example 1433"]),
     ([PARTITION + "{ name = 'file', path = 'words.csv' }"], ["words.csv, line 2", "integer", "'first'"]),
     ([PARTITION + "{ name = 'file', path = 'empty.csv' }"], ["empty.csv", "'client,example'"]),
