@@ -54,12 +54,12 @@ class UniformStream:
         self._block_start = -1
 
     def next(self) -> float:
-        """Return the number at ``position`` and move on by one."""
+        """Return the number at ``position`` and advance by one."""
         block, offset = divmod(self.position, self._BLOCK)
         if block != self._block_start:
             first = block * self._BLOCK
             draws = np.arange(first, first + self._BLOCK)
-            # The draw has 32 bits; what is above them goes to the visit, which a stream does not use.
+            # The draw has 32 bits; higher bits go to the visit, which a stream does not use.
             low, high = draws & 0xFFFFFFFF, draws >> 32
             self._block = uniform(self._seed, self._purpose, visit=high, draw=low).tolist()
             self._block_start = block
@@ -68,17 +68,17 @@ class UniformStream:
 
 
 def example_order(seed: int, client: int, visit: int, examples: int, draws: int) -> torch.Tensor:
-    """Return which of its examples a client looks at, in order, during one visit.
+    """Return the order in which a client uses its examples during one visit.
 
-    The client goes through all its examples in random order, then again in a new one. Asking for more draws
-    never changes the first ones, so a visit cut short sees the beginning of what the whole visit sees.
+    The client goes through all its examples in random order, then again in a new order. More draws never change the
+    first ones, so a visit cut short uses the first examples of the complete visit.
 
     Args:
         seed: The run's seed.
         client: The client.
-        visit: How many times the client had been given work before.
-        examples: How many examples the client has, n ≥ 1.
-        draws: How many examples to draw.
+        visit: Number of the client's earlier visits.
+        examples: Number of the client's examples, n ≥ 1.
+        draws: Number of examples to draw.
 
     Returns:
         int64 tensor ``(draws,)`` with values in 0 … n − 1.
@@ -90,25 +90,24 @@ def example_order(seed: int, client: int, visit: int, examples: int, draws: int)
 
 
 def smallest_in_rows(keys: NDArray[np.uint64], count: int) -> NDArray[np.int64]:
-    """Return where in its row each key is, in the order of the keys, row after row, as far as ``count``.
+    """Return each row's argsort, one row after the other, up to ``count`` indices in total.
 
     Args:
         keys: ``(rows, n)``, random in 0 … 2⁶⁴ − 1.
-        count: How many; 0, or more than (rows − 1) · n and up to rows · n.
+        count: Number of indices; 0, or more than (rows − 1) · n and up to rows · n.
 
     Returns:
         int64 ``(count,)``.
     """
     if not count:
         return np.empty(0, np.int64)
-    *whole, last = keys
-    rest = count - len(whole) * len(last)
-    # Only a few of many are needed of the last row: those below a bound that, but for some chance in 10⁹, enough are
-    # below. To sort all takes longer.
+    *complete, last = keys
+    rest = count - len(complete) * len(last)
+    # If few of the last row are needed, only keys below a bound are sorted; with probability 1 − 10⁻⁹ they suffice.
     share = (rest + 6.0 * rest**0.5 + 16.0) / len(last)
     candidates = np.flatnonzero(last < np.uint64(share * 2.0**64)) if share < _FEW else np.empty(0, np.int64)
     if len(candidates) >= rest:
         end = candidates[last[candidates].argsort(kind="stable")[:rest]]
     else:
         end = last.argsort(kind="stable")[:rest]
-    return np.concatenate([*(row.argsort(kind="stable") for row in whole), end])
+    return np.concatenate([*(row.argsort(kind="stable") for row in complete), end])

@@ -1,7 +1,9 @@
-"""One line about an error in the user's code: a model, a loss, a metric, an imported file."""
+"""Errors in users' code, such as a model, a loss, a metric or an imported file, as one line."""
 
 import sysconfig
 import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from offbeat_client.errors import OffbeatError
@@ -10,7 +12,18 @@ _OWN_PACKAGES = ("offbeat", "offbeat_client")
 _LIBRARIES = [Path(sysconfig.get_path(kind)) for kind in ("stdlib", "purelib", "platlib")]
 
 
-def said(error: BaseException) -> str:
+@contextmanager
+def user_code(what: str) -> Generator[None]:
+    """Raise errors of the user's code inside as ``failure``; an ``OffbeatError`` stays as it is."""
+    try:
+        yield
+    except OffbeatError:
+        raise
+    except Exception as error:
+        raise failure(what, error) from error
+
+
+def error_line(error: BaseException) -> str:
     """Return an error's type and the first line of its message."""
     # The text of a syntax error names its place too, but without the folder.
     message = error.msg if isinstance(error, SyntaxError) else str(error)
@@ -19,15 +32,15 @@ def said(error: BaseException) -> str:
 
 
 def failure(what: str, error: BaseException, *, or_library: bool = False) -> OffbeatError:
-    """Return an error of one line: what failed, why, and the user's file and line if known.
+    """Return an error whose line has ``what``, the original error, and the user's file and line if known.
 
     Args:
-        what: Such as ``the metric f1 failed``.
-        error: With its traceback, of which the user's last line is named, not that of a library which it called.
-        or_library: Whether a library's line is better than none, because the failed code may itself be installed.
+        what: The failure, such as ``the metric f1 failed``.
+        error: The original error, with its traceback. The user's last line is named, not that of a library below it.
+        or_library: Name a library's line if there is none of the user's, because the failed code may be installed.
     """
     place = _place(error, or_library=or_library)
-    return OffbeatError(f"{what}: {said(error)}{f' ({place})' if place else ''}")
+    return OffbeatError(f"{what}: {error_line(error)}{f' ({place})' if place else ''}")
 
 
 def _place(error: BaseException, *, or_library: bool) -> str:

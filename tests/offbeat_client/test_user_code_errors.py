@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from offbeat_client.errors import OffbeatError, did_you_mean
-from offbeat_client.user_code_errors import failure, said
+from offbeat_client.user_code_errors import error_line, failure, user_code
 
 
 def raised(call: Callable[[], object]) -> Exception:
@@ -27,8 +27,8 @@ def raised(call: Callable[[], object]) -> Exception:
         (SyntaxError("invalid syntax", ("net.py", 2, 1, "", 2, 1)), "SyntaxError: invalid syntax"),
     ],
 )
-def test_an_error_is_described_in_one_line(error: BaseException, text: str) -> None:
-    assert said(error) == text
+def test_an_error_is_one_line(error: BaseException, text: str) -> None:
+    assert error_line(error) == text
 
 
 def test_the_place_is_the_users_last_line() -> None:
@@ -43,7 +43,7 @@ def test_the_place_is_the_users_last_line() -> None:
     assert str(failure("it failed", raised(own), or_library=True)) == str(found)
 
 
-def test_a_librarys_line_is_named_only_if_it_is_asked_for() -> None:
+def test_a_librarys_line_is_named_on_request_only() -> None:
     error = raised(lambda: json.loads("{"))
     assert error.__traceback__ is not None
     error = error.with_traceback(error.__traceback__.tb_next)  # without the lambda, which is the user's
@@ -52,15 +52,15 @@ def test_a_librarys_line_is_named_only_if_it_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("or_library", [False, True])
-def test_without_a_line_that_the_user_knows_no_place_is_named(or_library: bool) -> None:
+def test_no_place_is_named_without_a_line_of_the_users(or_library: bool) -> None:
     assert str(failure("it failed", ValueError(), or_library=or_library)) == "it failed: ValueError"
     error = raised(lambda: did_you_mean(3, []))  # pyright: ignore[reportArgumentType]
     assert error.__traceback__ is not None
     inside = error.with_traceback(error.__traceback__.tb_next)
-    assert str(failure("it failed", inside)) == f"it failed: {said(inside)}"
+    assert str(failure("it failed", inside)) == f"it failed: {error_line(inside)}"
 
 
-def test_a_syntax_error_is_where_it_is_written() -> None:
+def test_the_place_of_a_syntax_error() -> None:
     written = SyntaxError("invalid syntax", ("net.py", 2, 1, "", 2, 1))
     assert str(failure("it failed", written)) == "it failed: SyntaxError: invalid syntax (net.py:2)"
 
@@ -69,3 +69,18 @@ def test_a_syntax_error_is_where_it_is_written() -> None:
 
     line = own.__code__.co_firstlineno + 1
     assert str(failure("it failed", raised(own))).endswith(f" ({Path(__file__)}:{line})")
+
+
+def test_user_code_wraps_errors_but_not_users_mistakes() -> None:
+    def own() -> None:
+        with user_code("the metric f1 failed"):
+            json.loads("{")
+
+    line = own.__code__.co_firstlineno + 2
+    error = raised(own)
+    assert isinstance(error, OffbeatError)
+    assert str(error).startswith("the metric f1 failed: JSONDecodeError: ")
+    assert str(error).endswith(f" ({Path(__file__)}:{line})")
+    assert isinstance(error.__cause__, json.JSONDecodeError)
+    with pytest.raises(OffbeatError, match=r"^as it is$"), user_code("it failed"):
+        raise OffbeatError("as it is")

@@ -1,9 +1,11 @@
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from offbeat.errors import OffbeatError
-from offbeat.population.csv_columns import read_columns
+from offbeat.population.csv_columns import check_numbers, check_rows, read_columns
 
 
 def test_the_wanted_columns(tmp_path):
@@ -50,3 +52,16 @@ def test_refuses(tmp_path, content, reason):
         read_columns(path, {"a": pa.float64()})
     assert str(path) in str(caught.value)
     assert len(str(caught.value)) < 1000
+
+
+def test_check_rows_names_the_first_wrong_row():
+    check_rows(Path("a.csv"), np.array([False, False]), lambda index: pytest.fail("no row is wrong"))
+    with pytest.raises(OffbeatError, match=r"^a\.csv, row 3: index 1$"):
+        check_rows(Path("a.csv"), np.array([False, True, True]), lambda index: f"index {index}")
+
+
+@pytest.mark.parametrize("value", [-1, 3])
+def test_check_numbers(value):
+    check_numbers(Path("a.csv"), "hour", np.array([0, 2]), 3, "hours")
+    with pytest.raises(OffbeatError, match=rf"^a\.csv, row 4: hour is {value}, but the hours are 0 … 2$"):
+        check_numbers(Path("a.csv"), "hour", np.array([0, 2, value]), 3, "hours")

@@ -14,9 +14,7 @@ from offbeat.data.dataset import Dataset
 from offbeat.report.metrics import measures_of
 from offbeat.runs.progress import Progress
 from offbeat.runs.run_all import run_all
-from offbeat.training import training_loss
 from offbeat.training.models import softmax_regression
-from offbeat.training.training_loss import evenly_chosen
 
 
 def loss_of(tensors: dict[str, Tensor], inputs: np.ndarray, labels: np.ndarray) -> float:
@@ -39,14 +37,6 @@ def test_is_the_loss_of_the_model_on_the_training_set(
         ("loss", digits.test_inputs, digits.test_labels),
     ]:
         assert run.history[column][-1] == pytest.approx(loss_of(tensors, inputs, labels), rel=1e-5)
-
-
-def test_few_of_many_examples_are_chosen_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
-    inputs, labels = torch.arange(10.0)[:, None], torch.arange(10)
-    assert evenly_chosen(inputs, labels)[0] is inputs
-    monkeypatch.setattr(training_loss, "EXAMPLES", 4)
-    some, its = evenly_chosen(inputs, labels)
-    assert its.tolist() == some.flatten().tolist() == [0, 2, 5, 7]
 
 
 def test_python_has_it_too(digits: Dataset) -> None:

@@ -54,19 +54,10 @@ def network() -> Callable[..., nn.Module]:
 
 
 @pytest.fixture
-def trainer(
-    network: Callable[..., nn.Module], inputs: Tensor, labels: Tensor, shards: list[NDArray[np.int64]]
-) -> Callable[..., LoopTrainer]:
+def trainer(network, inputs, labels, shards):
     """Return a function that makes a trainer of the small network, or of another module."""
 
-    def make(
-        module: nn.Module | None = None,
-        *,
-        model: FlatModel | None = None,
-        dropout: float = 0.0,
-        seed: int = SEED,
-        loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy,
-    ) -> LoopTrainer:
+    def make(module=None, *, model=None, dropout=0.0, seed=SEED, loss=cross_entropy):
         model = model or FlatModel(module or network(dropout))
         return LoopTrainer(model, loss=loss, inputs=inputs, labels=labels, shards=shards, seed=seed)
 

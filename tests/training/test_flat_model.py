@@ -1,5 +1,3 @@
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
@@ -61,7 +59,7 @@ def torch_is_left_alone() -> None:
 
 
 class TestVector:
-    def test_parameters_come_in_the_order_of_named_parameters(self) -> None:
+    def test_parameters_come_in_the_order_of_named_parameters(self):
         module = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
         with torch.no_grad():
             module[0].weight.copy_(torch.tensor([[0.0, 1], [2, 3], [4, 5]]))
@@ -73,33 +71,26 @@ class TestVector:
         assert model.vector.dtype == torch.float32
         assert not model.vector.requires_grad
 
-    def test_making_it_changes_no_output(self) -> None:
-        module = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
-        x = torch.randn(5, 4)
-        before = module(x).detach().clone()
-        FlatModel(module)
-        assert torch.equal(module(x), before)
-
-    def test_writing_the_vector_changes_the_output(self) -> None:
+    def test_writing_the_vector_changes_the_output(self):
         model = FlatModel(nn.Linear(2, 1))
         model.vector.copy_(torch.tensor([2.0, 3.0, 10.0]))
         assert model.module(torch.tensor([[1.0, 1.0], [0.0, 2.0]])).tolist() == [[15.0], [16.0]]
 
-    def test_backward_writes_into_gradient(self) -> None:
+    def test_backward_writes_into_gradient(self):
         model = FlatModel(nn.Linear(2, 1))
         model.module(torch.tensor([[3.0, 5.0]])).sum().backward()
         assert model.gradient.tolist() == [3.0, 5.0, 1.0]
         model.module(torch.tensor([[1.0, 1.0]])).sum().backward()
         assert model.gradient.tolist() == [4.0, 6.0, 2.0]
 
-    def test_a_parameter_that_is_not_contiguous_keeps_its_values(self) -> None:
+    def test_a_parameter_that_is_not_contiguous_keeps_its_values(self):
         module = nn.Linear(2, 3, bias=False)
         module.weight = nn.Parameter(torch.arange(6.0).reshape(2, 3).t())
         model = FlatModel(module)
         assert model.vector.tolist() == [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]
         assert module(torch.tensor([1.0, 0.0])).tolist() == [0.0, 1.0, 2.0]
 
-    def test_tied_weights_count_once(self) -> None:
+    def test_tied_weights_count_once(self):
         model = FlatModel(Tied())
         assert model.vector.shape == (4,)
         model.vector.copy_(torch.tensor([0.0, 2.0, 3.0, 0.0]))
@@ -109,7 +100,7 @@ class TestVector:
         # d/dW of 1ᵀ W W x at x = e₁: 1 (W x)ᵀ + (Wᵀ 1) xᵀ = [[0, 3], [0, 3]] + [[3, 0], [2, 0]].
         assert model.gradient.tolist() == [3.0, 3.0, 2.0, 3.0]
 
-    def test_only_what_can_be_trained_is_in_the_vector(self) -> None:
+    def test_only_what_can_be_trained_is_in_the_vector(self):
         module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
         module[0].requires_grad_(False)
         module[1].bias.requires_grad_(False)
@@ -121,13 +112,13 @@ class TestVector:
             assert torch.equal(parameter, value)
             assert parameter.grad is None
 
-    def test_frozen_parameters_may_be_of_another_type(self) -> None:
+    def test_frozen_parameters_may_be_of_another_type(self):
         module = nn.Sequential(nn.Linear(2, 2).half().requires_grad_(False), nn.Linear(2, 1))
         assert FlatModel(module).vector.shape == (3,)
 
 
 class TestNamed:
-    def test_gives_each_parameter_its_name_and_shape(self) -> None:
+    def test_gives_each_parameter_its_name_and_shape(self):
         model = FlatModel(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)))
         named = model.named(torch.arange(13.0))
         assert {name: value.tolist() for name, value in named.items()} == {
@@ -137,27 +128,16 @@ class TestNamed:
             "2.bias": [12],
         }
 
-    def test_leaves_frozen_parameters_out(self) -> None:
+    def test_leaves_frozen_parameters_out(self):
         module = nn.Sequential(nn.Linear(2, 3).requires_grad_(False), nn.Linear(3, 1))
         assert list(FlatModel(module).named(torch.zeros(4))) == ["1.weight", "1.bias"]
-
-    def test_can_be_loaded_into_another_module(self) -> None:
-        model = FlatModel(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)))
-        other = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
-        other.load_state_dict(model.named(model.vector))
-        x = torch.randn(4, 2)
-        assert torch.equal(other(x), model.module(x))
-
-    def test_refuses_a_vector_of_another_length(self) -> None:
-        with pytest.raises(RuntimeError):
-            FlatModel(nn.Linear(2, 1)).named(torch.zeros(4))
 
 
 class TestRefusals:
     @pytest.mark.parametrize(
         "kind", [lambda: nn.BatchNorm1d(3), lambda: nn.BatchNorm2d(3), lambda: nn.SyncBatchNorm(3)]
     )
-    def test_batch_norm_is_refused_with_its_name(self, kind: Callable[[], nn.Module]) -> None:
+    def test_batch_norm_is_refused_with_its_name(self, kind):
         module = nn.ModuleDict({"features": nn.Sequential(nn.Linear(3, 3), kind())})
         with pytest.raises(
             OffbeatError, match=r"layer features\.1 keeps \w*BatchNorm\w* statistics: use GroupNorm"
@@ -165,49 +145,49 @@ class TestRefusals:
             FlatModel(module)
         assert str(caught.value).endswith('or set model.batch_norm = "local"')
 
-    def test_a_model_that_is_nothing_but_batch_norm_is_refused(self) -> None:
+    def test_a_model_that_is_nothing_but_batch_norm_is_refused(self):
         with pytest.raises(OffbeatError, match="layer BatchNorm1d keeps"):
             FlatModel(nn.BatchNorm1d(3))
 
-    def test_instance_norm_with_statistics_is_refused(self) -> None:
+    def test_instance_norm_with_statistics_is_refused(self):
         with pytest.raises(OffbeatError, match="layer 0 keeps InstanceNorm1d statistics"):
             FlatModel(nn.Sequential(nn.InstanceNorm1d(3, affine=True, track_running_stats=True)))
 
     @pytest.mark.parametrize(
         "norm", [nn.GroupNorm(1, 3), nn.LayerNorm(3), nn.BatchNorm1d(3, track_running_stats=False)]
     )
-    def test_norms_without_statistics_are_fine(self, norm: nn.Module) -> None:
+    def test_norms_without_statistics_are_fine(self, norm):
         assert FlatModel(nn.Sequential(norm)).vector.tolist() == [1, 1, 1, 0, 0, 0]
 
     @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.bool])
-    def test_an_integer_buffer_is_refused_with_its_name(self, dtype: torch.dtype) -> None:
+    def test_an_integer_buffer_is_refused_with_its_name(self, dtype):
         module = nn.Sequential(nn.Linear(1, 1), Counting(torch.zeros(1, dtype=dtype)))
         with pytest.raises(OffbeatError, match=rf"buffer 1\.count holds {dtype}, .* persistent=False") as caught:
             FlatModel(module)
         assert "\n" not in str(caught.value)
 
     @pytest.mark.parametrize(("buffer", "persistent"), [(torch.zeros(1), True), (torch.zeros(1).long(), False)])
-    def test_other_buffers_are_fine(self, buffer: torch.Tensor, persistent: bool) -> None:
+    def test_other_buffers_are_fine(self, buffer, persistent):
         assert FlatModel(Counting(buffer, persistent)).vector.shape == (2,)
 
     @pytest.mark.parametrize("module", [nn.ReLU(), nn.Linear(1, 1).requires_grad_(False)])
-    def test_nothing_to_train_is_refused(self, module: nn.Module) -> None:
+    def test_nothing_to_train_is_refused(self, module):
         with pytest.raises(OffbeatError, match="nothing to train"):
             FlatModel(module)
 
     @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
-    def test_other_floats_are_refused_with_the_name(self, dtype: torch.dtype) -> None:
+    def test_other_floats_are_refused_with_the_name(self, dtype):
         module = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1).to(dtype))
         with pytest.raises(OffbeatError, match=rf"parameter 1\.weight is {dtype}: .*\.float\(\)"):
             FlatModel(module)
 
-    def test_a_layer_without_a_shape_is_refused_with_its_name(self) -> None:
+    def test_a_layer_without_a_shape_is_refused_with_its_name(self):
         with pytest.raises(OffbeatError, match=r"parameter 1\.weight has no shape yet"):
             FlatModel(nn.Sequential(nn.Linear(2, 2), nn.LazyLinear(3)))
 
 
 class TestLoad:
-    def test_buffers_are_put_back_even_if_they_were_replaced(self) -> None:
+    def test_buffers_are_put_back_even_if_they_were_replaced(self):
         model = FlatModel(nn.Sequential(Averaging()))
         x = torch.tensor([[3.0]])
         results = []
@@ -217,7 +197,7 @@ class TestLoad:
         assert results == [6.0] * 3  # 3 · (½ + 3/2)
         assert model.module(x).item() == 7.5  # 3 · (½ · 2 + 3/2): without load it goes on
 
-    def test_a_buffer_that_was_none_is_none_again(self) -> None:
+    def test_a_buffer_that_was_none_is_none_again(self):
         class Remembering(nn.Linear):
             def __init__(self) -> None:
                 super().__init__(1, 1)
@@ -242,7 +222,7 @@ class TestLoad:
 
 
 class TestLocalBatchNorm:
-    def test_only_scale_and_shift_are_in_the_model(self) -> None:
+    def test_only_scale_and_shift_are_in_the_model(self):
         module = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
         model = FlatModel(module, batch_norm="local")
         assert list(model.named(model.vector)) == ["0.weight", "0.bias", "1.weight", "1.bias"]
@@ -250,7 +230,7 @@ class TestLocalBatchNorm:
         assert set(module.state_dict()) == set(model.named(model.vector))
 
     @pytest.mark.parametrize("mode", [True, False], ids=["training", "evaluation"])
-    def test_normalises_by_the_minibatch_at_hand(self, mode: bool) -> None:
+    def test_normalises_by_the_minibatch_at_hand(self, mode):
         module = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(3))
         model = FlatModel(module, batch_norm="local")
         model.load(torch.tensor([1.0, 2.0, 3.0, 10.0, 20.0, 30.0]))
@@ -261,7 +241,7 @@ class TestLocalBatchNorm:
             actual = module.train(mode)(x.float())
             torch.testing.assert_close(actual, expected.float(), rtol=1e-4, atol=1e-4)
 
-    def test_instance_norm_with_statistics_is_treated_the_same(self) -> None:
+    def test_instance_norm_with_statistics_is_treated_the_same(self):
         layer = nn.InstanceNorm1d(3, affine=True, track_running_stats=True)
         FlatModel(layer, batch_norm="local")
         plain = nn.InstanceNorm1d(3, affine=True)
@@ -269,12 +249,12 @@ class TestLocalBatchNorm:
         for mode in (True, False):
             torch.testing.assert_close(layer.train(mode)(x), plain(x))
 
-    def test_other_integer_buffers_are_still_refused(self) -> None:
+    def test_other_integer_buffers_are_still_refused(self):
         module = nn.Sequential(nn.BatchNorm1d(1), Counting(torch.zeros(1, dtype=torch.int64)))
         with pytest.raises(OffbeatError, match=r"buffer 1\.count holds"):
             FlatModel(module, batch_norm="local")
 
-    def test_trains_and_evaluates_whatever_was_trained_before(self) -> None:
+    def test_trains_and_evaluates_whatever_was_trained_before(self):
         """A job's result is that of its job alone, and the trained model separates what it was trained to."""
 
         def world() -> tuple[FlatModel, LoopTrainer]:

@@ -1,4 +1,4 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def build(seed: int) -> torch.Tensor:
     return FlatModel(module).vector
 
 
-def test_softmax_regression_starts_at_zero() -> None:
+def test_softmax_regression_starts_at_zero():
     with initial_randomness(1):
         module = softmax_regression((1, 8, 8), 10)
     vector = FlatModel(module).vector
@@ -26,7 +26,7 @@ def test_softmax_regression_starts_at_zero() -> None:
     assert module(torch.ones(3, 1, 8, 8)).tolist() == [[0.0] * 10] * 3
 
 
-def test_softmax_regression_is_one_affine_map() -> None:
+def test_softmax_regression_is_one_affine_map():
     with initial_randomness(1):
         model = FlatModel(softmax_regression((1, 2), 2))
     model.vector.copy_(torch.tensor([1.0, 2, 3, 4, 10, 20]))
@@ -36,7 +36,7 @@ def test_softmax_regression_is_one_affine_map() -> None:
 @pytest.mark.parametrize(
     ("hidden", "widths"), [([], [12, 5]), ([7], [12, 7, 5]), ((7, 3), [12, 7, 3, 5]), ([4, 4, 4], [12, 4, 4, 4, 5])]
 )
-def test_mlp_has_the_hidden_layers_that_are_asked_for(hidden: Sequence[int], widths: list[int]) -> None:
+def test_mlp_has_the_hidden_layers_that_are_asked_for(hidden, widths):
     with initial_randomness(1):
         module = mlp((3, 2, 2), 5, hidden)
     layers = [layer for layer in module if isinstance(layer, nn.Linear)]
@@ -46,7 +46,7 @@ def test_mlp_has_the_hidden_layers_that_are_asked_for(hidden: Sequence[int], wid
     assert module(torch.zeros(6, 3, 2, 2)).shape == (6, 5)
 
 
-def test_mlp_is_relu_between_affine_maps() -> None:
+def test_mlp_is_relu_between_affine_maps():
     with initial_randomness(1):
         model = FlatModel(mlp((1,), 1, [2]))
     model.vector.copy_(torch.tensor([1.0, -1.0, 0.0, 0.0, 2.0, 3.0, 0.5]))
@@ -54,14 +54,14 @@ def test_mlp_is_relu_between_affine_maps() -> None:
     assert model.module(torch.tensor([[1.0], [-1.0], [0.0]])).flatten().tolist() == [2.5, 3.5, 0.5]
 
 
-def test_one_seed_one_initial_model() -> None:
+def test_one_seed_one_initial_model():
     one = build(1)
     assert torch.equal(one, build(1))
     assert not torch.equal(one, build(2))
     assert one.unique().numel() > 1000
 
 
-def test_it_does_not_depend_on_torchs_own_generator() -> None:
+def test_it_does_not_depend_on_torchs_own_generator():
     before = torch.get_rng_state()
     torch.manual_seed(1)
     one = build(7)
@@ -71,7 +71,7 @@ def test_it_does_not_depend_on_torchs_own_generator() -> None:
     assert torch.equal(one, other)
 
 
-def test_torchs_own_generator_is_left_as_it_was_even_after_an_error() -> None:
+def test_torchs_own_generator_is_left_as_it_was_even_after_an_error():
     before = torch.get_rng_state()
     build(3)
     assert torch.equal(torch.get_rng_state(), before)
@@ -98,7 +98,7 @@ def images(*shape: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_each_family_is_float32_and_of_its_seed(family: str) -> None:
+def test_each_family_is_float32_and_of_its_seed(family):
     vectors = []
     for seed in (1, 1, 2):
         with initial_randomness(seed):
@@ -109,14 +109,14 @@ def test_each_family_is_float32_and_of_its_seed(family: str) -> None:
 
 
 class TestCnn:
-    def test_has_the_papers_sizes(self) -> None:
+    def test_has_the_papers_sizes(self):
         # 3·32·9 + 32, 32·64·9 + 64, 64·64·9 + 64, 64·8·8·64 + 64, 64·10 + 10
         with initial_randomness(1):
             model = FlatModel(cnn((3, 32, 32), 10))
         assert model.vector.numel() == 896 + 18_496 + 36_928 + 262_208 + 650
 
     @pytest.mark.parametrize("shape", [(1, 4, 4), (3, 9, 6), (2, 28, 28)])
-    def test_is_what_the_paper_says_layer_by_layer(self, shape: tuple[int, int, int]) -> None:
+    def test_is_what_the_paper_says_layer_by_layer(self, shape):
         with initial_randomness(1):
             model = FlatModel(cnn(shape, 5))
         w1, b1, w2, b2, w3, b3, w4, b4, w5, b5 = model.named(model.vector).values()
@@ -128,13 +128,13 @@ class TestCnn:
         torch.testing.assert_close(model.module(x).detach(), expected, rtol=1e-4, atol=1e-5)
 
     @pytest.mark.parametrize("shape", [(3, 3, 4), (3, 4, 3), (28, 28), (784,), (1, 1, 28, 28), (0, 8, 8), ()])
-    def test_refuses_what_is_no_image(self, shape: tuple[int, ...]) -> None:
-        with pytest.raises(OffbeatError, match=r"cnn takes images .* at least 4x4 pixels, but .* the shape \("):
+    def test_refuses_what_is_no_image(self, shape):
+        with pytest.raises(OffbeatError, match=r"cnn takes images .* at least 4x4 pixels, but .* have shape \("):
             cnn(shape, 10)
 
 
 class TestResnet18:
-    def test_has_as_many_parameters_as_resnet18_for_cifar(self) -> None:
+    def test_has_as_many_parameters_as_resnet18_for_cifar(self):
         """Counted layer by layer from table 1 of He et al.; a norm layer has two numbers a channel."""
         convolutions = 3 * 64 * 9
         channels = 64
@@ -149,7 +149,7 @@ class TestResnet18:
         assert model.vector.numel() == convolutions + 2 * channels + 512 * 10 + 10
 
     @pytest.mark.parametrize("groups", [2, 32])
-    def test_is_what_the_paper_says_layer_by_layer(self, groups: int) -> None:
+    def test_is_what_the_paper_says_layer_by_layer(self, groups):
         with initial_randomness(1):
             model = FlatModel(resnet18((2, 8, 10), 5, groups))
             # Scales of one and shifts of zero would hide a norm that is missing at the end of a shortcut.
@@ -169,31 +169,31 @@ class TestResnet18:
         expected = hidden.mean(dim=(2, 3)) @ values[0].T + values[1]
         torch.testing.assert_close(model.module(x).detach(), expected, rtol=1e-3, atol=1e-4)
 
-    def test_an_example_does_not_depend_on_the_others(self) -> None:
+    def test_an_example_does_not_depend_on_the_others(self):
         with initial_randomness(1):
             module = resnet18((3, 8, 8), 4).train()
         x = images(4, 3, 8, 8)
         torch.testing.assert_close(module(x)[:1], module(x[:1]), rtol=1e-3, atol=1e-5)
 
     @pytest.mark.parametrize("shape", [(3, 7, 8), (3, 8, 7), (64,), (8, 8)])
-    def test_refuses_what_is_no_image(self, shape: tuple[int, ...]) -> None:
+    def test_refuses_what_is_no_image(self, shape):
         with pytest.raises(OffbeatError, match=r"resnet18 takes images .* at least 8x8 pixels"):
             resnet18(shape, 10)
 
     @pytest.mark.parametrize("groups", [0, -2, 3, 128])
-    def test_refuses_groups_that_do_not_divide_the_channels(self, groups: int) -> None:
+    def test_refuses_groups_that_do_not_divide_the_channels(self, groups):
         with pytest.raises(OffbeatError, match=f"groups must divide 64, got {groups}"):
             resnet18((3, 8, 8), 10, groups)
 
 
 class TestLstm:
-    def test_has_the_papers_sizes(self) -> None:
+    def test_has_the_papers_sizes(self):
         # 25 numbers a token; four gates of 16 units from (input, state) with two biases; 16 weights and a bias a class
         with initial_randomness(1):
             model = FlatModel(lstm(100, 2))
         assert model.vector.numel() == 100 * 25 + 4 * 16 * (25 + 16 + 2) + 4 * 16 * (16 + 16 + 2) + 16 * 2 + 2
 
-    def test_is_an_lstm_step_by_step(self) -> None:
+    def test_is_an_lstm_step_by_step(self):
         """Hochreiter and Schmidhuber's with forget gates, in numpy, for sequences of several lengths."""
         with initial_randomness(3):
             model = FlatModel(lstm(7, 3, embedding=4, hidden=5, layers=2))
@@ -220,7 +220,7 @@ class TestLstm:
         expected = [output(tokens) for tokens in ([3, 1, 6, 2], [5, 5], [2, 0, 4], [1])]
         assert model.module(inputs).detach().numpy() == pytest.approx(np.array(expected), abs=1e-6)
 
-    def test_more_padding_changes_nothing_and_is_not_trained(self) -> None:
+    def test_more_padding_changes_nothing_and_is_not_trained(self):
         with initial_randomness(1):
             model = FlatModel(lstm(7, 3))
         short = torch.tensor([[3, 1], [2, 0]])
@@ -231,12 +231,12 @@ class TestLstm:
         slopes = model.named(model.gradient)["embedding.weight"]
         assert [bool(row.any()) for row in slopes] == [False, True, True, True, False, False, False]
 
-    def test_nothing_but_padding_is_no_error(self) -> None:
+    def test_nothing_but_padding_is_no_error(self):
         with initial_randomness(1):
             module = lstm(7, 3)
         assert module(torch.zeros(2, 4, dtype=torch.int64)).isfinite().all()
 
     @pytest.mark.parametrize("name", ["tokens", "embedding", "hidden", "layers"])
-    def test_refuses_sizes_below_one(self, name: str) -> None:
+    def test_refuses_sizes_below_one(self, name):
         with pytest.raises(OffbeatError, match=f"{name} must be at least 1, got 0"):
             lstm(**{"tokens": 5, "classes": 2, name: 0})

@@ -5,7 +5,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from offbeat.errors import OffbeatError
@@ -14,7 +13,7 @@ from offbeat.training.objectives import LOSSES, METRICS, accuracy, bce, mse
 NUMBERS = st.lists(st.tuples(st.floats(-50, 50, width=32), st.floats(0, 1, width=32)), min_size=2, max_size=6)
 
 
-def test_their_names() -> None:
+def test_their_names():
     assert {"cross_entropy": cross_entropy, "mse": mse, "bce": bce} == LOSSES
     assert [(name, metric.name, metric.higher_is_better) for name, metric in METRICS.items()] == [
         ("accuracy", "accuracy", True),
@@ -24,9 +23,7 @@ def test_their_names() -> None:
 
 
 @given(NUMBERS, st.booleans(), st.booleans())
-def test_one_output_an_example_is_never_broadcast(
-    pairs: list[tuple[float, float]], wide_outputs: bool, wide_labels: bool
-) -> None:
+def test_one_output_an_example_is_never_broadcast(pairs, wide_outputs, wide_labels):
     """(n,) and (n, 1) are the same; the formulas in float64 by hand."""
     outputs, labels = (torch.tensor(column) for column in zip(*pairs, strict=True))
     if wide_outputs:
@@ -45,7 +42,7 @@ def test_one_output_an_example_is_never_broadcast(
 
 
 @pytest.mark.parametrize("loss", [mse, bce])
-def test_integer_labels_can_be_learnt(loss: object) -> None:
+def test_integer_labels_can_be_learnt(loss):
     outputs = torch.tensor([[0.5], [-2.0]], requires_grad=True)
     floats = loss(outputs, torch.tensor([1.0, 0.0]))
     value = loss(outputs, torch.tensor([1, 0]))
@@ -55,7 +52,7 @@ def test_integer_labels_can_be_learnt(loss: object) -> None:
     assert (outputs.grad.sign() == torch.tensor([[-1.0], [-1.0 if loss is mse else 1.0]])).all()
 
 
-def test_several_outputs_an_example() -> None:
+def test_several_outputs_an_example():
     outputs, labels = torch.tensor([[1.0, 2.0], [3.0, 5.0]]), torch.tensor([[1.0, 0.0], [3.0, 1.0]])
     assert mse(outputs, labels).item() == 5.0  # (0 + 4 + 0 + 16) / 4
     assert METRICS["mse"].function(outputs, labels) == 5.0
@@ -67,29 +64,29 @@ def test_several_outputs_an_example() -> None:
     ("outputs", "labels"),
     [((3,), (1,)), ((3, 1), (1,)), ((3, 2), (3,)), ((3,), (3, 3)), ((1, 3), (3,)), ((3, 1), (3, 1, 1, 1)), ((2,), ())],
 )
-def test_other_shapes_are_refused(name: str, outputs: tuple[int, ...], labels: tuple[int, ...]) -> None:
+def test_other_shapes_are_refused(name, outputs, labels):
     function = LOSSES[name] if name in LOSSES else METRICS[name].function
     with pytest.raises(OffbeatError) as caught:
         function(torch.zeros(outputs), torch.zeros(labels))
-    assert str(caught.value) == f"{name} needs labels of the outputs' shape {outputs}, but they have the shape {labels}"
+    assert str(caught.value) == f"{name} needs labels of the outputs' shape {outputs}, but they have shape {labels}"
 
 
 class TestAccuracy:
-    def test_is_the_share_of_largest_outputs_that_are_right(self) -> None:
+    def test_is_the_share_of_largest_outputs_that_are_right(self):
         outputs = torch.from_numpy(np.random.default_rng(1).normal(size=(997, 7)))
         labels = torch.from_numpy(np.random.default_rng(2).integers(7, size=997))
         right = sum(max(range(7), key=row.__getitem__) == y for row, y in zip(outputs.tolist(), labels, strict=True))
         assert accuracy(outputs, labels) == right / 997
         assert type(accuracy(outputs, labels)) is float
 
-    def test_the_first_of_equals_is_taken(self) -> None:
+    def test_the_first_of_equals_is_taken(self):
         assert accuracy(torch.tensor([[1.0, 1.0], [1.0, 1.0], [0.0, 1.0]]), torch.tensor([0, 1, 1])) == 2 / 3
 
     @pytest.mark.parametrize("labels", [torch.tensor([1, 1, 0, 1]), torch.tensor([1.0, 1.0, 0.0, 1.0])])
     @pytest.mark.parametrize(
         ("wide_outputs", "wide_labels"), [(False, False), (True, False), (False, True), (True, True)]
     )
-    def test_one_output_is_a_logit(self, labels: Tensor, wide_outputs: bool, wide_labels: bool) -> None:
+    def test_one_output_is_a_logit(self, labels, wide_outputs, wide_labels):
         outputs = torch.tensor([0.1, -0.4, 0.0, 2.0])  # right, wrong, right, right
         if wide_outputs:
             outputs = outputs[:, None]
@@ -97,7 +94,7 @@ class TestAccuracy:
             labels = labels[:, None]
         assert accuracy(outputs, labels) == 0.75
 
-    def test_of_sequences_counts_every_label(self) -> None:
+    def test_of_sequences_counts_every_label(self):
         outputs = torch.zeros(2, 3, 2)  # 2 examples, 3 classes, 2 places
         outputs[0, 2, 0] = outputs[1, 1, 1] = 1
         assert accuracy(outputs, torch.tensor([[2, 0], [1, 1]])) == 0.75
@@ -106,6 +103,6 @@ class TestAccuracy:
         ("outputs", "labels"),
         [((3, 2), (3, 2)), ((3, 3), (3, 3)), ((3, 2), (3, 1)), ((3, 2), (2,)), ((3,), (3, 3)), ((3, 1), (1,))],
     )
-    def test_other_labels_are_refused(self, outputs: tuple[int, ...], labels: tuple[int, ...]) -> None:
+    def test_other_labels_are_refused(self, outputs, labels):
         with pytest.raises(OffbeatError, match="accuracy needs labels of shape"):
             accuracy(torch.zeros(outputs), torch.zeros(labels))

@@ -45,8 +45,8 @@ def test_it_is_always_there_and_loses_nothing(population: Population) -> None:
     devices = pooled(population, 2).devices
     assert devices.loss_probability.tolist() == [0.0]
     for seconds in (0.0, 5.0, 10.0, 15.0):
-        assert devices.availability.next_there(0, seconds) == seconds
-        assert devices.availability.next_away(0, seconds) == float("inf")
+        assert devices.availability.next_available(0, seconds) == seconds
+        assert devices.availability.next_offline(0, seconds) == float("inf")
 
 
 def test_the_clients_are_left_as_they_are(population: Population) -> None:

@@ -63,8 +63,8 @@ def test_alternating(build: Callable[..., Population]) -> None:
     table = "{ name = 'alternating', groups = 3, period_seconds = 10.0 }"
     made = build(table, "population.when_away=lose").devices
     assert made.when_away == "lose"
-    assert [made.availability.next_there(client, 0.0) for client in (0, 1, 2, 3, 4)] == [0.0, 10.0, 20.0, 0.0, 10.0]
-    assert made.availability.next_away(1, 12.0) == 20.0
+    assert [made.availability.next_available(client, 0.0) for client in (0, 1, 2, 3, 4)] == [0.0, 10.0, 20.0, 0.0, 10.0]
+    assert made.availability.next_offline(1, 12.0) == 20.0
 
 
 @pytest.mark.parametrize("first_labels", [1, 3, 5])
@@ -73,9 +73,9 @@ def test_alternating_by_label_begins_with_the_first_ones(first_labels: int, buil
     made = build(table, ONE_CLASS).devices.availability
     # Two clients a digit.
     first = 2 * first_labels
-    assert [made.next_there(client, 0.0) for client in range(20)] == [0.0] * first + [10.0] * (20 - first)
-    assert [made.next_there(client, 10.0) for client in range(20)] == [20.0] * first + [10.0] * (20 - first)
-    assert made.next_away(0, 3.0) == 10.0
+    assert [made.next_available(client, 0.0) for client in range(20)] == [0.0] * first + [10.0] * (20 - first)
+    assert [made.next_available(client, 10.0) for client in range(20)] == [20.0] * first + [10.0] * (20 - first)
+    assert made.next_offline(0, 3.0) == 10.0
 
 
 def test_alternating_by_label_looks_at_what_the_clients_of_this_seed_hold(
@@ -84,16 +84,16 @@ def test_alternating_by_label_looks_at_what_the_clients_of_this_seed_hold(
     for seed in (1, 2):
         made = build("{ name = 'alternating', first_labels = 4, period_seconds = 10.0 }", seed=seed)
         mostly = [np.bincount(digits.train_labels[shard]).argmax() for shard in made.shards]
-        there = [made.devices.availability.next_there(client, 0.0) == 0.0 for client in range(20)]
+        there = [made.devices.availability.next_available(client, 0.0) == 0.0 for client in range(20)]
         assert there == [label < 4 for label in mostly]
 
 
 def test_bernoulli(build: Callable[..., Population]) -> None:
     made = build("{ name = 'bernoulli', probability = 0.5, round_seconds = 4.0 }", seed=7).devices.availability
     expected = availability.Bernoulli(0.5, 4.0, 7)
-    times = [made.next_there(client, 1.0) for client in range(20)]
-    assert times == [expected.next_there(client, 1.0) for client in range(20)]
-    assert times != [availability.Bernoulli(0.5, 4.0, 8).next_there(client, 1.0) for client in range(20)]
+    times = [made.next_available(client, 1.0) for client in range(20)]
+    assert times == [expected.next_available(client, 1.0) for client in range(20)]
+    assert times != [availability.Bernoulli(0.5, 4.0, 8).next_available(client, 1.0) for client in range(20)]
     assert set(times) > {1.0, 4.0}
 
 
@@ -101,19 +101,19 @@ def test_quiet_hours(build: Callable[..., Population]) -> None:
     table = "{ name = 'quiet_hours', hours = 2.0, first_hour = 5.0, spread_hours = 1.0 }"
     made = build(table, seed=7).devices.availability
     starts = availability.quiet_starts(20, 5.0, 1.0, 7)
-    assert [made.next_there(client, 0.0) for client in range(20)] == starts.tolist()
-    assert made.next_away(0, starts[0]) == pytest.approx(starts[0] + 7200)
+    assert [made.next_available(client, 0.0) for client in range(20)] == starts.tolist()
+    assert made.next_offline(0, starts[0]) == pytest.approx(starts[0] + 7200)
 
 
 def test_quiet_hours_by_hourly_counts(build: Callable[..., Population], busy: str) -> None:
     made = build(f"{{ name = 'quiet_hours', hours = 3, path = '{busy}' }}").devices.availability
-    assert (made.next_there(5, 0.0), made.next_away(5, 5 * H)) == (5 * H, 7 * H)
-    assert (made.next_there(5, 7 * H), made.next_away(5, 15 * H)) == (15 * H, 16 * H)
+    assert (made.next_available(5, 0.0), made.next_offline(5, 5 * H)) == (5 * H, 7 * H)
+    assert (made.next_available(5, 7 * H), made.next_offline(5, 15 * H)) == (15 * H, 16 * H)
     # Client 14's third hour is 0.
-    assert made.next_there(14, 0.0) == 0.0
+    assert made.next_available(14, 0.0) == 0.0
     eight = build(f"{{ name = 'quiet_hours', path = '{busy}' }}").devices.availability
     # Of the 21 others, the first five.
-    assert (eight.next_there(19, 0.0), eight.next_away(19, 0.0)) == (0.0, 6 * H)
+    assert (eight.next_available(19, 0.0), eight.next_offline(19, 0.0)) == (0.0, 6 * H)
 
 
 def test_by_hour_takes_the_middle_of_the_longest_quiet_stay(
@@ -131,9 +131,9 @@ def test_by_hour_takes_the_middle_of_the_longest_quiet_stay(
 def test_intervals(build: Callable[..., Population], file: Callable[[str], str]) -> None:
     name = file("client,start_seconds,end_seconds\n3,5,8\n")
     made = build(f"{{ name = 'intervals', path = '{name}' }}").devices.availability
-    assert made.next_there(3, 0.0) == 5.0
-    assert made.next_away(3, 6.0) == 8.0
-    assert made.next_there(0, 0.0) == math.inf
+    assert made.next_available(3, 0.0) == 5.0
+    assert made.next_offline(3, 6.0) == 8.0
+    assert made.next_available(0, 0.0) == math.inf
 
 
 FIRST = "{{ name = 'alternating', first_labels = {}, period_seconds = 1.0 }}"

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from offbeat.errors import OffbeatError, did_you_mean
-from offbeat.user_code_errors import failure, said
+from offbeat_client.user_code_errors import error_line, failure
 
 _MOST_NAMES = 30  # that an error message lists
 
@@ -43,7 +43,7 @@ def canonical(text: str, folder: Path) -> str:
     try:
         return f"{(folder / place).resolve()}:{name}"
     except (OSError, RuntimeError, ValueError) as error:
-        raise OffbeatError(f"{text!r}: {said(error)}") from None
+        raise OffbeatError(f"{text!r}: {error_line(error)}") from None
 
 
 def load_object(text: str) -> Any:
@@ -129,7 +129,7 @@ def _load_file(text: str, path: Path) -> ModuleType:
         path = path.resolve()
         found = path.is_file()
     except (OSError, RuntimeError, ValueError) as error:
-        raise OffbeatError(f"{text!r}: {said(error)}") from None
+        raise OffbeatError(f"{text!r}: {error_line(error)}") from None
     if not found:
         raise OffbeatError(f"{text!r}: no such file: {path}")
     stem = re.sub(r"\W", "_", path.stem)

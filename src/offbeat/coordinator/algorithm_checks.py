@@ -12,7 +12,7 @@ from offbeat.algorithms import Algorithm
 from offbeat.algorithms.components import Payload, WrongStepError
 from offbeat.coordinator.selection import POOLS
 from offbeat.errors import did_you_mean
-from offbeat.user_code_errors import failure, said
+from offbeat_client.user_code_errors import error_line, failure
 
 
 class FaultError(ValueError):
@@ -95,7 +95,7 @@ def check_restart(algorithm: Algorithm, fresh: Algorithm) -> None:
         fresh.load_state_dict(_as_from_checkpoint(state))
         loaded = fresh.state_dict()
     except Exception as error:
-        raise FaultError(f"its state cannot be saved and loaded: {said(error)}") from error
+        raise FaultError(f"its state cannot be saved and loaded: {error_line(error)}") from error
     expected = _as_from_checkpoint(state)
     loaded = _as_from_checkpoint(loaded)
     wrong = next(differing_entries(expected, loaded), None)
@@ -143,8 +143,8 @@ def check_failed_start(algorithm: Algorithm, model: Tensor, clients: int) -> Non
     except ValueError:
         try:
             changed = next(differing_entries(before, algorithm.state_dict()), None)
-        except Exception as error:  # half a start may break anything
-            changed = said(error)
+        except Exception as error:  # whatever half a start leads to
+            changed = error_line(error)
         if changed is not None:
             raise FaultError(
                 f"start is not atomic: it failed, but changed the state ({changed}); raise before anything changes"

@@ -1,4 +1,4 @@
-"""Data sets: the built-in ones, and checks of the user's own."""
+"""The built-in data sets, and checks of users' data."""
 
 from offbeat.data.catalogue import DATASETS, load_dataset
 from offbeat.data.dataset import Dataset, MissingDataError

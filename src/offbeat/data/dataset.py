@@ -12,22 +12,22 @@ from offbeat.errors import OffbeatError
 
 
 class MissingDataError(OffbeatError):
-    """A data set is nowhere to be found; the message says how to get it."""
+    """A data set that is not found; the message says how to get it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Examples for training, and others for testing.
+    """Examples for training and for testing.
 
     Attributes:
         name: The data set's name in a configuration.
-        train_inputs: ``(n, *input_shape)``, float32, or int64 where they are numbers of tokens.
-        train_labels: ``(n, …)``: int64 class numbers from 0, ``(n,)``, or float32 targets.
+        train_inputs: ``(n, *input_shape)``, float32, or int64 token numbers.
+        train_labels: int64 class numbers from 0, ``(n,)``, or float32 targets, ``(n, …)``.
         test_inputs: ``(m, *input_shape)``, like ``train_inputs``.
         test_labels: ``(m, …)``, like ``train_labels``.
-        classes: How many classes there are; None where the labels are no classes.
-        tokens: How many tokens there are, where the inputs are their numbers: 0 … tokens − 1.
-        users: int64 ``(n,)``, which user 0 … U − 1 each training example is from, where that is known.
+        classes: Number of classes; None where the labels are targets.
+        tokens: Number of tokens, where the inputs are token numbers 0 … tokens − 1.
+        users: The user 0 … U − 1 of each training example, int64 ``(n,)``, where it is known.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The beginning of a hash of all examples: the same for the same data."""
+        """The first 16 digits of a hash of all examples."""
         digest = hashlib.blake2b(digest_size=8)
         for array in (self.train_inputs, self.train_labels, self.test_inputs, self.test_labels):
             digest.update(f"{array.dtype} {array.shape}".encode())

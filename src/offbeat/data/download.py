@@ -1,4 +1,4 @@
-"""Downloading files of known SHA-256, quick to give up where there is no network."""
+"""Downloads of files of known SHA-256, which fail quickly where there is no network."""
 
 import logging
 from collections.abc import Mapping
@@ -13,40 +13,40 @@ _RETRIES = 2
 
 
 class DownloadError(Exception):
-    """A download failed; the message is a clause that says which and why."""
+    """A failed download; the message is a clause that names the file and the reason."""
 
 
 def download(base_url: str, sha256: Mapping[str, str], folder: Path) -> None:
-    """Download what the folder does not hold yet, with a progress bar a file.
+    """Download the files that the folder lacks, with a progress bar for each.
 
-    A file appears in the folder only when it is complete and its SHA-256 is right. The first file that fails for
-    good ends the download.
+    A file appears in the folder only when it is complete and its SHA-256 is right. The first file that fails ends the
+    download.
 
     Args:
-        base_url: Where the files are, with a slash at the end.
-        sha256: The files' names and hexadecimal hashes.
-        folder: Where the files go; it is made if need be.
+        base_url: Address of the files, with a slash at the end.
+        sha256: Hexadecimal hashes by file name.
+        folder: Destination; created if it does not exist.
 
     Raises:
-        DownloadError: No answer within seconds, a connection that breaks more than twice, a file that differs
-            from the hash, or a folder that cannot be written.
+        DownloadError: The server does not answer within seconds, a connection breaks more than twice, a file's hash is
+            wrong, or the folder cannot be written.
     """
-    # Only here, because in a notebook its progress bars complain as soon as they are imported.
+    # Imported late: in a notebook its progress bars print a warning on import.
     import pooch
 
     fetcher = pooch.create(folder, base_url, registry=dict(sha256), retry_if_failed=_RETRIES)
     http = pooch.HTTPDownloader(progressbar=True, chunk_size=1 << 16, timeout=(_CONNECT_SECONDS, _SILENCE_SECONDS))
     first = base_url + next(iter(sha256))
-    if not _answers(first):
+    if not _is_reachable(first):
         raise DownloadError(f"{first} cannot be reached")
-    # Pooch tells its log each file's and each retry's news, and prints the log by default.
+    # pooch logs every file and retry, and prints its log by default.
     logger = pooch.get_logger()
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
         for name in sha256:
             try:
-                # Pooch's own type for downloaders does not fit pooch's own downloaders.
+                # pooch's type of downloaders does not fit its own downloaders.
                 fetcher.fetch(name, downloader=http)  # pyright: ignore[reportArgumentType]
             except OSError as error:  # The exceptions of requests are OSErrors too, without strerror.
                 reason = error.strerror or type(error).__name__
@@ -57,11 +57,11 @@ def download(base_url: str, sha256: Mapping[str, str], folder: Path) -> None:
         logger.setLevel(level)
 
 
-def _answers(url: str) -> bool:
-    """Return whether the server has the file, as far as can be known before the deadline.
+def _is_reachable(url: str) -> bool:
+    """Return whether the server confirms before the deadline that it has the file.
 
-    The question goes through a thread because nothing else bounds its time: looking a name up has no timeout, and
-    the one for connecting counts anew for each of the server's addresses.
+    The request runs in a thread because nothing else bounds its time: a name look-up has no timeout, and the timeout
+    for connecting starts again for each address of the server.
     """
     import pooch
 

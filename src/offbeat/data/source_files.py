@@ -1,4 +1,4 @@
-"""Where the files of a data set are: in the user's folder, the cache, a Debian package, or still to be downloaded."""
+"""The files of a data set: in the user's folder, in the cache, in a Debian package, or downloaded."""
 
 import os
 from collections.abc import Mapping
@@ -10,24 +10,24 @@ from offbeat.data.download import DownloadError, download
 from offbeat.errors import OffbeatError
 
 
-def own_folder() -> Path | None:
+def data_folder() -> Path | None:
     """Return the folder that ``$OFFBEAT_DATA`` names, or None where it is unset or empty.
 
     Raises:
-        OffbeatError: It is no folder.
+        OffbeatError: It is not a folder.
     """
-    own = os.environ.get("OFFBEAT_DATA")
-    if not own:
+    value = os.environ.get("OFFBEAT_DATA")
+    if not value:
         return None
-    folder = Path(own).expanduser()
+    folder = Path(value).expanduser()
     if not folder.is_dir():
-        raise OffbeatError(f"OFFBEAT_DATA is {own!r}, which is not a folder: set it to one, or unset it")
+        raise OffbeatError(f"OFFBEAT_DATA is {value!r}, which is not a folder: set it to one, or unset it")
     return folder
 
 
 def cache_folder() -> Path:
-    """Return ``$OFFBEAT_CACHE``, or the user's folder for caches; it need not be there yet."""
-    # Only here, because in a notebook its progress bars complain as soon as they are imported.
+    """Return ``$OFFBEAT_CACHE``, or the user's folder for caches; it may not exist yet."""
+    # Imported late: in a notebook its progress bars print a warning on import.
     import pooch
 
     return Path(os.environ.get("OFFBEAT_CACHE") or pooch.os_cache("offbeat")).expanduser()
@@ -37,50 +37,50 @@ def cache_folder() -> Path:
 class Source:
     """The files of one data set.
 
-    They are looked for in ``$OFFBEAT_DATA/NAME``, in ``$OFFBEAT_DATA``, in ``NAME`` in the cache and where Debian's
-    package has them. If they are nowhere, they are downloaded into the cache.
+    They are searched for in ``$OFFBEAT_DATA/NAME``, in ``$OFFBEAT_DATA``, in ``NAME`` in the cache and in the folder of
+    Debian's package, and otherwise downloaded into the cache.
 
     Attributes:
         name: The data set's name in a configuration, and of its folders.
         title: Its name in messages.
-        base_url: Where the files are published, with a slash at the end.
-        files: Their names and the hexadecimal SHA-256 of each as published.
-        stand_in: A file that does instead of all of them. It is found, but not downloaded.
-        debian_folder: Where the Debian package ``dataset-NAME`` has them, if there is one.
+        base_url: Address of the published files, with a slash at the end.
+        files: Hexadecimal SHA-256 of each published file, by name.
+        alternative: A file that replaces all of them if it is found. It is not downloaded.
+        debian_folder: Folder of the Debian package ``dataset-NAME``, if there is one.
     """
 
     name: str
     title: str
     base_url: str
     files: Mapping[str, str]
-    stand_in: str | None = None
+    alternative: str | None = None
     debian_folder: Path | None = None
 
     def find(self) -> tuple[Path, ...] | None:
-        """Return the paths of the files, in order, or of the stand-in; None if they are nowhere. No file is read.
+        """Return the paths of the files in order, or of the alternative; None if there are none. Files are not read.
 
         Raises:
-            OffbeatError: ``$OFFBEAT_DATA`` is no folder, or holds only part of the files.
+            OffbeatError: ``$OFFBEAT_DATA`` is not a folder, or holds only some of the files.
         """
-        root = own_folder()
+        root = data_folder()
         for folder in (root / self.name, root) if root else ():
-            if paths := self._in(folder):
+            if paths := self._find_in(folder):
                 return paths
             missing = [name for name in self.files if not (folder / name).is_file()]
-            # Somebody who put some of the files there wants to know why they are not taken.
+            # A user who put some of the files there wants to know why they are not used.
             if len(missing) < len(self.files):
                 raise OffbeatError(f"{folder} holds only part of {self.title}: add {', '.join(missing)}")
         for folder in (cache_folder() / self.name, self.debian_folder):
-            if folder and (paths := self._in(folder)):
+            if folder and (paths := self._find_in(folder)):
                 return paths
         return None
 
     def get(self) -> tuple[Path, ...]:
-        """Return what ``find`` does, after a download if need be.
+        """Return the paths that ``find`` returns, after a download if needed.
 
         Raises:
             OffbeatError: As for ``find``.
-            MissingDataError: The files are nowhere, nor can they be downloaded.
+            MissingDataError: The files are not found and cannot be downloaded.
         """
         if paths := self.find():
             return paths
@@ -88,18 +88,17 @@ class Source:
         try:
             download(self.base_url, self.files, cache)
         except DownloadError as error:
-            own = os.environ.get("OFFBEAT_DATA")
-            wanted = " and ".join(self.files) + (f", or {self.stand_in}" if self.stand_in else "")
+            folder = os.environ.get("OFFBEAT_DATA")
+            wanted = " and ".join(self.files) + (f", or {self.alternative}" if self.alternative else "")
             raise MissingDataError(
-                f"{self.title} is not here{f', nor in OFFBEAT_DATA={own}' if own else ''}, and could not be downloaded "
-                f"({error}): set OFFBEAT_DATA to a folder with {wanted}"
+                f"{self.title} is not here{f', nor in OFFBEAT_DATA={folder}' if folder else ''}, and could not be "
+                f"downloaded ({error}): set OFFBEAT_DATA to a folder with {wanted}"
                 f"{f', or apt install dataset-{self.name}' if self.debian_folder else ''}, or get online"
             ) from error
         return tuple(cache / name for name in self.files)
 
-    def _in(self, folder: Path) -> tuple[Path, ...] | None:
-        """Return the paths of the files, or of the stand-in, if the folder has them."""
-        for names in (tuple(self.files), (self.stand_in,)):
+    def _find_in(self, folder: Path) -> tuple[Path, ...] | None:
+        for names in (tuple(self.files), (self.alternative,)):
             paths = tuple(folder / name for name in names if name)
             if paths and all(path.is_file() for path in paths):
                 return paths
@@ -107,26 +106,26 @@ class Source:
 
 
 @dataclass(frozen=True)
-class OwnCopy(Source):
-    """Files of which nobody publishes a checksum: they are looked for, but never downloaded.
+class ManualSource(Source):
+    """Files without a published checksum, which are never downloaded.
 
     Attributes:
-        how: How people get them, in words that follow "… is not here: " and come before "set OFFBEAT_DATA to …".
+        instructions: How to get the files, as words between "… is not here: " and "and set OFFBEAT_DATA to …".
     """
 
-    how: str = field(kw_only=True)
+    instructions: str = field(kw_only=True)
 
     def get(self) -> tuple[Path, ...]:
-        """Return what ``find`` does.
+        """Return the paths that ``find`` returns.
 
         Raises:
             OffbeatError: As for ``find``.
-            MissingDataError: The files are nowhere; says how to get them.
+            MissingDataError: The files are not found; the message says how to get them.
         """
         paths = self.find()
         if paths is None:
             raise MissingDataError(
-                f"{self.title} is not here: {self.how} and set OFFBEAT_DATA to the folder with "
+                f"{self.title} is not here: {self.instructions} and set OFFBEAT_DATA to the folder with "
                 f"{'it' if len(self.files) == 1 else 'them'}"
             )
         return paths

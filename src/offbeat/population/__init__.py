@@ -1,1 +1,1 @@
-"""The clients: who holds which examples, how fast each device is, and when it is available."""
+"""The clients: their examples, their devices' speeds, and when they are available."""

@@ -1,11 +1,12 @@
-"""Columns of numbers from a user's CSV file."""
+"""Columns of numbers from a user's CSV file, and checks of its rows."""
 
 import csv
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import NDArray
@@ -13,11 +14,11 @@ from numpy.typing import NDArray
 from offbeat.errors import OffbeatError
 
 _LONGEST_HEADER = 1_000_000
-_NO_NUMBER = re.compile(r"In CSV column #(\d+): Row #(\d+): .*?: invalid value '(.*)'", re.DOTALL)
+_INVALID_VALUE = re.compile(r"In CSV column #(\d+): Row #(\d+): .*?: invalid value '(.*)'", re.DOTALL)
 
 
 def read_columns(path: Path, columns: Mapping[str, pa.DataType]) -> dict[str, NDArray[Any]]:
-    """Return some columns of a CSV file with a header; the other columns are not looked at.
+    """Return some columns of a CSV file with a header; the other columns are ignored.
 
     Args:
         path: The file: UTF-8, separated by commas.
@@ -27,8 +28,8 @@ def read_columns(path: Path, columns: Mapping[str, pa.DataType]) -> dict[str, ND
         The columns by name, each ``(rows,)``. Floats may still be NaN or infinite.
 
     Raises:
-        OffbeatError: The file cannot be read, lacks a column, has it twice, or has a row where it is not a number;
-            the message names file and row. The header is row 1, and empty lines do not count.
+        OffbeatError: The file cannot be read, a column is missing or occurs twice, or a value is not a number; the
+            message names file and row. The header is row 1, and empty lines do not count.
     """
     header: list[str] = []
     try:
@@ -43,17 +44,17 @@ def read_columns(path: Path, columns: Mapping[str, pa.DataType]) -> dict[str, ND
         with path.open("rb") as file:
             table = pyarrow.csv.read_csv(
                 file,
-                # Only one thread counts the rows, for the message.
+                # Messages name rows only if a single thread reads.
                 read_options=pyarrow.csv.ReadOptions(use_threads=False),
                 convert_options=pyarrow.csv.ConvertOptions(
                     include_columns=list(columns), column_types=dict(columns), null_values=[""]
                 ),
             )
     except (OSError, ValueError, KeyError, csv.Error) as error:
-        if found := _NO_NUMBER.search(str(error)):
-            name = header[int(found[1])]
+        if match := _INVALID_VALUE.search(str(error)):
+            name = header[int(match[1])]
             kind = "a whole number" if pa.types.is_integer(columns[name]) else "a number"
-            raise OffbeatError(f"{path}, row {found[2]}: {name} must be {kind}, not {found[3][:80]!r}") from None
+            raise OffbeatError(f"{path}, row {match[2]}: {name} must be {kind}, not {match[3][:80]!r}") from None
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise OffbeatError(f"cannot read {path}: {reason[:300]}") from error
     for name in columns:
@@ -62,3 +63,28 @@ def read_columns(path: Path, columns: Mapping[str, pa.DataType]) -> dict[str, ND
             row = column.is_null().to_pylist().index(True) + 2
             raise OffbeatError(f"{path}, row {row}: {name} is empty")
     return {name: table.column(name).to_numpy() for name in columns}
+
+
+def check_rows(path: Path, is_wrong: NDArray[np.bool_], describe: Callable[[int], str]) -> None:
+    """Raise an error for the first wrong row of a file.
+
+    Args:
+        path: The file.
+        is_wrong: Whether each row is wrong, ``(rows,)``.
+        describe: Returns the problem of the row with an index.
+
+    Raises:
+        OffbeatError: A row is wrong; the message names file and row.
+    """
+    if is_wrong.any():
+        index = int(np.argmax(is_wrong))
+        raise OffbeatError(f"{path}, row {index + 2}: {describe(index)}")
+
+
+def check_numbers(path: Path, name: str, values: NDArray[np.int64], count: int, plural: str) -> None:
+    """Raise ``OffbeatError`` unless a column's values are numbers of ``count`` things, 0 … count − 1."""
+    check_rows(
+        path,
+        (values < 0) | (values >= count),
+        lambda index: f"{name} is {values[index]}, but the {plural} are 0 … {count - 1}",
+    )

@@ -36,9 +36,9 @@ from offbeat.training.models import initial_randomness
 from offbeat.training.objectives import LOSSES, METRICS
 from offbeat.training.trainers.choice import TRAINERS, TrainerName, available_processors
 from offbeat.training.training_loss import TRAINING_LOSS
-from offbeat.user_code_errors import failure, said
 from offbeat.worlds.population import build_population
 from offbeat.worlds.simulation import Objective, assemble
+from offbeat_client.user_code_errors import error_line, failure
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -203,7 +203,7 @@ def _module(model: nn.Module | Callable[[], object], seed: int) -> nn.Module:
         try:
             return copy.deepcopy(model)
         except RuntimeError as error:
-            raise OffbeatError(f"model cannot be copied ({said(error)}): pass the class or a function") from None
+            raise OffbeatError(f"model cannot be copied ({error_line(error)}): pass the class or a function") from None
     if not callable(model):
         raise OffbeatError(f"model = {model!r}: must be a torch.nn.Module, or a function that makes one")
     try:

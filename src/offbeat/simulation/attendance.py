@@ -50,7 +50,7 @@ class Attendance:
 
     def expect(self, client: int, now: float) -> None:
         """Let an idle client become available as soon as it is online, perhaps at the end of this instant."""
-        seconds = self._availability.next_there(client, now)
+        seconds = self._availability.next_available(client, now)
         if seconds == now:
             self._idle.append(client)
             self.assignment_due = True
@@ -63,7 +63,7 @@ class Attendance:
             upload_seconds = self._up.transfer_end(client, now, self._model_bytes) - now
             self._coordinator.note_speed(now, client, self._step_seconds[client], upload_seconds)
         self._coordinator.present(now, client)
-        departure = self._availability.next_away(client, now)
+        departure = self._availability.next_offline(client, now)
         if departure < math.inf and self._departures.get(client) != departure:
             self._departures[client] = departure
             self._queue.put(departure, Kind.DEPARTURE, client)

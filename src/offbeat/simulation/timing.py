@@ -79,7 +79,7 @@ class Timing:
                 return Ending(end, 0.0)
         now, left = start, amount
         for _ in range(_MAX_INTERVALS):
-            online = self._availability.next_there(client, now)
+            online = self._availability.next_available(client, now)
             if online == math.inf or (online > now and not self._pauses):
                 return Ending(online if self._pauses else now, left)
             end = link.transfer_end(client, online, left)
@@ -88,7 +88,7 @@ class Timing:
                     f"population.{key}: client {client} never ends what it began at {start:g} virtual seconds: make it "
                     "faster"
                 )
-            offline = self._availability.next_away(client, online)
+            offline = self._availability.next_offline(client, online)
             if end <= offline:
                 return Ending(end, 0.0)
             left -= link.transferred(client, online, offline)

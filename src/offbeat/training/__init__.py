@@ -1,1 +1,1 @@
-"""What a client does with a model and its data."""
+"""Models, losses, local training and evaluation."""

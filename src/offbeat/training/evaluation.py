@@ -1,4 +1,4 @@
-"""How good a model is on a test set."""
+"""Evaluation of a model on a test set."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -11,21 +11,21 @@ from torch import Tensor
 from offbeat.errors import OffbeatError
 from offbeat.randomness import Purpose, integer
 from offbeat.training.flat_model import FlatModel
-from offbeat.user_code_errors import failure
+from offbeat_client.user_code_errors import user_code
 
-_BATCH = 256  # small enough for the cache: twice as fast for convolutions as thousands at once
+_BATCH = 256  # fits into the cache: twice as fast for convolutions as thousands at once
 
 
 class Evaluator:
     """Mean loss and metrics of a model on a test set.
 
-    Model, loss and metrics get copies, so what they change in place is lost. What they draw from torch's own generator
-    is seeded afresh each time, so the same values always measure the same.
+    Model, loss and metrics get copies, so changes in place are lost. torch's own generator is seeded before each
+    evaluation, so equal models have equal results.
 
     Args:
-        model: Its values are overwritten.
+        model: The model; its values are overwritten.
         loss: Maps (outputs, labels) to the mean loss of a batch, a tensor of shape ``()``.
-        metrics: By name, what maps all outputs ``(n, …)`` and all labels to one number.
+        metrics: Functions by name that map all outputs ``(n, …)`` and all labels to one number.
         inputs: Test inputs, ``(n, …)``.
         labels: Test labels, ``(n, …)``.
         seed: The run's seed.
@@ -48,14 +48,13 @@ class Evaluator:
         self._seed = seed
         sizes = _batch_sizes(len(labels))
         self._batches = list(zip(inputs.split(sizes), labels.split(sizes), strict=True))
-        # The same memory for each batch: to get it anew from the system takes longer than a small model does.
+        # Reused for each batch: new memory from the system costs more time than a small model.
         self._copy = torch.empty_like(inputs[: max(sizes)])
 
     def __call__(self, vector: Tensor) -> tuple[float, dict[str, float]]:
         """Return (mean loss, value of each metric) at ``vector``, ``(d,)``.
 
-        Where the loss is not finite the metrics are NaN and are not computed: the model has diverged, and nothing is
-        wrong with them.
+        Where the loss is not finite, the model has diverged: the metrics are not computed, but NaN.
 
         Raises:
             OffbeatError: The model, the loss or a metric fails, the loss is not a tensor of shape ``()``, or a metric
@@ -64,34 +63,30 @@ class Evaluator:
         self._model.load(vector)
         module = self._model.module.eval()
         loss = 0.0
-        everything: list[Tensor] = []
+        all_outputs: list[Tensor] = []
         with torch.inference_mode(), torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(integer(self._seed, Purpose.EVALUATION))
             for inputs, labels in self._batches:
-                try:
+                with user_code("evaluation: the model or the loss failed"):
                     outputs = module(self._copy[: len(inputs)].copy_(inputs))
                     if self._metrics:
-                        everything.append(_tensor(outputs).clone())
-                    value = scalar_loss(self._loss(outputs, labels.clone()))
-                except OffbeatError:
-                    raise
-                except Exception as error:
-                    raise failure("evaluation: the model or the loss failed", error) from error
+                        all_outputs.append(_check_tensor(outputs).clone())
+                    value = check_scalar(self._loss(outputs, labels.clone()))
                 loss += value.item() * len(labels)
             loss /= len(self._labels)
             if not math.isfinite(loss):
                 return loss, dict.fromkeys(self._metrics, math.nan)
             if not self._metrics:
                 return loss, {}
-            outputs = torch.cat(everything)
+            outputs = torch.cat(all_outputs)
             return loss, {name: _measure(name, metric, outputs, self._labels) for name, metric in self._metrics.items()}
 
 
-def scalar_loss(value: Any) -> Tensor:
-    """Return a loss as it is, once it is known to be a tensor of shape ``()``.
+def check_scalar(value: Any) -> Tensor:
+    """Return a loss after checking that it is a tensor of shape ``()``.
 
     Raises:
-        OffbeatError: It is something else.
+        OffbeatError: It is not.
     """
     if isinstance(value, Tensor) and value.ndim == 0:
         return value
@@ -103,26 +98,22 @@ def _batch_sizes(examples: int) -> list[int]:
     sizes = [_BATCH] * (examples // _BATCH)
     rest = examples % _BATCH
     if rest == 1 and sizes:
-        # A layer that normalises by the minibatch cannot do so with one example.
+        # A layer that normalises by the minibatch needs more than one example.
         sizes[-1] += 1
     elif rest:
         sizes.append(rest)
     return sizes
 
 
-def _tensor(outputs: Any) -> Tensor:
+def _check_tensor(outputs: Any) -> Tensor:
     if isinstance(outputs, Tensor):
         return outputs
     raise OffbeatError(f"the metrics need the model's outputs as one tensor, but they are a {type(outputs).__name__}")
 
 
 def _measure(name: str, metric: Callable[[Tensor, Tensor], Any], outputs: Tensor, labels: Tensor) -> float:
-    try:
+    with user_code(f"the metric {name} failed"):
         value = metric(outputs.clone(), labels.clone())
-    except OffbeatError:
-        raise
-    except Exception as error:
-        raise failure(f"the metric {name} failed", error) from error
     if isinstance(value, Tensor) and value.numel() == 1:
         value = value.item()
     if not isinstance(value, Real):

@@ -1,4 +1,4 @@
-"""Do a model, a loss and the data fit together? Found out before the first run, not after an hour."""
+"""A check that a model, a loss and the data fit together, before the first run."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from offbeat.errors import OffbeatError
-from offbeat.training.evaluation import scalar_loss
+from offbeat.training.evaluation import check_scalar
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import LOSSES
-from offbeat.user_code_errors import failure
+from offbeat_client.user_code_errors import failure, user_code
 
 
 def check_fit(
@@ -25,23 +25,23 @@ def check_fit(
 ) -> None:
     """Try one forward and one backward pass on a few examples, and one forward pass in evaluation mode.
 
-    The model's values and gradients, its training mode and torch's own generator are left as they were; its buffers
-    are put back to what they were at first, as before each visit.
+    The model's values and gradients, its training mode and torch's own generator do not change; its buffers are reset
+    to their initial values, as before each visit.
 
     Args:
         model: The model.
         loss: Maps (outputs, labels) to the mean loss of a minibatch.
-        inputs: A minibatch, ``(n, …)``. Best as small as a client's smallest: a layer that normalises by the
-            minibatch may not take one example.
+        inputs: A minibatch, ``(n, …)``, preferably of the smallest client: a layer that normalises by the minibatch may
+            refuse a single example.
         labels: Its labels, ``(n, …)``.
-        classes: How many classes the data has, if its labels are classes: the few examples need not show all.
-        tokens: How many tokens the data has, if its inputs are integer numbers of tokens, for the same reason.
+        classes: Number of classes in all data, if the labels are classes.
+        tokens: Number of tokens in all data, if the inputs are token numbers.
 
     Raises:
-        OffbeatError: Something does not fit; one line says what.
+        OffbeatError: Something does not fit; the message is one line.
     """
     if tokens is not None:
-        # The largest number is what an embedding that is too small cannot take.
+        # An embedding that is too small fails on the largest token.
         inputs = inputs.clone()
         inputs[(0,) * inputs.ndim] = tokens - 1
     _check_labels(loss, labels, classes)
@@ -53,7 +53,8 @@ def check_fit(
     ]
     try:
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
-            _try(model, loss, inputs, labels, classes)
+            _try_training(model, loss, inputs, labels, classes)
+            _try_evaluation(model, inputs)
     finally:
         for hook in hooks:
             hook.remove()
@@ -61,56 +62,41 @@ def check_fit(
         model.module.train(mode)
 
 
-def _try(
+def _try_training(
     model: FlatModel, loss: Callable[[Tensor, Tensor], Tensor], inputs: Tensor, labels: Tensor, classes: int | None
 ) -> None:
-    try:
+    with user_code(f"the model cannot take inputs {_describe(inputs)}"):
         outputs = model.module.train()(inputs.clone())
-    except OffbeatError:
-        raise
-    except Exception as error:
-        raise failure(f"the model cannot take inputs {_shape(inputs)}", error) from error
     if isinstance(outputs, Tensor):
         if loss is LOSSES["cross_entropy"]:
             _check_classes(outputs, labels, classes)
         elif loss not in LOSSES.values():
             _refuse_broadcasting(loss, outputs, labels)
-    what = f"the loss cannot take outputs {_shape(outputs)} with labels {_shape(labels)}"
-    try:
-        value = scalar_loss(loss(outputs, labels.clone()))
-    except OffbeatError:
-        raise
-    except Exception as error:
-        raise failure(what, error) from error
+    with user_code(f"the loss cannot take outputs {_describe(outputs)} with labels {_describe(labels)}"):
+        value = check_scalar(loss(outputs, labels.clone()))
     if not value.isfinite():
         raise OffbeatError(f"the loss of the initial model is {value.item()}: are the inputs and labels scaled?")
     parameters = {name: p for name, p in model.module.named_parameters() if p.requires_grad}
     unreached = "no gradient of the loss reaches any parameter: does the model or the loss detach it?"
     if not value.requires_grad:
         raise OffbeatError(unreached)
-    gradients = _gradients(value, list(parameters.values()))
+    gradients = _differentiate(value, list(parameters.values()))
     if all(gradient is None for gradient in gradients):
         raise OffbeatError(unreached)
     for name, gradient in zip(parameters, gradients, strict=True):
         if gradient is not None and not gradient.isfinite().all():
             raise OffbeatError(f"the gradient of the initial model's parameter {name} is not finite")
-    _try_evaluation(model, inputs)
 
 
 def _try_evaluation(model: FlatModel, inputs: Tensor) -> None:
     model.load(model.vector.clone())
-    try:
-        with torch.inference_mode():
-            model.module.eval()(inputs.clone())
-    except OffbeatError:
-        raise
-    except Exception as error:
-        raise failure(f"the model cannot take inputs {_shape(inputs)} in evaluation mode", error) from error
+    with user_code(f"the model cannot take inputs {_describe(inputs)} in evaluation mode"), torch.inference_mode():
+        model.module.eval()(inputs.clone())
 
 
-def _gradients(value: Tensor, parameters: Sequence[Tensor]) -> Sequence[Tensor | None]:
+def _differentiate(value: Tensor, parameters: Sequence[Tensor]) -> Sequence[Tensor | None]:
     try:
-        # Not backward(), which would add to the gradients that are there.
+        # Not backward(), which would add to the existing gradients.
         return torch.autograd.grad(value, parameters, allow_unused=True)
     except Exception as error:
         raise failure("the loss cannot be differentiated", error) from error
@@ -126,17 +112,17 @@ def _check_labels(loss: Callable[[Tensor, Tensor], Tensor], labels: Tensor, clas
 
 
 def _refuse_broadcasting(loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, labels: Tensor) -> None:
-    """Torch would take every output against every label, and the loss would be another one without a word."""
+    """Refuse a user's loss in which torch silently combines every output with every label."""
     n = len(labels)
     if n == 1 or labels.shape != (n,) or outputs.shape != (n, 1):
         return
     with torch.no_grad():
         try:
-            meant = loss(outputs.squeeze(1).clone(), labels.clone())
-            same = torch.allclose(meant, loss(outputs.clone(), labels.clone()), rtol=1e-3)
-        except Exception:  # it squeezes them itself, and cannot do so twice
+            intended = loss(outputs.squeeze(1).clone(), labels.clone())
+            is_same = torch.allclose(intended, loss(outputs.clone(), labels.clone()), rtol=1e-3)
+        except Exception:  # a loss that squeezes the outputs itself cannot do so twice
             return
-    if not same:
+    if not is_same:
         raise OffbeatError(
             f"your own loss gets outputs of shape ({n}, 1) and labels of shape ({n},), which torch broadcasts to "
             f"({n}, {n}): squeeze the outputs, as in outputs.squeeze(1)"
@@ -151,7 +137,7 @@ def _check_classes(outputs: Tensor, labels: Tensor, classes: int | None) -> None
         )
     if outputs.ndim < 2:
         raise OffbeatError(
-            f"cross_entropy needs outputs of shape (n, classes), but the model's have the shape {tuple(outputs.shape)}"
+            f"cross_entropy needs outputs of shape (n, classes), but the model's have shape {tuple(outputs.shape)}"
         )
     found = outputs.shape[1]
     if not labels.is_floating_point():
@@ -162,7 +148,9 @@ def _check_classes(outputs: Tensor, labels: Tensor, classes: int | None) -> None
                 f"number the classes from 0 or give the model {largest + 1} outputs"
             )
     if found == 1:
-        raise OffbeatError("cross_entropy of one output is always 0: give the model an output a class, or take bce")
+        raise OffbeatError(
+            "cross_entropy of one output is always 0: give the model an output for each class, or use bce"
+        )
 
 
 def _check_embedding(name: str, layer: nn.Module, arguments: tuple[Any, ...]) -> None:
@@ -172,11 +160,11 @@ def _check_embedding(name: str, layer: nn.Module, arguments: tuple[Any, ...]) ->
         if largest >= layer.num_embeddings:
             raise OffbeatError(
                 f"the model's embedding {name or 'layer'} has entries 0 to {layer.num_embeddings - 1}, "
-                f"but is asked for number {largest}: give it as many as the data has tokens"
+                f"but is called with index {largest}: give it as many entries as the data has tokens"
             )
 
 
-def _shape(value: Any) -> str:
+def _describe(value: Any) -> str:
     if not isinstance(value, Tensor):
         return f"of type {type(value).__name__}"
     return f"of shape {tuple(value.shape)} and type {str(value.dtype).removeprefix('torch.')}"

@@ -13,28 +13,25 @@ from offbeat.errors import OffbeatError
 class FlatModel:
     """A module, and its ``d`` trainable parameters as one vector in ``named_parameters`` order.
 
-    Only parameters with ``requires_grad`` are in the vector. The module's parameters and their gradients become
-    views of ``vector`` and ``gradient``, so writing there writes into the module.
+    Only parameters with ``requires_grad`` are in the vector. The module's parameters and gradients become views of
+    ``vector`` and ``gradient``, so writing there writes into the module.
 
     Args:
         module: The module; it is changed.
-        batch_norm: What to do with layers that keep running statistics, as BatchNorm does; statistics of different
-            clients have no meaningful average. ``"refuse"`` is an error. ``"local"`` keeps the statistics local, as
-            SiloBN does (Andreux et al., "Siloed Federated Learning for Multi-Centric Histopathology Datasets",
-            2020): they never travel and are never averaged, only the layer's scale and shift are in the vector. Each
-            such layer then has no running statistics at all: it normalises by the minibatch at hand, in training by
-            the client's and in evaluation by the test set's own batches. So a minibatch of one example may be too
-            small for it.
+        batch_norm: Treatment of layers with running statistics, such as BatchNorm; statistics of different clients have
+            no meaningful average. ``"refuse"`` is an error. ``"local"`` keeps them local, like SiloBN (Andreux et al.,
+            "Siloed Federated Learning for Multi-Centric Histopathology Datasets", 2020): only the layer's scale and
+            shift are in the vector. The layer has no running statistics; it normalises by the current minibatch, of the
+            client in training and of the test set in evaluation, which may need more than one example.
 
     Attributes:
         module: The module itself.
         vector: The parameters, float32 ``(d,)``.
-        gradient: Where ``backward`` adds the gradient, float32 ``(d,)``.
+        gradient: The gradient that ``backward`` adds to, float32 ``(d,)``.
 
     Raises:
-        OffbeatError: The module cannot be trained this way: running statistics, integer buffers, parameters that are
-            not float32 or have no shape yet, or none to train. Counters of different clients have no meaningful
-            average.
+        OffbeatError: The module has running statistics, integer buffers (counters have no meaningful average),
+            parameters that are not float32 or have no shape yet, or nothing to train.
     """
 
     def __init__(self, module: nn.Module, batch_norm: Literal["refuse", "local"] = "refuse") -> None:
@@ -43,7 +40,7 @@ class FlatModel:
                 if batch_norm == "refuse":
                     kind = type(layer).__name__
                     raise OffbeatError(
-                        f"the model's layer {name or kind} keeps {kind} statistics: use GroupNorm in its place, "
+                        f"the model's layer {name or kind} keeps {kind} statistics: use GroupNorm instead, "
                         'or set model.batch_norm = "local"'
                     )
                 _drop_running_statistics(layer)
@@ -69,7 +66,7 @@ class FlatModel:
         ):
             parameter.data = values
             parameter.grad = slopes
-        # Not named_buffers(), which leaves out those that are None and filled later.
+        # named_buffers() would leave out buffers that are None and filled later.
         self._buffers = [
             (layer, name, buffer, None if buffer is None else buffer.clone())
             for layer in module.modules()
@@ -77,20 +74,20 @@ class FlatModel:
         ]
 
     def load(self, vector: Tensor) -> None:
-        """Take over the parameters ``(d,)``, and put the buffers back to what they were at first.
+        """Copy the parameters ``(d,)`` into the model and reset its buffers to their initial values.
 
-        Some layers write into their buffers; without this the next client would start from what the last one left.
-        Tensors that are plain attributes of a layer, not buffers, are not put back.
+        Some layers write into their buffers, which must not reach the next client. Tensors that are plain attributes of
+        a layer are not reset.
         """
         self.vector.copy_(vector)
         for layer, name, buffer, first in self._buffers:
             if buffer is not None and first is not None:
                 buffer.copy_(first)
-            # A layer may also have put another tensor in the buffer's place.
+            # A layer may also have replaced the buffer by another tensor.
             setattr(layer, name, buffer)
 
     def named(self, vector: Tensor) -> dict[str, Tensor]:
-        """Return a vector ``(d,)`` as tensors by parameter name, each of its parameter's shape."""
+        """Return a vector ``(d,)`` as tensors by parameter name, in the parameters' shapes."""
         return dict(zip(self._shapes, self._views(vector), strict=True))
 
     def stacked(self, vectors: Tensor) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""The minibatches that clients look at: drawn for many visits at once, and fetched."""
+"""Minibatches of many visits at once."""
 
 import numpy as np
 import torch
@@ -13,21 +13,21 @@ Integers = NDArray[np.int64]
 def example_orders(
     seed: int, clients: Integers, visits: Integers, examples: Integers, draws: Integers
 ) -> list[Integers]:
-    """Return what ``randomness.example_order`` returns for each of B visits, all of them drawn together.
+    """Return ``randomness.example_order`` for each of B visits, drawn together.
 
     Args:
         seed: The run's seed.
-        clients: ``(B,)``, whose visit it is.
-        visits: ``(B,)``, how many times the client had been given work before.
-        examples: ``(B,)``, how many examples the client has, n ≥ 1.
-        draws: ``(B,)``, how many examples to draw.
+        clients: ``(B,)``, the client of each visit.
+        visits: ``(B,)``, number of the client's earlier visits.
+        examples: ``(B,)``, number of the client's examples, n ≥ 1.
+        draws: ``(B,)``, number of examples to draw.
 
     Returns:
         For each visit int64 ``(draws,)`` with values in 0 … n − 1.
     """
     epochs = -(-draws // examples)
     order: list[Integers] = [np.empty(0, np.int64)] * len(clients)
-    # Visits with numbers of examples that are not too different share a table, a row an epoch.
+    # Visits with similar numbers of examples share a table with one row per epoch.
     widths = 1 << np.ceil(np.log2(examples)).astype(np.int64)
     for width in np.unique(widths):
         chosen = np.flatnonzero(widths == width)
@@ -46,11 +46,11 @@ def example_orders(
 
 
 def gather(examples: Tensor, chosen: Tensor) -> Tensor:
-    """Return a copy of the chosen examples; as ``examples[chosen]``, in half the time.
+    """Return ``examples[chosen]`` in half the time.
 
     Args:
         examples: ``(n, …)``.
-        chosen: Which of them, int64 of any shape.
+        chosen: Indices, int64 of any shape.
     """
     rows = torch.index_select(examples, 0, chosen.reshape(-1))
     return rows.view(*chosen.shape, *examples.shape[1:])

@@ -34,8 +34,8 @@ def cnn(input_shape: Sequence[int], classes: int) -> nn.Module:
 
     "Federated Learning under Arbitrary Communication Patterns" (ICML 2021), appendix C: three 3x3 convolutions with
     padding 1 and 32, 64 and 64 channels, each with ReLU, 2x2 max-pooling after the first two; 64 units with ReLU; one
-    output a class. On 32x32 colour images with ten classes that is 319,178 parameters. The softmax that the paper
-    also names is part of the loss here. The paper does not say what the initial weights are; they are PyTorch's.
+    output per class. With 32x32 colour images and ten classes it has 319,178 parameters. The paper's softmax is part of
+    the loss here. The paper does not specify the initial weights; they are PyTorch's.
 
     Raises:
         OffbeatError: An input is not ``(channels, height, width)`` with at least 4x4 pixels.
@@ -66,12 +66,12 @@ def resnet18(input_shape: Sequence[int], classes: int, groups: int = 2) -> nn.Mo
 
     Args:
         input_shape: ``(channels, height, width)``, at least 8x8 pixels: three stages halve the image.
-        classes: How many outputs.
-        groups: Groups of channels a GroupNorm layer. Two, as in Reddi et al., "Adaptive Federated Optimization"
+        classes: Number of outputs.
+        groups: Groups of channels per GroupNorm layer. Two, as in Reddi et al., "Adaptive Federated Optimization"
             (ICLR 2021); Wu and He, who introduced GroupNorm, have 32.
 
     Raises:
-        OffbeatError: The input shape is another, or ``groups`` does not divide 64.
+        OffbeatError: The input shape does not fit, or ``groups`` does not divide 64.
     """
     channels, _, _ = _image_shape(input_shape, "resnet18", smallest=8)
     if groups < 1 or 64 % groups:
@@ -87,7 +87,7 @@ def resnet18(input_shape: Sequence[int], classes: int, groups: int = 2) -> nn.Mo
 
 
 class _ResidualBlock(nn.Module):
-    """Two 3x3 convolutions, and the input added to what comes out of them."""
+    """Two 3x3 convolutions, to whose output the input is added."""
 
     def __init__(self, before: int, after: int, stride: int, groups: int) -> None:
         super().__init__()
@@ -112,17 +112,17 @@ def lstm(tokens: int, classes: int, embedding: int = 25, hidden: int = 16, layer
     """Return an LSTM that classifies sequences of tokens by its output at the last token.
 
     The defaults are the sizes of Yan et al., "Distributed Non-Convex Optimization with Sublinear Speedup under
-    Intermittent Client Availability" (2020), section 6: two layers of 16 units and 25 dimensions a token. Theirs are
-    pretrained GloVe embeddings; here they begin at random, as PyTorch has them, and are trained with the rest.
+    Intermittent Client Availability" (2020), section 6: two layers of 16 units and embeddings of 25 dimensions. Theirs
+    are pretrained GloVe embeddings; here they start from PyTorch's random values and are trained.
 
     Inputs are int64 ``(n, length)``; the token 0 is padding, at the end of a sequence.
 
     Args:
-        tokens: How many different tokens there are, padding included.
-        classes: How many outputs.
-        embedding: Dimensions a token.
-        hidden: Units a layer.
-        layers: LSTM layers.
+        tokens: Number of tokens, padding included.
+        classes: Number of outputs.
+        embedding: Dimensions of the embeddings.
+        hidden: Units per layer.
+        layers: Number of LSTM layers.
 
     Raises:
         OffbeatError: A number is below 1.
@@ -142,7 +142,7 @@ class _LstmClassifier(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         states, _ = self.lstm(self.embedding(inputs))
-        # An LSTM looks only back, so padding that comes after a sequence does not change what came before it.
+        # An LSTM looks only back, so padding after a sequence does not change the states before it.
         last = (torch.arange(inputs.shape[1], device=inputs.device) * (inputs != 0)).amax(dim=1)
         return self.output(states[torch.arange(len(inputs), device=inputs.device), last])
 
@@ -152,14 +152,14 @@ def _image_shape(input_shape: Sequence[int], model: str, smallest: int) -> tuple
     if len(shape) != 3 or shape[0] < 1 or min(shape[1:]) < smallest:
         raise OffbeatError(
             f"{model} takes images of shape (channels, height, width) with at least {smallest}x{smallest} pixels, "
-            f"but the inputs have the shape {shape}"
+            f"but the inputs have shape {shape}"
         )
     return shape[0], shape[1], shape[2]
 
 
 @contextmanager
 def initial_randomness(seed: int) -> Generator[None]:
-    """Make modules that are built inside start from the run's seed; torch's own generator is left as it was."""
+    """Initialise modules built inside from the run's seed; torch's own generator does not change."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(integer(seed, Purpose.INITIAL_MODEL))
         yield

@@ -1,4 +1,4 @@
-"""The built-in losses, which clients minimise, and metrics, by which a model is judged."""
+"""The built-in losses and metrics."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Metric:
-    """How good outputs are.
+    """A measure of a model's quality.
 
     Attributes:
         name: The metric's name in a configuration.
         function: Maps all outputs of a test set, ``(n, …)``, and its labels, ``(n, …)``, to one number.
-        higher_is_better: Whether a larger number is a better model.
+        higher_is_better: Whether larger numbers are better.
     """
 
     name: str
@@ -31,7 +31,7 @@ def mse(outputs: Tensor, labels: Tensor) -> Tensor:
     """Return the mean squared error of outputs ``(n, …)``.
 
     Raises:
-        OffbeatError: The labels' shape is not that of the outputs; ``(n,)`` and ``(n, 1)`` count as the same.
+        OffbeatError: The shapes of labels and outputs differ; ``(n,)`` and ``(n, 1)`` count as the same.
     """
     return mse_loss(outputs, _as_outputs("mse", outputs, labels))
 
@@ -40,30 +40,30 @@ def bce(outputs: Tensor, labels: Tensor) -> Tensor:
     """Return the mean binary cross-entropy of logits ``(n, …)`` against labels from 0 to 1, integers or floats.
 
     Raises:
-        OffbeatError: The labels' shape is not that of the outputs; ``(n,)`` and ``(n, 1)`` count as the same.
+        OffbeatError: The shapes of labels and outputs differ; ``(n,)`` and ``(n, 1)`` count as the same.
     """
     return binary_cross_entropy_with_logits(outputs, _as_outputs("bce", outputs, labels))
 
 
 def accuracy(outputs: Tensor, labels: Tensor) -> float:
-    """Return the share of labels that are predicted right.
+    """Return the share of correct predictions.
 
     Outputs ``(n, classes, …)`` predict the class with the largest output, the first of equals; outputs ``(n,)`` or
-    ``(n, 1)`` are the logits of label 1 against label 0 and predict 1 where they are above 0.
+    ``(n, 1)`` are logits of label 1 against label 0 and predict 1 where they are above 0.
 
     Raises:
-        OffbeatError: The labels are not one for each prediction.
+        OffbeatError: The shape of the labels is not that of the predictions.
     """
     if outputs.ndim == 1 or outputs.shape[1:] == (1,):
         predicted = (outputs > 0).flatten().long()
-        # Labels (n, 1) are as good as (n,) here.
+        # Labels (n, 1) count as (n,) here.
         labels = labels.flatten() if labels.shape[1:] == (1,) else labels
     else:
         predicted = outputs.argmax(dim=1)
     if labels.shape != predicted.shape:
         raise OffbeatError(
             f"accuracy needs labels of shape {tuple(predicted.shape)} for outputs of shape {tuple(outputs.shape)}, "
-            f"but they have the shape {tuple(labels.shape)}"
+            f"but they have shape {tuple(labels.shape)}"
         )
     return int((predicted == labels).sum()) / labels.numel()
 
@@ -89,12 +89,12 @@ METRICS: dict[str, Metric] = {
 
 
 def _as_outputs(name: str, outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return the labels in the shape and the type of the outputs; torch would broadcast (n,) and (n, 1) to (n, n)."""
+    """Return the labels in the outputs' shape and type; torch would broadcast (n,) and (n, 1) to (n, n)."""
     if labels.shape != outputs.shape:
         if (*labels.shape, 1) != outputs.shape and (*outputs.shape, 1) != labels.shape:
             raise OffbeatError(
                 f"{name} needs labels of the outputs' shape {tuple(outputs.shape)}, "
-                f"but they have the shape {tuple(labels.shape)}"
+                f"but they have shape {tuple(labels.shape)}"
             )
         labels = labels.reshape(outputs.shape)
     return labels.to(outputs.dtype) if outputs.is_floating_point() else labels

@@ -1,26 +1,26 @@
-"""The loss on the training set, measured beside what is measured on the test set."""
+"""The loss on the training set as a metric."""
 
 from torch import Tensor, arange
 
 from offbeat.training.evaluation import Evaluator
 
 TRAINING_LOSS = "training_loss"
-"""Its name among the metrics."""
+"""The metric's name."""
 EXAMPLES = 10_000
-"""On how many training examples it is measured, at most."""
+"""The largest number of training examples that it uses."""
 
 
-class WithTrainingLoss:
-    """Measures a model on the test set and, by its loss alone, on training examples.
+class TrainingLossEvaluator:
+    """An evaluator on the test set that also returns the loss on training examples.
 
     Args:
-        on_test: Measures loss and metrics on the test set.
-        on_training: Measures the loss on training examples.
+        test: Evaluates loss and metrics on the test set.
+        training: Evaluates the loss on training examples.
     """
 
-    def __init__(self, on_test: Evaluator, on_training: Evaluator) -> None:
-        self._on_test = on_test
-        self._on_training = on_training
+    def __init__(self, test: Evaluator, training: Evaluator) -> None:
+        self._test = test
+        self._training = training
 
     def __call__(self, vector: Tensor) -> tuple[float, dict[str, float]]:
         """Return (mean loss, value of each metric) at ``vector``, ``(d,)``, the training loss among the metrics.
@@ -28,13 +28,13 @@ class WithTrainingLoss:
         Raises:
             OffbeatError: The model, the loss or a metric fails.
         """
-        loss, metrics = self._on_test(vector)
-        training_loss, _ = self._on_training(vector)
+        loss, metrics = self._test(vector)
+        training_loss, _ = self._training(vector)
         return loss, {**metrics, TRAINING_LOSS: training_loss}
 
 
-def evenly_chosen(inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ``EXAMPLES`` examples, as far from each other as can be; all, ``(n, …)``, if there are no more."""
+def choose_evenly(inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ``EXAMPLES`` evenly spaced examples; all, ``(n, …)``, if there are no more."""
     number = len(labels)
     if number <= EXAMPLES:
         return inputs, labels

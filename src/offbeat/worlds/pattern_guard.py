@@ -6,7 +6,7 @@ from offbeat.algorithms import Algorithm
 from offbeat.algorithms.components import Periodic
 from offbeat.algorithms.components.patterns import Pattern
 from offbeat.errors import OffbeatError
-from offbeat.user_code_errors import failure
+from offbeat_client.user_code_errors import failure
 
 
 def guard_pattern(algorithm: Algorithm) -> None:

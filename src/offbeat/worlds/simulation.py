@@ -42,7 +42,7 @@ from offbeat.training.fit_check import check_fit
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import LOSSES, METRICS
 from offbeat.training.trainers.choice import TrainerName, make_trainer
-from offbeat.training.training_loss import TRAINING_LOSS, WithTrainingLoss, evenly_chosen
+from offbeat.training.training_loss import TRAINING_LOSS, TrainingLossEvaluator, choose_evenly
 from offbeat.worlds.algorithm_trial import check_first_visit
 from offbeat.worlds.buffer_wrappers import wrap_buffer
 from offbeat.worlds.global_randomness import fixed_randomness
@@ -290,8 +290,8 @@ def _evaluation(
     on_test = on(_tensor(dataset.test_inputs), _tensor(dataset.test_labels), objective.metrics)
     if not objective.training_loss:
         return on_test
-    inputs, labels = evenly_chosen(_tensor(dataset.train_inputs), _tensor(dataset.train_labels))
-    return WithTrainingLoss(on_test, on(inputs, labels, {}))
+    inputs, labels = choose_evenly(_tensor(dataset.train_inputs), _tensor(dataset.train_labels))
+    return TrainingLossEvaluator(on_test, on(inputs, labels, {}))
 
 
 def _tensor(array: NDArray[Any]) -> Tensor:

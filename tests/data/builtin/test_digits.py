@@ -28,7 +28,3 @@ def test_each_class_gives_a_fifth_to_the_test():
     dataset = digits.load()
     train, test = np.bincount(dataset.train_labels), np.bincount(dataset.test_labels)
     assert np.abs(test - (train + test) / 5).max() < 1
-
-
-def test_the_split_is_always_the_same():
-    np.testing.assert_array_equal(digits.load().test_inputs, digits.load().test_inputs)

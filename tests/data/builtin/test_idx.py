@@ -1,6 +1,7 @@
 import gzip
 import hashlib
 import re
+import struct
 import tracemalloc
 
 import numpy as np
@@ -8,7 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from offbeat.data.builtin.idx import read_idx
+from offbeat.data.builtin.idx import IdxDataset, read_idx
+from offbeat.data.dataset import MissingDataError
+from offbeat.data.source_files import Source
 from offbeat.errors import OffbeatError
 
 SHAPE = (3, 2, 2)
@@ -76,7 +79,7 @@ def test_refuses_broken_compression(idx, tmp_path, change, reason):
     refuse(path, idx.sha256, reason)
 
 
-def test_refuses_what_cannot_be_opened(tmp_path):
+def test_refuses_unreadable_paths(tmp_path):
     refuse(tmp_path / "none.gz", "", "No such file")
     refuse(tmp_path, "", "Is a directory")
 
@@ -90,7 +93,7 @@ def test_refuses_any_bytes_without_another_exception(tmp_path, content, compress
         read_idx(path, SHAPE, hashlib.sha256(b"another").hexdigest())
 
 
-def test_a_bomb_takes_no_memory(idx, tmp_path):
+def test_a_decompression_bomb_takes_little_memory(idx, tmp_path):
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(idx.content + bytes(50_000_000)))
     tracemalloc.start()
@@ -98,3 +101,42 @@ def test_a_bomb_takes_no_memory(idx, tmp_path):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2_000_000
+
+
+@pytest.fixture
+def small(small_images, nowhere):
+    """A data set of small images, whose files are in the cache."""
+    for name, idx in small_images.items():
+        idx.write(nowhere / "cache" / "small" / name)
+    return IdxDataset(
+        Source("small", "Small", "http://127.0.0.1:1/", dict.fromkeys(small_images, "")),
+        shapes={name: idx.elements.shape for name, idx in small_images.items()},
+        content_sha256={name: idx.sha256 for name, idx in small_images.items()},
+        mean=0.25,
+        deviation=0.5,
+    )
+
+
+def test_inputs_and_labels(small, small_images):
+    dataset = small.load()
+    assert (dataset.name, dataset.classes, dataset.tokens, dataset.users) == ("small", 10, None, None)
+    for inputs, labels, images, numbers in (
+        (dataset.train_inputs, dataset.train_labels, "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"),
+        (dataset.test_inputs, dataset.test_labels, "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"),
+    ):
+        expected = (small_images[images].elements[:, None] / 255 - 0.25) / 0.5
+        assert inputs.dtype == np.float32
+        np.testing.assert_allclose(inputs, expected, rtol=1e-4, atol=1e-6)
+        assert labels.dtype == np.int64
+        np.testing.assert_array_equal(labels, small_images[numbers].elements)
+
+
+@pytest.mark.parametrize("content", [b"\x1f\x8b", gzip.compress(struct.pack(">II", 0x801, 10) + bytes([10] * 10))])
+def test_a_broken_file_is_named(small, nowhere, content):
+    path = nowhere / "cache" / "small" / "t10k-labels-idx1-ubyte.gz"
+    path.write_bytes(content)
+    with pytest.raises(OffbeatError) as caught:
+        small.load()
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not isinstance(caught.value, MissingDataError)

@@ -21,29 +21,29 @@ from offbeat.population.availability import Alternating
 )
 def test_groups_take_turns(client, seconds, there, away):
     turns = Alternating(3, 10.0, np.array([0, 2, 1]))
-    assert turns.next_there(client, seconds) == there
-    assert turns.next_away(client, there) == away
+    assert turns.next_available(client, seconds) == there
+    assert turns.next_offline(client, there) == away
 
 
 def test_the_turn_of_a_time_is_found_where_the_quotient_is_rounded():
     turns = Alternating(2, 0.1, np.array([0, 1]))
     for k in range(10_000):
         boundary = k * 0.1
-        assert turns.next_there(k % 2, boundary) == boundary
-        assert turns.next_there((k + 1) % 2, boundary) == (k + 1) * 0.1
+        assert turns.next_available(k % 2, boundary) == boundary
+        assert turns.next_available((k + 1) % 2, boundary) == (k + 1) * 0.1
 
 
 def test_one_group_is_always_there():
-    assert Alternating(1, 10.0, np.array([0])).next_there(0, 1e12) == 1e12
-    assert Alternating(1, 10.0, np.array([0])).next_away(0, 15.0) == math.inf
+    assert Alternating(1, 10.0, np.array([0])).next_available(0, 1e12) == 1e12
+    assert Alternating(1, 10.0, np.array([0])).next_offline(0, 15.0) == math.inf
 
 
 def test_turns_end_after_3000_years():
     turns = Alternating(2, 10.0, np.array([0, 1]))
-    assert turns.next_away(1, 1e11 - 1) == 1e11
-    assert turns.next_there(0, 1e11 - 1) == math.inf
-    assert turns.next_there(0, 1e11) == math.inf
-    assert Alternating(2, 1e12, np.array([0])).next_away(0, 5.0) == 1e11
+    assert turns.next_offline(1, 1e11 - 1) == 1e11
+    assert turns.next_available(0, 1e11 - 1) == math.inf
+    assert turns.next_available(0, 1e11) == math.inf
+    assert Alternating(2, 1e12, np.array([0])).next_offline(0, 5.0) == 1e11
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What must hold for every kind at every time."""
+"""Properties of every kind of availability."""
 
 import math
 
@@ -63,27 +63,27 @@ def cases(draw):
 def test_every_kind_at_every_time(case):
     availability, time, client, part = case
     for _ in range(3):
-        there = availability.next_there(client, time)
+        there = availability.next_available(client, time)
         assert there >= time
         assert type(there) is float
         if there == math.inf:
             return
-        assert availability.next_there(client, there) == there
+        assert availability.next_available(client, there) == there
         if there > time:  # away all the time before
             between = min(time + part * (there - time), math.nextafter(there, 0))
-            assert availability.next_there(client, between) == there
-            assert availability.next_there(client, math.nextafter(there, 0)) == there
-        away = availability.next_away(client, there)
+            assert availability.next_available(client, between) == there
+            assert availability.next_available(client, math.nextafter(there, 0)) == there
+        away = availability.next_offline(client, there)
         assert away > there
         assert type(away) is float
         if away == math.inf:
-            assert availability.next_there(client, there * 2 + 1) == there * 2 + 1
+            assert availability.next_available(client, there * 2 + 1) == there * 2 + 1
             return
         for between in (there + part * (away - there), math.nextafter(away, 0)):  # there all the time before
             if there <= between < away:
-                assert availability.next_there(client, between) == between
-                assert availability.next_away(client, between) == away
-        assert availability.next_there(client, away) > away
+                assert availability.next_available(client, between) == between
+                assert availability.next_offline(client, between) == away
+        assert availability.next_available(client, away) > away
         time = away
 
 
@@ -91,8 +91,8 @@ def test_every_kind_at_every_time(case):
 def test_a_long_run_of_days_does_not_drift(start):
     availability, time = QuietHours(np.array([0.1]), 8.0), start
     for _ in range(1000):
-        there = availability.next_there(0, time)
-        time = availability.next_away(0, there)
+        there = availability.next_available(0, time)
+        time = availability.next_offline(0, there)
     day = start // 86_400 + 999
     assert there == day * 86_400 + 0.1
     assert time == day * 86_400 + 0.1 + 8 * 3600

@@ -8,11 +8,11 @@ from offbeat.population.availability import Bernoulli, bernoulli
 from offbeat.randomness import Purpose, uniform
 
 
-def rounds_there(availability, client, rounds, seconds):
-    """Return which rounds the client is there in, by walking from event to event."""
+def available_rounds(availability, client, rounds, seconds):
+    """Return the rounds in which the client is available, by walking from event to event."""
     found, time = np.zeros(rounds, np.bool_), 0.0
-    while (time := availability.next_there(client, time)) < rounds * seconds:
-        away = availability.next_away(client, time)
+    while (time := availability.next_available(client, time)) < rounds * seconds:
+        away = availability.next_offline(client, time)
         assert time / seconds == round(time / seconds)
         found[round(time / seconds) : round(away / seconds)] = True
         time = away
@@ -23,12 +23,12 @@ def rounds_there(availability, client, rounds, seconds):
 @pytest.mark.parametrize("probability", [0.02, 0.5, 0.98])
 def test_the_rounds_are_those_of_the_documented_numbers(client, probability):
     expected = uniform(7, Purpose.AVAILABILITY, client, visit=np.arange(500)) < probability
-    np.testing.assert_array_equal(rounds_there(Bernoulli(probability, 4.0, 7), client, 500, 4.0), expected)
+    np.testing.assert_array_equal(available_rounds(Bernoulli(probability, 4.0, 7), client, 500, 4.0), expected)
 
 
-def test_rounds_beyond_32_bits_have_numbers_of_their_own():
+def test_rounds_beyond_32_bits_have_different_numbers():
     availability, first = Bernoulli(0.5, 0.25, 3), 2**32 - 100
-    found = [availability.next_there(9, k * 0.25) == k * 0.25 for k in range(first, first + 200)]
+    found = [availability.next_available(9, k * 0.25) == k * 0.25 for k in range(first, first + 200)]
     r = first + np.arange(200)
     expected = uniform(3, Purpose.AVAILABILITY, 9, visit=r % 2**32, draw=r // 2**32) < 0.5
     assert found == expected.tolist()
@@ -36,75 +36,75 @@ def test_rounds_beyond_32_bits_have_numbers_of_their_own():
 
 def test_a_time_within_a_round():
     availability = Bernoulli(0.5, 10.0, 1)
-    there = rounds_there(availability, 0, 50, 10.0)
+    there = available_rounds(availability, 0, 50, 10.0)
     for k in range(40):
         begin = next(j for j in range(k, 50) if there[j])
-        assert availability.next_there(0, k * 10 + 3.5) == (k * 10 + 3.5 if begin == k else begin * 10)
+        assert availability.next_available(0, k * 10 + 3.5) == (k * 10 + 3.5 if begin == k else begin * 10)
 
 
-def test_the_answers_do_not_depend_on_what_was_asked_before(monkeypatch):
+def test_results_do_not_depend_on_earlier_calls(monkeypatch):
     rng = np.random.default_rng(0)
     asked = [(int(rng.integers(300)), float(rng.uniform(0, 1e5))) for _ in range(300)]
-    expected = [Bernoulli(0.3, 30.0, 2).next_there(*question) for question in asked]
-    monkeypatch.setattr(bernoulli, "_MOST_BLOCKS_KEPT", 3)
+    expected = [Bernoulli(0.3, 30.0, 2).next_available(*question) for question in asked]
+    monkeypatch.setattr(bernoulli, "_MAX_CACHED_BLOCKS", 3)
     one = Bernoulli(0.3, 30.0, 2)
-    assert [one.next_there(*question) for question in asked] == expected
-    assert len(one._kept) <= 3
+    assert [one.next_available(*question) for question in asked] == expected
+    assert len(one._cache) <= 3
 
 
 @pytest.mark.parametrize("probability", [0.01, 0.99])
-def test_looks_far_ahead(monkeypatch, probability):
+def test_long_searches(monkeypatch, probability):
     monkeypatch.setattr(bernoulli, "_NEAR_BLOCKS", 1)
     monkeypatch.setattr(bernoulli, "_FAR_ROUNDS", 50)
     expected = uniform(7, Purpose.AVAILABILITY, 70, visit=np.arange(20_000)) < probability
-    np.testing.assert_array_equal(rounds_there(Bernoulli(probability, 4.0, 7), 70, 20_000, 4.0), expected)
+    np.testing.assert_array_equal(available_rounds(Bernoulli(probability, 4.0, 7), 70, 20_000, 4.0), expected)
 
 
 def test_clients_and_seeds_differ():
-    found = [rounds_there(Bernoulli(0.5, 1.0, seed), client, 1000, 1.0) for seed in (0, 1) for client in (0, 1)]
+    found = [available_rounds(Bernoulli(0.5, 1.0, seed), client, 1000, 1.0) for seed in (0, 1) for client in (0, 1)]
     assert np.abs(np.corrcoef(found) - np.eye(4)).max() < 0.13
 
 
 def test_probability_1_is_always():
-    assert Bernoulli(1.0, 10.0, 0).next_there(0, 1e12) == 1e12
-    assert Bernoulli(1.0, 10.0, 0).next_away(0, 5.0) == math.inf
+    assert Bernoulli(1.0, 10.0, 0).next_available(0, 1e12) == 1e12
+    assert Bernoulli(1.0, 10.0, 0).next_offline(0, 5.0) == math.inf
 
 
 def test_rounds_end_after_3000_years():
     availability = Bernoulli(0.5, 10.0, 0)
-    assert availability.next_there(0, 1e11) == math.inf
-    assert [availability.next_there(client, 1e11 - 1) for client in range(50)].count(math.inf) > 10
+    assert availability.next_available(0, 1e11) == math.inf
+    assert [availability.next_available(client, 1e11 - 1) for client in range(50)].count(math.inf) > 10
     few = Bernoulli(0.5, 3e10, 0)  # the fourth round would end at 1.2e11
-    client = next(c for c in range(50) if few.next_there(c, 9.5e10) == 9.5e10)
-    assert few.next_away(client, 9.5e10) == 1e11
+    client = next(c for c in range(50) if few.next_available(c, 9.5e10) == 9.5e10)
+    assert few.next_offline(client, 9.5e10) == 1e11
 
 
-def test_gives_up_where_there_is_nothing_to_find(monkeypatch):
-    monkeypatch.setattr(bernoulli, "_MOST_ROUNDS_AHEAD", 10_000)
+def test_a_search_without_end_is_given_up(monkeypatch):
+    monkeypatch.setattr(bernoulli, "_MAX_ROUNDS_OFFLINE", 10_000)
     availability = Bernoulli(1e-300, 10.0, 0)
-    with pytest.raises(OffbeatError, match="client 5 is there in none of 10,000 rounds: probability"):
-        availability.next_there(5, 0.0)
+    with pytest.raises(OffbeatError, match="client 5 is available in none of 10,000 rounds: probability"):
+        availability.next_available(5, 0.0)
 
 
-def test_a_client_that_hardly_ever_goes_is_there_at_the_end_of_each_answer(monkeypatch):
-    monkeypatch.setattr(bernoulli, "_MOST_ROUNDS_THERE", 10_000)
+def test_a_client_that_is_hardly_ever_offline(monkeypatch):
+    monkeypatch.setattr(bernoulli, "_MAX_ROUNDS_AVAILABLE", 10_000)
     availability = Bernoulli(1 - 1e-11, 10.0, 0)
-    away = availability.next_away(5, 0.0)
+    away = availability.next_offline(5, 0.0)
     assert away == 100_000.0
-    assert availability.next_there(5, away) == away
-    assert availability.next_away(5, away) == 200_000.0
+    assert availability.next_available(5, away) == away
+    assert availability.next_offline(5, away) == 200_000.0
 
 
-def test_a_long_look_ahead_is_done_once(monkeypatch):
-    looks = []
-    look = Bernoulli._first
-    monkeypatch.setattr(Bernoulli, "_first", lambda self, *asked: looks.append(asked) or look(self, *asked))
-    monkeypatch.setattr(bernoulli, "_MOST_ROUNDS_THERE", 10_000)
+def test_a_long_search_is_done_once(monkeypatch):
+    searches = []
+    search = Bernoulli._find_round
+    monkeypatch.setattr(Bernoulli, "_find_round", lambda self, *asked: searches.append(asked) or search(self, *asked))
+    monkeypatch.setattr(bernoulli, "_MAX_ROUNDS_AVAILABLE", 10_000)
     availability = Bernoulli(1 - 1e-11, 10.0, 0)
-    assert [availability.next_away(5, seconds) for seconds in (20.0, 500.0, 100_010.0)] == [100_020.0] * 3
-    assert len(looks) == 1
-    assert availability.next_away(5, 100_020.0) == 200_020.0
-    assert availability.next_away(6, 500.0) == 100_500.0
+    assert [availability.next_offline(5, seconds) for seconds in (20.0, 500.0, 100_010.0)] == [100_020.0] * 3
+    assert len(searches) == 1
+    assert availability.next_offline(5, 100_020.0) == 200_020.0
+    assert availability.next_offline(6, 500.0) == 100_500.0
 
 
 @pytest.mark.parametrize(

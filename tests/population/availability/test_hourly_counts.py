@@ -91,8 +91,3 @@ def test_refuses_wrong_rows(tmp_path, content, reason):
         quietest_hours(path, 2, 8)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_refuses_what_cannot_be_opened(tmp_path):
-    with pytest.raises(OffbeatError, match=r"cannot read .*none.csv: No such file"):
-        quietest_hours(tmp_path / "none.csv", 1, 8)

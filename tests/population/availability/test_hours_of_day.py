@@ -12,7 +12,7 @@ H = 3600.0
 
 
 def hours(*clients):
-    """Return who is there when, from each client's hours."""
+    """Return the availability of clients with these hours."""
     return HoursOfDay(np.array([[hour in mine for hour in range(24)] for mine in clients]))
 
 
@@ -33,29 +33,29 @@ def hours(*clients):
 )
 def test_stays(client, seconds, there, away):
     found = hours({2, 3, 9}, {22, 23, 0, 1}, set(range(1, 24)))
-    assert found.next_there(client, seconds) == there
-    assert found.next_away(client, there) == away
+    assert found.next_available(client, seconds) == there
+    assert found.next_offline(client, there) == away
 
 
 def test_all_hours_are_always():
     found = hours({5}, set(range(24)))
-    assert found.next_there(1, 1e12) == 1e12
-    assert found.next_away(1, 0.0) == math.inf
+    assert found.next_available(1, 1e12) == 1e12
+    assert found.next_offline(1, 0.0) == math.inf
 
 
 def test_days_end_after_3000_years():
     # 10¹¹ seconds are 1,157,407 days and 9.8 hours.
     found = hours({8, 9, 10}, {8}, {10})
-    assert found.next_away(0, 1e11 - 1) == 1e11
-    assert [found.next_there(client, 1e11 - 1) for client in (1, 2)] == [math.inf, math.inf]
-    assert found.next_there(0, 1e11) == math.inf
+    assert found.next_offline(0, 1e11 - 1) == 1e11
+    assert [found.next_available(client, 1e11 - 1) for client in (1, 2)] == [math.inf, math.inf]
+    assert found.next_available(0, 1e11) == math.inf
 
 
 @given(st.sets(st.integers(0, 23), min_size=1), st.floats(0, 1e7))
-def test_is_there_in_these_hours_and_no_others(mine, seconds):
+def test_available_in_these_hours_only(mine, seconds):
     found = hours(mine)
-    is_there = int(seconds // H) % 24 in mine
-    assert (found.next_there(0, seconds) == seconds) == is_there
+    is_available = int(seconds // H) % 24 in mine
+    assert (found.next_available(0, seconds) == seconds) == is_available
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,6 @@ def test_the_middle_of_the_longest_stay(mine, middle):
     assert hours({0}, set(mine)).middle_hours.tolist() == [0.5, middle]
 
 
-def test_a_client_that_would_never_be_there():
-    with pytest.raises(OffbeatError, match=r"^client 1 has no hour in which it is there, but needs one$"):
+def test_a_client_without_hours():
+    with pytest.raises(OffbeatError, match=r"^client 1 is available in no hour, but needs one$"):
         hours({1}, set())

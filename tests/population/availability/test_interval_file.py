@@ -14,11 +14,11 @@ def test_reads_the_intervals(tmp_path):
     path = tmp_path / "there.csv"
     path.write_text(HEADER + "2,5,10\n0,1,2.5\n\n2,10,12\n")
     intervals = intervals_from_file(path, 4)
-    assert (intervals.next_there(2, 0.0), intervals.next_away(2, 5.0)) == (5, 12)
-    assert (intervals.next_there(0, 0.0), intervals.next_away(0, 1.0)) == (1, 2.5)
-    assert intervals.next_there(1, 0.0) == intervals.next_there(3, 0.0) == math.inf
-    assert type(intervals.next_there(2, 0.0)) is float
-    assert intervals_from_file(str(path), 3).next_there(2, 6.0) == 6
+    assert (intervals.next_available(2, 0.0), intervals.next_offline(2, 5.0)) == (5, 12)
+    assert (intervals.next_available(0, 0.0), intervals.next_offline(0, 1.0)) == (1, 2.5)
+    assert intervals.next_available(1, 0.0) == intervals.next_available(3, 0.0) == math.inf
+    assert type(intervals.next_available(2, 0.0)) is float
+    assert intervals_from_file(str(path), 3).next_available(2, 6.0) == 6
 
 
 def refuse(path, content, reason, clients=4):
@@ -46,32 +46,11 @@ def refuse(path, content, reason, clients=4):
         ("0,1,x\n", "row 2: end_seconds must be a number, not 'x'"),
         ("0.5,1,2\n", "row 2: client must be a whole number, not '0.5'"),
         ("0,1,2\n0,3\n", "Row #3: Expected 3 columns, got 2"),
-        ("", "has no rows: nobody would ever be there"),
+        ("", "has no rows: no client would ever be available"),
     ],
 )
 def test_refuses_wrong_rows(tmp_path, rows, reason):
     refuse(tmp_path / "there.csv", HEADER + rows, reason)
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        ("", "has no column 'client'"),
-        ("0,1,2\n", "has no column 'client': its header is '0,1,2'"),
-        ("client;start_seconds;end_seconds\n0;1;2\n", "separate the columns by commas"),
-        ("client,start_seconds,end\n0,1,2\n", "has no column 'end_seconds'"),
-        ("client,start_seconds,end_seconds,client\n0,1,2,3\n", "has more than one column 'client'"),
-    ],
-)
-def test_refuses_another_header(tmp_path, content, reason):
-    refuse(tmp_path / "there.csv", content, reason)
-
-
-def test_refuses_what_cannot_be_opened(tmp_path):
-    with pytest.raises(OffbeatError, match=r"cannot read .*none.csv: No such file"):
-        intervals_from_file(tmp_path / "none.csv", 1)
-    with pytest.raises(OffbeatError, match=r"cannot read .*: Is a directory"):
-        intervals_from_file(tmp_path, 1)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -27,16 +27,16 @@ def intervals() -> Intervals:
     ],
 )
 def test_intervals(intervals, client, seconds, there, away):
-    assert intervals.next_there(client, seconds) == there
-    assert intervals.next_away(client, there) == away
+    assert intervals.next_available(client, seconds) == there
+    assert intervals.next_offline(client, there) == away
 
 
 @pytest.mark.parametrize(("client", "seconds"), [(0, 4.5), (1, 0.0), (2, 21.0), (3, 0.0), (3, 1e9)])
 def test_never_again(intervals, client, seconds):
-    assert intervals.next_there(client, seconds) == math.inf
+    assert intervals.next_available(client, seconds) == math.inf
 
 
 def test_touching_intervals_of_two_clients_do_not_merge():
     intervals = Intervals(2, np.array([0, 1]), np.array([0.0, 1.0]), np.array([1.0, 2.0]))
-    assert intervals.next_away(0, 0.0) == 1.0
-    assert intervals.next_there(1, 0.0) == 1.0
+    assert intervals.next_offline(0, 0.0) == 1.0
+    assert intervals.next_available(1, 0.0) == 1.0

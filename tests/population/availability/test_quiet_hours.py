@@ -25,8 +25,8 @@ H = 3600.0
 )
 def test_windows(client, seconds, there, away):
     quiet = QuietHours(np.array([2 * H, 22 * H, 46 * H, 0.0]), 8.0)
-    assert quiet.next_there(client, seconds) == there
-    assert quiet.next_away(client, there) == away
+    assert quiet.next_available(client, seconds) == there
+    assert quiet.next_offline(client, there) == away
 
 
 def test_the_middle_of_a_window_may_be_after_midnight():
@@ -39,29 +39,29 @@ def test_whole_days_do_not_matter(start):
     quiet = QuietHours(np.array([start]), 1.0)
     opens = math.fmod(start, 24 * H)
     assert 1.0 < opens < 23 * H
-    assert quiet.next_there(0, 1.0) == opens
-    assert quiet.next_away(0, opens) == opens + H
+    assert quiet.next_available(0, 1.0) == opens
+    assert quiet.next_offline(0, opens) == opens + H
 
 
 def test_a_day_of_another_length():
     quiet = QuietHours(np.array([100.0]), 0.5, day_seconds=2 * H)
-    assert quiet.next_there(0, 0.0) == 100.0
-    assert quiet.next_away(0, 100.0) == 1900.0
-    assert quiet.next_there(0, 1900.0) == 100.0 + 2 * H
+    assert quiet.next_available(0, 0.0) == 100.0
+    assert quiet.next_offline(0, 100.0) == 1900.0
+    assert quiet.next_available(0, 1900.0) == 100.0 + 2 * H
 
 
 @pytest.mark.parametrize("hours", [24.0, math.nextafter(24.0, 0)])
 def test_a_whole_day_is_always(hours):
     quiet = QuietHours(np.array([7 * H]), hours)
-    assert quiet.next_there(0, 1e12) == 1e12
-    assert quiet.next_away(0, 0.0) == math.inf
+    assert quiet.next_available(0, 1e12) == 1e12
+    assert quiet.next_offline(0, 0.0) == math.inf
 
 
 def test_days_end_after_3000_years():
     quiet = QuietHours(np.array([0.0]), 23.0)
-    assert quiet.next_there(0, 1e11) == math.inf
+    assert quiet.next_available(0, 1e11) == math.inf
     # 10¹¹ seconds are 1,157,407 days and 9.8 hours, in the middle of a window.
-    assert quiet.next_away(0, 1e11 - 1) == 1e11
+    assert quiet.next_offline(0, 1e11 - 1) == 1e11
 
 
 @pytest.mark.parametrize(

@@ -66,13 +66,13 @@ def test_an_archive(tmp_path, name, mode):
     assert [found.name for found in tmp_path.iterdir()] == [name]
 
 
-def test_what_is_no_file_in_an_archive_is_left_out(tmp_path):
+def test_folders_and_links_in_an_archive_are_ignored(tmp_path):
     with tarfile.open(tmp_path / "t.tar", "w") as archive:
         folder, link = tarfile.TarInfo("a"), tarfile.TarInfo("b")
         folder.type, link.type, link.linkname = tarfile.DIRTYPE, tarfile.SYMTYPE, "/etc/passwd"
         archive.addfile(folder)
         archive.addfile(link)
-    with pytest.raises(OffbeatError, match=r"t\.tar holds no trace file"):
+    with pytest.raises(OffbeatError, match=r"t\.tar does not hold any trace file"):
         load_traces(tmp_path / "t.tar")
 
 
@@ -115,11 +115,11 @@ def test_the_message_names_the_file_in_an_archive(tmp_path):
     assert "\n" not in str(caught.value)
 
 
-def test_refuses_what_cannot_be_read(tmp_path):
+def test_refuses_unreadable_paths(tmp_path):
     with pytest.raises(OffbeatError, match=r"cannot read .*none: No such file"):
         load_traces(tmp_path / "none")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(OffbeatError, match="empty holds no trace file"):
+    with pytest.raises(OffbeatError, match="empty does not hold any trace file"):
         load_traces(tmp_path / "empty")
     path = write_tar(tmp_path / "t.tar.gz", {"a": CONTENT * 1}, "w:gz")
     path.write_bytes(path.read_bytes()[:-9])

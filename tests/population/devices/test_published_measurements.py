@@ -69,7 +69,7 @@ class TestPhones:
     def test_another_file_is_refused(self, nowhere, monkeypatch):
         monkeypatch.setenv("OFFBEAT_DATA", str(nowhere))
         (nowhere / "ai-benchmark-phones.json").write_text("[]")
-        with pytest.raises(OffbeatError, match=r"is not AI Benchmark's ranking of phones: its SHA-256 is another one"):
+        with pytest.raises(OffbeatError, match=r"is not AI Benchmark's ranking of phones: its SHA-256 differs"):
             measured.ai_benchmark()
 
     def test_the_published_name_is_found_too(self, nowhere, monkeypatch):

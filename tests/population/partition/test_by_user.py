@@ -32,6 +32,6 @@ def test_each_user_is_as_likely_as_the_others():
 @pytest.mark.parametrize("clients", [-1, 0, 4])
 def test_too_few_or_too_many_clients(clients):
     with pytest.raises(
-        OffbeatError, match=f"^{clients} clients cannot be had from 3 users, .* between 1 and 3 clients$"
+        OffbeatError, match=f"^{clients} clients cannot be made from 3 users, .* between 1 and 3 clients$"
     ):
         by_user(np.array([5, 2, 2, 5, 0]), clients, 0)

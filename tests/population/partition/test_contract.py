@@ -1,4 +1,4 @@
-"""What all partitions promise."""
+"""Properties of all partitions."""
 
 import numpy as np
 import pytest

@@ -36,14 +36,14 @@ def sets(parts):
         '"client","example"\n"1", 0\n"0",03\n 1,4\n2,2\n',
     ],
 )
-def test_reads_who_holds_what(write, content):
-    # Example 1 is nobody's.
+def test_reads_the_owners(write, content):
+    # Nobody owns example 1.
     assert sets(from_file(write(content), 5, 3)) == [[3], [0, 4], [2]]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(owner=st.lists(st.integers(-1, 4), min_size=5, max_size=60), seed=st.integers(0, 99))
-def test_what_is_written_is_read(write, owner, seed):
+def test_a_written_file_is_read_back(write, owner, seed):
     owner[:5] = range(5)
     expected = [[example for example, of in enumerate(owner) if of == client] for client in range(5)]
     given_out = [example for example, of in enumerate(owner) if of >= 0]
@@ -67,64 +67,32 @@ def refuse(path, reason, examples=5, clients=3):
     message = str(caught.value)
     assert reason in message
     assert "\n" not in message
-    assert len(message) < len(str(path)) + 150
+    assert len(message) < len(str(path)) + 400
     assert str(path) in message
 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("", "is not CSV with 'client,example'"),
-        ("client,example", "is not CSV with 'client,example'"),
-        ("\n", "first line must be 'client,example', not ''"),
+        ("", "has no column 'client'"),
         ("client,example\n", ": client 0 has no examples"),
-        (b"\xff\xfec\0l\0", "it is not UTF-8"),
-        (b"client,example\n1,\xe9\n", "it is not UTF-8"),
-        ("0,1\n1,2\n", "first line must be 'client,example', not '0,1'"),
-        ("client;example\n1;0\n", "not 'client;example'"),
-        ("client,example,weight\n1,0,1\n", "not 'client,example,weight'"),
-        ("client,client\n1,0\n", "not 'client,client'"),
-        ("client\n1\n", "not 'client'"),
-        ("Client,Example\n1,0\n", "not 'Client,Example'"),
-        ("x" * 300 + ",y\n1,0\n", "first line must be"),
-        ("x\n1,0\n", "is not CSV with 'client,example'"),
-        (GOOD + "1\n", "line 6: there must be 2 values, not 1"),
-        (GOOD + "1,1,1\n", "line 6: there must be 2 values, not 3"),
-        ("client,example\n\n" + GOOD[15:], "line 2: the client must be an integer, not ''"),
-        (GOOD + "1,\n", "line 6: the example must be an integer, not ''"),
-        (GOOD + "1,NA\n", "line 6: the example must be an integer, not 'NA'"),
-        (GOOD + "1.0,1\n", "line 6: the client must be an integer, not '1.0'"),
-        (GOOD + "1,nan\n", "line 6: the example must be an integer, not 'nan'"),
-        (GOOD + "1,0x1\n", "line 6: the example must be an integer, not '0x1'"),
-        (GOOD + "1,1e0\n", "line 6: the example must be an integer, not '1e0'"),
-        (GOOD + "1,\u0661\n", "line 6: the example must be an integer"),
-        (GOOD + '1,"1\n"\n', "line 6: the example must be an integer, not '1\\n'"),
-        (GOOD + "1," + "9" * 60 + "\n", "line 6: the example must be an integer"),
-        (GOOD + f"1,{2**64 + 1}\n", "line 6: the example must be an integer"),
-        ("client,example\n1,0\n3,3\n-1,2\n", "line 3: there is no client 3, only 0 … 2"),
-        (GOOD + "-1,1\n", "line 6: there is no client -1, only 0 … 2"),
-        (GOOD + "1,5\n", "line 6: there is no example 5, only 0 … 4"),
-        (GOOD + "1,-1\n", "line 6: there is no example -1, only 0 … 4"),
-        (GOOD + "2,4\n", "line 6: example 4 was already given to client 1 on line 4"),
-        ("client,example\n1,0\n1,0\n0,3\n2,2\n", "line 3: example 0 was already given to client 1 on line 2"),
+        ("0,1\n1,2\n", "has no column 'client'"),
+        ("client;example\n1;0\n", "separate the columns by commas"),
+        ("client,example,client\n1,0,1\n", "has more than one column 'client'"),
+        ("client\n1\n", "has no column 'example'"),
+        (GOOD + "1\n", "Expected 2 columns, got 1"),
+        (GOOD + "1,\n", "row 6: example is empty"),
+        (GOOD + "1.0,1\n", "row 6: client must be a whole number, not '1.0'"),
+        ("client,example\n1,0\n3,3\n-1,2\n", "row 3: client is 3, but the clients are 0 … 2"),
+        (GOOD + "-1,1\n", "row 6: client is -1, but the clients are 0 … 2"),
+        (GOOD + "1,5\n", "row 6: example is 5, but the examples are 0 … 4"),
+        (GOOD + "2,4\n", "row 6: example 4 was already given to client 1 in row 4"),
+        ("client,example\n1,0\n1,0\n0,3\n2,2\n", "row 3: example 0 was already given to client 1 in row 2"),
         ("client,example\n0,0\n2,1\n", ": client 1 has no examples"),
     ],
 )
 def test_refuses_other_files(write, content, reason):
     refuse(write(content), reason)
-
-
-def test_names_a_line_far_down(write):
-    lines = ["client,example"] + [f"0,{example}" for example in range(300_000)]
-    refuse(write("\n".join([*lines, "1"])), "line 300002: there must be 2 values", 300_001, 1)
-    refuse(write("\n".join([*lines, "x,300000"])), "line 300002: the client must be an integer", 300_001, 1)
-
-
-def test_refuses_files_that_are_too_long(write):
-    # Beyond 64 bytes a line, and never reads on: blanks would be no mistake otherwise.
-    blanks = " " * (64 * 6 - len(GOOD))
-    assert sets(from_file(write(GOOD[:-1] + blanks + "\n"), 5, 3)) == [[3], [0, 4], [2]]
-    refuse(write(GOOD[:-1] + blanks + " \n"), "has more than 384 bytes")
 
 
 def test_files_that_cannot_be_read(tmp_path):

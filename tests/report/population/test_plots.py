@@ -16,11 +16,11 @@ class Turns:
     def __init__(self, length, period):
         self.length, self.period = length, period
 
-    def next_there(self, client, seconds):
+    def next_available(self, client, seconds):
         since = (seconds - client * self.length) % self.period
         return seconds if since < self.length else seconds + self.period - since
 
-    def next_away(self, client, seconds):
+    def next_offline(self, client, seconds):
         return seconds + self.length - (seconds - client * self.length) % self.period
 
 
@@ -30,10 +30,10 @@ class Until:
     def __init__(self, *ends):
         self.ends = ends
 
-    def next_there(self, client, seconds):
+    def next_available(self, client, seconds):
         return seconds if seconds < self.ends[client] else math.inf
 
-    def next_away(self, client, seconds):
+    def next_offline(self, client, seconds):
         return self.ends[client]
 
 

@@ -26,11 +26,11 @@ class Spells:
         self.spells = spells
         self.calls = 0
 
-    def next_there(self, client, seconds):
+    def next_available(self, client, seconds):
         self.calls += 1
         return next((max(begin, seconds) for begin, end in self.spells[client] if seconds < end), math.inf)
 
-    def next_away(self, client, seconds):
+    def next_offline(self, client, seconds):
         self.calls += 1
         return next(end for begin, end in self.spells[client] if begin <= seconds < end)
 
@@ -106,11 +106,11 @@ def test_the_work_is_bounded_however_often_clients_come_and_go():
     class Flicker:
         calls = 0
 
-        def next_there(self, client, seconds):
+        def next_available(self, client, seconds):
             self.calls += 1
             return seconds if seconds % 0.01 < 0.005 else (seconds // 0.01 + 1) * 0.01
 
-        def next_away(self, client, seconds):
+        def next_offline(self, client, seconds):
             self.calls += 1
             return math.nextafter(seconds, math.inf)
 
@@ -124,11 +124,11 @@ def test_presence_looks_at_a_thousand_clients_of_many():
     asked = set()
 
     class There:
-        def next_there(self, client, seconds):
+        def next_available(self, client, seconds):
             asked.add(client)
             return seconds
 
-        def next_away(self, client, seconds):
+        def next_offline(self, client, seconds):
             return math.inf
 
     presence = a_view(examples=np.ones(number, np.int64), availability=There()).presence

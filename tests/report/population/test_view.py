@@ -34,7 +34,7 @@ def test_shows_the_population_of_the_first_seed(experiment: Callable[..., Experi
 
 def test_who_is_there_when(experiment: Callable[..., Experiment]) -> None:
     view = view_population(experiment("population.availability={ name = 'alternating', period_seconds = 7.0 }"))
-    assert view.availability.next_there(1, 0.0) == 7.0
+    assert view.availability.next_available(1, 0.0) == 7.0
 
 
 def test_without_an_end_in_seconds_a_day(experiment: Callable[..., Experiment]) -> None:

@@ -7,41 +7,15 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
-from offbeat.errors import OffbeatError
 from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.choice import available_processors, make_trainer
-from offbeat.training.trainers.late_processes import LateProcesses
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.processes import ProcessTrainer
+from offbeat.training.trainers.switching import SwitchingTrainer
 from offbeat.training.trainers.vmap import VmapTrainer
 
 PLAN = LocalPlan(steps=9, batch_size=4, lr=0.1)
-
-
-class Branching(nn.Module):
-    """Looks at its values, which a batch of models cannot."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(6, 3)
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        outputs = self.linear(inputs)
-        return outputs if outputs.sum() > 0 else -outputs
-
-
-class Remembering(nn.Module):
-    """Adds what it has seen in this visit to its outputs, in a tensor that is no buffer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(6, 3)
-        self.seen = 0
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        self.seen += 1
-        return self.linear(inputs) * self.seen
 
 
 class Noisy(nn.Module):
@@ -115,7 +89,7 @@ def test_a_name_stands_for_a_trainer(choose):
 
 def test_a_loop_that_may_have_processes_has_them_if_it_takes_long(choose):
     for name in ("auto", "loop"):
-        assert type(choose(name, made(Convolution), workers=2)) is LateProcesses
+        assert type(choose(name, made(Convolution), workers=2)) is SwitchingTrainer
         assert type(choose(name, made(Convolution), workers=1)) is LoopTrainer
 
 
@@ -148,57 +122,6 @@ def test_few_steps_do_not_make_up_for_copying_large_models(inputs, steps, name, 
 
 def test_there_is_at_least_one_processor():
     assert 1 <= available_processors() <= os.cpu_count()
-
-
-@pytest.mark.parametrize(
-    ("module", "reason"),
-    [
-        (Branching(), "RuntimeError"),
-        (Noisy(), "random"),
-        (made(lambda: nn.Sequential(nn.Linear(6, 17), nn.ELU(), nn.Linear(17, 3))), "depend on who is trained with it"),
-        (Remembering(), "learns something else"),
-        (Recurrent(), "LSTM has no batched form"),
-    ],
-    ids=["branching", "noisy", "rounding", "remembering", "recurrent"],
-)
-def test_what_cannot_be_batched_is_refused_in_one_line(module, reason, choose):
-    with pytest.raises(OffbeatError, match=rf"trainer = 'vmap': .*{reason}.*take 'loop'") as refusal:
-        choose("vmap", module)
-    assert "\n" not in str(refusal.value)
-    choose("loop", module)
-
-
-def test_the_trial_is_as_short_where_a_visit_is_long(choose, monkeypatch):
-    tried, train = [], VmapTrainer.train
-
-    def noted(self, jobs):
-        tried.extend(job.plan.steps for job in jobs)
-        return train(self, jobs)
-
-    monkeypatch.setattr(VmapTrainer, "train", noted)
-    choose("vmap", linear(), LocalPlan(steps=2_000_000, batch_size=4, lr=0.1))
-    assert 2 <= max(tried) <= 100
-
-
-@pytest.mark.parametrize("lr", [1e-8, 1e20, (1e20, 1.0)])
-def test_whether_the_run_diverges_is_not_asked_here(lr, choose):
-    plan = LocalPlan(steps=2, batch_size=4, lr=lr)
-    assert type(choose("vmap", linear(), plan)) is VmapTrainer
-
-
-@pytest.mark.parametrize("mu", [20.0, 1e4])
-def test_a_strong_proximal_term_is_tried_with_steps_that_it_allows(mu, choose):
-    plan = LocalPlan(steps=2, batch_size=4, lr=1 / mu, mu=mu)
-    assert type(choose("vmap", linear(), plan)) is VmapTrainer
-
-
-def test_the_model_is_left_as_it_was(choose):
-    module = linear()
-    before = [parameter.detach().clone() for parameter in module.parameters()]
-    generator = torch.get_rng_state()
-    choose("vmap", module)
-    assert all(torch.equal(now, then) for now, then in zip(module.parameters(), before, strict=True))
-    assert torch.equal(torch.get_rng_state(), generator)
 
 
 @pytest.mark.parametrize(

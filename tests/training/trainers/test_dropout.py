@@ -165,7 +165,7 @@ class Changing(nn.Module):
 def test_dropout_that_changes_from_step_to_step_is_refused(later):
     _, batched, start = both(Dropping(Changing(later)))
     batched.train(jobs_of(start, [dataclasses.replace(PLAN, steps=2)] * 2))
-    with pytest.raises(OffbeatError, match=r"dropout differs from step to step: take trainer = 'loop'"):
+    with pytest.raises(OffbeatError, match=r"dropout differs from step to step: use trainer = 'loop'"):
         batched.train(jobs_of(start, [PLAN] * 2))
 
 
@@ -180,7 +180,7 @@ def test_dropout_that_changes_from_step_to_step_is_refused(later):
 )
 def test_other_randomness_is_refused(drop):
     model = FlatModel(Dropping(drop))
-    with pytest.raises(OffbeatError, match=r"trainer = 'vmap': .*random.*take 'loop'"):
+    with pytest.raises(OffbeatError, match=r"trainer = 'vmap': .*random.*use 'loop'"):
         make_trainer("vmap", model, plan=PLAN, loss=cross_entropy, **DATA)
 
 

@@ -104,13 +104,13 @@ def deltas() -> Callable[[str, Hook | None], Tensor]:
 
 
 @pytest.mark.parametrize("hook", PARAMETER_HOOKS + BACKWARD_HOOKS + FORWARD_HOOKS)
-def test_the_default_trainer_runs_hooks_as_the_loop_does(hook: Hook, deltas: Callable[[str, Hook | None], Tensor]):
+def test_the_default_trainer_runs_hooks_as_the_loop_does(hook, deltas):
     expected = deltas("loop", hook)
     assert (expected - deltas("loop", None)).norm() > 0.05 * expected.norm()  # the hook matters
     torch.testing.assert_close(deltas("auto", hook), expected)
 
 
-def test_a_mask_keeps_weights_where_they_are(deltas: Callable[[str, Hook | None], Tensor]):
+def test_a_mask_keeps_weights_where_they_are(deltas):
     first = deltas("auto", mask)[:, :48].view(2, 8, 6)
     assert not first[:, ::2].any()
     assert first[:, 1::2].any()
@@ -125,12 +125,12 @@ def test_a_mask_keeps_weights_where_they_are(deltas: Callable[[str, Hook | None]
         (scaled_outputs_gradients, "its layer 3 has a backward hook"),
     ],
 )
-def test_vmap_refuses_hooks_on_gradients_in_one_line(hook: Hook, name: str):
+def test_vmap_refuses_hooks_on_gradients_in_one_line(hook, name):
     module = perceptron()
     handle = hook(module)
     with pytest.raises(OffbeatError) as refusal:
         make("vmap", module)
-    expected = f"trainer = 'vmap': this model cannot be trained in batches ({name}): take 'loop'"
+    expected = f"trainer = 'vmap': this model cannot be trained in batches ({name}): use 'loop'"
     assert str(refusal.value) == expected
     handle.remove()
     assert make("vmap", module).name == "vmap"
@@ -144,30 +144,30 @@ def test_vmap_refuses_a_hook_that_the_trial_of_a_batch_cannot_see():
 
 
 @pytest.mark.parametrize("hook", FORWARD_HOOKS)
-def test_vmap_runs_forward_hooks(hook: Hook, deltas: Callable[[str, Hook | None], Tensor]):
+def test_vmap_runs_forward_hooks(hook, deltas):
     torch.testing.assert_close(deltas("vmap", hook), deltas("loop", hook))
 
 
 @pytest.mark.parametrize("hook", PARAMETER_HOOKS)
-def test_processes_refuse_hooks_on_parameters_in_one_line(hook: Hook):
+def test_processes_refuse_hooks_on_parameters_in_one_line(hook):
     """Pickle leaves such hooks out without an error."""
     module = perceptron()
     handle = hook(module)
-    with pytest.raises(OffbeatError, match=r"^trainer = 'processes': .*parameter \d\.\w+ has a hook.*: take 'loop'$"):
+    with pytest.raises(OffbeatError, match=r"^trainer = 'processes': .*parameter \d\.\w+ has a hook.*: use 'loop'$"):
         make("processes", module, workers=2)
     handle.remove()
     make("processes", module, workers=2)
 
 
 @pytest.mark.parametrize("name", ["auto", "loop"])
-def test_hooks_on_parameters_keep_the_loop_in_one_process(name: str):
+def test_hooks_on_parameters_keep_the_loop_in_one_process(name):
     module = perceptron()
     mask(module)
     assert type(make(name, module, workers=2)).__name__ == "LoopTrainer"
 
 
 @pytest.mark.parametrize("hook", PARAMETER_HOOKS + BACKWARD_HOOKS + FORWARD_HOOKS)
-def test_a_removed_hook_does_not_change_the_choice(hook: Hook):
+def test_a_removed_hook_does_not_change_the_choice(hook):
     module = perceptron()
     handle = hook(module)
     assert make("auto", module).name == "loop"

@@ -1,12 +1,10 @@
 import dataclasses
-from collections.abc import Callable
 from itertools import permutations
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -36,9 +34,7 @@ PLANS = {
 }
 
 
-def visit_with_torch(
-    module: nn.Module, inputs: Tensor, labels: Tensor, shard: NDArray[np.int64], job: Job
-) -> tuple[Tensor, float]:
+def visit_with_torch(module, inputs, labels, shard, job):
     """Do a visit with ``torch.optim.SGD`` on a module of its own; return its end and its mean loss."""
     plan = job.plan
     parameters = list(module.parameters())
@@ -68,45 +64,19 @@ class TestVisit:
     @pytest.mark.parametrize("name", PLANS)
     @pytest.mark.parametrize(("client", "visit"), [(0, 0), (1, 3), (2, 1)])
     def test_equals_the_visit_done_with_torch_optim(
-        self,
-        name: str,
-        client: int,
-        visit: int,
-        trainer: Callable[..., LoopTrainer],
-        job: Callable[..., Job],
-        network: Callable[..., nn.Module],
-        inputs: Tensor,
-        labels: Tensor,
-        shards: list[NDArray[np.int64]],
-    ) -> None:
+        self, name, client, visit, trainer, job, network, inputs, labels, shards
+    ):
         self._assert_equal(job(PLANS[name], client, visit), trainer, network, inputs, labels, shards)
 
     @pytest.mark.parametrize("name", ["plain", "momentum", "proximal, clipped"])
-    def test_an_offset_is_a_slope_of_the_loss(
-        self,
-        name: str,
-        trainer: Callable[..., LoopTrainer],
-        job: Callable[..., Job],
-        network: Callable[..., nn.Module],
-        inputs: Tensor,
-        labels: Tensor,
-        shards: list[NDArray[np.int64]],
-    ) -> None:
+    def test_an_offset_is_a_slope_of_the_loss(self, name, trainer, job, network, inputs, labels, shards):
         task = job(PLANS[name], 1, 2)
         with_offset = task._replace(offset=torch.linspace(-1, 1, len(task.start)))
         self._assert_equal(with_offset, trainer, network, inputs, labels, shards)
         (plain,), (other,) = trainer().train([task]), trainer().train([with_offset])
         assert (plain.vector - other.vector).norm() > 0.1
 
-    def _assert_equal(
-        self,
-        task: Job,
-        trainer: Callable[..., LoopTrainer],
-        network: Callable[..., nn.Module],
-        inputs: Tensor,
-        labels: Tensor,
-        shards: list[NDArray[np.int64]],
-    ) -> None:
+    def _assert_equal(self, task, trainer, network, inputs, labels, shards):
         client = task.client
         end, loss = visit_with_torch(network(), inputs, labels, shards[client], task)
         (result,) = trainer().train([task])
@@ -114,31 +84,24 @@ class TestVisit:
         assert result.loss == pytest.approx(loss, abs=1e-6)
         assert (result.vector - task.start).norm() > 0.01
 
-    def test_clients_visits_and_seeds_differ(
-        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]
-    ) -> None:
+    def test_clients_visits_and_seeds_differ(self, trainer, job):
         ends = [
             trainer(seed=seed).train([job(PLAIN, client, visit)])[0].vector
             for seed, client, visit in [(5, 1, 0), (5, 1, 1), (5, 3, 0), (6, 1, 0)]
         ]
         assert all(not torch.equal(one, other) for one, other in permutations(ends, 2))
 
-    def test_starts_from_the_jobs_model_not_from_the_last_one(
-        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]
-    ) -> None:
+    def test_a_job_starts_from_its_own_model(self, trainer, job):
         here = trainer()
         first = here.train([job(PLAIN)])[0].vector
         onward = here.train([job(PLAIN, start=first)])[0].vector
         assert not torch.equal(onward, first)
         assert torch.equal(trainer().train([job(PLAIN, start=first)])[0].vector, onward)
 
-    def test_says_how_many_examples_a_client_holds(self, trainer: Callable[..., LoopTrainer]) -> None:
+    def test_the_number_of_examples(self, trainer):
         assert [trainer().examples(client) for client in range(4)] == [7, 23, 3, 12]
 
-    def test_a_batch_larger_than_the_data_is_all_of_it(
-        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job], network: Callable[..., nn.Module],
-        inputs: Tensor, labels: Tensor, shards: list[NDArray[np.int64]],
-    ) -> None:  # fmt: skip
+    def test_a_batch_larger_than_the_data_is_all_of_it(self, trainer, job, network, inputs, labels, shards):
         module = network()
         cross_entropy(module(inputs[shards[2]]), labels[shards[2]]).backward()
         one_step = job(LocalPlan(steps=1, batch_size=50, lr=0.5), client=2, payload="delta")
@@ -146,9 +109,7 @@ class TestVisit:
         gradient = torch.cat([p.grad.flatten() for p in module.parameters()])
         torch.testing.assert_close(result.vector, 0.5 * gradient, rtol=0, atol=1e-6)
 
-    def test_a_module_that_draws_is_seeded_afresh(
-        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]
-    ) -> None:
+    def test_the_generator_is_seeded_for_each_visit(self, trainer, job):
         """A client's noise does not depend on torch's own generator, nor on what was trained before."""
         here = trainer(dropout=0.5)
         first = here.train([job(PLAIN)])[0].vector
@@ -160,9 +121,7 @@ class TestVisit:
         torch.set_rng_state(before)
         assert torch.equal(again, first)
 
-    def test_dropout_is_on_and_of_the_visits_own(
-        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job], inputs: Tensor, labels: Tensor
-    ) -> None:
+    def test_dropout_depends_on_seed_client_and_visit(self, trainer, job, inputs, labels):
         """With one example a client there is no other randomness."""
 
         def end(seed: int, client: int, visit: int, dropout: float) -> tuple[float, ...]:
@@ -182,10 +141,7 @@ class TestVisit:
         assert len({end(*visit, dropout=0.0) for visit in visits}) == 1
         assert end(5, 1, 0, dropout=0.5) == end(5, 1, 0, dropout=0.5)
 
-    def test_evaluating_in_between_changes_nothing(
-        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job], network: Callable[..., nn.Module],
-        inputs: Tensor, labels: Tensor,
-    ) -> None:  # fmt: skip
+    def test_evaluating_in_between_changes_nothing(self, trainer, job, network, inputs, labels):
         expected = trainer(dropout=0.5).train([job(PLAIN)])[0]
         model = FlatModel(network(dropout=0.5))
         evaluate = Evaluator(model, loss=cross_entropy, metrics={}, inputs=inputs, labels=labels, seed=1)
@@ -194,9 +150,7 @@ class TestVisit:
         assert torch.equal(result.vector, expected.vector)
         assert result.loss == expected.loss
 
-    def test_frozen_parameters_stay(
-        self, trainer: Callable[..., LoopTrainer], network: Callable[..., nn.Module]
-    ) -> None:
+    def test_frozen_parameters_stay(self, trainer, network):
         module = network()
         module[1].requires_grad_(False)
         before = module[1].weight.clone(), module[1].bias.clone()
@@ -209,7 +163,7 @@ class TestVisit:
         assert torch.equal(module[1].weight, before[0])
         assert torch.equal(module[1].bias, before[1])
 
-    def test_nan_is_passed_on(self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]) -> None:
+    def test_nan_is_passed_on(self, trainer, job):
         """Clipping does not hide a gradient that is not finite."""
         plan = LocalPlan(steps=2, batch_size=4, lr=0.1, clip_norm=1.0)
         (result,) = trainer(loss=lambda outputs, _: (outputs * torch.inf).mean()).train([job(plan)])
@@ -217,36 +171,13 @@ class TestVisit:
 
 
 class TestPayload:
-    def test_delta_is_start_minus_end(self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]) -> None:
-        task = job(PLAIN, payload="params")
-        delta, end = trainer().train([job(PLAIN, payload="delta"), task])
-        assert torch.equal(delta.vector, task.start - end.vector)
-
-    def test_of_a_difference_the_delta_is_made(
-        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]
-    ) -> None:
-        delta, difference = trainer().train([job(PLAIN, payload="delta"), job(PLAIN, payload="difference")])
-        assert torch.equal(delta.vector, difference.vector)
-
-    def test_another_payload_is_refused(self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]) -> None:
-        with pytest.raises(ValueError, match="'gradient'"):
-            trainer().train([job(PLAIN, payload="gradient")])
-
-    def test_how_an_update_travels_is_no_affair_of_the_trainer(
-        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]
-    ) -> None:
+    def test_compression_does_not_change_the_result(self, trainer, job):
         small = dataclasses.replace(PLAIN, compression=Compression("top_k", (("share", 0.1),)), error_feedback=True)
         whole, compressed = trainer().train([job(PLAIN, payload="delta"), job(small, payload="delta")])
         assert torch.equal(whole.vector, compressed.vector)
 
     @pytest.mark.parametrize("payload", ["delta", "params"])
-    def test_start_result_and_model_are_three_things(
-        self,
-        payload: str,
-        trainer: Callable[..., LoopTrainer],
-        job: Callable[..., Job],
-        network: Callable[..., nn.Module],
-    ) -> None:
+    def test_start_result_and_model_do_not_share_memory(self, payload, trainer, job, network):
         model = FlatModel(network())
         here = trainer(model=model)
         # The most dangerous start: the model's own buffer would be trained away under the job.
@@ -267,14 +198,7 @@ class TestPrefix:
 
     @pytest.mark.parametrize("name", ["plain", "momentum", "clipped", "proximal", "whole data"])
     @pytest.mark.parametrize("dropout", [0.0, 0.5])
-    def test_a_visit_cut_short_ends_where_the_whole_one_passes(
-        self,
-        name: str,
-        dropout: float,
-        trainer: Callable[..., LoopTrainer],
-        job: Callable[..., Job],
-        network: Callable[..., nn.Module],
-    ) -> None:
+    def test_a_visit_cut_short_ends_where_the_whole_one_passes(self, name, dropout, trainer, job, network):
         plan = PLANS[name]
         model = FlatModel(network(dropout))
         passed: list[Tensor] = []
@@ -288,21 +212,10 @@ class TestPrefix:
             assert torch.equal(short, passed[steps])
             assert not torch.equal(short, whole)
 
-    def test_steps_of_no_size_change_nothing(
-        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]
-    ) -> None:
-        """The same seen from outside: what comes after the prefix is too small for float32."""
-        short = trainer().train([job(LocalPlan(steps=3, batch_size=4, lr=0.3))])[0].vector
-        rates = (0.3, 0.3, 0.3, 1e-30, 1e-30)
-        long = trainer().train([job(LocalPlan(steps=5, batch_size=4, lr=rates))])[0].vector
-        assert torch.equal(short, long)
-
 
 class TestIndependence:
     @pytest.mark.parametrize("dropout", [0.0, 0.5])
-    def test_a_result_depends_on_its_own_job_alone(
-        self, dropout: float, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]
-    ) -> None:
+    def test_a_result_depends_on_its_own_job_alone(self, dropout, trainer, job):
         jobs = [
             job(PLANS["momentum"], client=0),
             job(PLANS["proximal"], client=1, visit=2, payload="delta"),
@@ -317,19 +230,14 @@ class TestIndependence:
                 assert torch.equal(result.vector, alone[number].vector)
                 assert result.loss == alone[number].loss
 
-    def test_a_visit_that_diverged_leaves_nothing_behind(
-        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]
-    ) -> None:
+    def test_a_visit_that_diverged_leaves_nothing_behind(self, trainer, job):
         here = trainer()
         bad, good = here.train([job(PLAIN, start=torch.full((59,), torch.nan)), job(PLANS["momentum"])])
         assert bad.vector.isnan().any()
         assert torch.equal(good.vector, trainer().train([job(PLANS["momentum"])])[0].vector)
 
-    def test_no_jobs_no_results(self, trainer: Callable[..., LoopTrainer]) -> None:
-        assert trainer().train([]) == []
 
-
-def test_what_a_layer_writes_into_its_buffers_does_not_reach_the_next_client():
+def test_buffers_do_not_reach_the_next_client():
     class Counting(nn.Module):
         def __init__(self):
             super().__init__()
@@ -356,7 +264,7 @@ def test_what_a_layer_writes_into_its_buffers_does_not_reach_the_next_client():
     assert torch.equal(trainer.train([first, second])[1].vector, alone)
 
 
-def test_what_a_model_or_loss_changes_in_place_is_lost() -> None:
+def test_changes_in_place_are_lost():
     class InPlace(nn.Linear):
         def forward(self, inputs: Tensor) -> Tensor:
             # Multiplying by a parameter ties a view of all inputs to the graph of one step.
@@ -380,10 +288,8 @@ def test_what_a_model_or_loss_changes_in_place_is_lost() -> None:
     assert torch.equal(labels, torch.arange(8) % 2)
 
 
-class TestWhatFails:
-    def test_in_the_third_step_names_client_visit_and_place(
-        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]
-    ) -> None:
+class TestFailures:
+    def test_in_the_third_step_names_client_visit_and_place(self, trainer, job):
         calls: list[int] = []
 
         def loss(outputs: Tensor, labels: Tensor) -> Tensor:
@@ -400,9 +306,7 @@ class TestWhatFails:
             rf"KeyError: 'first\nsecond' ({Path(__file__)}:{line})"
         )
 
-    def test_in_the_model_and_in_the_backward_pass(
-        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job], network: Callable[..., nn.Module]
-    ) -> None:
+    def test_in_the_model_and_in_the_backward_pass(self, trainer, job, network):
         def refuse(*_: object) -> None:
             raise ValueError("one\ntwo")
 
@@ -413,8 +317,6 @@ class TestWhatFails:
         with pytest.raises(OffbeatError, match=r"^client 1, visit 0: the model or the loss failed: RuntimeError: "):
             trainer(loss=lambda outputs, _: outputs.detach().mean()).train([job(PLAIN)])
 
-    def test_a_loss_that_is_no_scalar_and_an_offbeat_error_are_passed_on(
-        self, trainer: Callable[..., LoopTrainer], job: Callable[..., Job]
-    ) -> None:
+    def test_a_loss_that_is_not_a_scalar(self, trainer, job):
         with pytest.raises(OffbeatError, match=r"^the loss must be the mean .* but it is a float$"):
             trainer(loss=lambda *_: 1.0).train([job(PLAIN)])

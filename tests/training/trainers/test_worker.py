@@ -3,7 +3,7 @@ import runpy
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -13,37 +13,34 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.training.trainers import worker
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.shared_memory import SharedMemory, packed, share
+from offbeat.training.trainers.packed_code import pack_code
+from offbeat.training.trainers.shared_memory import SharedMemory, share
 from offbeat.training.trainers.trainer import Job
-from offbeat.training.trainers.worker import Answer, Order, Setup, Worker
+from offbeat.training.trainers.worker import JobMessage, Reply, Worker, WorkerSetup
 
 SEED = 5  # the fixture trainer's
 PLAN = LocalPlan(steps=3, batch_size=4, lr=0.3)
-ORDERS = [
-    Order(client=1, visit=0, version=0, start=0, result=2, plan=PLAN, payload="delta"),
-    Order(client=3, visit=2, version=1, start=1, result=0, plan=PLAN, payload="params"),
+MESSAGES = [
+    JobMessage(client=1, visit=0, version=0, start=0, result=2, plan=PLAN, payload="delta"),
+    JobMessage(client=3, visit=2, version=1, start=1, result=0, plan=PLAN, payload="params"),
 ]
 
 
 @pytest.fixture
-def share_all(
-    network: Callable[..., nn.Module], inputs: Tensor, labels: Tensor, shards: list[NDArray[np.int64]]
-) -> Iterator[Callable[..., SharedMemory]]:
+def share_all(network, inputs, labels, shards):
     """Return a function that makes a worker's memory for the small network and a loss."""
     made: list[SharedMemory] = []
 
     def make(loss: Any = cross_entropy, module: nn.Module | None = None) -> SharedMemory:
         memory = share(
             {
-                "code": packed(module or network(), loss),
+                "code": pack_code(module or network(), loss),
                 "inputs": inputs,
                 "labels": labels,
                 "shards": torch.from_numpy(np.concatenate(shards)),
@@ -60,74 +57,68 @@ def share_all(
         memory.close()
 
 
-def conversation(memory: SharedMemory, orders: Sequence[Order], run: Callable[[Connection, int], object]) -> list[Any]:
-    """Say everything to a worker that runs in this process, let it run until the end, and return its answers."""
+def conversation(memory, messages, run):
+    """Send messages to a worker in this process, run it until its end, and return its replies."""
     here, there = Pipe()
-    for message in [Setup(memory.places, SEED), *orders]:
+    for message in [WorkerSetup(memory.locations, SEED), *messages]:
         here.send(message)
-    # It is to hear the end of what is said, and still to be heard.
+    # The worker must see the end of the messages, but still be able to reply.
     with socket.socket(fileno=os.dup(here.fileno())) as end:
         end.shutdown(socket.SHUT_WR)
     fd = os.dup(memory.fd)
     run(there, fd)
     os.close(fd)
     there.close()
-    answers = [here.recv() for _ in orders]
+    replies = [here.recv() for _ in messages]
     with pytest.raises(EOFError):
         here.recv()
     here.close()
-    return answers
+    return replies
 
 
 class TestServe:
-    def test_it_does_what_the_plain_trainer_does(
-        self, share_all: Callable[..., SharedMemory], trainer: Callable[..., LoopTrainer]
-    ) -> None:
+    def test_it_does_what_the_plain_trainer_does(self, share_all, trainer):
         memory = share_all()
-        answers = conversation(memory, ORDERS, worker.serve)
-        jobs = [Job(o.client, o.visit, o.version, memory["starts"][o.start], o.plan, o.payload) for o in ORDERS]
-        for order, answer, expected in zip(ORDERS, answers, trainer().train(jobs), strict=True):
-            assert answer == ("done", expected.loss)
-            assert torch.equal(memory["results"][order.result], expected.vector)
+        replies = conversation(memory, MESSAGES, worker.serve)
+        jobs = [Job(o.client, o.visit, o.version, memory["starts"][o.start], o.plan, o.payload) for o in MESSAGES]
+        for message, reply, expected in zip(MESSAGES, replies, trainer().train(jobs), strict=True):
+            assert reply == ("done", expected.loss)
+            assert torch.equal(memory["results"][message.result], expected.vector)
         assert memory["results"][1].tolist() == [-1.0] * 59
         assert memory["starts"][0].tolist() == [0.0] * 59
 
-    def test_a_mistake_of_the_users_is_one_line_and_the_next_order_is_done(
-        self, share_all: Callable[..., SharedMemory], trainer: Callable[..., LoopTrainer]
-    ) -> None:
+    def test_a_mistake_of_the_users_is_one_line_and_the_next_order_is_done(self, share_all, trainer):
         def loss(outputs: Tensor, labels: Tensor) -> Tensor:
             if labels.shape == (3,):  # client 2's
                 raise KeyError("first\nsecond")
             return cross_entropy(outputs, labels)
 
         memory = share_all(loss)
-        bad = ORDERS[0]._replace(client=2)
-        answers = conversation(memory, [bad, ORDERS[0]], worker.serve)
+        bad = MESSAGES[0]._replace(client=2)
+        replies = conversation(memory, [bad, MESSAGES[0]], worker.serve)
         with pytest.raises(OffbeatError) as caught:
             trainer(loss=loss).train([Job(2, 0, 0, memory["starts"][0], PLAN, "delta")])
-        assert answers[0] == ("mistake", str(caught.value))
-        assert answers[1][0] == "done"
+        assert replies[0] == ("mistake", str(caught.value))
+        assert replies[1][0] == "done"
 
-    def test_anything_else_is_a_traceback(self, share_all: Callable[..., SharedMemory]) -> None:
-        bad = ORDERS[0]._replace(payload="nothing")
+    def test_anything_else_is_a_traceback(self, share_all):
+        bad = MESSAGES[0]._replace(payload="nothing")
         kind, text = conversation(share_all(), [bad], worker.serve)[0]
         assert kind == "failed"
         assert text.startswith("Traceback")
         assert "ValueError: this trainer cannot make the payload 'nothing'" in text
 
-    def test_a_model_that_cannot_be_made_is_an_answer_to_every_order(
-        self, share_all: Callable[..., SharedMemory]
-    ) -> None:
+    def test_a_model_that_cannot_be_made_is_an_answer_to_every_order(self, share_all):
         memory = share_all()
         memory["code"].zero_()
-        answers = conversation(memory, ORDERS, worker.serve)
-        assert {kind for kind, _ in answers} == {"mistake"}
-        assert all("cannot be sent to another process" in text for _, text in answers)
+        replies = conversation(memory, MESSAGES, worker.serve)
+        assert {kind for kind, _ in replies} == {"mistake"}
+        assert all("cannot be sent to another process" in text for _, text in replies)
 
-    def test_it_ends_when_nobody_takes_the_answer(self, share_all: Callable[..., SharedMemory]) -> None:
+    def test_it_ends_when_nobody_takes_the_answer(self, share_all):
         memory = share_all()
         here, there = Pipe()
-        for message in [Setup(memory.places, SEED), *ORDERS]:
+        for message in [WorkerSetup(memory.locations, SEED), *MESSAGES]:
             here.send(message)
         here.close()
         worker.serve(there, memory.fd)
@@ -137,9 +128,7 @@ class TestServe:
 
 class TestMain:
     @pytest.mark.parametrize("entry", [worker.main, lambda: runpy.run_path(worker.__file__, run_name="__main__")])
-    def test_it_serves_with_one_thread_and_without_ctrl_c(
-        self, entry: Callable[[], object], share_all: Callable[..., SharedMemory], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_it_serves_with_one_thread_and_without_ctrl_c(self, entry, share_all, monkeypatch):
         memory = share_all()
         before = torch.get_num_threads(), signal.getsignal(signal.SIGINT)
         torch.set_num_threads(2)
@@ -149,7 +138,7 @@ class TestMain:
             entry()
 
         try:
-            assert [kind for kind, _ in conversation(memory, ORDERS, run)] == ["done", "done"]
+            assert [kind for kind, _ in conversation(memory, MESSAGES, run)] == ["done", "done"]
             assert torch.get_num_threads() == 1
             assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
         finally:
@@ -180,24 +169,18 @@ def typed(text: str) -> Iterator[None]:
 
 
 class TestWorker:
-    def test_a_process_from_its_beginning_to_its_end(
-        self,
-        share_all: Callable[..., SharedMemory],
-        trainer: Callable[..., LoopTrainer],
-        capfd: pytest.CaptureFixture[str],
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
+    def test_a_process_from_its_beginning_to_its_end(self, share_all, trainer, capfd, monkeypatch):
         monkeypatch.setattr(sys, "path", ["", "/first/of/all", *sys.path])
         monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
         memory = share_all(telling)
-        one_step = ORDERS[0]._replace(plan=LocalPlan(steps=1, batch_size=4, lr=0.3))
+        one_step = MESSAGES[0]._replace(plan=LocalPlan(steps=1, batch_size=4, lr=0.3))
         with typed("hello"):
-            process = Worker(memory, Setup(memory.places, SEED))
-        process.give(one_step)
-        answer: Answer | None = process.hear()
+            process = Worker(memory, WorkerSetup(memory.locations, SEED))
+        process.send(one_step)
+        reply: Reply | None = process.receive()
         job = Job(1, 0, 0, memory["starts"][0], one_step.plan, "delta")
         (expected,) = trainer().train([job])
-        assert answer == ("done", expected.loss)
+        assert reply == ("done", expected.loss)
         assert torch.equal(memory["results"][one_step.result], expected.vector)
 
         said = capfd.readouterr()
@@ -205,33 +188,29 @@ class TestWorker:
         assert f"path {[str(Path.cwd()), '/first/of/all']}"[:-1] in said.err
 
         os.kill(process.pid, signal.SIGINT)
-        process.give(one_step)
-        assert process.hear() == answer
+        process.send(one_step)
+        assert process.receive() == reply
 
         os.kill(process.pid, signal.SIGKILL)
-        assert process.hear() is None
-        process.give(one_step)
-        assert process.hear() is None
+        assert process.receive() is None
+        process.send(one_step)
+        assert process.receive() is None
         assert process.wait() == "signal 9"
         process.kill()
 
-    def test_one_that_cannot_be_run_says_how_it_ended(
-        self, share_all: Callable[..., SharedMemory], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_one_that_cannot_be_run_says_how_it_ended(self, share_all, monkeypatch):
         memory = share_all()
         monkeypatch.setattr(sys, "executable", "/bin/false")
-        process = Worker(memory, Setup(memory.places, SEED))
-        assert process.hear() is None
+        process = Worker(memory, WorkerSetup(memory.locations, SEED))
+        assert process.receive() is None
         assert process.wait() == "exit code 1"
         monkeypatch.setattr(sys, "executable", "/no/such/file")
         with pytest.raises(FileNotFoundError):
-            Worker(memory, Setup(memory.places, SEED))
+            Worker(memory, WorkerSetup(memory.locations, SEED))
 
-    def test_one_that_is_killed_is_gone(
-        self, share_all: Callable[..., SharedMemory], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_one_that_is_killed_is_gone(self, share_all, monkeypatch):
         memory = share_all()
-        process = Worker(memory, Setup(memory.places, SEED))
+        process = Worker(memory, WorkerSetup(memory.locations, SEED))
         process.kill()
         with pytest.raises(ProcessLookupError):
             os.kill(process.pid, 0)

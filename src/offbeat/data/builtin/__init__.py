@@ -1,1 +1,1 @@
-"""The built-in data sets and the file formats they come in."""
+"""The built-in data sets and their file formats."""

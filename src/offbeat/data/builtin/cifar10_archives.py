@@ -1,8 +1,8 @@
-"""Reading CIFAR-10's pictures out of an archive, without writing any of it to disk.
+"""CIFAR-10's images, read from an archive without unpacking it to disk.
 
-Both archives give the same thing, records ``(6 × batch, 3073)`` of bytes: a label, then a picture's red, green and
-blue plane of 32 × 32; five batches to train on, one to test. Nothing in an archive is taken on trust: it may hold the
-expected members only, each once and none too big, and little beside them.
+Both archives give records ``(6 × batch, 3073)`` of bytes: a label, then the red, green and blue planes of 32 × 32
+pixels; five batches for training, one for testing. Archives are not trusted: each expected member must occur once and
+within its size, and little else may be in the archive.
 """
 
 import hashlib
@@ -24,12 +24,10 @@ PIXELS = 3 * 32 * 32
 BATCHES = 6
 _RECORD = 1 + PIXELS
 _LARGEST_JPEG = 1 << 13  # bytes, more than twice the pixels themselves
-# What tar may spend on a member beside its content; how many members, and how many bytes, may be there beside those
-# that are expected.
-_OVERHEAD = 1 << 11
-_MORE_MEMBERS = 1_000
-_MORE_BYTES = 1 << 20
-_MEND = "remove or replace the archive"
+_OVERHEAD = 1 << 11  # bytes that tar may add to each member
+_EXTRA_MEMBERS = 1_000  # allowed besides the expected members, for instance folders
+_EXTRA_BYTES = 1 << 20
+_REMEDY = "remove or replace the archive"
 
 
 def read_binary(path: Path, batch: int) -> NDArray[np.uint8]:
@@ -37,124 +35,123 @@ def read_binary(path: Path, batch: int) -> NDArray[np.uint8]:
 
     Args:
         path: The gzipped tar archive.
-        batch: How many records each of the six files holds.
+        batch: Number of records in each of the six files.
 
     Raises:
-        OffbeatError: It cannot be read, or is not as expected; the message names it.
+        OffbeatError: The archive cannot be read or is not as expected; the message names it.
     """
     folder = "cifar-10-batches-bin"
     names = [f"{folder}/data_batch_{number}.bin" for number in range(1, BATCHES)] + [f"{folder}/test_batch.bin"]
     records = np.empty((BATCHES * batch, _RECORD), np.uint8)
 
-    def take(place: int, content: bytes) -> str | None:
+    def store(index: int, content: bytes) -> str | None:
         if len(content) != batch * _RECORD:
             return f"holds {len(content):,} bytes, not {batch * _RECORD:,}"
-        records[place * batch : (place + 1) * batch] = np.frombuffer(content, np.uint8).reshape(batch, _RECORD)
+        records[index * batch : (index + 1) * batch] = np.frombuffer(content, np.uint8).reshape(batch, _RECORD)
         return None
 
-    beside = {f"{folder}/batches.meta.txt", f"{folder}/readme.html"}
-    _read(path, {name: place for place, name in enumerate(names)}, batch * _RECORD, take, beside)
+    ignored = {f"{folder}/batches.meta.txt", f"{folder}/readme.html"}
+    _read(path, {name: index for index, name in enumerate(names)}, batch * _RECORD, store, ignored)
     if records[:, 0].max() >= len(CLASSES):
-        raise OffbeatError(f"{path}: a label is {records[:, 0].max()}, not 0 … 9; {_MEND}")
+        raise OffbeatError(f"{path}: a label is {records[:, 0].max()}, not 0 … 9; {_REMEDY}")
     return records
 
 
 def read_jpegs(path: Path, batch: int) -> NDArray[np.uint8]:
     """Return the records of an archive of JPEG files, ``train/CLASS/NNNN.jpg`` and ``test/CLASS/NNNN.jpg``.
 
-    The files of a class are numbered from 0000. They are in the archive class by class, in which order a batch
-    would be of one class; so the records are in the order of the SHA-256 of their names (``train/cat/0042.jpg``),
-    within each part: pseudo-random, but always the same.
+    The files of a class are numbered from 0000. The archive has them class by class; to mix the classes, the records of
+    each part are sorted by the SHA-256 of their names (``train/cat/0042.jpg``).
 
     Args:
         path: The gzipped tar archive.
-        batch: A sixth of the number of pictures; each class has a tenth of each batch.
+        batch: A sixth of the number of images; each class has a tenth of each batch.
 
     Raises:
-        OffbeatError: It cannot be read, or is not as expected; the message names it.
+        OffbeatError: The archive cannot be read or is not as expected; the message names it.
     """
-    from PIL import Image  # Only here, since few need it.
+    from PIL import Image  # Imported late, since few runs need it.
 
-    places: dict[str, int] = {}
+    indices: dict[str, int] = {}
     for part, batches in (("train", BATCHES - 1), ("test", 1)):
         numbers = range(batches * batch // len(CLASSES))
         names = [f"{part}/{name}/{number:04}.jpg" for name in CLASSES for number in numbers]
         for name in sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest()):
-            places[name] = len(places)
-    labels = {place: CLASSES.index(name.split("/")[1]) for name, place in places.items()}
-    records = np.empty((len(places), _RECORD), np.uint8)
+            indices[name] = len(indices)
+    labels = {index: CLASSES.index(name.split("/")[1]) for name, index in indices.items()}
+    records = np.empty((len(indices), _RECORD), np.uint8)
 
-    def take(place: int, content: bytes) -> str | None:
+    def store(index: int, content: bytes) -> str | None:
         try:
             with Image.open(io.BytesIO(content), formats=["JPEG"]) as image:
-                if image.size != (32, 32):  # Before anything is decoded.
-                    return f"is a picture of {image.width} × {image.height} pixels, not 32 × 32"
+                if image.size != (32, 32):  # Checked before anything is decoded.
+                    return f"is an image of {image.width} × {image.height} pixels, not 32 × 32"
                 pixels = np.asarray(image.convert("RGB"))
-        except Exception:  # Pillow lets through whatever its parsers stumble over.
-            return "is no JPEG picture"
-        records[place, 0] = labels[place]
-        records[place, 1:] = pixels.transpose(2, 0, 1).reshape(-1)
+        except Exception:  # Pillow's parsers raise exceptions of any type.
+            return "is not a JPEG image"
+        records[index, 0] = labels[index]
+        records[index, 1:] = pixels.transpose(2, 0, 1).reshape(-1)
         return None
 
-    _read(path, places, _LARGEST_JPEG, take)
+    _read(path, indices, _LARGEST_JPEG, store)
     return records
 
 
 def _read(
     path: Path,
-    places: Mapping[str, int],
+    indices: Mapping[str, int],
     largest: int,
-    take: Callable[[int, bytes], str | None],
-    beside: frozenset[str] | set[str] = frozenset(),
+    store: Callable[[int, bytes], str | None],
+    ignored: frozenset[str] | set[str] = frozenset(),
 ) -> None:
-    """Hand the place and the content of each expected member to ``take``, which says what is wrong with it, if so.
+    """Pass the index and the content of each expected member to ``store``, which returns the problem or None.
 
-    Members in ``beside`` and folders are passed over.
+    Folders and members in ``ignored`` are skipped.
     """
-    missing = set(places)
-    limit = len(places) * (largest + _OVERHEAD) + _MORE_BYTES
+    missing = set(indices)
+    limit = len(indices) * (largest + _OVERHEAD) + _EXTRA_BYTES
     try:
-        for count, (member, content) in enumerate(_members(path, limit)):
-            if count >= len(places) + _MORE_MEMBERS:
-                raise OffbeatError(f"{path} holds too many members; {_MEND}")
-            if member.isdir() or member.name in beside:
+        for count, (member, read_content) in enumerate(_iterate(path, limit)):
+            if count >= len(indices) + _EXTRA_MEMBERS:
+                raise OffbeatError(f"{path} holds too many members; {_REMEDY}")
+            if member.isdir() or member.name in ignored:
                 continue
-            if member.name not in places or not member.isreg():
-                raise OffbeatError(f"{path} holds {member.name[:100]!r}, which does not belong there; {_MEND}")
+            if member.name not in indices or not member.isreg():
+                raise OffbeatError(f"{path} holds {member.name[:100]!r}, which does not belong there; {_REMEDY}")
             if member.name not in missing:
-                raise OffbeatError(f"{path} holds {member.name} twice; {_MEND}")
+                raise OffbeatError(f"{path} holds {member.name} twice; {_REMEDY}")
             if member.size > largest:
-                raise OffbeatError(f"{path}: {member.name} holds {member.size:,} bytes, too many; {_MEND}")
-            if problem := take(places[member.name], content()):
-                raise OffbeatError(f"{path}: {member.name} {problem}; {_MEND}")
+                raise OffbeatError(f"{path}: {member.name} holds {member.size:,} bytes, too many; {_REMEDY}")
+            if problem := store(indices[member.name], read_content()):
+                raise OffbeatError(f"{path}: {member.name} {problem}; {_REMEDY}")
             missing.remove(member.name)
-    # What the modules for gzip and tar raise over broken files.
+    # The exceptions of the gzip and tar modules for broken files.
     except (OSError, EOFError, zlib.error, tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise OffbeatError(f"cannot read {path}: {reason}; {_MEND}") from error
+        raise OffbeatError(f"cannot read {path}: {reason}; {_REMEDY}") from error
     if missing:
-        raise OffbeatError(f"{path} lacks {len(missing):,} of its files, for instance {min(missing)}; {_MEND}")
+        raise OffbeatError(f"{path} lacks {len(missing):,} of its files, for instance {min(missing)}; {_REMEDY}")
 
 
-def _members(path: Path, limit: int) -> Iterator[tuple[tarfile.TarInfo, Callable[[], bytes]]]:
-    """Return each member and what reads its content; at most ``limit`` bytes are decompressed."""
+def _iterate(path: Path, limit: int) -> Iterator[tuple[tarfile.TarInfo, Callable[[], bytes]]]:
+    """Yield each member and a function that reads its content; at most ``limit`` bytes are decompressed."""
     with path.open("rb") as file, GzipFile(fileobj=file) as unzipped:
-        stream: Any = _Bounded(unzipped, limit)  # tarfile reads from it, and does nothing else with it.
+        stream: Any = _BoundedStream(unzipped, limit)  # tarfile only calls its read method.
         with tarfile.open(fileobj=stream, mode="r|") as archive:
             for member in archive:
 
-                def content(member: tarfile.TarInfo = member) -> bytes:
+                def read_content(member: tarfile.TarInfo = member) -> bytes:
                     extracted = archive.extractfile(member)
                     return extracted.read() if extracted else b""
 
-                yield member, content
-            # tar ends before gzip does, whose checksum is at its end.
+                yield member, read_content
+            # The tar archive ends before gzip's checksum.
             while stream.read(1 << 16):
                 pass
 
 
-class _Bounded:
-    """A file that cannot be read beyond ``limit`` bytes, however much it claims to hold."""
+class _BoundedStream:
+    """A stream that raises ``OSError`` beyond ``limit`` bytes."""
 
     def __init__(self, file: GzipFile, limit: int) -> None:
         self._file = file

@@ -1,7 +1,7 @@
-"""Reading idx files, the format of MNIST and its relatives (http://yann.lecun.com/exdb/mnist/, "File formats").
+"""Data sets in idx files, the format of MNIST (http://yann.lecun.com/exdb/mnist/, "File formats").
 
-A file starts with two zero bytes, a byte for the type of the elements (8: unsigned bytes, the only one here), a
-byte for the number of dimensions and each dimension as 4 bytes, high byte first; the elements follow.
+A file starts with two zero bytes, a byte for the type of the elements (8: unsigned bytes, the only one supported), a
+byte for the number of dimensions, and each dimension as four bytes, big-endian; the elements follow.
 """
 
 import gzip
@@ -9,50 +9,92 @@ import hashlib
 import math
 import struct
 import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from offbeat.data.builtin.standardise import standardise
+from offbeat.data.dataset import Dataset
+from offbeat.data.source_files import Source
 from offbeat.errors import OffbeatError
 
 _UNSIGNED_BYTE = 8
 
 
-def read_idx(path: Path, shape: tuple[int, ...], sha256: str) -> NDArray[np.uint8]:
-    """Return the elements of a gzipped idx file of unsigned bytes, of which everything is known beforehand.
+@dataclass(frozen=True)
+class IdxDataset:
+    """Grey images of ten classes in four idx files.
 
-    The file may come from anywhere, so no more than one byte above the known length is ever decompressed.
+    Attributes:
+        source: The files: training images, training labels, test images, test labels.
+        shapes: The dimensions of each file, by its name.
+        content_sha256: The hexadecimal SHA-256 of each decompressed file, by its name.
+        mean: Mean of the training pixels, scaled to [0, 1].
+        deviation: Their standard deviation.
+    """
+
+    source: Source
+    shapes: Mapping[str, tuple[int, ...]]
+    content_sha256: Mapping[str, str]
+    mean: float
+    deviation: float
+
+    def load(self) -> Dataset:
+        """Return the data set, with standardised inputs ``(n, 1, height, width)``.
+
+        Raises:
+            OffbeatError: A file is broken or belongs to another data set, or ``$OFFBEAT_DATA`` is not a folder or holds
+                only some of the files.
+            MissingDataError: The files are not found and cannot be downloaded.
+        """
+        train_images, train_labels, test_images, test_labels = (
+            read_idx(path, self.shapes[name], self.content_sha256[name])
+            for name, path in zip(self.source.files, self.source.get(), strict=True)
+        )
+        return Dataset(
+            name=self.source.name,
+            train_inputs=standardise(train_images[:, np.newaxis], [self.mean], [self.deviation]),
+            train_labels=train_labels.astype(np.int64),
+            test_inputs=standardise(test_images[:, np.newaxis], [self.mean], [self.deviation]),
+            test_labels=test_labels.astype(np.int64),
+            classes=10,
+        )
+
+
+def read_idx(path: Path, shape: tuple[int, ...], sha256: str) -> NDArray[np.uint8]:
+    """Return the elements of a gzipped idx file of unsigned bytes, read-only.
+
+    The file is not trusted: at most one byte more than the expected length is decompressed.
 
     Args:
         path: The file.
-        shape: The dimensions that it must have.
-        sha256: The hexadecimal SHA-256 of the decompressed file. (That of the compressed file would not do:
-            distributors compress again, which gives other bytes.)
-
-    Returns:
-        Array of that shape, read-only.
+        shape: Its expected dimensions.
+        sha256: The hexadecimal SHA-256 of the decompressed file. The hash of the compressed file differs between
+            distributors, who compress the files again.
 
     Raises:
-        OffbeatError: The file cannot be read or is not the one that was asked for; the message names it.
+        OffbeatError: The file cannot be read or is not the expected one; the message names it.
     """
     header = struct.pack(f">HBB{len(shape)}I", 0, _UNSIGNED_BYTE, len(shape), *shape)
     length = len(header) + math.prod(shape)
     try:
         with gzip.open(path) as file:
-            # The byte above shows what is too long, and makes gzip reach the end, where its checksum is.
+            # The extra byte reveals a file that is too long, and makes gzip read up to its checksum at the end.
             content = file.read(length + 1)
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise OffbeatError(f"cannot read {path}: {reason}; remove or replace it") from error
-    problem = _problem(content, header, length, shape, sha256)
+    problem = _find_problem(content, header, length, shape, sha256)
     if problem:
         raise OffbeatError(f"{path} is not the expected file: {problem}; remove or replace it")
     return np.frombuffer(content, np.uint8, offset=len(header)).reshape(shape)
 
 
-def _problem(content: bytes, header: bytes, length: int, shape: tuple[int, ...], sha256: str) -> str | None:
-    """Return what is wrong with an idx file's content, the plainest thing first, or None."""
+def _find_problem(content: bytes, header: bytes, length: int, shape: tuple[int, ...], sha256: str) -> str | None:
+    """Return how the content differs from the expected file; None if it does not."""
     if len(content) < len(header):
         return f"it holds only {len(content)} bytes"
     if content[:4] != header[:4]:
@@ -62,5 +104,5 @@ def _problem(content: bytes, header: bytes, length: int, shape: tuple[int, ...],
     if len(content) != length:
         return f"it holds {'more' if len(content) > length else 'fewer'} than {length} bytes"
     if hashlib.sha256(content).hexdigest() != sha256:
-        return "the SHA-256 of its content is another one (is it from another data set?)"
+        return "the SHA-256 of its content differs (is it from another data set?)"
     return None

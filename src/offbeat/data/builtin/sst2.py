@@ -1,8 +1,8 @@
 """SST-2: sentences from film reviews, negative (0) or positive (1).
 
-Socher et al., "Recursive deep models for semantic compositionality over a sentiment treebank", EMNLP 2013. These are
-the whole sentences without the neutral ones, in the usual parts of 6,920, 872 and 1,821; not GLUE's larger training
-part, which has phrases too.
+Socher et al., "Recursive deep models for semantic compositionality over a sentiment treebank", EMNLP 2013. It has
+complete sentences without the neutral ones, in the usual parts of 6,920, 872 and 1,821; GLUE's larger training part has
+phrases too.
 """
 
 import hashlib
@@ -30,14 +30,15 @@ _LONGEST = 1 << 20  # bytes; the files have 720,259, 92,057 and 188,749
 
 
 def load() -> Dataset:
-    """Return SST-2: 6,920 sentences to train on and 1,821 to test, inputs ``(n, 50)`` of word numbers.
+    """Return SST-2: 6,920 training and 1,821 test sentences, inputs ``(n, 50)`` of word numbers.
 
-    The words are those of the training sentences, the 10,000 most frequent; 0 is padding, 1 any other word. The 872
+    The vocabulary is the 10,000 most frequent words of the training sentences; 0 is padding, 1 any other word. The 872
     sentences of ``dev.tsv`` are not used.
 
     Raises:
-        OffbeatError: A file is broken or another data set's, or ``$OFFBEAT_DATA`` is no folder or holds only part.
-        MissingDataError: The files are nowhere, nor can they be downloaded.
+        OffbeatError: A file is broken or belongs to another data set, or ``$OFFBEAT_DATA`` is not a folder or holds
+            only some of the files.
+        MissingDataError: The files are not found and cannot be downloaded.
     """
     (train, train_labels), (test, test_labels) = sentences()
     numbers = vocabulary(train)
@@ -53,7 +54,7 @@ def load() -> Dataset:
 
 
 def sentences() -> tuple[tuple[list[str], NDArray[np.int64]], tuple[list[str], NDArray[np.int64]]]:
-    """Return the n sentences to train on and those to test as they are, each with their labels ``(n,)``.
+    """Return the training and the test sentences as text, each with their labels ``(n,)``.
 
     Raises:
         OffbeatError: As ``load``.
@@ -72,7 +73,7 @@ def _read(path: Path) -> tuple[list[str], NDArray[np.int64]]:
         raise OffbeatError(f"cannot read {path}: {error.strerror}; remove or replace it") from error
     if hashlib.sha256(content).hexdigest() != SOURCE.files[path.name]:
         raise OffbeatError(
-            f"{path} is not SST-2's: its SHA-256 is another one (is it from another data set?); remove or replace it"
+            f"{path} does not belong to SST-2: its SHA-256 differs (is it from another data set?); remove or replace it"
         )
     rows = [line.split("\t") for line in content.decode().splitlines()]
     return [sentence for sentence, _ in rows], np.array([int(label) for _, label in rows], np.int64)

@@ -1,4 +1,4 @@
-"""Sentences as numbers of words."""
+"""A tokenizer that splits at white space, and its vocabulary."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -16,13 +16,13 @@ def _words(sentence: str) -> list[str]:
 
 
 def vocabulary(sentences: Iterable[str], size: int = 10_000) -> dict[str, int]:
-    """Return the number of each word: from 2 on, the most frequent first, equally frequent ones alphabetically.
+    """Return word numbers from 2, the most frequent word first, equally frequent ones in alphabetical order.
 
-    A word is what stands between white space, in lower case.
+    Words are separated by white space and converted to lower case.
 
     Args:
-        sentences: Where the words are from.
-        size: How many words get a number, at most.
+        sentences: The text to count words in.
+        size: Largest number of words.
     """
     counts = Counter(word for sentence in sentences for word in _words(sentence))
     ranked = sorted(counts, key=lambda word: (-counts[word], word))
@@ -30,15 +30,12 @@ def vocabulary(sentences: Iterable[str], size: int = 10_000) -> dict[str, int]:
 
 
 def encode(sentences: Sequence[str], numbers: dict[str, int], length: int = 50) -> NDArray[np.int64]:
-    """Return the sentences' words as numbers.
+    """Return the sentences as word numbers, ``(n, length)``.
 
     Args:
         sentences: n sentences.
-        numbers: The number of each word, as from ``vocabulary``; others become 1.
-        length: How many words to keep of each sentence. Shorter ones are filled up with 0 at the end.
-
-    Returns:
-        Array ``(n, length)``.
+        numbers: The vocabulary; words that it lacks become 1.
+        length: Number of words kept of each sentence. Shorter ones are padded with 0 at the end.
     """
     encoded = np.full((len(sentences), length), PADDING, np.int64)
     for row, sentence in zip(encoded, sentences, strict=True):
@@ -48,5 +45,5 @@ def encode(sentences: Sequence[str], numbers: dict[str, int], length: int = 50) 
 
 
 def token_count(numbers: dict[str, int]) -> int:
-    """Return how many different numbers ``encode`` can give, with padding and the unknown word."""
+    """Return how many different numbers ``encode`` can return, including padding and the unknown word."""
     return _FIRST_WORD + len(numbers)

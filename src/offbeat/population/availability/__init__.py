@@ -1,4 +1,8 @@
-"""When each client is there: one file a kind, all with the two methods of ``Availability``."""
+"""When each client is available, one module for each kind.
+
+A new kind is a class with the methods of ``Availability``, a section in ``config/population_sections.py`` and a case
+in ``worlds/population_availability.py``.
+"""
 
 from offbeat.population.availability.alternating import Alternating
 from offbeat.population.availability.always import Always

@@ -10,15 +10,15 @@ from offbeat.population.availability.periods import LAST_SECONDS, check_period, 
 
 
 class Alternating:
-    """Group g is there while floor(t / period) mod groups = g; with one group, always.
+    """Group g is available while floor(t / period) mod groups = g; a single group is always available.
 
     Args:
-        groups: How many groups take turns, ≥ 1. A group may be empty; then nobody is there in its turn.
-        period_seconds: How long a turn lasts, at least a millisecond. Turns end after 10¹¹ seconds.
+        groups: Number of groups, ≥ 1. A group may be empty.
+        period_seconds: Length of a turn, at least a millisecond. Turns end after 10¹¹ seconds.
         group: ``(N,)``, the group of each client, 0 … groups − 1.
 
     Raises:
-        OffbeatError: One of them is out of range.
+        OffbeatError: An argument is out of range.
     """
 
     def __init__(self, groups: int, period_seconds: float, group: NDArray[np.integer]) -> None:
@@ -33,7 +33,7 @@ class Alternating:
         self._period = float(period_seconds)
         self._group: list[int] = group.tolist()
 
-    def next_there(self, client: int, seconds: float) -> float:
+    def next_available(self, client: int, seconds: float) -> float:
         """Return ``seconds`` or when the turn of the client's group begins."""
         if self._groups == 1:
             return seconds
@@ -46,7 +46,7 @@ class Alternating:
         begin = (k + turns) * self._period
         return begin if begin < LAST_SECONDS else math.inf
 
-    def next_away(self, client: int, seconds: float) -> float:
+    def next_offline(self, client: int, seconds: float) -> float:
         """Return when this turn ends."""
         if self._groups == 1:
             return math.inf

@@ -1,15 +1,15 @@
-"""Clients that never leave."""
+"""Clients that are always available."""
 
 import math
 
 
 class Always:
-    """Every client is there all the time."""
+    """Every client is always available."""
 
-    def next_there(self, client: int, seconds: float) -> float:
+    def next_available(self, client: int, seconds: float) -> float:
         """Return ``seconds``."""
         return seconds
 
-    def next_away(self, client: int, seconds: float) -> float:
+    def next_offline(self, client: int, seconds: float) -> float:
         """Return ``math.inf``."""
         return math.inf

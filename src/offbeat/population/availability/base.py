@@ -1,23 +1,23 @@
-"""What the simulator asks about clients that come and go."""
+"""The protocol of availability models."""
 
 from typing import Protocol
 
 
 class Availability(Protocol):
-    """When each client is there.
+    """When each client is available.
 
-    Times are virtual seconds, finite and at least 0. Intervals are half-open: a client is there at the instant at
-    which it comes and away at the instant at which it goes. Both methods are asked about single clients many times a
-    run, so they take and return plain numbers and look ahead no further than they must.
+    Times are virtual seconds, finite and at least 0. Intervals are half-open: a client is available at the start of an
+    interval and offline at its end. A run calls both methods many times, so they take and return plain numbers and look
+    ahead no further than necessary.
     """
 
-    def next_there(self, client: int, seconds: float) -> float:
-        """Return the earliest time ≥ seconds at which the client is there; ``math.inf`` if never again."""
+    def next_available(self, client: int, seconds: float) -> float:
+        """Return the earliest time ≥ seconds at which the client is available; ``math.inf`` if never again."""
         ...
 
-    def next_away(self, client: int, seconds: float) -> float:
-        """Return the earliest time > seconds at which the client is away; ``math.inf`` if never.
+    def next_offline(self, client: int, seconds: float) -> float:
+        """Return the earliest time > seconds at which the client is offline; ``math.inf`` if never.
 
-        The client must be there at ``seconds``.
+        The client must be available at ``seconds``.
         """
         ...

@@ -1,4 +1,4 @@
-"""Clients that are there or not by the toss of a coin, in each round anew."""
+"""Clients that are available in random rounds."""
 
 import math
 
@@ -9,35 +9,33 @@ from offbeat.errors import OffbeatError
 from offbeat.population.availability.periods import LAST_SECONDS, check_period, period_of
 from offbeat.randomness import Purpose, uniform
 
-# Tossed together, 64 rounds of 64 clients: one call for each toss would take most of a run's time.
+# Drawn together, 64 rounds of 64 clients: one call for each draw would take most of a run's time.
 _BLOCK = 64
 _ALL = 2**_BLOCK - 1
 
-# A client that is not found in so many blocks is looked for alone, in longer ones, and then given up.
+# Beyond the near blocks, a client is searched for alone, in longer blocks up to a limit.
 _NEAR_BLOCKS = 64
 _FAR_ROUNDS = 65_536
-_MOST_ROUNDS_AHEAD = 10_000_000
-
-# So many rounds a client may be there without being looked for further: whoever asks asks again then.
-_MOST_ROUNDS_THERE = 1_000_000
+_MAX_ROUNDS_OFFLINE = 10_000_000
+_MAX_ROUNDS_AVAILABLE = 1_000_000
 
 # About 2 kB each; enough for a million clients at about the same time.
-_MOST_BLOCKS_KEPT = 32_768
+_MAX_CACHED_BLOCKS = 32_768
 
 
 class Bernoulli:
-    """In every round each client is there with the same probability, independently; adjacent rounds merge.
+    """In every round each client is available with the same probability, independently; adjacent rounds merge.
 
-    Client i is there in round r if ``uniform(seed, AVAILABILITY, i, visit=r) < probability`` (the bits of r above
+    Client i is available in round r if ``uniform(seed, AVAILABILITY, i, visit=r) < probability`` (the bits of r above
     the 32nd go to ``draw``).
 
     Args:
-        probability: How probable it is that a client is there, in (0, 1]; 1 is always.
-        round_seconds: How long a round lasts, at least a millisecond. Rounds end after 10¹¹ seconds.
+        probability: Probability that a client is available in a round, in (0, 1]; 1 is always.
+        round_seconds: Length of a round, at least a millisecond. Rounds end after 10¹¹ seconds.
         seed: The run's seed.
 
     Raises:
-        OffbeatError: One of them is out of range.
+        OffbeatError: An argument is out of range.
     """
 
     def __init__(self, probability: float, round_seconds: float, seed: int) -> None:
@@ -47,25 +45,25 @@ class Bernoulli:
         self._probability = probability
         self._round_seconds = float(round_seconds)
         self._seed = seed
-        self._kept: dict[tuple[int, int], list[int]] = {}
-        # For each client that was looked for in the long run, from which round to before which it is there.
-        self._long_there: dict[int, tuple[int, int]] = {}
+        self._cache: dict[tuple[int, int], list[int]] = {}
+        # The latest long interval of each client that had one: its first round and the round after its last.
+        self._long_intervals: dict[int, tuple[int, int]] = {}
 
-    def next_there(self, client: int, seconds: float) -> float:
-        """Return ``seconds`` or when the first later round begins in which the client is there.
+    def next_available(self, client: int, seconds: float) -> float:
+        """Return ``seconds`` or the start of the first later round in which the client is available.
 
         Raises:
-            OffbeatError: There is none among the next ten million rounds.
+            OffbeatError: The client is offline for the next ten million rounds.
         """
         if self._probability == 1:
             return seconds
         if seconds >= LAST_SECONDS:
             return math.inf
         current = period_of(seconds, self._round_seconds)
-        found = self._first(client, current, True, _MOST_ROUNDS_AHEAD)
+        found = self._find_round(client, current, True, _MAX_ROUNDS_OFFLINE)
         if found is None:
             raise OffbeatError(
-                f"client {client} is there in none of {_MOST_ROUNDS_AHEAD:,} rounds: "
+                f"client {client} is available in none of {_MAX_ROUNDS_OFFLINE:,} rounds: "
                 f"probability = {self._probability} is too close to 0"
             )
         if found == current:
@@ -73,54 +71,53 @@ class Bernoulli:
         begin = found * self._round_seconds
         return begin if begin < LAST_SECONDS else math.inf
 
-    def next_away(self, client: int, seconds: float) -> float:
-        """Return when the first later round begins in which the client is away.
+    def next_offline(self, client: int, seconds: float) -> float:
+        """Return the start of the first later round in which the client is offline.
 
-        If there is none among the next million rounds, it is the round after them, whether it is away in it or not;
-        ``next_there`` knows.
+        If the client is available for the next million rounds, this is the start of the round after them; the caller
+        has to ask ``next_available`` anyway.
         """
         if self._probability == 1:
             return math.inf
         current = period_of(seconds, self._round_seconds)
-        begin, found = self._long_there.get(client, (0, 0))
-        if not begin <= current < found:
-            first = self._first(client, current, False, _MOST_ROUNDS_THERE)
-            found = current + _MOST_ROUNDS_THERE if first is None else first
-            if found - current >= _NEAR_BLOCKS * _BLOCK:
-                self._long_there[client] = (current, found)
-        return min(found * self._round_seconds, LAST_SECONDS)
+        begin, end = self._long_intervals.get(client, (0, 0))
+        if not begin <= current < end:
+            found = self._find_round(client, current, False, _MAX_ROUNDS_AVAILABLE)
+            end = current + _MAX_ROUNDS_AVAILABLE if found is None else found
+            if end - current >= _NEAR_BLOCKS * _BLOCK:
+                self._long_intervals[client] = (current, end)
+        return min(end * self._round_seconds, LAST_SECONDS)
 
-    def _first(self, client: int, begin: int, there: bool, most: int) -> int | None:
-        """Return the first of ``most`` rounds from ``begin`` on in which the client is there, or away."""
+    def _find_round(self, client: int, begin: int, available: bool, limit: int) -> int | None:
+        """Return the first of ``limit`` rounds from ``begin`` in which the client is available, or offline."""
         clients, member = divmod(client, _BLOCK)
         rounds, offset = divmod(begin, _BLOCK)
         for block in range(rounds, rounds + _NEAR_BLOCKS):
-            bits = self._tosses(clients, block)[member]
-            bits = (bits if there else bits ^ _ALL) >> offset
+            bits = self._draw_block(clients, block)[member]
+            bits = (bits if available else bits ^ _ALL) >> offset
             if bits:
                 return block * _BLOCK + offset + (bits & -bits).bit_length() - 1
             offset = 0
         far = (rounds + _NEAR_BLOCKS) * _BLOCK
-        for first in range(far, begin + most, _FAR_ROUNDS):
-            is_there = self._is_there(np.array(client), first + np.arange(_FAR_ROUNDS))
-            found = np.flatnonzero(is_there == there)
+        for first in range(far, begin + limit, _FAR_ROUNDS):
+            is_available = self._is_available(np.array(client), first + np.arange(_FAR_ROUNDS))
+            found = np.flatnonzero(is_available == available)
             if len(found):
                 return first + int(found[0])
         return None
 
-    def _tosses(self, clients: int, rounds: int) -> list[int]:
-        """Return for each client of a block an integer whose bit j says whether it is there in the block's round j."""
-        tosses = self._kept.get((clients, rounds))
-        if tosses is None:
+    def _draw_block(self, clients: int, rounds: int) -> list[int]:
+        """Return an integer for each client of a block; its bit j is set if the client is available in round j."""
+        block = self._cache.get((clients, rounds))
+        if block is None:
             client = clients * _BLOCK + np.arange(_BLOCK)[:, np.newaxis]
-            is_there = self._is_there(client, rounds * _BLOCK + np.arange(_BLOCK))
-            packed = np.packbits(is_there, axis=1, bitorder="little")
-            tosses = packed.view("<u8")[:, 0].tolist()
-            if len(self._kept) >= _MOST_BLOCKS_KEPT:
-                del self._kept[next(iter(self._kept))]  # the oldest, as time moves on
-            self._kept[clients, rounds] = tosses
-        return tosses
+            is_available = self._is_available(client, rounds * _BLOCK + np.arange(_BLOCK))
+            block = np.packbits(is_available, axis=1, bitorder="little").view("<u8")[:, 0].tolist()
+            if len(self._cache) >= _MAX_CACHED_BLOCKS:
+                del self._cache[next(iter(self._cache))]  # the oldest, since time moves on
+            self._cache[clients, rounds] = block
+        return block
 
-    def _is_there(self, client: NDArray[np.int64], round_: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _is_available(self, client: NDArray[np.int64], round_: NDArray[np.int64]) -> NDArray[np.bool_]:
         numbers = uniform(self._seed, Purpose.AVAILABILITY, client, visit=round_ & 0xFFFFFFFF, draw=round_ >> 32)
         return numbers < self._probability

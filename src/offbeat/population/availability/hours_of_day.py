@@ -1,4 +1,4 @@
-"""Clients that are there in certain hours of every day."""
+"""Clients that are available in certain hours of every day."""
 
 import math
 
@@ -14,51 +14,51 @@ _ALL = 2**_HOURS - 1
 
 
 class HoursOfDay:
-    """Each client is there in hours of its own, the same every day; adjacent hours merge, past midnight too.
+    """Each client is available in certain hours, the same every day; adjacent hours merge, also across midnight.
 
     Args:
-        there: bool ``(N, 24)``, whether each client is there in each hour after midnight, in one at least. Who is there
-            in all of them is always there; the others' days end after 10¹¹ seconds.
+        is_available: bool ``(N, 24)``, whether each client is available in each hour after midnight, at least once. A
+            client with all hours is always available; the days of the others end after 10¹¹ seconds.
 
     Attributes:
-        middle_hours: ``(N,)``, the middle of each client's longest stay, in hours after midnight, 0 ≤ middle < 24; of
-            equally long ones, of the one that begins first in the day.
+        middle_hours: ``(N,)``, the middle of each client's longest interval, in hours after midnight, 0 ≤ middle < 24;
+            of equally long intervals, of the one that begins first in the day.
 
     Raises:
-        OffbeatError: A client is never there.
+        OffbeatError: A client is never available.
     """
 
-    def __init__(self, there: NDArray[np.bool_]) -> None:
-        never = ~there.any(axis=1)
+    def __init__(self, is_available: NDArray[np.bool_]) -> None:
+        never = ~is_available.any(axis=1)
         if never.any():
-            raise OffbeatError(f"client {int(np.argmax(never))} has no hour in which it is there, but needs one")
+            raise OffbeatError(f"client {int(np.argmax(never))} is available in no hour, but needs one")
         # Bit h is hour h.
-        self._hours: list[int] = (there @ (1 << np.arange(_HOURS))).tolist()
-        self.middle_hours = _middles(there)
+        self._hours: list[int] = (is_available @ (1 << np.arange(_HOURS))).tolist()
+        self.middle_hours = _compute_middles(is_available)
 
-    def next_there(self, client: int, seconds: float) -> float:
-        """Return ``seconds`` or when the client's next hour begins."""
+    def next_available(self, client: int, seconds: float) -> float:
+        """Return ``seconds`` or the start of the client's next hour."""
         if self._hours[client] == _ALL:
             return seconds
         if seconds >= LAST_SECONDS:
             return math.inf
         current = period_of(seconds, _HOUR)
-        wait = _first_bit(self._from(client, current))
+        wait = _first_bit(self._hours_from(client, current))
         if wait == 0:
             return seconds
         begin = (current + wait) * _HOUR
         return begin if begin < LAST_SECONDS else math.inf
 
-    def next_away(self, client: int, seconds: float) -> float:
-        """Return when the last of the client's adjacent hours ends."""
+    def next_offline(self, client: int, seconds: float) -> float:
+        """Return the end of the last of the client's adjacent hours."""
         if self._hours[client] == _ALL:
             return math.inf
         current = period_of(seconds, _HOUR)
-        stay = _first_bit(self._from(client, current) ^ _ALL)
+        stay = _first_bit(self._hours_from(client, current) ^ _ALL)
         return min((current + stay) * _HOUR, LAST_SECONDS)
 
-    def _from(self, client: int, current: int) -> int:
-        """Return whose bit j says whether the client is there j hours after the current one."""
+    def _hours_from(self, client: int, current: int) -> int:
+        """Return an integer whose bit j is set if the client is available j hours after the current one."""
         hours, hour = self._hours[client], current % _HOURS
         return (hours >> hour | hours << (_HOURS - hour)) & _ALL
 
@@ -67,11 +67,11 @@ def _first_bit(bits: int) -> int:
     return (bits & -bits).bit_length() - 1
 
 
-def _middles(there: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return the middle of each row's longest run, around midnight, ``(N,)``."""
-    still = np.ones_like(there)
-    length = np.zeros(there.shape, np.int64)  # of the run from each hour on
+def _compute_middles(is_available: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return the middle of each row's longest run, which may cross midnight, ``(N,)``."""
+    continues = np.ones_like(is_available)
+    length = np.zeros(is_available.shape, np.int64)  # of the run that starts at each hour
     for ahead in range(_HOURS):
-        still &= np.roll(there, -ahead, axis=1)
-        length += still
+        continues &= np.roll(is_available, -ahead, axis=1)
+        length += continues
     return (length.argmax(axis=1) + length.max(axis=1) / 2) % _HOURS

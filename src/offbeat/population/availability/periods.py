@@ -1,7 +1,7 @@
-"""Equal periods of time, numbered so that a float never falls between two of them.
+"""Numbered periods of equal length, without gaps or overlaps by rounding.
 
-Period k begins at ``k * period + start``, computed like this everywhere: sums that grow step by step would drift
-away from it, and ``floor(seconds / period)`` alone is off by one where the quotient is rounded.
+Period k begins at ``k * period + start``, computed like this everywhere: a running sum would drift, and
+``floor(seconds / period)`` alone is off by one where the quotient is rounded.
 """
 
 import math
@@ -12,12 +12,12 @@ SHORTEST_SECONDS = 1e-3
 """The shortest period, window or gap between windows."""
 
 LAST_SECONDS = 1e11
-"""When all periods end (3,000 years): later, floats are too far apart to tell the shortest ones from each other."""
+"""The end of all periods (3,000 years): beyond it, floats are too far apart for the shortest periods."""
 
 
 def period_of(seconds: float, period: float, start: float = 0.0) -> int:
     """Return the largest k with ``k * period + start`` ≤ seconds, for 0 ≤ seconds < ``LAST_SECONDS``."""
-    # With at most 10¹⁴ periods, rounding moves the quotient by far less than one.
+    # With at most 10¹⁴ periods, the rounding error of the quotient is far less than one.
     k = math.floor((seconds - start) / period)
     if k * period + start > seconds:
         return k - 1

@@ -1,7 +1,7 @@
-"""Clients that are there once a day, while their device is idle, charging and on a free network.
+"""Clients that are available once a day, like phones that are idle, charging and on a free network.
 
-So it is with phones: most are idle at night, which comes at another hour in each time zone (Bonawitz et al., "Towards
-federated learning at scale: system design", MLSys 2019, section 9).
+Most phones are idle at night, whose hours differ between time zones (Bonawitz et al., "Towards federated learning at
+scale: system design", MLSys 2019, section 9).
 """
 
 import math
@@ -17,21 +17,21 @@ _HOUR = 3600.0
 
 
 class QuietHours:
-    """Each client is there once a day, from its own time on.
+    """Each client is available in one daily window.
 
-    A window that runs past midnight is one window; the one that began the day before the run may still be open at 0.
+    A window may cross midnight; the window that began on the day before the run may still be open at 0.
 
     Args:
-        start_seconds: ``(N,)``, when each client's window begins, in seconds after midnight; whole days do not matter.
-        hours: How long the window is open, at least a millisecond and at most a day: then always. (A gap shorter than a
-            millisecond is none.)
-        day_seconds: How long a day is. Days end after 10¹¹ seconds.
+        start_seconds: ``(N,)``, start of each client's window, in seconds after midnight, modulo a day.
+        hours: Length of the window, at least a millisecond and at most a day, which means always. Gaps shorter than a
+            millisecond are ignored.
+        day_seconds: Length of a day. Days end after 10¹¹ seconds.
 
     Attributes:
         middle_hours: ``(N,)``, the middle of each client's window, in hours after midnight, within the day.
 
     Raises:
-        OffbeatError: One of them is out of range.
+        OffbeatError: An argument is out of range.
     """
 
     def __init__(self, start_seconds: NDArray[np.float64], hours: float, day_seconds: float = 86_400.0) -> None:
@@ -54,7 +54,7 @@ class QuietHours:
         self._start: list[float] = starts.tolist()
         self._end: list[float] = (starts + open_seconds).tolist()
 
-    def next_there(self, client: int, seconds: float) -> float:
+    def next_available(self, client: int, seconds: float) -> float:
         """Return ``seconds`` or when the client's next window opens."""
         if self._always:
             return seconds
@@ -67,7 +67,7 @@ class QuietHours:
         opens = (day + 1) * self._day + start
         return opens if opens < LAST_SECONDS else math.inf
 
-    def next_away(self, client: int, seconds: float) -> float:
+    def next_offline(self, client: int, seconds: float) -> float:
         """Return when the client's window closes."""
         if self._always:
             return math.inf
@@ -76,20 +76,19 @@ class QuietHours:
 
 
 def quiet_starts(clients: int, first_hour: float, spread_hours: float, seed: int) -> NDArray[np.float64]:
-    """Return when each client's window begins: time zones and habits.
+    """Draw the start of each client's window, uniformly in [first_hour, first_hour + spread_hours).
 
     Args:
-        clients: How many clients, N.
+        clients: Number of clients, N.
         first_hour: The earliest hour after midnight, ≥ 0.
-        spread_hours: By how many hours clients differ, ≥ 0: equally likely to be anywhere from ``first_hour`` to
-            ``first_hour + spread_hours``.
+        spread_hours: Range of the starts, ≥ 0.
         seed: The run's seed.
 
     Returns:
-        ``(N,)``, in seconds after midnight, which may be those of the next day.
+        ``(N,)``, in seconds after midnight; the start may be on the next day.
 
     Raises:
-        OffbeatError: One of the hours is below 0 or not finite.
+        OffbeatError: An hour is below 0 or not finite.
     """
     for name, hours in (("first_hour", first_hour), ("spread_hours", spread_hours)):
         if not 0 <= hours < math.inf:

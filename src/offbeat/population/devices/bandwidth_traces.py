@@ -1,8 +1,7 @@
-"""Measured bandwidth over time.
+"""Traces of measured bandwidth, from files.
 
-A trace file has rows "seconds Mbit/s", separated by white space. A row's bandwidth holds from the row before it until
-its own time; the first row only says when the trace begins. That is the format of the "cooked" traces of Pensieve (Mao
-et al., "Neural adaptive video streaming with Pensieve", SIGCOMM 2017, https://github.com/hongzimao/pensieve).
+``load_traces`` finds the files and limits their sizes; ``parse_pensieve`` parses the content of one. A parser for
+another format has the same signature, and ``load_traces`` chooses between them.
 """
 
 import gzip
@@ -29,11 +28,11 @@ _MOST_FILES = 10_000
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """Bandwidth that is constant in each of M segments, and then repeats for ever.
+    """Bandwidth that is constant in each of M segments; the trace repeats without end.
 
     Attributes:
-        name: Where it is from.
-        seconds: ``(M + 1,)`` float64, rising from 0, where segments begin and end.
+        name: File of the trace.
+        seconds: ``(M + 1,)`` float64, the limits of the segments, rising from 0.
         bytes_per_second: ``(M,)`` float64, the bandwidth in each segment, ≥ 0.
     """
 
@@ -45,11 +44,11 @@ class Trace:
 def load_traces(path: str | Path) -> list[Trace]:
     """Return the traces of a file, of all files in a folder, or of all files in a .tar, .tar.gz or .tgz archive.
 
-    Folders are looked through with all that is in them, in the order of the names. Files whose own name begins with a
-    dot are left out; any other must be a trace. At most 10,000 files, 16 MiB each and 256 MiB together.
+    Folders are searched recursively, in the order of the names. Files whose name begins with a dot are skipped; all
+    others must be traces. The limits are 10,000 files, 16 MiB each and 256 MiB together.
 
     Raises:
-        OffbeatError: A file cannot be read or is no trace, there are none, or they are too large or too many.
+        OffbeatError: A file cannot be read or is not a trace, there are none, or they are too large or too many.
     """
     path = Path(path)
     try:
@@ -59,13 +58,13 @@ def load_traces(path: str | Path) -> list[Trace]:
             files = _archive_files(path)
         else:
             files = [(str(path), _read(path, _LARGEST_FILE))]
-        traces = [_parse(name, content) for name, content in _limited(path, files)]
-    # What the modules for gzip and tar raise over broken files.
+        traces = [parse_pensieve(name, content) for name, content in _check_limits(path, files)]
+    # The exceptions of the gzip and tar modules for broken files.
     except (OSError, EOFError, zlib.error, tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise OffbeatError(f"cannot read {getattr(error, 'filename', None) or path}: {reason}") from error
     if not traces:
-        raise OffbeatError(f"{path} holds no trace file")
+        raise OffbeatError(f"{path} does not hold any trace file")
     return traces
 
 
@@ -77,8 +76,8 @@ def _folder_files(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _archive_files(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and the content of each file; nothing is unpacked to disk."""
-    # Decompressed up to the limit and no further: an archive's own headers may ask for any amount of memory.
+    """Yield the name and the content of each file, without unpacking to disk."""
+    # Decompressed up to the limit only: an archive's headers may claim any size.
     content = _read(path, _LARGEST_TOTAL)
     with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
         members = [member for member in archive if member.isfile()]
@@ -89,7 +88,7 @@ def _archive_files(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _read(path: Path, limit: int) -> bytes:
-    """Return a file's content, decompressed if its name ends like a compressed archive's."""
+    """Return a file's content, decompressed if it is a compressed archive."""
     with gzip.open(path) if path.name.endswith((".tar.gz", ".tgz")) else path.open("rb") as file:
         content = file.read(limit + 1)
     if len(content) > limit:
@@ -97,8 +96,8 @@ def _read(path: Path, limit: int) -> bytes:
     return content
 
 
-def _limited(path: Path, files: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
-    """Yield the files, until they are too many or too large."""
+def _check_limits(path: Path, files: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
+    """Yield the files, or raise an error as soon as they are too many or too large."""
     total = 0
     for count, (name, content) in enumerate(files, start=1):
         total += len(content)
@@ -111,8 +110,20 @@ def _limited(path: Path, files: Iterable[tuple[str, bytes]]) -> Iterator[tuple[s
         yield name, content
 
 
-def _parse(name: str, content: bytes) -> Trace:
-    """Return the trace that a file's content describes."""
+def parse_pensieve(name: str, content: bytes) -> Trace:
+    """Return the trace in a file of rows "seconds Mbit/s", separated by white space.
+
+    A row's bandwidth holds from the time of the row before until its own time; the first row only starts the trace.
+    This is the format of the "cooked" traces of Pensieve (Mao et al., "Neural adaptive video streaming with Pensieve",
+    SIGCOMM 2017, https://github.com/hongzimao/pensieve).
+
+    Args:
+        name: The file's name, for messages and in the trace.
+        content: Its content.
+
+    Raises:
+        OffbeatError: It is not such a file; the message names it and the line.
+    """
     rows: list[tuple[float, float]] = []
     for number, line in enumerate(content.splitlines(), start=1):
         if not line.strip():
@@ -124,7 +135,7 @@ def _parse(name: str, content: bytes) -> Trace:
             raise OffbeatError(f"{quoted} is not a row of seconds and Mbit/s, separated by white space") from None
         if not (math.isfinite(second) and 0 <= megabits < math.inf):
             raise OffbeatError(f"{quoted} is not finite, or its bandwidth is below 0")
-        # Measured from the first row, as the trace will be: seconds that are too near each other would become equal.
+        # Compared from the first row on, like the trace: otherwise two close times could become equal.
         if rows and second - rows[0][0] <= rows[-1][0] - rows[0][0]:
             raise OffbeatError(f"{quoted} is not after the row before it: the seconds must rise")
         rows.append((second, megabits))
@@ -135,10 +146,10 @@ def _parse(name: str, content: bytes) -> Trace:
         seconds = table[:, 0] - table[0, 0]
         rates = table[1:, 1] * _BYTES_PER_MEGABIT
         total = float(rates @ np.diff(seconds))
-    # Also keeps quotients by the trace's length and content far from overflow.
+    # Keeps quotients by the trace's length and content far from overflow.
     if not (seconds[-1] >= _SHORTEST_SECONDS and 1.0 <= total < math.inf):
         raise OffbeatError(
             f"{name} carries {total:g} bytes in {seconds[-1]:g} seconds: it must last at least 1 ms and carry at "
-            "least 1 byte, and not infinitely many"
+            "least 1 byte and a finite number"
         )
     return Trace(name, seconds, rates)

@@ -1,4 +1,4 @@
-"""How fast and how reliable each client's device is, and when it is there."""
+"""The clients' devices: speed, links, losses and availability."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -19,12 +19,12 @@ class Devices:
     """The devices of N clients.
 
     Attributes:
-        step_seconds: ``(N,)`` float64, how long one local step takes.
-        down: How fast the clients download.
-        up: How fast they upload.
-        loss_probability: ``(N,)`` float64, how probable it is that a visit's work never arrives.
-        availability: When each client is there.
-        when_away: What becomes of a visit whose client goes away: it goes on when the client is back, or is lost.
+        step_seconds: ``(N,)`` float64, duration of a local step.
+        down: The links for downloads.
+        up: The links for uploads.
+        loss_probability: ``(N,)`` float64, probability that a visit's update is lost.
+        availability: When each client is available.
+        when_away: Whether a visit pauses or is lost when its client goes offline.
     """
 
     step_seconds: NDArray[np.float64]
@@ -35,30 +35,27 @@ class Devices:
     when_away: WhenAway
 
     def visit_is_lost(self, seed: int, client: int, visit: int) -> bool:
-        """Return whether the work of a visit is lost on its way.
+        """Return whether a visit's update is lost.
 
         Args:
             seed: The run's seed.
-            client: Whose visit it is.
-            visit: How many times the client had been given work before.
+            client: The client.
+            visit: Number of the client's earlier visits.
         """
         return number(seed, Purpose.LOSS, client, visit) < self.loss_probability[client].item()
 
 
 def lossy(clients: int, *, fraction: float, probability: float, seed: int) -> NDArray[np.float64]:
-    """Return loss probabilities: ``probability`` for a random part of the clients, 0 for the others.
+    """Return loss probabilities ``(N,)``: ``probability`` for random clients, 0 for the others.
 
     Args:
-        clients: How many clients, N.
-        fraction: The part of the clients that is lossy, in [0, 1]; exactly round(fraction · N) clients are.
-        probability: How probable it is that a visit's work of a lossy client is lost, in [0, 1].
+        clients: Number of clients, N.
+        fraction: Fraction of lossy clients, in [0, 1]; exactly round(fraction · N) clients are lossy.
+        probability: Probability that an update of a lossy client is lost, in [0, 1].
         seed: The run's seed.
 
-    Returns:
-        ``(N,)``.
-
     Raises:
-        OffbeatError: One of the two numbers is not in [0, 1].
+        OffbeatError: ``fraction`` or ``probability`` is not in [0, 1].
     """
     for name, share in (("fraction", fraction), ("probability", probability)):
         if not 0 <= share <= 1:

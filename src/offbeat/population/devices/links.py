@@ -1,4 +1,4 @@
-"""How fast bytes travel between each client and the server, in one direction."""
+"""Links between clients and the server, in one direction."""
 
 import math
 from array import array
@@ -17,31 +17,31 @@ from offbeat.randomness import Purpose, uniform
 class Link(Protocol):
     """One direction of N clients' connections.
 
-    Times are virtual seconds, finite and at least 0; sizes are bytes, at least 0. A transfer has the whole bandwidth
-    of its client, as each client has one at a time.
+    Times are virtual seconds, finite and at least 0; sizes are bytes, at least 0. A transfer has the full bandwidth of
+    its client, since a client has one transfer at a time.
     """
 
     def transfer_end(self, client: int, start: float, size: float) -> float:
-        """Return when a transfer of ``size`` bytes that begins at ``start`` is complete."""
+        """Return the end of a transfer of ``size`` bytes that begins at ``start``."""
         ...
 
     def transferred(self, client: int, start: float, end: float) -> float:
-        """Return how many bytes can go through from ``start`` to ``end`` ≥ ``start``."""
+        """Return how many bytes can be transferred from ``start`` to ``end`` ≥ ``start``."""
         ...
 
     def mean_bytes_per_second(self) -> NDArray[np.float64]:
-        """Return each client's bandwidth over the long run, ``(N,)``."""
+        """Return each client's mean bandwidth, ``(N,)``."""
         ...
 
 
 class ConstantLink:
-    """Each client's bandwidth stays as it is.
+    """Links of constant bandwidth.
 
     Args:
         bytes_per_second: ``(N,)``, above 0 and finite.
 
     Raises:
-        OffbeatError: One is not.
+        OffbeatError: A bandwidth is out of range.
     """
 
     def __init__(self, bytes_per_second: NDArray[np.float64]) -> None:
@@ -67,7 +67,7 @@ class ConstantLink:
 
 
 class _Integral:
-    """A trace's bytes from its beginning to any time, and back: both are piecewise linear."""
+    """The integral of a trace's bandwidth and its inverse; both are piecewise linear."""
 
     def __init__(self, trace: Trace) -> None:
         cumulative = np.append(0.0, np.cumsum(trace.bytes_per_second * np.diff(trace.seconds)))
@@ -78,26 +78,26 @@ class _Integral:
         self.total = self._bytes[-1]
 
     def bytes_at(self, seconds: float) -> float:
-        """Return how many bytes go through from 0 to ``seconds``, 0 ≤ seconds < length."""
+        """Return the bytes from 0 to ``seconds``, 0 ≤ seconds < length."""
         segment = bisect_right(self._seconds, seconds) - 1
         return self._bytes[segment] + self._rate[segment] * (seconds - self._seconds[segment])
 
     def seconds_at(self, size: float) -> float:
-        """Return the earliest time at which ``size`` bytes have gone through, 0 < size ≤ total."""
-        # Of equal numbers of bytes the first, so that this segment's bandwidth is above 0.
+        """Return the earliest time at which ``size`` bytes are transferred, 0 < size ≤ total."""
+        # The first of equal byte counts, so that this segment's bandwidth is above 0.
         segment = bisect_left(self._bytes, size) - 1
         seconds = self._seconds[segment] + (size - self._bytes[segment]) / self._rate[segment]
-        # A segment with hardly any bandwidth may seem longer than it is, by the rounding of its bytes.
+        # In a segment of very low bandwidth, the rounding error of the bytes can exceed the segment.
         return min(seconds, self._seconds[segment + 1])
 
 
 class TraceLink:
-    """Each client's bandwidth follows a trace that repeats for ever.
+    """Links whose bandwidth follows repeated traces.
 
     Args:
         traces: The traces.
-        trace_of: ``(N,)``, which trace each client follows, 0 … len(traces) − 1.
-        offset: ``(N,)``, where within its trace each client is at time 0, in seconds, ≥ 0.
+        trace_of: ``(N,)``, index of each client's trace, 0 … len(traces) − 1.
+        offset: ``(N,)``, each client's position in its trace at time 0, in seconds, ≥ 0.
     """
 
     def __init__(self, traces: Sequence[Trace], trace_of: NDArray[np.int64], offset: NDArray[np.float64]) -> None:
@@ -106,17 +106,17 @@ class TraceLink:
         self._offset: list[float] = offset.tolist()
 
     def transfer_end(self, client: int, start: float, size: float) -> float:
-        """Return when the integral of the bandwidth from ``start`` on reaches ``size``: at once, if that is 0."""
+        """Return the time at which the integral of the bandwidth from ``start`` reaches ``size``."""
         if size <= 0:
             return start
         integral = self._integral[client]
         within = math.fmod(start + self._offset[client], integral.length)
-        whole, rest = divmod(integral.bytes_at(within) + size, integral.total)
+        repetitions, rest = divmod(integral.bytes_at(within) + size, integral.total)
         if rest == 0:
-            # Complete at the end of a repetition, or before it if that ends without any bandwidth.
-            whole, rest = whole - 1, integral.total
-        # Below 0 only by rounding, when size is too small to be seen.
-        return start + max(whole * integral.length + (integral.seconds_at(rest) - within), 0.0)
+            # Complete at the end of a repetition, or earlier if the repetition ends with zero bandwidth.
+            repetitions, rest = repetitions - 1, integral.total
+        # Rounding can make this negative where size is tiny.
+        return start + max(repetitions * integral.length + (integral.seconds_at(rest) - within), 0.0)
 
     def transferred(self, client: int, start: float, end: float) -> float:
         """Return the integral of the bandwidth from ``start`` to ``end``."""
@@ -127,19 +127,19 @@ class TraceLink:
         return repetitions * integral.total + (integral.bytes_at(stop_within) - integral.bytes_at(begin_within))
 
     def mean_bytes_per_second(self) -> NDArray[np.float64]:
-        """Return the means over each client's trace, ``(N,)``."""
+        """Return the mean of each client's trace, ``(N,)``."""
         return np.array([integral.total / integral.length for integral in self._integral])
 
 
 def random_traces(traces: Sequence[Trace], clients: int, *, seed: int, draw: int) -> TraceLink:
-    """Return a link on which each client follows a random trace, from a random place within it on.
+    """Return links that follow random traces from random positions.
 
     Args:
         traces: The traces, at least one; all equally likely.
-        clients: How many clients, N.
+        clients: Number of clients, N.
         seed: The run's seed.
-        draw: Which of a client's numbers for ``Purpose.TRACE`` choose: ``draw`` the trace, ``draw + 1`` the place; 0
-            for the way down, 2 for the way up.
+        draw: Draw ``draw`` for ``Purpose.TRACE`` chooses a client's trace, ``draw + 1`` the position; 0 for downloads,
+            2 for uploads.
     """
     numbers = uniform(seed, Purpose.TRACE, client=np.arange(clients), draw=np.array([[draw], [draw + 1]]))
     trace_of = (numbers[0] * len(traces)).astype(np.int64)

@@ -1,6 +1,6 @@
-"""Measured bandwidths and speeds that a configuration calls by name, so that it is the same everywhere.
+"""Published measurements of bandwidths and speeds, by name.
 
-Like a data set's, their files are looked for in ``$OFFBEAT_DATA`` (there in ``traces/``, too) and in the cache.
+Their files are searched for like a data set's, in ``$OFFBEAT_DATA``, its folder ``traces`` and the cache.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from offbeat.data.source_files import OwnCopy, Source
+from offbeat.data.source_files import ManualSource, Source
 from offbeat.errors import OffbeatError
 from offbeat.population.devices.bandwidth_traces import Trace, load_traces
 
@@ -19,13 +19,13 @@ _ARCHIVE = "bandwidth-3g-oboe.tar.gz"
 _TRACES_SHA256 = "ae87f10613b5b0360285b00410111cd1c873772fbe63a2470e902aa45092e732"
 _RANKING = "raw_ai_benchmark_list.json"
 
-# Any archive of these traces will do, so it is not the archive's SHA-256 that is checked.
-TRACES_3G_OBOE = OwnCopy(
+# Users make this archive themselves, so the SHA-256 of the traces is checked, not that of the archive.
+TRACES_3G_OBOE = ManualSource(
     name="traces",
     title="The collection 3g-oboe of bandwidth traces",
     base_url=_COLLECTION,
     files={_ARCHIVE: ""},
-    how=f"clone {_COLLECTION}, there tar -czf {_ARCHIVE} cooked_3gp traces_oboe",
+    instructions=f"clone {_COLLECTION}, there tar -czf {_ARCHIVE} cooked_3gp traces_oboe",
 )
 
 # Part of FLASH (Yang et al., WWW 2021); BSD-2.
@@ -35,40 +35,41 @@ AI_BENCHMARK = Source(
     base_url="https://raw.githubusercontent.com/PKU-Chengxu/FLASH/70e47eb2a802e1c79e1a9f9f84a4aee818cd15a8/models/utils/"
     "device_util/",
     files={_RANKING: "267a0e7b69d25906055bfc0916037686457d32de55c8a9ece8f9e295ec7a09b2"},
-    stand_in="ai-benchmark-phones.json",
+    alternative="ai-benchmark-phones.json",
 )
 
 
 @cache
 def traces_3g_oboe() -> list[Trace]:
-    """Return 508 traces of mobile bandwidth: 80 of 3G on the way in Norway, 428 of Oboe's.
+    """Return 508 traces of mobile bandwidth: 80 of 3G on commutes in Norway, 428 of Oboe.
 
     The first are from Riiser et al., "Commute path bandwidth traces from 3G networks", MMSys 2013, the others from
     Akhtar et al., "Oboe: auto-tuning video ABR algorithms to network conditions", SIGCOMM 2018.
 
     Raises:
-        OffbeatError: The archive is broken or holds other traces, or ``$OFFBEAT_DATA`` is no folder.
-        MissingDataError: It is nowhere; says how to get it.
+        OffbeatError: The archive is broken or holds other traces, or ``$OFFBEAT_DATA`` is not a folder.
+        MissingDataError: The archive is not found; the message says how to get it.
     """
     (path,) = TRACES_3G_OBOE.get()
     traces = load_traces(path)
-    numbers = hashlib.sha256()
+    digest = hashlib.sha256()
     for trace in traces:
         for array in (trace.seconds, trace.bytes_per_second):
-            numbers.update(array.astype(np.dtype("<f8")).tobytes())
-    if numbers.hexdigest() != _TRACES_SHA256:
+            digest.update(array.astype(np.dtype("<f8")).tobytes())
+    if digest.hexdigest() != _TRACES_SHA256:
         raise OffbeatError(
-            f"{path} does not hold the 508 traces of 3g-oboe: {TRACES_3G_OBOE.how}, or give path in place of name"
+            f"{path} does not hold the 508 traces of 3g-oboe: {TRACES_3G_OBOE.instructions}, "
+            "or give path in place of name"
         )
     return traces
 
 
 def ai_benchmark() -> Path:
-    """Return the JSON list of the 333 phones in AI Benchmark's ranking, as it was in 2020.
+    """Return the path of AI Benchmark's ranking of 333 phones in 2020, a JSON list.
 
     Raises:
-        OffbeatError: The file is another one or cannot be read, or ``$OFFBEAT_DATA`` is no folder.
-        MissingDataError: It is nowhere, nor can it be downloaded.
+        OffbeatError: The file is a different one or cannot be read, or ``$OFFBEAT_DATA`` is not a folder.
+        MissingDataError: The file is not found and cannot be downloaded.
     """
     (path,) = AI_BENCHMARK.get()
     try:
@@ -76,7 +77,7 @@ def ai_benchmark() -> Path:
     except OSError as error:
         raise OffbeatError(f"cannot read {path}: {error.strerror}; remove or replace it") from error
     if hashlib.sha256(content).hexdigest() != AI_BENCHMARK.files[_RANKING]:
-        raise OffbeatError(f"{path} is not {AI_BENCHMARK.title}: its SHA-256 is another one; remove or replace it")
+        raise OffbeatError(f"{path} is not {AI_BENCHMARK.title}: its SHA-256 differs; remove or replace it")
     return path
 
 

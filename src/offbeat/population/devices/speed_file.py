@@ -1,4 +1,4 @@
-"""Numbers a client that were measured: called like those of ``distributions``."""
+"""Measured numbers per client from a file, with the signature of ``distributions``."""
 
 import json
 import math
@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from offbeat.errors import OffbeatError
-from offbeat.population.csv_columns import read_columns
+from offbeat.population.csv_columns import check_rows, read_columns
 from offbeat.randomness import Purpose, uniform
 
 _LARGEST_FILE = 64 * 2**20
@@ -20,13 +20,13 @@ _LEADING_INTEGER = re.compile(r"\s*([0-9]{1,15})(?![0-9])")
 def from_file(
     clients: int, *, path: str | Path, column: str, seed: int, purpose: Purpose, draw: int = 0
 ) -> NDArray[np.float64]:
-    """Return each client's number from a CSV file with a header and one row a client, in order.
+    """Return each client's number from a CSV file with a header and one row per client, in order.
 
     Args:
-        clients: How many clients, N.
+        clients: Number of clients, N.
         path: The file.
-        column: The name of the column; the others are not looked at.
-        seed: Not used, like the next two: nothing is random here.
+        column: Name of the column; the others are ignored.
+        seed: Not used.
         purpose: Not used.
         draw: Not used.
 
@@ -34,8 +34,7 @@ def from_file(
         ``(N,)``.
 
     Raises:
-        OffbeatError: The file cannot be read, has another number of rows than there are clients, or one of the
-            numbers is not above 0 and finite.
+        OffbeatError: The file cannot be read, its number of rows is not N, or a number is not above 0 and finite.
     """
     path = Path(path)
     values: NDArray[np.float64] = read_columns(path, {column: pa.float64()})[column]
@@ -43,39 +42,40 @@ def from_file(
         raise OffbeatError(
             f"{path} has {len(values)} rows, but there are {clients} clients: it must have a row for each"
         )
-    wrong = ~((values > 0) & np.isfinite(values))
-    if wrong.any():
-        index = int(np.argmax(wrong))
-        raise OffbeatError(f"{path}, row {index + 2}: {column} is {values[index]}, but must be above 0 and finite")
+    check_rows(
+        path,
+        ~((values > 0) & np.isfinite(values)),
+        lambda i: f"{column} is {values[i]}, but must be above 0 and finite",
+    )
     return values
 
 
 def phones(
     clients: int, *, path: str | Path, median: float, seed: int, purpose: Purpose, draw: int = 0
 ) -> NDArray[np.float64]:
-    """Return each client's seconds a step, as measured phones differ in speed.
+    """Draw each client's seconds per step from measured phones.
 
     Each client has one of the phones, all equally likely. A phone takes median · (median score) / score, so half of
     the phones are slower than ``median`` seconds.
 
-    The file is a JSON list with one object a phone, as the ranking of AI Benchmark has them (Ignatov et al., "AI
-    Benchmark: all about deep learning on smartphones in 2019", ICCV Workshops 2019): the integer that the text under
-    ``"AI_Score"`` begins with is its score. Phones whose score is missing, not such a text, or 0 are left out.
+    The file is a JSON list with one object per phone, like the ranking of AI Benchmark (Ignatov et al., "AI Benchmark:
+    all about deep learning on smartphones in 2019", ICCV Workshops 2019). A phone's score is the integer at the
+    beginning of the text ``"AI_Score"``. Phones without such a text, or with score 0, are ignored.
 
     Args:
-        clients: How many clients, N.
+        clients: Number of clients, N.
         path: The file.
-        median: The seconds of the median phone; in the unit of the result.
+        median: Seconds of the median phone; in the unit of the result.
         seed: The run's seed.
-        purpose: What the numbers are for.
-        draw: Tells apart several numbers a client for the same purpose.
+        purpose: Purpose of the numbers.
+        draw: Separates several numbers of one client for one purpose.
 
     Returns:
         ``(N,)``.
 
     Raises:
-        OffbeatError: The file cannot be read, is no such list or has no phone with a score; or the median is not
-            above 0, or so large or small that a phone's seconds are not.
+        OffbeatError: The file cannot be read, is not such a list or has no phone with a score; or the median is out of
+            range, or a phone's seconds overflow or underflow.
     """
     if not 0 < median < math.inf:
         raise OffbeatError(f"median is {median}, but must be above 0 and finite")
@@ -89,7 +89,7 @@ def phones(
 
 
 def _scores(path: Path) -> list[int]:
-    """Return the score of each phone that has one, in the file's order."""
+    """Return the phones' scores in the file's order, without phones that lack one."""
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST_FILE + 1)

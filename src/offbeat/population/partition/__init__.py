@@ -1,4 +1,8 @@
-"""Who holds which training examples: one file a partition."""
+"""Partitions of the training examples among the clients, one module each.
+
+A new partition is a function here, a section in ``config/population_sections.py`` and a case in
+``worlds/population.py``.
+"""
 
 from offbeat.population.partition.by_hour import by_hour
 from offbeat.population.partition.by_user import by_user

@@ -1,48 +1,48 @@
-"""Everybody holds both classes, in shares that follow the hours at which they are there."""
+"""Shares of two classes that follow the hours at which clients are available."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from offbeat.errors import OffbeatError
-from offbeat.population.partition.shards import by_owner, check_clients
+from offbeat.population.partition.shards import check_clients, shards_by_owner
 from offbeat.randomness import Purpose, generator
 
-# Shares are whole numbers of these: sums of floats would not always leave both classes enough.
+# Shares are integer multiples of 1 / _UNITS: with sums of floats, a class could run out of examples.
 _UNITS = 1_000_000
 
 
 def by_hour(
     labels: NDArray[np.int64], middle_hours: NDArray[np.float64], alpha: float, seed: int
 ) -> list[NDArray[np.int64]]:
-    """Give each client a share of positive labels that follows from when it is there.
+    """Give each client a share of positive labels that depends on when it is available.
 
     FedLaAvg's experiments with Sentiment140 "vary the label balance as a function of the time of day" (Yan et al.,
     "Distributed Non-Convex Optimization with Sublinear Speedup under Intermittent Client Availability", section 6.1.3):
     they drop tweets at random until α of those sent in 0:00–1:00 are positive and 1 − α of those sent in 12:00–13:00,
     "and linearly interpolate for other hours of day". So α + (1 − 2α) · min(k, 24 − k) / 12 of those sent in hour k
-    are positive, and with α = ½ the hour does not matter. A client is there in the hours in which its user sends least.
-    What this leaves open for examples without times is done so:
+    are positive, and with α = ½ the hour does not matter. A client is available in the hours in which its user sends
+    least. For examples without times:
 
-    * A client's examples count as sent in one hour, opposite the middle of the time at which it is there: who is there
-      around noon tweets around midnight and has the share α, who is there around midnight 1 − α. The paper's users
-      tweet in many hours, so their shares are nearer to ½ with the same α.
-    * All clients have the same number of examples, the largest for which there are enough of both classes. **The rest
-      is not used**; the paper drops tweets too, but its clients differ in size.
-    * Positive is the higher of the two labels. Fractions of an example are rounded so that the first clients' positive
-      ones always add up to the nearest whole number.
+    * A client's examples count as sent in one hour, opposite the middle of its available time: a client available
+      around noon has the share α (its user tweets around midnight), one available around midnight 1 − α. The paper's
+      users tweet in many hours, so with the same α their shares are nearer to ½.
+    * All clients have the same number of examples, the largest for which both classes suffice. **The other examples are
+      not used**; the paper drops tweets too, but its clients differ in size.
+    * Positive is the higher of the two labels. Fractions of an example are rounded so that the running sums of positive
+      examples are the nearest integers.
 
     Args:
-        labels: ``(n,)``, the examples' labels, two different ones.
-        middle_hours: ``(N,)``, the middle of the time at which each client is there, in hours after midnight.
+        labels: ``(n,)``, the examples' labels, with two different values.
+        middle_hours: ``(N,)``, the middle of each client's available time, in hours after midnight.
         alpha: The share of positive labels in the hour after midnight, α, 0 ≤ α ≤ 1.
         seed: The run's seed.
 
     Returns:
-        One int64 array of example numbers a client, in random order.
+        For each client its example numbers, int64, in random order.
 
     Raises:
-        OffbeatError: There are no clients or more than examples, not two labels, or too few examples of one; or alpha
-            is out of range.
+        OffbeatError: There are fewer than one or more than n clients, not two labels, or too few examples of one label;
+            or alpha is out of range.
     """
     clients = len(middle_hours)
     check_clients(len(labels), clients)
@@ -68,10 +68,10 @@ def by_hour(
     for value, sizes in zip(values, (size - positive, positive), strict=True):
         members = order[labels[order] == value][: sizes.sum()]
         owner[members] = np.repeat(np.arange(clients), sizes)
-    return by_owner(owner, clients, random)
+    return shards_by_owner(owner, clients, random)
 
 
 def _largest_size(examples: list[int], positive_units: int, clients: int) -> int:
-    """Return how many examples each client can have, for the sum of their shares of positive ones."""
+    """Return how many examples each client can have, given the sum of the clients' positive shares."""
     wanted = (clients * _UNITS - positive_units, positive_units)
-    return min(there * _UNITS // units for there, units in zip(examples, wanted, strict=True) if units)
+    return min(available * _UNITS // units for available, units in zip(examples, wanted, strict=True) if units)

@@ -1,36 +1,35 @@
-"""Everybody holds other shares of the classes."""
+"""Shares of each class from a Dirichlet distribution."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from offbeat.errors import OffbeatError
-from offbeat.population.partition.shards import by_owner, check_clients, fill_empty, whole_sizes
+from offbeat.population.partition.shards import check_clients, fill_empty, integer_sizes, shards_by_owner
 from offbeat.randomness import Purpose, generator
 
 _MAX_ALPHA = 1e9
 
 
 def dirichlet(labels: NDArray[np.int64], clients: int, alpha: float, seed: int) -> list[NDArray[np.int64]]:
-    """Divide each class by proportions from a Dirichlet distribution: the smaller alpha, the fewer labels a client has.
+    """Divide each class by proportions from a Dirichlet distribution; a small alpha gives clients few labels.
 
     For each class k, draw p_k ~ Dir_N(alpha) and give client i the share p_k,i of the class's examples, in random
     order (Yurochkin et al., "Bayesian nonparametric federated learning of neural networks", ICML 2019, section 4;
     Li et al., "Federated learning on non-IID data silos", ICDE 2022, section IV-A). Unlike the code of the latter
-    paper, this neither draws again until all clients have ten examples nor stops giving to clients that have more than
-    n/N, as both change the distribution. Instead, each client that is left with nothing gets one example from the
-    client that then has the most.
+    paper, this does not draw again until all clients have ten examples, and does not cap clients at n/N examples, since
+    both change the distribution. Instead, each client without examples gets one from the client with the most.
 
     Args:
         labels: ``(n,)``, the examples' labels.
-        clients: How many clients, N.
+        clients: Number of clients, N.
         alpha: The concentration of the distribution, 0 < alpha ≤ 10⁹.
         seed: The run's seed.
 
     Returns:
-        One int64 array of example numbers a client, in random order.
+        For each client its example numbers, int64, in random order.
 
     Raises:
-        OffbeatError: There are no clients, or more than examples; or alpha is out of range.
+        OffbeatError: There are fewer than one or more than n clients; or alpha is out of range.
     """
     check_clients(len(labels), clients)
     if not 0 < alpha <= _MAX_ALPHA:
@@ -41,8 +40,8 @@ def dirichlet(labels: NDArray[np.int64], clients: int, alpha: float, seed: int) 
     for label in np.unique(labels):
         members = order[labels[order] == label]
         proportions = random.dirichlet(np.full(clients, alpha))
-        sizes = whole_sizes(np.cumsum(proportions) * len(members))
+        sizes = integer_sizes(np.cumsum(proportions) * len(members))
         owner[members] = np.repeat(np.arange(clients), sizes)
-    parts = by_owner(owner, clients, random)
-    fill_empty(parts)
-    return parts
+    shards = shards_by_owner(owner, clients, random)
+    fill_empty(shards)
+    return shards

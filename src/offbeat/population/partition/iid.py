@@ -1,4 +1,4 @@
-"""Everybody holds the same mixture."""
+"""The IID partition."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +12,14 @@ def iid(labels: NDArray[np.int64], clients: int, seed: int) -> list[NDArray[np.i
 
     Args:
         labels: ``(n,)``, the examples' labels; only their number matters.
-        clients: How many clients, N.
+        clients: Number of clients, N.
         seed: The run's seed.
 
     Returns:
-        One int64 array of example numbers a client, in random order; their lengths differ by at most one.
+        For each client its example numbers, int64, in random order; sizes differ by at most one.
 
     Raises:
-        OffbeatError: There are no clients, or more than examples.
+        OffbeatError: There are fewer than one or more than n clients.
     """
     check_clients(len(labels), clients)
     order = generator(seed, Purpose.PARTITION).permutation(len(labels))

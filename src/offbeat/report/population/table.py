@@ -111,7 +111,7 @@ class PopulationView:
             starts = evenly(np.arange(self.clients - _RUN + 1), _RUNS)
             clients = (starts[:, np.newaxis] + np.arange(_RUN)).ravel()
         times = np.linspace(0, self.horizon_seconds, 2 * _TIMES + 1)[1::2]  # the middles of 500 parts
-        first = np.array([self.availability.next_there(client, 0.0) for client in clients.tolist()], np.float64)
+        first = np.array([self.availability.next_available(client, 0.0) for client in clients.tolist()], np.float64)
         return Presence(clients, first, times, _stays(self.availability, clients, times, first))
 
 
@@ -193,9 +193,9 @@ def _stays(
     for column, now in enumerate(times.tolist()):
         for row in np.flatnonzero(known <= now).tolist():
             client = int(clients[row])
-            known[row] = availability.next_there(client, now)
+            known[row] = availability.next_available(client, now)
             if known[row] == now:
-                known[row] = leaves[row] = availability.next_away(client, now)
+                known[row] = leaves[row] = availability.next_offline(client, now)
         stays[:, column] = np.maximum(leaves - now, 0)
     return stays
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from offbeat.errors import OffbeatError
-from offbeat.training.evaluation import scalar_loss
+from offbeat.training.evaluation import check_scalar
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job, Result
@@ -99,6 +99,6 @@ class _UntilUrgent:
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         if self.values and self._visit.urgent.is_set():
             raise _UrgentError
-        loss = scalar_loss(self._loss(outputs, labels))
+        loss = check_scalar(self._loss(outputs, labels))
         self.values.append(loss.detach())
         return loss

@@ -1,7 +1,7 @@
-"""Networks of linear layers with ReLU between them, many at once, their gradients written out.
+"""Explicit gradients of batches of networks of linear layers with ReLU.
 
-``torch.func`` derives the same, but with more overhead than such small layers cost, and with the gradients of all
-models in memory at a time, where here each goes straight into its model.
+``torch.func`` derives the same gradients, but with more overhead than such small layers cost, and keeps all gradients
+in memory; here each is added to its weights at once.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,9 +14,9 @@ from offbeat.training.trainers.hooks import gradient_hook, has_forward_hook
 
 
 def is_dense(module: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]) -> bool:
-    """Return whether it is ``Linear`` layers with ``ReLU`` between, maybe after ``Flatten``, and cross-entropy.
+    """Return whether a model is ``Linear`` layers separated by ``ReLU``, after an optional ``Flatten``, without hooks.
 
-    A model with hooks is not: nothing here runs them.
+    The loss must be cross-entropy. Hooks would not run here.
     """
     if type(module) is not nn.Sequential or loss is not cross_entropy:
         return False
@@ -44,18 +44,18 @@ def dense_step(
     starts: Sequence[Tensor] = (),
     mu: float = 0.0,
 ) -> Tensor:
-    """Take a step of SGD on the mean cross-entropy of a minibatch, in place, each model its own.
+    """Take a step of SGD on the mean cross-entropy of each model's minibatch, in place.
 
     Args:
-        parameters: Of each layer the weights ``(models, out, in)`` and the bias ``(models, out)``; changed.
+        parameters: Weights ``(models, out, in)`` and bias ``(models, out)`` of each layer; changed.
         inputs: ``(models, batch, …)``.
         labels: ``(models, batch)``, int64.
         rates: ``(models,)``, the step sizes.
-        starts: What FedProx' proximal term, μ/2 · ‖w − start‖², pulls the parameters to; not needed where μ = 0.
+        starts: Starting parameters in FedProx' proximal term, μ/2 · ‖w − start‖²; not needed for μ = 0.
         mu: The proximal term's μ.
 
     Returns:
-        The mean losses before the step, ``(models,)``; the proximal term is not in them.
+        The mean losses before the step, ``(models,)``, without the proximal term.
     """
     weights, biases = parameters[::2], parameters[1::2]
     activations = [inputs.flatten(2)]
@@ -65,12 +65,12 @@ def dense_step(
     log_probabilities = torch.log_softmax(activations.pop(), dim=2)
     chosen = labels[:, :, None]
     losses = log_probabilities.gather(2, chosen).mean(dim=(1, 2)).neg_()
-    # ∂ loss / ∂ outputs of each layer in turn, times the step size.
+    # ∂ loss / ∂ outputs of each layer, from the last to the first, times the step size.
     slope = log_probabilities.exp_().scatter_(2, chosen, -1.0, reduce="add")
     slope *= (rates / labels.shape[1])[:, None, None]
     for layer in reversed(range(len(weights))):
         before = activations[layer]
-        # First, since the weights are about to change.
+        # Before the weights change.
         below = torch.bmm(slope, weights[layer]).mul_(before > 0) if layer else slope
         if mu:
             for part, start in zip(parameters[2 * layer : 2 * layer + 2], starts[2 * layer :], strict=False):

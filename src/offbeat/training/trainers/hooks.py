@@ -1,4 +1,4 @@
-"""Hooks of a user's model that not every trainer runs."""
+"""Hooks of a user's model that some trainers do not run."""
 
 from torch import nn
 
@@ -6,8 +6,7 @@ from torch import nn
 def parameter_with_hook(module: nn.Module) -> str | None:
     """Return the first trainable parameter with a hook, or None.
 
-    Such hooks belong to the tensor itself: neither ``torch.func``, which takes other tensors in its place, nor pickle
-    keeps them.
+    Such hooks belong to the tensor: ``torch.func``, which replaces the tensor, and pickle both lose them.
     """
     for name, parameter in module.named_parameters():
         hooks = (parameter._backward_hooks, parameter._post_accumulate_grad_hooks)  # pyright: ignore[reportPrivateUsage]
@@ -31,7 +30,7 @@ def has_forward_hook(layer: nn.Module) -> bool:
 
 
 def gradient_hook(module: nn.Module) -> str | None:
-    """Return where a module has a hook on its gradients; None if nowhere."""
+    """Return a clause that names a hook on a module's gradients; None without such hooks."""
     parameter = parameter_with_hook(module)
     if parameter is not None:
         return f"its parameter {parameter} has a hook"

@@ -1,4 +1,4 @@
-"""The plain trainer: one client after the other, one step after the other. Any model; the reference."""
+"""The reference trainer: one client after the other, for any model."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,21 +9,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from offbeat.algorithms.components import LocalPlan
-from offbeat.errors import OffbeatError
 from offbeat.randomness import Purpose, example_order, integer
 from offbeat.training.augmentation import AUGMENTATIONS, AugmentationName
-from offbeat.training.evaluation import scalar_loss
+from offbeat.training.evaluation import check_scalar
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.minibatches import gather
 from offbeat.training.trainers.trainer import Job, Result, Trainer, result_vector
-from offbeat.user_code_errors import failure
+from offbeat_client.user_code_errors import user_code
 
 
 class LoopTrainer(Trainer):
     """Local SGD for one client at a time.
 
-    A step's gradient is ``∇loss + offset + mu (w − w_start)``, clipped to ``clip_norm``; then come weight decay and
-    momentum as in ``torch.optim.SGD``. Minibatches go through the client's examples in random order, again and again.
+    A step's gradient is ``∇loss + offset + mu (w − w_start)``, clipped to ``clip_norm``, followed by weight decay and
+    momentum as in ``torch.optim.SGD``. Minibatches pass through the client's examples repeatedly, in random order.
 
     Args:
         model: Trained in place; its values are overwritten.
@@ -32,7 +31,7 @@ class LoopTrainer(Trainer):
         labels: Their labels, ``(n, …)``.
         shards: For each client the indices of its examples, int64 ``(n_i,)``.
         seed: The run's seed.
-        augmentation: How inputs are changed at random; None leaves them as they are.
+        augmentation: Name of the inputs' augmentation; None for none.
     """
 
     name = "loop"
@@ -58,11 +57,11 @@ class LoopTrainer(Trainer):
         self._augment = None if augmentation is None else AUGMENTATIONS[augmentation]
 
     def examples(self, client: int) -> int:
-        """Return how many examples n_i the client holds."""
+        """Return the client's number of examples, n_i."""
         return len(self._shards[client])
 
     def train(self, jobs: Sequence[Job]) -> list[Result]:
-        """Train each job from its own start, in order.
+        """Train each job from its start, in order.
 
         Raises:
             OffbeatError: The model or the loss fails, or the loss is not a tensor of shape ``()``.
@@ -77,26 +76,22 @@ class LoopTrainer(Trainer):
         order = example_order(self._seed, job.client, job.visit, len(shard), plan.steps * batch_size)
         minibatches = shard[order].split(batch_size)
         client, visit = np.array([job.client]), np.array([job.visit])
-        # Dropout and its like draw from torch's own generator.
+        # Dropout and similar layers draw from torch's own generator.
         torch.default_generator.manual_seed(integer(self._seed, Purpose.LAYERS, job.client, job.visit))
 
         self._model.load(job.start)
         velocity = torch.zeros_like(job.start) if plan.momentum else None
         losses = torch.empty(plan.steps)
+        what = f"client {job.client}, visit {job.visit}: the model or the loss failed"
         for step, chosen in enumerate(minibatches):
             self._model.gradient.zero_()
-            try:
-                # These are copies, so what model and loss change in place is lost.
+            with user_code(what):
+                # Copies, so changes in place by model and loss are lost.
                 inputs, labels = gather(self._inputs, chosen), gather(self._labels, chosen)
                 if self._augment:
                     inputs = self._augment(inputs[None], self._seed, client, visit, step)[0]
-                loss = scalar_loss(self._loss(self._model.module(inputs), labels))
+                loss = check_scalar(self._loss(self._model.module(inputs), labels))
                 loss.backward()
-            except OffbeatError:
-                raise
-            except Exception as error:
-                what = f"client {job.client}, visit {job.visit}: the model or the loss failed"
-                raise failure(what, error) from error
             losses[step] = loss.detach()
             sgd_step(self._model.vector, self._model.gradient, velocity, job.start, plan, step, job.offset)
         return Result(result_vector(job.payload, job.start, self._model.vector), losses.mean().item())
@@ -115,12 +110,12 @@ def sgd_step(
 
     Args:
         weights: w, ``(d,)``; changed.
-        gradient: The loss's gradient at w, ``(d,)``; used up.
+        gradient: The loss's gradient at w, ``(d,)``; overwritten.
         velocity: Momentum buffer ``(d,)``, zero before the first step; changed. None without momentum.
         start: w_start, ``(d,)``.
         plan: The visit's plan.
-        step: Number of this step, from 0.
-        offset: Added to the loss's gradient, ``(d,)``; None for nothing.
+        step: Index of the step, from 0.
+        offset: Added to the loss's gradient, ``(d,)``; None for no offset.
     """
     if offset is not None:
         gradient.add_(offset)

@@ -1,4 +1,4 @@
-"""The trainer for several processors: processes that each do what the plain trainer does."""
+"""The trainer of several worker processes."""
 
 import os
 import weakref
@@ -15,46 +15,66 @@ from torch import Tensor
 from offbeat.errors import OffbeatError
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.shared_memory import Rows, SharedMemory, packed, share
+from offbeat.training.trainers.packed_code import pack_code
+from offbeat.training.trainers.shared_memory import RowTable, SharedMemory, share
 from offbeat.training.trainers.trainer import Job, Result
-from offbeat.training.trainers.worker import Order, Setup, Worker
-from offbeat.user_code_errors import said
+from offbeat.training.trainers.worker import JobMessage, Worker, WorkerSetup
+from offbeat_client.user_code_errors import error_line
 
-_PLACES = 2  # jobs a worker has at most: one in work, and one so that it need not wait for the next
-_DEATHS = 3  # of workers on the same job, until it is given up
-_BYTES_AHEAD = 2**30  # of results that nobody has asked for yet
+_JOBS_PER_WORKER = 2  # one in training, and one so that the worker does not wait for the next
+_MAX_DEATHS = 3  # of workers with the same job, before it fails
+_BYTES_AHEAD = 2**30  # of results that were not requested yet
 
 
 @dataclass(eq=False, slots=True)
 class _Task:
     job: Job
-    asked: bool = False
+    requested: bool = False
     deaths: int = 0
     outcome: Result | Exception | None = None
 
 
+@dataclass(eq=False, slots=True)
+class _Assignment:
+    """A task of a worker, with the rows of its starting model and offset, and the row of its result."""
+
+    task: _Task
+    starts: list[int]
+    result: int
+
+
 class _Pool:
-    """Workers, what each has to do, and what they share."""
+    """The workers, their assignments and their shared memory."""
 
     def __init__(self, memory: SharedMemory, seed: int, augmentation: AugmentationName | None) -> None:
         self.memory = memory
-        self.setup = Setup(memory.places, seed, augmentation)
-        self.starts = Rows(memory["starts"])
+        self.setup = WorkerSetup(memory.locations, seed, augmentation)
+        self.starts = RowTable(memory["starts"])
         self.results = memory["results"]
         self.free = list(range(len(self.results)))
-        # The oldest first, as it answers: the task, the rows of its starting model and its offset, that of its result.
-        self.given: dict[Worker, deque[tuple[_Task, list[int], int]]] = {}
+        # In the order of the workers' replies.
+        self.assigned: dict[Worker, deque[_Assignment]] = {}
 
-    def release(self, starts: list[int], result: int) -> None:
-        """Free the rows of a job."""
-        for row in starts:
+    def assign(self, worker: Worker, task: _Task) -> None:
+        """Send a task to a worker."""
+        job = task.job
+        starts = [self.starts.take(vector) for vector in (job.start, job.offset) if vector is not None]
+        result = self.free.pop()
+        self.assigned[worker].append(_Assignment(task, starts, result))
+        worker.send(
+            JobMessage(job.client, job.visit, job.version, starts[0], result, job.plan, job.payload, *starts[1:])
+        )
+
+    def release(self, assignment: _Assignment) -> None:
+        """Free the rows of an assignment."""
+        for row in assignment.starts:
             self.starts.release(row)
-        self.free.append(result)
+        self.free.append(assignment.result)
 
     def end(self, owner: int) -> None:
-        """End all workers, but not from a fork of the process that started them."""
+        """End all workers, unless this process is a fork of their parent."""
         if os.getpid() == owner:
-            for worker in self.given:
+            for worker in self.assigned:
                 worker.kill()
             self.memory.close()
 
@@ -62,24 +82,24 @@ class _Pool:
 class ProcessTrainer:
     """Local SGD for several clients at once, in processes of one thread each.
 
-    Results are those of ``LoopTrainer`` with one thread, to the bit. The processes are started when there is
-    something to do for them, also after ``close``. They have torch's own defaults, but for the number of threads.
+    Results are bit-equal to those of ``LoopTrainer`` with one thread. Processes start with the first job, also after
+    ``close``. They have torch's defaults except for the number of threads.
 
-    A worker has at most two jobs. Those that are asked for come first, then those that are expected, in order; no
-    more of them are begun when their results would take more than a gigabyte.
+    A worker has at most two jobs. Jobs in ``train`` come first, then expected ones in their order, as long as their
+    results take less than a gigabyte.
 
     Args:
-        model: Gives the module, the order of its parameters and its buffers; its values are not used.
+        model: The module with its buffers and the order of its parameters; its values are not used.
         loss: Maps (outputs, labels) to the mean loss of a minibatch.
         inputs: All clients' training inputs, ``(n, …)``.
         labels: Their labels, ``(n, …)``.
         shards: For each client the indices of its examples, int64 ``(n_i,)``.
         seed: The run's seed.
-        augmentation: How inputs are changed at random; None leaves them as they are.
-        workers: How many processes, at least 1.
+        augmentation: Name of the inputs' augmentation; None for none.
+        workers: Number of processes, at least 1.
 
     Raises:
-        OffbeatError: The model or the loss cannot be sent to another process, or this is Windows.
+        OffbeatError: The model or the loss cannot be sent to another process, or the system is Windows.
     """
 
     name = "loop"
@@ -98,168 +118,163 @@ class ProcessTrainer:
         workers: int,
     ) -> None:
         if os.name == "nt":
-            raise OffbeatError("trainer = 'processes' is for Linux and macOS: take 'loop'")
-        model.load(model.vector)  # the buffers as they were at first
+            raise OffbeatError("trainer = 'processes' is for Linux and macOS: use 'loop'")
+        model.load(model.vector)  # resets the buffers
         self._sizes = [len(shard) for shard in shards]
-        places, length = _PLACES * workers, len(model.vector)
+        jobs, length = _JOBS_PER_WORKER * workers, len(model.vector)
         self._tensors = {
-            "code": packed(model.module, loss),
+            "code": pack_code(model.module, loss),
             "inputs": inputs,
             "labels": labels,
             "shards": torch.from_numpy(np.concatenate(shards)),
             "sizes": torch.tensor(self._sizes),
-            "starts": torch.empty(2 * places, length, device="meta"),  # room for as many offsets
-            "results": torch.empty(places, length, device="meta"),
+            "starts": torch.empty(2 * jobs, length, device="meta"),  # starting models and offsets
+            "results": torch.empty(jobs, length, device="meta"),
         }
         self._seed = seed
         self._augmentation: AugmentationName | None = augmentation
         self._workers = workers
-        self._ahead = max(2 * _PLACES * workers, _BYTES_AHEAD // model.vector.nbytes)
+        self._max_begun = max(2 * jobs, _BYTES_AHEAD // model.vector.nbytes)
         self._pool: _Pool | None = None
         self._end: Callable[[], object] | None = None
-        # By the identity of the job: all tasks, and those of them that no worker has yet.
+        # By the job's identity: all tasks, and those that no worker has yet.
         self._tasks: dict[int, _Task] = {}
-        self._asked: OrderedDict[int, _Task] = OrderedDict()
+        self._requested: OrderedDict[int, _Task] = OrderedDict()
         self._expected: OrderedDict[int, _Task] = OrderedDict()
 
     def examples(self, client: int) -> int:
-        """Return how many examples n_i the client holds."""
+        """Return the client's number of examples, n_i."""
         return self._sizes[client]
 
     def expect(self, job: Job) -> None:
-        """Begin with a job as soon as a worker has nothing to do that is asked for; does not wait.
+        """Begin with a job as soon as a worker has time for it, without waiting.
 
         Raises:
             OffbeatError: No process can be started.
         """
-        self._task(job)
-        self._pump(0)
+        self._get_task(job)
+        self._advance(0)
 
     def forget(self, job: Job) -> None:
-        """Do not begin with a job, or drop what came out of it."""
-        for tasks in (self._tasks, self._asked, self._expected):
+        """Withdraw a job, or drop its result."""
+        for tasks in (self._tasks, self._requested, self._expected):
             tasks.pop(id(job), None)
 
     def train(self, jobs: Sequence[Job]) -> list[Result]:
-        """Train each job from its own start; what else is expected goes on meanwhile and after.
+        """Train each job from its start; expected jobs continue during and after this.
 
         Raises:
-            OffbeatError: The model or the loss fails, no process can be started, or they keep being killed.
-            RuntimeError: A worker failed otherwise; the message is its traceback.
+            OffbeatError: The model or the loss fails, or processes cannot be started or are killed repeatedly.
+            RuntimeError: A worker failed in another way; the message is its traceback.
         """
         try:
             for job in jobs:
-                self._ask(job)
+                self._request(job)
             return [self._result(job) for job in jobs]
         finally:
             for job in jobs:
                 self.forget(job)
 
     def close(self) -> None:
-        """End the processes, and forget all that was expected."""
+        """End the processes and withdraw all jobs."""
         if self._end is not None:
             self._end()
         self._end = self._pool = None
-        for tasks in (self._tasks, self._asked, self._expected):
+        for tasks in (self._tasks, self._requested, self._expected):
             tasks.clear()
 
-    def _task(self, job: Job) -> _Task:
+    def _get_task(self, job: Job) -> _Task:
         if id(job) not in self._tasks:
             self._tasks[id(job)] = self._expected[id(job)] = _Task(job)
         return self._tasks[id(job)]
 
-    def _ask(self, job: Job) -> _Task:
-        task = self._task(job)
-        task.asked = True
+    def _request(self, job: Job) -> _Task:
+        task = self._get_task(job)
+        task.requested = True
         if self._expected.pop(id(job), None) is not None:
-            self._asked[id(job)] = task
+            self._requested[id(job)] = task
         return task
 
     def _result(self, job: Job) -> Result:
-        # Again, for a job that is asked for twice.
-        task = self._ask(job)
-        self._pump(0)
+        # Requested again, in case the same job occurs twice.
+        task = self._request(job)
+        self._advance(0)
         while task.outcome is None:
-            self._pump(None)
+            self._advance(None)
         self.forget(job)
         if isinstance(task.outcome, Exception):
             raise task.outcome
         return task.outcome
 
-    def _pump(self, timeout: float | None) -> None:
-        """Hear what workers have to say, waiting so many seconds for the first of them, and give them more to do."""
+    def _advance(self, timeout: float | None) -> None:
+        """Handle the workers' replies, waiting up to ``timeout`` for the first one, and assign tasks to workers."""
         if self._pool is not None:
-            speaking = wait([worker.connection for worker in self._pool.given], timeout)
-            for worker in [worker for worker in self._pool.given if worker.connection in speaking]:
-                self._hear(self._pool, worker)
-        while queue := self._next():
+            ready = wait([worker.connection for worker in self._pool.assigned], timeout)
+            for worker in [worker for worker in self._pool.assigned if worker.connection in ready]:
+                self._handle_reply(self._pool, worker)
+        while queue := self._next_queue():
             try:
-                pool = self._pool = self._pool or self._opened()
-                worker = self._with_room(pool)
+                pool = self._pool = self._pool or self._open_pool()
+                worker = self._find_worker(pool)
             except OSError as error:
-                problem = f"a process cannot be started ({said(error)})"
-                raise OffbeatError(f"trainer = 'processes': {problem}: take 'loop'") from None
+                problem = f"a process cannot be started ({error_line(error)})"
+                raise OffbeatError(f"trainer = 'processes': {problem}: use 'loop'") from None
             if worker is None:
                 return
-            self._give(pool, worker, queue.popitem(last=False)[1])
+            pool.assign(worker, queue.popitem(last=False)[1])
 
-    def _next(self) -> OrderedDict[int, _Task] | None:
-        """Return the tasks of which the first is next, or nothing."""
-        begun = len(self._tasks) - len(self._asked) - len(self._expected)
-        return self._asked or (self._expected if begun < self._ahead else None)
+    def _next_queue(self) -> OrderedDict[int, _Task] | None:
+        """Return the queue whose first task is next; None or empty if no task may begin."""
+        begun = len(self._tasks) - len(self._requested) - len(self._expected)
+        return self._requested or (self._expected if begun < self._max_begun else None)
 
-    def _opened(self) -> _Pool:
+    def _open_pool(self) -> _Pool:
         pool = _Pool(share(self._tensors), self._seed, self._augmentation)
         self._end = weakref.finalize(self, pool.end, os.getpid())
         return pool
 
-    def _with_room(self, pool: _Pool) -> Worker | None:
-        """Return the worker with the least to do; a new one rather than one that has something; none if all have."""
-        given = pool.given
-        least = min(given, key=lambda worker: len(given[worker]), default=None)
-        if (least is None or given[least]) and len(given) < self._workers:
+    def _find_worker(self, pool: _Pool) -> Worker | None:
+        """Return the worker with the fewest jobs, preferring a new worker to a busy one; None if all have enough."""
+        assigned = pool.assigned
+        least = min(assigned, key=lambda worker: len(assigned[worker]), default=None)
+        if (least is None or assigned[least]) and len(assigned) < self._workers:
             least = Worker(pool.memory, pool.setup)
-            given[least] = deque()
-        return least if least is not None and len(given[least]) < _PLACES else None
+            assigned[least] = deque()
+        return least if least is not None and len(assigned[least]) < _JOBS_PER_WORKER else None
 
-    def _give(self, pool: _Pool, worker: Worker, task: _Task) -> None:
-        job = task.job
-        rows = [pool.starts.take(vector) for vector in (job.start, job.offset) if vector is not None]
-        result = pool.free.pop()
-        pool.given[worker].append((task, rows, result))
-        worker.give(Order(job.client, job.visit, job.version, rows[0], result, job.plan, job.payload, *rows[1:]))
-
-    def _hear(self, pool: _Pool, worker: Worker) -> None:
-        answer = worker.hear()
-        if answer is None:
-            self._bury(pool, worker)
+    def _handle_reply(self, pool: _Pool, worker: Worker) -> None:
+        reply = worker.receive()
+        if reply is None:
+            self._handle_death(pool, worker)
             return
-        task, rows, result = pool.given[worker].popleft()
+        assignment = pool.assigned[worker].popleft()
+        task = assignment.task
         if self._is_wanted(task):
-            if answer[0] == "done":
-                task.outcome = Result(pool.results[result].clone(), answer[1])
-            elif answer[0] == "mistake":
-                task.outcome = OffbeatError(answer[1])
+            if reply[0] == "done":
+                task.outcome = Result(pool.results[assignment.result].clone(), reply[1])
+            elif reply[0] == "mistake":
+                task.outcome = OffbeatError(reply[1])
             else:
-                task.outcome = RuntimeError(f"a worker process failed:\n{answer[1]}")
-        pool.release(rows, result)
+                task.outcome = RuntimeError(f"a worker process failed:\n{reply[1]}")
+        pool.release(assignment)
 
-    def _bury(self, pool: _Pool, worker: Worker) -> None:
-        """Take what a dead worker had to do, to be done again; the job that it was at may be to blame."""
-        how = worker.wait()
-        given = pool.given.pop(worker)
-        if given:
-            task = given[0][0]
+    def _handle_death(self, pool: _Pool, worker: Worker) -> None:
+        """Put a dead worker's tasks back into the queues; the first may have caused the death."""
+        end = worker.wait()
+        assigned = pool.assigned.pop(worker)
+        if assigned:
+            task = assigned[0].task
             task.deaths += 1
-            if task.deaths == _DEATHS:
+            if task.deaths == _MAX_DEATHS:
                 task.outcome = OffbeatError(
-                    f"client {task.job.client}, visit {task.job.visit}: {_DEATHS} processes that trained it were "
-                    f"killed ({how}), perhaps for want of memory: take trainer = 'loop'"
+                    f"client {task.job.client}, visit {task.job.visit}: {_MAX_DEATHS} processes that trained it were "
+                    f"killed ({end}), perhaps for lack of memory: use trainer = 'loop'"
                 )
-        for task, rows, result in reversed(given):
-            pool.release(rows, result)
+        for assignment in reversed(assigned):
+            pool.release(assignment)
+            task = assignment.task
             if self._is_wanted(task) and task.outcome is None:
-                queue = self._asked if task.asked else self._expected
+                queue = self._requested if task.requested else self._expected
                 queue[id(task.job)] = task
                 queue.move_to_end(id(task.job), last=False)
 

@@ -1,4 +1,4 @@
-"""The seam between a world and whatever trains its clients: jobs in, results out."""
+"""The protocol of trainers: jobs in, results out."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -11,17 +11,17 @@ from offbeat.algorithms.components import LocalPlan, Payload
 
 
 class Job(NamedTuple):
-    """One visit: what a client is to do.
+    """The local training of one visit.
 
     Attributes:
-        client: Who.
-        visit: How many times the client had been given work before; with the seed it fixes the visit's randomness.
+        client: The client.
+        visit: Number of the client's earlier visits; with the seed it determines the visit's randomness.
         version: The version of the model that the client downloaded.
         start: That model, float32 ``(d,)``; not copied, never changed.
-        plan: Its local steps.
-        payload: What the algorithm wants uploaded; of a ``difference`` the trainer makes the delta, what it is the
-            difference to is the client's own affair.
-        offset: Added to each local gradient, float32 ``(d,)``; None for nothing.
+        plan: The local steps.
+        payload: The kind of upload that the algorithm wants. For a ``difference`` the trainer returns the delta, and
+            the caller subtracts the client's last upload.
+        offset: Added to each local gradient, float32 ``(d,)``; None for no offset.
     """
 
     client: int
@@ -35,11 +35,11 @@ class Job(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came out of a visit.
+    """The result of a visit's training.
 
     Attributes:
-        vector: Delta or, for ``params``, end point, float32 ``(d,)``, a tensor of its own; what of it is sent, and how,
-            comes later: ``sending``.
+        vector: Delta or, for ``params``, final model, float32 ``(d,)``, not shared with other tensors. It is not
+            compressed yet.
         loss: Mean training loss over the visit's steps.
     """
 
@@ -48,13 +48,13 @@ class Result:
 
 
 class Trainer(Protocol):
-    """Trains clients.
+    """Local training of clients.
 
-    A trainer knows a job by its identity: what it was told to expect is the very object that it is given to train.
+    Trainers identify jobs by object identity: an expected job is the same object when it is trained.
 
     Attributes:
-        name: Trainers of one name give the same results to the bit, those of different names but for rounding.
-        batch_limit: How many jobs it is best given at once.
+        name: Results of trainers of one name are bit-equal, those of different names equal up to rounding.
+        batch_limit: The best number of jobs to train at once.
     """
 
     name: str
@@ -62,29 +62,29 @@ class Trainer(Protocol):
 
     @abstractmethod
     def examples(self, client: int) -> int:
-        """Return how many examples n_i the client holds."""
+        """Return the client's number of examples, n_i."""
         ...
 
     @abstractmethod
     def train(self, jobs: Sequence[Job]) -> list[Result]:
-        """Train each job from its own start; the results come in the order of the jobs.
+        """Train each job from its start and return the results in the order of the jobs.
 
-        A result depends on nothing but its own job: not on the other jobs, nor on what was trained before.
+        A result depends on its job only, not on other or earlier jobs.
         """
         ...
 
     def expect(self, job: Job) -> None:
-        """Note that this job will probably be asked for: a trainer whose processes are idle may begin with it."""
+        """Announce a job that will probably be trained; idle processes may begin with it."""
 
     def forget(self, job: Job) -> None:
-        """Note that nobody will ask for this job any more; it need not have been expected."""
+        """Withdraw a job; it need not have been expected."""
 
     def close(self) -> None:
-        """End its processes, if it has any."""
+        """End the trainer's processes, if it has any."""
 
 
 def result_vector(payload: Payload, start: Tensor, end: Tensor) -> Tensor:
-    """Return a ``Result``'s vector for a client that went from ``start`` to ``end``, both ``(d,)``; a new tensor."""
+    """Return the vector of a ``Result`` from ``start`` to ``end``, both ``(d,)``, as a new tensor."""
     if payload in ("delta", "difference"):
         return start - end
     if payload == "params":

@@ -1,4 +1,4 @@
-"""The batched trainer: many clients at once, each from its own model, as one computation on one device."""
+"""The batched trainer: one computation for many clients, each with its own model."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,27 +20,26 @@ from offbeat.training.trainers.dense import dense_step, is_dense
 from offbeat.training.trainers.dropout import Draw, Dropout
 from offbeat.training.trainers.trainer import Job, Result, Trainer, result_vector
 
-_FETCHED = 256  # examples at a time, or a step's: they stay in the cache until they are used
-_SMALLEST_BATCH = 2  # one model alone may be computed another way, with other last bits
+_FETCHED = 256  # examples fetched together, if a step has no more: they stay in the cache until they are used
+_SMALLEST_BATCH = 2  # torch may compute a single model in another way, with other last bits
 
 
 class VmapTrainer(Trainer):
-    """Local SGD for a batch of clients, a step of all of them at a time, by ``torch.func.vmap``.
+    """Local SGD for a batch of clients, step by step, with ``torch.func.vmap``.
 
-    Results are those of ``LoopTrainer`` but for rounding, and the same to the bit however the jobs are divided into
-    batches. Jobs that differ in their number of steps or in their step sizes are trained together; those with
-    minibatches of different sizes, or other momentum, proximal term, weight decay or clipping, one group after the
-    other.
+    Results equal those of ``LoopTrainer`` up to rounding, and are bit-equal for any division of the jobs into batches.
+    Jobs with different numbers of steps or step sizes are trained together; jobs with different minibatch sizes,
+    momentum, proximal terms, weight decay or clipping in separate groups.
 
     Args:
-        model: Gives the module, the order of its parameters and its buffers; its values are not used.
+        model: The module with its buffers and the order of its parameters; its values are not used.
         loss: Maps (outputs, labels) to the mean loss of a minibatch.
         inputs: All clients' training inputs, ``(n, …)``.
         labels: Their labels, ``(n, …)``.
         shards: For each client the indices of its examples, int64 ``(n_i,)``.
         seed: The run's seed.
-        augmentation: How inputs are changed at random; None leaves them as they are.
-        batch_limit: How many jobs are best trained at once.
+        augmentation: Name of the inputs' augmentation; None for none.
+        batch_limit: The best number of jobs to train at once.
     """
 
     name = "vmap"
@@ -72,38 +71,38 @@ class VmapTrainer(Trainer):
 
         self._is_dense = is_dense(model.module, loss)
         self._gradients = vmap(grad_and_value(loss_of), in_dims=(0, 0, 0, None))
-        self._draws: dict[int, list[Draw]] = {}  # by minibatch size what the first step drew
+        self._draws: dict[int, list[Draw]] = {}  # of the first step, by minibatch size
 
     def examples(self, client: int) -> int:
-        """Return how many examples n_i the client holds."""
+        """Return the client's number of examples, n_i."""
         return int(self._sizes[client])
 
     def train(self, jobs: Sequence[Job]) -> list[Result]:
-        """Train all jobs, each from its own start."""
+        """Train all jobs, each from its start."""
         self._model.module.train()
-        groups: dict[_Kind, list[int]] = {}
-        for place, job in enumerate(jobs):
-            groups.setdefault(_kind(job, self.examples(job.client)), []).append(place)
+        groups: dict[_Group, list[int]] = {}
+        for index, job in enumerate(jobs):
+            groups.setdefault(_group_of(job, self.examples(job.client)), []).append(index)
         results: dict[int, Result] = {}
-        for kind, places in groups.items():
-            # Who takes the most steps comes first, so that those who are done are at the end.
-            places.sort(key=lambda place: -jobs[place].plan.steps)
-            results.update(zip(places, self._train([jobs[place] for place in places], kind), strict=False))
-        return [results[place] for place in range(len(jobs))]
+        for group, indices in groups.items():
+            # Jobs with the most steps come first, so that finished jobs are at the end.
+            indices.sort(key=lambda index: -jobs[index].plan.steps)
+            results.update(zip(indices, self._train([jobs[index] for index in indices], group), strict=False))
+        return [results[index] for index in range(len(jobs))]
 
-    def _train(self, jobs: Sequence[Job], kind: "_Kind") -> Iterable[Result]:
-        jobs = [*jobs, *[jobs[-1]] * (_SMALLEST_BATCH - len(jobs))]  # the last again, to fill up
+    def _train(self, jobs: Sequence[Job], group: "_Group") -> Iterable[Result]:
+        jobs = [*jobs, *[jobs[-1]] * (_SMALLEST_BATCH - len(jobs))]  # the last job is repeated
         steps, clients, visits = np.array([(job.plan.steps, job.client, job.visit) for job in jobs]).T
-        examples = self._minibatches(clients, visits, steps, kind.batch_size)
+        examples = self._minibatches(clients, visits, steps, group.batch_size)
         starts = torch.stack([job.start for job in jobs])
         models = {name: part.clone() for name, part in self._model.stacked(starts).items()}
         first = self._model.stacked(starts)
-        offsets = [job.offset for job in jobs if job.offset is not None]  # of all jobs of a kind, or of none
+        offsets = [job.offset for job in jobs if job.offset is not None]  # of all jobs of a group, or of none
         offset = self._model.stacked(torch.stack(offsets)) if offsets else {}
-        velocity = {name: torch.zeros_like(part) for name, part in models.items()} if kind.momentum else None
+        velocity = {name: torch.zeros_like(part) for name, part in models.items()} if group.momentum else None
         rates = _rates(jobs, int(steps[0]))
         losses = torch.zeros(len(jobs), int(steps[0]))
-        dropout = self._dropout(jobs, kind.batch_size)
+        dropout = self._dropout(jobs, group.batch_size)
         actives = np.count_nonzero(steps[:, None] > np.arange(steps[0]), axis=0).tolist()
         for step, (active, (inputs, labels)) in enumerate(zip(actives, self._fetch(examples, actives), strict=True)):
             taken, rate = len(labels), rates[: len(labels), step]
@@ -111,34 +110,33 @@ class VmapTrainer(Trainer):
             done = {name: values[active:].clone() for name, values in part.items()} if active < taken else {}
             if self._augment:
                 inputs = self._augment(inputs, self._seed, clients[:taken], visits[:taken], step)
-            if self._is_dense and kind.is_dense:
-                starts_of = [values[:taken] for values in first.values()] if kind.mu else ()
-                losses[:taken, step] = dense_step(list(part.values()), inputs, labels, rate, starts_of, kind.mu)
+            if self._is_dense and group.is_dense:
+                starting = [values[:taken] for values in first.values()] if group.mu else ()
+                losses[:taken, step] = dense_step(list(part.values()), inputs, labels, rate, starting, group.mu)
                 for name, values in offset.items():
                     part[name].addcmul_(values[:taken], _along(rate, values), value=-1)
             else:
                 slopes, losses[:taken, step] = self._gradients(part, inputs, labels, dropout)
                 for name, values in offset.items():
                     slopes[name].add_(values[:taken])
-                _sgd_step(part, slopes, first, velocity, rate, kind)
-                if dropout and self._draws.setdefault(kind.batch_size, dropout.draws) != dropout.draws:
-                    raise OffbeatError("the model's dropout differs from step to step: take trainer = 'loop'")
+                _sgd_step(part, slopes, first, velocity, rate, group)
+                if dropout and self._draws.setdefault(group.batch_size, dropout.draws) != dropout.draws:
+                    raise OffbeatError("the model's dropout differs from step to step: use trainer = 'loop'")
             for name, values in done.items():
                 part[name][active:] = values
         ends = torch.cat([part.reshape(len(jobs), -1) for part in models.values()], dim=1)
-        for row, (job, of_steps) in enumerate(zip(jobs, losses.tolist(), strict=False)):
-            loss = math.fsum(of_steps[: job.plan.steps]) / job.plan.steps
+        for row, (job, step_losses) in enumerate(zip(jobs, losses.tolist(), strict=False)):
+            loss = math.fsum(step_losses[: job.plan.steps]) / job.plan.steps
             yield Result(result_vector(job.payload, starts[row], ends[row]), loss)
 
     def _fetch(self, examples: Tensor, actives: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the minibatches of each step, ``(models, batch size, …)``, of those that take it: two at least.
+        """Yield the minibatches of each step, ``(models, batch size, …)``, for its active rows, at least two.
 
-        A row that is done comes along where two are needed. Steps are fetched some at a time, which takes less than one
-        by one.
+        A finished row fills up where fewer than two are active. Several steps are fetched at a time, which is faster.
 
         Args:
-            examples: ``(rows, steps, batch size)``, which examples each row looks at.
-            actives: How many rows take each step, the most first.
+            examples: ``(rows, steps, batch size)``, the example numbers of each row.
+            actives: Number of active rows in each step, not increasing.
         """
         step = 0
         while step < len(actives):
@@ -152,13 +150,13 @@ class VmapTrainer(Trainer):
             step = end
 
     def _dropout(self, jobs: Sequence[Job], batch_size: int) -> Dropout | None:
-        """Return what does the jobs' dropout; None once it is known that there is none."""
+        """Return the jobs' dropout; None if the model is known to have none."""
         if self._is_dense or self._draws.get(batch_size) == []:
             return None
         return Dropout([integer(self._seed, Purpose.LAYERS, job.client, job.visit) for job in jobs])
 
     def _minibatches(self, clients: Integers, visits: Integers, steps: Integers, batch_size: int) -> Tensor:
-        """Return which examples each row looks at in each step, int64 ``(rows, most steps, batch size)``."""
+        """Return the example numbers of each row's steps, int64 ``(rows, most steps, batch size)``."""
         orders = example_orders(self._seed, clients, visits, self._sizes[clients], steps * batch_size)
         examples = np.zeros((len(clients), int(steps[0]) * batch_size), np.int64)
         for row, (client, order) in enumerate(zip(clients, orders, strict=True)):
@@ -166,8 +164,8 @@ class VmapTrainer(Trainer):
         return torch.from_numpy(examples).view(len(clients), int(steps[0]), batch_size)
 
 
-class _Kind(NamedTuple):
-    """What jobs have in common that are trained together."""
+class _Group(NamedTuple):
+    """The common properties of jobs that are trained together."""
 
     batch_size: int
     momentum: float
@@ -178,7 +176,7 @@ class _Kind(NamedTuple):
 
     @property
     def is_dense(self) -> bool:
-        """Whether ``dense_step`` can take its steps."""
+        """Whether ``dense_step`` supports these jobs."""
         return not (self.momentum or self.weight_decay) and self.clip_norm is None
 
 
@@ -188,37 +186,37 @@ def _sgd_step(
     starts: dict[str, Tensor],
     velocity: dict[str, Tensor] | None,
     rates: Tensor,
-    kind: _Kind,
+    group: _Group,
 ) -> None:
-    """Take one step of local SGD in place; as ``loop.sgd_step`` for each of the models ``(models, …)``."""
+    """Take the step of ``loop.sgd_step`` for each of the models ``(models, …)``, in place."""
     models = len(rates)
-    if kind.mu:
+    if group.mu:
         for name, slope in slopes.items():
-            slope.add_(weights[name] - starts[name][:models], alpha=kind.mu)
-    if kind.clip_norm is not None:
+            slope.add_(weights[name] - starts[name][:models], alpha=group.mu)
+    if group.clip_norm is not None:
         squares = [slope.reshape(models, -1).to(torch.float64).square().sum(dim=1) for slope in slopes.values()]
         norms = torch.stack(squares).sum(dim=0).sqrt()
-        too_long = (norms > kind.clip_norm) & norms.isfinite()
-        factors = torch.where(too_long, kind.clip_norm / norms, 1.0).float()
+        too_long = (norms > group.clip_norm) & norms.isfinite()
+        factors = torch.where(too_long, group.clip_norm / norms, 1.0).float()
         for slope in slopes.values():
             slope.mul_(_along(factors, slope))
     for name, slope in slopes.items():
-        if kind.weight_decay:
-            slope.add_(weights[name], alpha=kind.weight_decay)
+        if group.weight_decay:
+            slope.add_(weights[name], alpha=group.weight_decay)
         if velocity is not None:
-            slope = velocity[name][:models].mul_(kind.momentum).add_(slope)
+            slope = velocity[name][:models].mul_(group.momentum).add_(slope)
         weights[name].addcmul_(slope, _along(rates, slope), value=-1)
 
 
 def _along(values: Tensor, other: Tensor) -> Tensor:
-    """Return values ``(models,)`` in a shape that goes with ``(models, …)``."""
+    """Return values ``(models,)`` in a shape that broadcasts with ``(models, …)``."""
     return values.view(-1, *[1] * (other.dim() - 1))
 
 
-def _kind(job: Job, examples: int) -> _Kind:
+def _group_of(job: Job, examples: int) -> _Group:
     plan, has_offset = job.plan, job.offset is not None
     batch_size = min(plan.batch_size, examples)
-    return _Kind(batch_size, plan.momentum, plan.weight_decay, plan.mu, plan.clip_norm, has_offset)
+    return _Group(batch_size, plan.momentum, plan.weight_decay, plan.mu, plan.clip_norm, has_offset)
 
 
 def _rates(jobs: Sequence[Job], steps: int) -> Tensor:

@@ -1,6 +1,6 @@
-"""A process that trains clients for another one: how it is started, what it is sent, and its main program.
+"""Worker processes that train clients: their start, their messages and their main program.
 
-It ends by itself as soon as nobody holds the other end of its connection any more.
+A worker ends when the other end of its connection is closed, also if its parent was killed.
 """
 
 import os
@@ -22,37 +22,38 @@ from offbeat.errors import OffbeatError
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.shared_memory import Place, SharedMemory, unpacked
+from offbeat.training.trainers.packed_code import unpack_code
+from offbeat.training.trainers.shared_memory import SharedMemory, TensorLocation
 from offbeat.training.trainers.trainer import Job
 
 
-class Setup(NamedTuple):
-    """What a worker is sent first.
+class WorkerSetup(NamedTuple):
+    """The first message to a worker.
 
     Attributes:
-        places: Where in the shared memory is what: ``code`` is a ``packed`` module and loss; ``inputs``, ``labels``;
-            ``shards``, one after the other, and their ``sizes``; ``starts`` and ``results``, a vector ``(d,)`` a row.
+        locations: Tensors in the shared memory: ``code``, from ``pack_code``; ``inputs``; ``labels``; ``shards``, all
+            concatenated, and their ``sizes``; ``starts`` and ``results``, tables with one vector ``(d,)`` per row.
         seed: The run's seed.
-        augmentation: How inputs are changed at random, if they are.
+        augmentation: Name of the inputs' augmentation; None for none.
     """
 
-    places: Mapping[str, Place]
+    locations: Mapping[str, TensorLocation]
     seed: int
     augmentation: AugmentationName | None = None
 
 
-class Order(NamedTuple):
-    """A job for a worker.
+class JobMessage(NamedTuple):
+    """A ``Job`` for a worker, whose vectors are rows of the shared memory.
 
     Attributes:
         client: As in ``Job``.
         visit: As in ``Job``.
         version: As in ``Job``.
-        start: The row of ``starts`` that holds the starting model.
+        start: The row of ``starts`` with the starting model.
         result: The row of ``results`` for the vector.
         plan: As in ``Job``.
         payload: As in ``Job``.
-        offset: The row of ``starts`` that holds the offset; None for no offset.
+        offset: The row of ``starts`` with the offset; None for no offset.
     """
 
     client: int
@@ -65,96 +66,103 @@ class Order(NamedTuple):
     offset: int | None = None
 
 
-# An order is done, with its mean loss; or the user's mistake in one line; or a traceback. In the order of the orders.
-Answer = tuple[Literal["done"], float] | tuple[Literal["mistake", "failed"], str]
+Reply = tuple[Literal["done"], float] | tuple[Literal["mistake", "failed"], str]
+"""The mean loss, or the line of a user's mistake, or a traceback; replies come in the order of the jobs."""
 
 
 class Worker:
-    """A worker, as the process sees it that starts it.
+    """A worker process, seen from its parent.
 
     Args:
         memory: The shared memory.
-        setup: What it is sent first.
+        setup: The first message.
 
     Attributes:
-        connection: To it.
+        connection: The connection to the worker.
 
     Raises:
-        OSError: There can be no more processes or files.
+        OSError: The limit of processes or open files is reached.
     """
 
-    def __init__(self, memory: SharedMemory, setup: Setup) -> None:
+    def __init__(self, memory: SharedMemory, setup: WorkerSetup) -> None:
         self.connection, other = Pipe()
         files = (other.fileno(), memory.fd)
         with other:
-            # Not multiprocessing, which runs the user's script again, and not in daemons or with every notebook.
+            # multiprocessing would run the user's script again, and fails in daemons and some notebooks.
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", __name__, *map(str, files)],
                 pass_fds=files,
                 stdin=subprocess.DEVNULL,
-                process_group=0,  # Ctrl-C in a terminal is not for it
+                process_group=0,  # Ctrl-C in a terminal must not reach it
                 env={
                     **os.environ,
                     "PYTHONPATH": os.pathsep.join(map(str, sys.path)),
                     "OMP_NUM_THREADS": "1",
                 },
             )
-        self.give(setup)
+        self.send(setup)
 
     @property
     def pid(self) -> int:
-        """The process's number."""
+        """The process id."""
         return self._process.pid
 
-    def give(self, message: Setup | Order) -> None:
-        """Send it something; if it has died, the next ``hear`` says so."""
+    def send(self, message: WorkerSetup | JobMessage) -> None:
+        """Send a message; if the worker has died, the next ``receive`` returns None."""
         with suppress(OSError):
             self.connection.send(message)
 
-    def hear(self) -> Answer | None:
-        """Wait for its next answer and return it; None if it has died."""
+    def receive(self) -> Reply | None:
+        """Wait for the next reply and return it; None if the worker has died."""
         try:
             return self.connection.recv()
         except (EOFError, OSError):
             return None
 
     def wait(self) -> str:
-        """Wait until it has ended; return how."""
+        """Wait until the worker has ended; return its signal or exit code as text."""
         code = self._process.wait()
         self.connection.close()
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the worker."""
         self._process.kill()
         self.wait()
 
 
-class _Bench:
-    """Where orders are carried out."""
+class _JobRunner:
+    """The trainer of a worker process."""
 
-    def __init__(self, memory: SharedMemory, setup: Setup) -> None:
+    def __init__(self, memory: SharedMemory, setup: WorkerSetup) -> None:
         self._memory = memory
         self._setup = setup
         self._trainer: LoopTrainer | None = None
 
-    def carry_out(self, order: Order) -> Answer:
+    def run(self, message: JobMessage) -> Reply:
         try:
-            # Only here, so that a model that cannot be made is an answer as well.
-            self._trainer = self._trainer or self._made()
+            # Created with the first job, so that a model that cannot be loaded is a reply, too.
+            self._trainer = self._trainer or self._make_trainer()
             starts = self._memory["starts"]
-            offset = None if order.offset is None else starts[order.offset]
-            job = Job(order.client, order.visit, order.version, starts[order.start], order.plan, order.payload, offset)
+            job = Job(
+                message.client,
+                message.visit,
+                message.version,
+                starts[message.start],
+                message.plan,
+                message.payload,
+                None if message.offset is None else starts[message.offset],
+            )
             (result,) = self._trainer.train([job])
-            self._memory["results"][order.result] = result.vector
+            self._memory["results"][message.result] = result.vector
             return "done", result.loss
         except OffbeatError as error:
             return "mistake", str(error)
         except Exception:
             return "failed", traceback.format_exc()
 
-    def _made(self) -> LoopTrainer:
-        module, loss = unpacked(self._memory["code"])
+    def _make_trainer(self) -> LoopTrainer:
+        module, loss = unpack_code(self._memory["code"])
         return LoopTrainer(
             FlatModel(module),
             loss=loss,
@@ -167,26 +175,26 @@ class _Bench:
 
 
 def serve(connection: "Connection[Any, Any]", fd: int) -> None:
-    """Carry out the orders that come, until the connection ends.
+    """Train jobs from a connection until it closes.
 
     Args:
-        connection: Brings a ``Setup`` and then ``Order``s, takes ``Answer``s.
-        fd: The shared memory's file.
+        connection: Receives a ``WorkerSetup`` and then ``JobMessage``s, sends ``Reply``s.
+        fd: Descriptor of the shared memory.
     """
-    with suppress(EOFError, OSError):  # nobody is there any more
-        setup: Setup = connection.recv()
-        bench = _Bench(SharedMemory(fd, setup.places), setup)
+    with suppress(EOFError, OSError):  # the other end is closed
+        setup: WorkerSetup = connection.recv()
+        runner = _JobRunner(SharedMemory(fd, setup.locations), setup)
         while True:
-            answer = bench.carry_out(connection.recv())
-            # What the user's code has printed: in the end this process is killed.
+            reply = runner.run(connection.recv())
+            # Flush the output of the user's code, since this process will be killed.
             print(end="", flush=True)
-            connection.send(answer)
+            connection.send(reply)
 
 
 def main() -> None:
     """Run a worker; the arguments are the descriptors of its connection and of the shared memory."""
     torch.set_num_threads(1)
-    # Whoever interrupts the run ends its workers.
+    # The parent ends its workers when the run is interrupted.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection, memory = map(int, sys.argv[1:])
     serve(Connection(connection), memory)

@@ -3,15 +3,15 @@ import torch
 
 from offbeat.algorithms import LocalPlan
 from offbeat.errors import OffbeatError
-from offbeat.training.trainers import late_processes
-from offbeat.training.trainers.late_processes import LateProcesses
+from offbeat.training.trainers import switching
+from offbeat.training.trainers.switching import SwitchingTrainer
 from offbeat.training.trainers.trainer import Job, Result
 
 PLAN = LocalPlan(steps=1, batch_size=1, lr=0.1)
 
 
 class Recording:
-    """Says who trained what, and takes so many seconds for it."""
+    """Records calls; a job takes a number of seconds."""
 
     name = "loop"
     batch_limit = 1
@@ -39,11 +39,11 @@ class Recording:
 
 @pytest.fixture
 def world(monkeypatch):
-    """A trainer that takes 0.9 s a job before it has processes, and what it does."""
+    """A trainer that takes 0.9 s per job before it has processes, and its log."""
     clock, log = [0.0], []
-    monkeypatch.setattr(late_processes.time, "monotonic", lambda: clock[0])
-    here, there = (Recording(place, log, clock, 0.9) for place in ("here", "there"))
-    return LateProcesses(here, lambda: there), log
+    monkeypatch.setattr(switching.time, "monotonic", lambda: clock[0])
+    local, remote = (Recording(place, log, clock, 0.9) for place in ("local", "remote"))
+    return SwitchingTrainer(local, lambda: remote), log
 
 
 JOBS = [Job(client, 0, 0, torch.zeros(1), PLAN, "delta") for client in range(8)]
@@ -53,21 +53,21 @@ def test_processes_take_over_when_training_has_taken_two_seconds(world):
     trainer, log = world
     for job in JOBS[:5]:
         assert [result.loss for result in trainer.train([job])] == [job.client]
-    assert log == [(place, "train", client) for client, place in enumerate(["here"] * 3 + ["there"] * 2)]
+    assert log == [(place, "train", client) for client, place in enumerate(["local"] * 3 + ["remote"] * 2)]
 
 
-def test_processes_are_told_what_is_still_to_come(world):
+def test_processes_are_told_the_expected_jobs(world):
     trainer, log = world
     for job in JOBS[:6]:
         trainer.expect(job)
     trainer.forget(JOBS[4])
     trainer.train([JOBS[1], JOBS[3]])
     trainer.train([JOBS[0]])
-    assert log[-2:] == [("there", "expect", 2), ("there", "expect", 5)]
+    assert log[-2:] == [("remote", "expect", 2), ("remote", "expect", 5)]
     trainer.expect(JOBS[6])
     trainer.forget(JOBS[2])
     trainer.close()
-    assert log[-3:] == [("there", "expect", 6), ("there", "forget", 2), ("there", "close", None)]
+    assert log[-3:] == [("remote", "expect", 6), ("remote", "forget", 2), ("remote", "close", None)]
     assert trainer.examples(3) == 30
 
 
@@ -75,12 +75,12 @@ def test_a_short_run_has_no_processes_to_end(world):
     trainer, log = world
     trainer.train(JOBS[:1])
     trainer.close()
-    assert log == [("here", "train", 0)]
+    assert log == [("local", "train", 0)]
     assert trainer.examples(3) == 30
 
 
 class Failing(Recording):
-    """Fails at what a process is asked or told."""
+    """A trainer whose processes fail."""
 
     def train(self, jobs):
         raise OffbeatError("killed")
@@ -92,10 +92,10 @@ class Failing(Recording):
 
 
 @pytest.mark.parametrize("how", ["train", "expect"])
-def test_when_processes_fail_it_goes_on_in_this_one(how, monkeypatch, caplog):
+def test_when_processes_fail_this_one_continues(how, monkeypatch, caplog):
     clock, log = [0.0], []
-    monkeypatch.setattr(late_processes.time, "monotonic", lambda: clock[0])
-    trainer = LateProcesses(Recording("here", log, clock, 3.0), lambda: Failing("there", log, clock, 0.0))
+    monkeypatch.setattr(switching.time, "monotonic", lambda: clock[0])
+    trainer = SwitchingTrainer(Recording("local", log, clock, 3.0), lambda: Failing("remote", log, clock, 0.0))
     trainer.train(JOBS[:1])
     if how == "expect":
         trainer.expect(JOBS[6])
@@ -104,26 +104,26 @@ def test_when_processes_fail_it_goes_on_in_this_one(how, monkeypatch, caplog):
         assert trainer.train([job])[0].loss == job.client
     trainer.expect(JOBS[5])
     trainer.close()
-    before = [("there", "expect", 6)] if how == "expect" else []
-    trained = [("here", "train", client) for client in range(1, 4)]
-    assert log == [("here", "train", 0), *before, ("there", "close", None), *trained]
+    before = [("remote", "expect", 6)] if how == "expect" else []
+    trained = [("local", "train", client) for client in range(1, 4)]
+    assert log == [("local", "train", 0), *before, ("remote", "close", None), *trained]
     assert len(caplog.records) == 1
 
 
-def test_without_processes_it_goes_on_as_it_began(monkeypatch, caplog):
+def test_without_processes_this_one_continues(monkeypatch, caplog):
     clock, log = [0.0], []
-    monkeypatch.setattr(late_processes.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(switching.time, "monotonic", lambda: clock[0])
 
     def fail():
         raise OffbeatError("the loss cannot be sent")
 
-    trainer = LateProcesses(Recording("here", log, clock, 0.9), fail)
+    trainer = SwitchingTrainer(Recording("local", log, clock, 0.9), fail)
     trainer.expect(JOBS[7])
     for job in JOBS[:6]:
         trainer.train([job])
     trainer.expect(JOBS[7])
     trainer.close()
-    assert log == [("here", "train", client) for client in range(6)]
+    assert log == [("local", "train", client) for client in range(6)]
     assert [record.getMessage() for record in caplog.records] == [
         "one process trains all clients: the loss cannot be sent"
     ]

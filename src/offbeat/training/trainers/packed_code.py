@@ -1,0 +1,91 @@
+"""The user's model and loss as bytes that another process can load."""
+
+import io
+import sys
+import sysconfig
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import cloudpickle
+import torch
+from torch import Tensor, nn
+
+from offbeat.errors import OffbeatError
+from offbeat.training.trainers.hooks import parameter_with_hook
+from offbeat_client.user_code_errors import error_line
+
+_STANDARD_LIBRARY = [Path(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib")]
+_INSTALLED = {"site-packages", "dist-packages"}  # names of folders anywhere
+
+
+def pack_code(module: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """Return a module and a loss as bytes, uint8 ``(n,)``.
+
+    Code from the user's own files is included, so the other process does not run these files again.
+
+    Raises:
+        OffbeatError: The module or the loss cannot be sent.
+    """
+    hooked = parameter_with_hook(module)
+    if hooked is not None:  # pickle drops the hook without an error
+        raise OffbeatError(
+            f"trainer = 'processes': the model's parameter {hooked} has a hook, which cannot be sent to another "
+            "process: use 'loop'"
+        )
+    buffer = io.BytesIO()
+    try:
+        with _users_modules_by_value():
+            # Unlike plain pickle, this writes memory that parameters share only once.
+            torch.save((module, loss), buffer, pickle_module=cloudpickle)
+    except Exception as error:  # pickling a user's code can raise any type
+        raise _cannot_be_sent(error) from error
+    return torch.frombuffer(buffer.getbuffer(), dtype=torch.uint8)
+
+
+def unpack_code(code: Tensor) -> tuple[nn.Module, Callable[[Tensor, Tensor], Tensor]]:
+    """Return the packed module and loss.
+
+    Raises:
+        OffbeatError: They cannot be loaded in this process.
+    """
+    try:
+        return torch.load(io.BytesIO(code.numpy().tobytes()), weights_only=False)
+    except Exception as error:
+        raise _cannot_be_sent(error) from error
+
+
+def _cannot_be_sent(error: Exception) -> OffbeatError:
+    return OffbeatError(
+        "trainer = 'processes': the model or the loss cannot be sent to another process "
+        f"({error_line(error)}): use 'loop'"
+    )
+
+
+@contextmanager
+def _users_modules_by_value() -> Generator[None]:
+    modules = [module for name, module in list(sys.modules.items()) if _is_users(name, module)]
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def _is_users(name: str, module: Any) -> bool:
+    """Return whether an imported module is a user's file, neither installed nor part of Python."""
+    # sys.modules also holds other objects, and modules that import much when an attribute is read.
+    file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
+    # Skip second names of a module, and modules that the user has registered.
+    if file is None or module.__name__ != name or name in cloudpickle.list_registry_pickle_by_value():
+        return False
+    path = Path(file)
+    return not (
+        name.split(".")[0] == "offbeat"
+        or not _INSTALLED.isdisjoint(path.parts)
+        or any(path.is_relative_to(folder) for folder in _STANDARD_LIBRARY)
+    )

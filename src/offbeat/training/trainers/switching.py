@@ -1,0 +1,90 @@
+"""A trainer that switches to processes in long runs; starting them takes longer than a short run."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from offbeat.errors import OffbeatError
+from offbeat.training.trainers.trainer import Job, Result, Trainer
+
+_log = logging.getLogger(__name__)
+
+_PATIENCE_SECONDS = 2.0  # of training, about the time to start processes
+
+
+class SwitchingTrainer(Trainer):
+    """Trains in this process for the first two seconds, then in other processes.
+
+    The time of the switch does not affect the results, since both trainers' results are bit-equal.
+
+    Args:
+        local: Trains in this process.
+        start: Creates the trainer of other processes.
+    """
+
+    name = "loop"
+    batch_limit = 1
+
+    def __init__(self, local: Trainer, start: Callable[[], Trainer]) -> None:
+        self._local = local
+        self._remote: Trainer | None = None
+        self._start: Callable[[], Trainer] | None = start
+        self._seconds = 0.0
+        self._expected: dict[int, Job] = {}  # by identity
+
+    def examples(self, client: int) -> int:
+        """Return the client's number of examples, n_i."""
+        return self._local.examples(client)
+
+    def train(self, jobs: Sequence[Job]) -> list[Result]:
+        """Train each job from its start; raises the exceptions of the trainer in this process."""
+        if self._remote is not None:
+            try:
+                return self._remote.train(jobs)
+            except OffbeatError as error:
+                self._stay_local(error)
+        began = time.monotonic()
+        results = self._local.train(jobs)
+        self._seconds += time.monotonic() - began
+        for job in jobs:
+            self._expected.pop(id(job), None)
+        if self._start is not None and self._seconds > _PATIENCE_SECONDS:
+            self._switch(self._start)
+        return results
+
+    def _switch(self, start: Callable[[], Trainer]) -> None:
+        self._start = None
+        try:
+            self._remote = start()
+            for job in self._expected.values():
+                self._remote.expect(job)
+        except OffbeatError as error:
+            self._stay_local(error)
+        self._expected.clear()
+
+    def _stay_local(self, error: OffbeatError) -> None:
+        """Give up processes, for instance because the loss cannot be sent or memory is short."""
+        _log.warning("one process trains all clients: %s", error)
+        self.close()
+        self._remote = None
+
+    def expect(self, job: Job) -> None:
+        """Announce a job to the processes, or remember it until they exist."""
+        if self._start is not None:
+            self._expected[id(job)] = job
+        elif self._remote is not None:
+            try:
+                self._remote.expect(job)
+            except OffbeatError as error:
+                self._stay_local(error)
+
+    def forget(self, job: Job) -> None:
+        """Withdraw a job."""
+        self._expected.pop(id(job), None)
+        if self._remote is not None:
+            self._remote.forget(job)
+
+    def close(self) -> None:
+        """End the processes, if there are any."""
+        if self._remote is not None:
+            self._remote.close()

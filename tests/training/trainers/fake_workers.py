@@ -1,0 +1,77 @@
+"""Workers that reply on request, in place of processes."""
+
+import multiprocessing.connection
+from collections.abc import Callable, Sequence
+from multiprocessing import Pipe
+from typing import Any
+
+from offbeat.training.trainers.shared_memory import SharedMemory
+from offbeat.training.trainers.worker import JobMessage, Reply, WorkerSetup
+
+
+class FakeWorker:
+    """A worker that replies on request; a job's result is its start plus the client's number."""
+
+    def __init__(self, workers: "FakeWorkers", memory: SharedMemory, setup: WorkerSetup) -> None:
+        self.connection, self._other = Pipe()
+        self.memory, self.setup = memory, setup
+        self.messages: list[JobMessage] = []
+        self.clients: list[int] = []  # of all its jobs
+        self.ended = False
+        workers.all.append(self)
+
+    def send(self, message: JobMessage) -> None:
+        self.messages.append(message)
+        self.clients.append(message.client)
+
+    def answer(self, answer: Reply | None = None) -> None:
+        message = self.messages.pop(0)
+        self.memory["results"][message.result] = self.memory["starts"][message.start] + message.client
+        self._other.send(answer or ("done", float(message.client)))
+
+    def die(self) -> None:
+        self._other.close()
+
+    def receive(self) -> Reply | None:
+        try:
+            return self.connection.recv()
+        except EOFError:
+            return None
+
+    def wait(self) -> str:
+        self.kill()
+        return "signal 9"
+
+    def kill(self) -> None:
+        self.ended = True
+        self.connection.close()
+        self._other.close()
+
+
+class FakeWorkers:
+    """All fake workers, and the events while the trainer waits for them."""
+
+    def __init__(self) -> None:
+        self.all: list[FakeWorker] = []
+        self.events: list[Callable[[], object]] = []
+
+    @property
+    def clients(self) -> list[list[int]]:
+        """The clients of each worker's jobs, in order."""
+        return [worker.clients for worker in self.all]
+
+    def wait(self, connections: Sequence[Any], timeout: float | None) -> list[Any]:
+        ready = multiprocessing.connection.wait(connections, 0)
+        if ready or timeout == 0:
+            return ready
+        assert self.events, "the trainer waits without an event"
+        self.events.pop(0)()
+        return multiprocessing.connection.wait(connections, 0)
+
+    def expect_events(self, *events: Callable[[], object]) -> None:
+        assert not self.events
+        self.events.extend(events)
+
+    def answer(self, worker: int, times: int = 1) -> None:
+        for _ in range(times):
+            self.all[worker].answer()

@@ -1,0 +1,144 @@
+"""The check of models for the batched trainer, as ``make_trainer`` calls it."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from offbeat.algorithms import LocalPlan
+from offbeat.errors import OffbeatError
+from offbeat.training import models
+from offbeat.training.flat_model import FlatModel
+from offbeat.training.trainers.choice import make_trainer
+from offbeat.training.trainers.vmap import VmapTrainer
+
+PLAN = LocalPlan(steps=9, batch_size=4, lr=0.1)
+
+
+class Branching(nn.Module):
+    """Looks at its values, which a batch of models cannot."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 3)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        outputs = self.linear(inputs)
+        return outputs if outputs.sum() > 0 else -outputs
+
+
+class Noisy(nn.Module):
+    """Draws random numbers other than dropout's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 3)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.linear(inputs) * torch.rand(1)
+
+
+class Recurrent(nn.Module):
+    """Has a layer that takes one model at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(6, 3)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.lstm(inputs)[0]
+
+
+class Remembering(nn.Module):
+    """Adds what it has seen in this visit to its outputs, in a tensor that is not a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 3)
+        self.seen = 0
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        self.seen += 1
+        return self.linear(inputs) * self.seen
+
+
+def made(make):
+    """Make a module, always the same: not all weights show how bits are rounded. Torch's generator stays as it is."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return make()
+
+
+def linear(inputs: int = 6) -> nn.Module:
+    return made(lambda: models.softmax_regression((inputs,), 3))
+
+
+@pytest.fixture
+def choose():
+    def build(name, module, plan=PLAN, *, inputs=6, **more):
+        random = np.random.default_rng(1)
+        return make_trainer(
+            name,
+            FlatModel(module),
+            plan=plan,
+            loss=cross_entropy,
+            inputs=torch.from_numpy(random.normal(size=(30, inputs)).astype(np.float32)),
+            labels=torch.from_numpy(random.integers(3, size=30)),
+            shards=[np.arange(10), np.arange(10, 12), np.arange(12, 30)],
+            seed=4,
+            **more,
+        )
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [
+        (Branching(), "RuntimeError"),
+        (Noisy(), "random"),
+        (made(lambda: nn.Sequential(nn.Linear(6, 17), nn.ELU(), nn.Linear(17, 3))), "depend on the other clients"),
+        (Remembering(), "its results differ"),
+        (Recurrent(), "LSTM has no batched form"),
+    ],
+    ids=["branching", "noisy", "rounding", "remembering", "recurrent"],
+)
+def test_models_that_cannot_be_batched_are_refused_in_one_line(module, reason, choose):
+    with pytest.raises(OffbeatError, match=rf"trainer = 'vmap': .*{reason}.*use 'loop'") as refusal:
+        choose("vmap", module)
+    assert "\n" not in str(refusal.value)
+    choose("loop", module)
+
+
+def test_the_check_is_short_where_visits_are_long(choose, monkeypatch):
+    tried, train = [], VmapTrainer.train
+
+    def noted(self, jobs):
+        tried.extend(job.plan.steps for job in jobs)
+        return train(self, jobs)
+
+    monkeypatch.setattr(VmapTrainer, "train", noted)
+    choose("vmap", linear(), LocalPlan(steps=2_000_000, batch_size=4, lr=0.1))
+    assert 2 <= max(tried) <= 100
+
+
+@pytest.mark.parametrize("lr", [1e-8, 1e20, (1e20, 1.0)])
+def test_a_run_that_will_diverge_is_accepted(lr, choose):
+    plan = LocalPlan(steps=2, batch_size=4, lr=lr)
+    assert type(choose("vmap", linear(), plan)) is VmapTrainer
+
+
+@pytest.mark.parametrize("mu", [20.0, 1e4])
+def test_a_strong_proximal_term_is_tried_with_stable_steps(mu, choose):
+    plan = LocalPlan(steps=2, batch_size=4, lr=1 / mu, mu=mu)
+    assert type(choose("vmap", linear(), plan)) is VmapTrainer
+
+
+def test_the_model_does_not_change(choose):
+    module = linear()
+    before = [parameter.detach().clone() for parameter in module.parameters()]
+    generator = torch.get_rng_state()
+    choose("vmap", module)
+    assert all(torch.equal(now, then) for now, then in zip(module.parameters(), before, strict=True))
+    assert torch.equal(torch.get_rng_state(), generator)

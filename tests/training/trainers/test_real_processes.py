@@ -1,0 +1,193 @@
+"""The trainer of several processes with real processes."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from offbeat.algorithms import LocalPlan
+from offbeat.errors import OffbeatError
+from offbeat.training import models
+from offbeat.training.flat_model import FlatModel
+from offbeat.training.trainers.loop import LoopTrainer
+from offbeat.training.trainers.processes import ProcessTrainer
+from offbeat.training.trainers.trainer import Job
+
+PLAN = LocalPlan(steps=2, batch_size=5, lr=0.1)
+SIZES = (7, 23, 3, 12)
+MODELS = {
+    "softmax": lambda: models.softmax_regression((1, 8, 8), 4),
+    "mlp": lambda: models.mlp((1, 8, 8), 4, [6, 5]),
+    "cnn": lambda: nn.Sequential(*list(models.cnn((1, 8, 8), 4))[:-1], nn.Dropout(0.3), nn.Linear(64, 4)),
+}
+PLANS = [
+    PLAN,
+    LocalPlan(steps=4, batch_size=5, lr=0.1, momentum=0.8),
+    LocalPlan(steps=4, batch_size=5, lr=0.1, mu=0.9),
+    LocalPlan(steps=4, batch_size=5, lr=0.3, clip_norm=0.1, weight_decay=0.1),
+    LocalPlan(steps=3, batch_size=5, lr=(0.3, 0.01, 0.2)),
+    LocalPlan(steps=2, batch_size=100, lr=0.1),
+]
+FAILS, WAITS = 4, 5  # clients after those of SIZES
+
+
+def moody(folder: Path) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return a loss that fails for one client, and for another waits until there is a file ``go``."""
+
+    def loss(outputs: Tensor, labels: Tensor) -> Tensor:
+        mood = int(labels[0]) // 10
+        if mood == FAILS:
+            raise ValueError("not today")
+        if mood == WAITS:
+            (folder / "begun").write_text(f"{os.getpid()}\n")
+            while not (folder / "go").exists():
+                time.sleep(0.01)
+        return cross_entropy(outputs, labels % 10)
+
+    return loss
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Iterator[Callable[..., tuple[ProcessTrainer, LoopTrainer]]]:
+    """Return a function that makes the trainer and the reference with one thread."""
+    random = np.random.default_rng(1)
+    sizes = [*SIZES, 5, 5]
+    labels = random.integers(4, size=sum(sizes))
+    labels[sum(SIZES) :] += np.repeat([10 * FAILS, 10 * WAITS], 5)
+    data: dict[str, Any] = {
+        "loss": moody(tmp_path),
+        "inputs": torch.from_numpy(random.normal(size=(sum(sizes), 1, 8, 8)).astype(np.float32)),
+        "labels": torch.from_numpy(labels),
+        "shards": np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1]),
+        "seed": 5,
+    }
+
+    def make(name: str, workers: int) -> tuple[ProcessTrainer, LoopTrainer]:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(3)
+            model = FlatModel(MODELS[name]())
+        return ProcessTrainer(model, **data, workers=workers), LoopTrainer(model, **data)
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield make
+    torch.set_num_threads(threads)
+
+
+def real_jobs(length: int, plans: Sequence[LocalPlan] = PLANS) -> list[Job]:
+    starts = [torch.full((length,), 0.01), torch.linspace(-0.1, 0.1, length)]
+    return [
+        Job(client, visit, 0, starts[(client + visit) % 2], plan, "params" if visit % 2 else "delta")
+        for visit, plan in enumerate(plans)
+        for client in range(len(SIZES))
+    ]
+
+
+def assert_same(results: Sequence[Any], expected: Sequence[Any]) -> None:
+    for result, other in zip(results, expected, strict=True):
+        assert torch.equal(result.vector, other.vector)
+        assert result.loss == other.loss
+
+
+def begun(folder: Path) -> int:
+    """Wait until a worker has begun with the client that waits; return the worker's number."""
+    for _ in range(3000):
+        if (folder / "begun").exists() and (text := (folder / "begun").read_text()).endswith("\n"):
+            (folder / "begun").unlink()
+            return int(text)
+        time.sleep(0.01)
+    raise TimeoutError
+
+
+class TestRealProcesses:
+    def test_one_worker_equals_the_reference_and_ends_with_its_trainer(self, both):
+        pairs = [both("softmax", 1), both("mlp", 1)]
+        jobs = [real_jobs(260), real_jobs(449)]
+        for (trainer, _), some in zip(pairs, jobs, strict=True):
+            trainer.expect(some[0])  # so that both start at the same time
+        for (trainer, plain), some in zip(pairs, jobs, strict=True):
+            assert_same(trainer.train(some), plain.train(some))
+            assert trainer.name == plain.name
+        assert trainer._pool is not None
+        (worker,) = trainer._pool.assigned
+        pid = worker.pid
+        os.kill(pid, 0)
+        del pairs, trainer, worker
+        gc.collect()
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+    def test_offsets_reach_the_workers(self, both):
+        trainer, plain = both("mlp", 2)
+        offset = torch.linspace(-1, 1, trainer._tensors["starts"].shape[1])
+        without = real_jobs(len(offset))
+        jobs = [job._replace(offset=offset * place) if place % 2 else job for place, job in enumerate(without)]
+        with closing(trainer):
+            results = trainer.train(jobs)
+        assert_same(results, plain.train(jobs))
+        assert not torch.equal(results[1].vector, plain.train(without[1:2])[0].vector)
+
+    def test_two_workers_equal_the_reference_in_any_order(self, both, tmp_path):
+        trainer, plain = both("cnn", 2)
+        jobs = real_jobs(trainer._tensors["starts"].shape[1])
+        waits, fails, forgotten = (jobs[0]._replace(client=client) for client in (WAITS, FAILS, FAILS))
+        with closing(trainer):
+            trainer.expect(waits)
+            worker = begun(tmp_path)
+            # The other worker trains everything else.
+            for job in [fails, forgotten, *jobs[::3]]:
+                trainer.expect(job)
+            trainer.forget(forgotten)
+            shuffled = [jobs[number] for number in np.random.default_rng(1).permutation(len(jobs))]
+            expected = plain.train(shuffled)
+            assert_same([trainer.train([job])[0] for job in shuffled[:5]], expected[:5])
+            assert_same(trainer.train(shuffled[5:]), expected[5:])
+
+            # A mistake has the message of the reference, and changes nothing else.
+            messages: list[str] = []
+            for one in (trainer, plain):
+                with pytest.raises(
+                    OffbeatError, match=r"the model or the loss failed: ValueError: not today"
+                ) as caught:
+                    one.train([fails])
+                messages.append(str(caught.value))
+            assert messages[0] == messages[1]
+
+            # A visit restarts when its worker is killed.
+            os.kill(worker, signal.SIGKILL)
+            (tmp_path / "go").touch()
+            assert_same(trainer.train([waits, jobs[0]]), plain.train([waits, jobs[0]]))
+
+    def test_workers_end_when_their_parent_is_killed(self):
+        script = """
+import time, numpy as np, torch
+from offbeat.algorithms import LocalPlan
+from offbeat.training.flat_model import FlatModel
+from offbeat.training.trainers.processes import ProcessTrainer
+from offbeat.training.trainers.trainer import Job
+trainer = ProcessTrainer(FlatModel(torch.nn.Linear(2, 1)), loss=lambda outputs, _: outputs.mean(), workers=1, seed=1,
+    inputs=torch.ones(3, 2), labels=torch.ones(3), shards=[np.arange(3)])
+result = trainer.train([Job(0, 0, 0, torch.zeros(3), LocalPlan(steps=1, batch_size=3, lr=1.0), "delta")])[0]
+print(result.vector.tolist(), [worker.pid for worker in trainer._pool.assigned], flush=True)
+time.sleep(60)
+"""
+        with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as parent:
+            assert parent.stdout is not None
+            line = parent.stdout.readline()
+            assert line.startswith("[1.0, 1.0, 1.0] [")
+            os.kill(int(line.split("[")[-1].strip("]\n")), 0)
+            parent.kill()
+            # The worker has the other end of this pipe as well.
+            assert parent.communicate(timeout=10) == ("", None)
