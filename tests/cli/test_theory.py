@@ -1,6 +1,5 @@
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -16,17 +15,9 @@ OPTIONS = (
 )  # fmt: skip
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_toml: str) -> Path:
-    """The working folder; it holds tiny.toml."""
-    (tmp_path / "tiny.toml").write_text(tiny_toml, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @pytest.mark.usefixtures("folder")
 class TestBound:
-    def test_prints_the_bound_and_what_is_broken(self, offbeat: Callable[..., Outcome]) -> None:
+    def test_prints_the_bound_and_the_assumptions(self, offbeat: Callable[..., Outcome]) -> None:
         code, out, err = offbeat("theory", "bound", "tiny.toml", *OPTIONS, "--set", "local.lr=0.5")
         assert (code, err) == (0, "")
         by_hand = fedbuff_bound(
@@ -59,16 +50,16 @@ class TestBound:
         assert "fedavg" in out
         assert "fedbuff:" not in out
 
-    def test_a_theorem_that_is_kept_and_one_that_gives_nothing(self, offbeat: Callable[..., Outcome]) -> None:
+    def test_a_proven_bound_and_an_infinite_one(self, offbeat: Callable[..., Outcome]) -> None:
         table = "algorithms={ fedlaavg = { cohort = 20, weighting = 'uniform' }, fedluck = {} }"
         _, out, _ = offbeat("theory", "bound", "tiny.toml", *OPTIONS, "--set", table, "--set", "local.steps=1")
-        assert "fedlaavg: Theorem 3 of Yan et al. (2020): proven, if what is given is true" in out
+        assert "fedlaavg: Theorem 3 of Yan et al. (2020): proven if the given assumptions hold" in out
         assert re.search(r'fedluck: the bound of "Theory for FedLuck", mended: not proven.*\nno bound\n', out)
 
     @pytest.mark.parametrize(
         ("arguments", "line"),
         [
-            ((), "offbeat: the file does not say all that is needed: give --rounds, --max-staleness, --smoothness, "),
+            ((), "offbeat: constants are missing: give --rounds, --max-staleness, --smoothness, "),
             (("--algorithm", "fedbuf"), "offbeat: --algorithm fedbuf: did you mean 'fedbuff'? "),
             ((*OPTIONS, "--smoothness", "-1"), "offbeat: algorithms.fedbuff: smoothness must be a finite number "),
         ],
@@ -94,7 +85,7 @@ class TestCheck:
         assert re.search(r"whose claim +where +2 ± 0\.12 +4 +0\.5 +holds ", out)
         assert re.search(r"misprint +there +5 +4 +1\.25 +broken, as expected ", out)
 
-    def test_says_and_signals_what_is_not_as_expected(
+    def test_an_unexpected_row_sets_the_exit_code(
         self, offbeat: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(cli_theory, "check", lambda _: [GOOD, BAD])

@@ -20,7 +20,7 @@ from offbeat.errors import OffbeatError
 
 class TestBuild:
     @pytest.mark.parametrize(("name", "kind"), [("fedavg", FedAvg), ("fedasync", FedAsync), ("fedbuff", FedBuff)])
-    def test_defaults_are_the_algorithms_own(self, name: str, kind: type) -> None:
+    def test_defaults_come_from_the_algorithm(self, name: str, kind: type) -> None:
         algorithm = build_algorithm(name, {})
         assert type(algorithm) is kind
         assert hyper_parameters_of(algorithm) == hyper_parameters_of(kind())
@@ -93,7 +93,7 @@ class TestBuild:
             (
                 "mine",
                 {},
-                f"unknown algorithm 'mine': Allowed: {', '.join(sorted(ALGORITHMS))}; a table of another name ",
+                f"unknown algorithm 'mine': Allowed: {', '.join(sorted(ALGORITHMS))}; if this is a label of your own",
             ),
             ("fedavg", {"weighting": "example"}, "weighting = 'example': must be 'examples' or 'uniform'"),
             ("fedavg", {"weighting": 500 * "x"}, f"weighting = '{78 * 'x'}…: must be"),
@@ -140,7 +140,7 @@ class TestBuild:
             ("fedbuff", {"server_optimizer": {"name": "sgd"}}, "server_optimizer.name = 'sgd': Allowed: adagrad, adam"),
         ],
     )
-    def test_what_is_wrong_is_said_in_one_line(self, name: str, table: dict[str, Any], message: str) -> None:
+    def test_an_error_is_one_line(self, name: str, table: dict[str, Any], message: str) -> None:
         with pytest.raises(OffbeatError) as caught:
             build_algorithm(name, table)
         assert str(caught.value).startswith(message)
@@ -234,9 +234,7 @@ class TestOwn:
             ("function", {}, ["must be a subclass of offbeat.algorithms.Algorithm"]),
         ],
     )
-    def test_what_is_wrong_is_said_in_one_line(
-        self, name: str, table: dict[str, Any], parts: list[str], own: str
-    ) -> None:
+    def test_an_error_is_one_line(self, name: str, table: dict[str, Any], parts: list[str], own: str) -> None:
         with pytest.raises(OffbeatError) as caught:
             build_algorithm(own + name, table)
         assert "\n" not in str(caught.value)
@@ -280,9 +278,7 @@ class TestOwnPattern:
             ("three", {"longest_gap": 2}, "pattern.name: "),
         ],
     )
-    def test_what_is_wrong_is_said_in_one_line(
-        self, name: str, others: dict[str, Any], message: str, rules: str
-    ) -> None:
+    def test_an_error_is_one_line(self, name: str, others: dict[str, Any], message: str, rules: str) -> None:
         with pytest.raises(OffbeatError) as caught:
             build_algorithm("async_comm_sgd", {"pattern": {"name": rules + name, **others}})
         assert str(caught.value).startswith(message)
@@ -320,7 +316,7 @@ class TestHyperParameters:
             "server_optimizer": {"name": "adam", "beta1": 0.5, "beta2": 0.99, "epsilon": 1e-3},
         }
 
-    def test_what_is_not_set_is_left_out(self) -> None:
+    def test_unset_keys_are_left_out(self) -> None:
         assert "server_optimizer" not in hyper_parameters_of(FedBuff())
 
 

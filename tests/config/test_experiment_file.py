@@ -162,7 +162,7 @@ class TestMetrics:
         resolved = here.resolved("fedavg", 1, "digits")["evaluate"]
         assert (resolved["metrics"], resolved["better"]) == (metrics, better)
 
-    def test_a_metric_is_called_as_what_comes_after_the_colon(self) -> None:
+    def test_the_name_of_a_metric_is_the_part_after_the_colon(self) -> None:
         assert sections.metric_name("accuracy") == "accuracy"
         assert sections.metric_name("/a:b/c.py:Scores.f1") == "Scores.f1"
 
@@ -191,7 +191,7 @@ class TestPaths:
     @pytest.mark.parametrize(
         "key", ["data.name", "data.fallback", "model.name", "model.loss", "algorithms.own.algorithm"]
     )
-    def test_of_own_code_are_too(
+    def test_import_paths_become_absolute(
         self, key: str, changed: Changed, tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (tmp_path / "deep").mkdir()
@@ -287,7 +287,7 @@ class TestResolved:
             assert resolved["algorithms"]["a label"][key] == table[key]
 
     @pytest.mark.parametrize("more", [{}, {"arguments": {"size": 3}}, {"augmentation": "crop-and-flip"}], ids=str)
-    def test_data_that_another_stands_in_for_are_changed_all_the_same(
+    def test_the_augmentation_also_applies_to_the_fallback(
         self, more: dict[str, Any], save: Callable[..., Path], tiny: dict[str, Any]
     ) -> None:
         tiny["data"] = {"name": "data.py:load", "fallback": "digits", **more}
@@ -319,14 +319,14 @@ class TestResolved:
             ({"name": "none"}, None),
         ],
     )
-    def test_writes_a_compressors_defaults_out_and_no_compression_not_at_all(
+    def test_the_settings_have_a_compressors_defaults(
         self, given: dict[str, Any], written: dict[str, Any] | None, tiny: dict[str, Any], changed: Changed,
         save: Callable[..., Path],
     ) -> None:  # fmt: skip
         here = load(save(changed(tiny, "local.compression", given)))
         assert here.resolved("fedavg", 1, "digits")["local"].get("compression") == written
 
-    def test_what_one_algorithm_does_without_is_not_in_its_run(
+    def test_a_setting_switched_off_for_one_algorithm_is_not_in_its_run(
         self, tiny: dict[str, Any], changed: Changed, save: Callable[..., Path], tmp_path: Path
     ) -> None:
         tiny = changed(tiny, "local.compression", {"name": "top_k", "share": 0.25})
@@ -337,7 +337,7 @@ class TestResolved:
             **local, "compression": {"name": "top_k", "share": 0.25}
         }  # fmt: skip
 
-    def test_a_pattern_of_ones_own_is_relative_to_the_file(
+    def test_a_users_pattern_is_relative_to_the_file(
         self, tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (tmp_path / "deep").mkdir()

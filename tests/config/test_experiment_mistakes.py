@@ -227,7 +227,7 @@ class TestErrors:
         assert f"{key} is missing" in line
 
     @pytest.mark.parametrize("label", ["../outside", "a/b", "/elsewhere/x"])
-    def test_a_label_that_is_no_folders_name(self, label: str, save: Callable[..., Path], tiny: dict[str, Any]) -> None:
+    def test_a_label_must_be_a_folder_name(self, label: str, save: Callable[..., Path], tiny: dict[str, Any]) -> None:
         """Results go into a folder of this name, which must not lie elsewhere."""
         tiny["algorithms"] = {label: {"algorithm": "fedavg", "cohort": 4}}
         assert label in _error(lambda: load(save(tiny)))
@@ -263,7 +263,7 @@ class TestErrors:
         line = _error(lambda: load(save(changed(tiny, "stop", {}))))
         assert "stop: set virtual_seconds, versions or updates" in line
 
-    def test_one_problem_is_not_said_to_be_more(
+    def test_a_single_problem_has_no_count(
         self, changed: Changed, save: Callable[..., Path], tiny: dict[str, Any]
     ) -> None:
         assert "more)" not in _error(lambda: load(save(changed(tiny, "seeds", [-1]))))
@@ -309,7 +309,7 @@ class TestFile:
 
 
 @pytest.mark.parametrize("value", ["1" * 5000, "[" * 5000])
-def test_toml_that_is_too_much_for_the_parser_is_one_line(value: str, tmp_path: Path) -> None:
+def test_toml_that_is_nested_too_deeply_is_one_line(value: str, tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_text(f"seeds = {value}")
     with pytest.raises(OffbeatError, match=r"x\.toml is not valid TOML: .+$"):

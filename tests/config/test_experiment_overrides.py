@@ -77,7 +77,7 @@ class TestOverrides:
     def test_are_checked_like_the_file(self, change: str, part: str, experiment: Callable[..., Experiment]) -> None:
         assert part in _error(lambda: experiment(change))
 
-    def test_a_second_line_is_not_swallowed(self, experiment: Callable[..., Experiment]) -> None:
+    def test_a_second_line_is_reported(self, experiment: Callable[..., Experiment]) -> None:
         _error(lambda: experiment("local.lr=0.1\nsteps=3"))
 
 

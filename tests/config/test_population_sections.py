@@ -18,8 +18,8 @@ PATH = "name = 'quiet_hours', path = 'hours.csv'"
     [
         (f"{FIRST}, groups = 3", "first_labels makes two groups, so leave out groups = 3"),
         (f"{PATH}, hours = 7.5", "with a path, hours must be a whole number, got 7.5"),
-        (f"{PATH}, first_hour = 1", "the file at path says which hours, so leave out first_hour = 1"),
-        (f"{PATH}, spread_hours = 2.5", "the file at path says which hours, so leave out spread_hours = 2.5"),
+        (f"{PATH}, first_hour = 1", "the file at path decides the hours, so leave out first_hour = 1"),
+        (f"{PATH}, spread_hours = 2.5", "the file at path decides the hours, so leave out spread_hours = 2.5"),
     ],
 )
 def test_keys_that_do_not_go_together(table: str, line: str, experiment: Callable[..., Experiment]) -> None:

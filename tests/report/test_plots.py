@@ -121,7 +121,7 @@ def test_a_measure_that_falls():
         assert not any("%" in label.get_text() for label in axes.get_yticklabels())
 
 
-def test_what_is_no_number_is_not_drawn():
+def test_nan_and_infinity_are_not_drawn():
     seconds = (0.0, 60.0, 120.0)
     runs = [
         a_run("a", 0, seconds, (0.1, 0.4, math.inf), (0, 1, 2)),
@@ -204,7 +204,7 @@ def test_a_few_very_stale_updates_do_not_squeeze_the_rest():
     draw(figure)
     (axes,) = figure.axes
     assert axes.get_xlim()[1] < 130
-    assert "bars of 2; the stalest are beyond the edge" in axes.get_xlabel()
+    assert "bars of 2; the largest are beyond the edge" in axes.get_xlabel()
     assert "maximum 5000" in axes.get_title(loc="right")
     shares = axes.patches[0].get_data().values
     assert shares.sum() == pytest.approx(100 * 1080 / 1081)  # of all updates, drawn or not
@@ -241,7 +241,7 @@ def test_timeline_shows_the_first_seed():
     assert bars(axes)["counted"] == [(0.0, 11.0, 0)]
 
 
-def test_timeline_ends_when_there_are_too_many_bars_and_says_so():
+def test_timeline_ends_early_with_too_many_bars():
     visits = [(c, 0, 100.0 * i, 100.0 * i + 90, "counted") for i in range(40) for c in range(80)]
     figure = timeline([a_run("a", visits=visits)])
     draw(figure)
@@ -260,7 +260,7 @@ def test_timeline_ends_before_bars_are_too_short_to_see():
     assert bars(figure.axes[0])["counted"] == [(0.0, 2.0, 0)]
 
 
-def test_timeline_leaves_out_clients_evenly_and_says_so():
+def test_timeline_leaves_out_clients_evenly():
     visits = [(c, 0, 0.0, 100.0 + c, "counted") for c in range(1999)]
     figure = timeline([a_run("a", visits=visits)])
     draw(figure)

@@ -86,12 +86,12 @@ def test_another_measure_than_accuracy():
     assert "first evaluation at or below it" in caption(rows)
 
 
-def test_with_the_loss_as_the_measure_it_stands_there_once():
+def test_the_loss_as_main_measure_appears_once():
     names = [line.name for line in lines(summarise([a_run("a", evaluate={"metrics": []})]))[0]]
     assert names == ["Final loss", "Best loss"]
 
 
-def test_what_only_some_measured_is_a_dash_for_the_others():
+def test_a_metric_that_a_label_lacks_is_a_dash():
     evaluate = {"metrics": ["accuracy", "f1"], "better": "higher"}
     rows = summarise([a_run("a", evaluate={"metrics": ["accuracy"]}), a_run("b", evaluate=evaluate)])
     names = [line.name for line in lines(rows)[0]]
@@ -124,7 +124,7 @@ def test_a_row_has_one_unit():
     assert cells([*rows, *summarise([a_run("c", totals={"bytes_up": 0})])])["Sent by clients"][2] == "0 B"
 
 
-def test_no_speed_up_across_worlds_is_said():
+def test_worlds_that_differ_have_no_speed_up():
     other = a_run("b")
     other.config["data"] = {"name": "mnist"}
     rows = summarise([a_run("fedavg"), other])
@@ -153,9 +153,10 @@ def test_the_caption_warns():
         a_run("fedbuff", 2, [0.1] * 13, finished=False),
     ]
     assert caption(summarise(runs)).splitlines()[1:] == [
-        "idle made no version: its model is still the initial one. No client was given work: was nobody there?",
-        "half, seed 1, made no version: its model is still the initial one. 3 updates counted, which was not enough "
-        "for a version.",
+        "idle did not make a version: its model is still the initial one. No client got an assignment: was "
+        "any client available?",
+        "half, seed 1, did not make a version: its model is still the initial one. 3 updates counted, which was not "
+        "enough for a version.",
         "fedbuff, seed 2 is unfinished: read up to 1,200 virtual seconds.",
     ]
 

@@ -129,7 +129,7 @@ def test_shows_the_first_metric_or_the_loss(
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_what_is_said_comes_out_as_it_is(terminal: bool, make: Callable[..., Progress], screen: io.StringIO) -> None:
+def test_messages_are_printed_unchanged(terminal: bool, make: Callable[..., Progress], screen: io.StringIO) -> None:
     """No markup is read into it, and one line stays one line however long it is."""
     line = "see /data/[old]/x [/y] " + "and more " * 20 + "end"
     with make(StopSection(versions=1), terminal=terminal) as progress:

@@ -48,18 +48,18 @@ def task(tmp_path: Path, experiment: Callable[..., Experiment]) -> Callable[...,
 
 @pytest.fixture
 def carried_out(digits: Dataset) -> Callable[..., list[Evaluation]]:
-    """Return a function that runs a task, up to the so many-th check, and returns what it told."""
+    """Return a function that runs a task, up to the so many-th check, and returns its evaluations."""
 
     def carry(task: RunTask, checks: int = -1) -> list[Evaluation]:
-        told: list[Evaluation] = []
+        evaluations: list[Evaluation] = []
         left = itertools.count(checks - 1, -1)
 
         def check() -> None:
             if next(left) == 0:
                 raise InterruptedRunError(15)
 
-        carry_out(task, digits, tell=told.append, check=check)
-        return told
+        carry_out(task, digits, on_evaluation=evaluations.append, check=check)
+        return evaluations
 
     return carry
 
@@ -68,17 +68,21 @@ class TestWhole:
     def test_tells_what_it_writes(
         self, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]], tmp_path: Path
     ) -> None:
-        told = carried_out(task("x"))
+        evaluations = carried_out(task("x"))
         run = read(tmp_path / "x")
-        assert [evaluation.seconds for evaluation in told] == run.history["seconds"].tolist() == [0.0, 20.0, 40.0, 60.0]
-        assert [evaluation.metrics["accuracy"] for evaluation in told] == run.history["accuracy"].tolist()
-        assert [evaluation.loss for evaluation in told] == run.history["loss"].tolist()
-        assert len(run.events["client"]) == told[-1].counted + told[-1].unused + told[-1].lost > 20
+        assert (
+            [evaluation.seconds for evaluation in evaluations]
+            == run.history["seconds"].tolist()
+            == [0.0, 20.0, 40.0, 60.0]
+        )
+        assert [evaluation.metrics["accuracy"] for evaluation in evaluations] == run.history["accuracy"].tolist()
+        assert [evaluation.loss for evaluation in evaluations] == run.history["loss"].tolist()
+        assert len(run.events["client"]) == evaluations[-1].counted + evaluations[-1].unused + evaluations[-1].lost > 20
         assert run.config["model"]["hidden"] == [4]
         assert run.label == "fedbuff"
         assert run.real_seconds > 0
 
-    def test_a_failure_leaves_what_was_there(
+    def test_a_failure_keeps_the_earlier_file(
         self, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],
         experiment: Callable[..., Experiment], tmp_path: Path,
     ) -> None:  # fmt: skip
@@ -121,7 +125,7 @@ class TestInterrupted:
         assert files(tmp_path / "x") == files(tmp_path / "whole")
 
     @pytest.mark.parametrize("label", REMEMBERING)
-    def test_what_clients_remember_is_resumed_too(
+    def test_client_memories_are_resumed(
         self, label: str, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],
         experiment: Callable[..., Experiment], files: Callable[[Path], dict[str, bytes]], tmp_path: Path,
     ) -> None:  # fmt: skip
@@ -164,11 +168,11 @@ class TestInterrupted:
         whole = carried_out(task("whole"))
         with pytest.raises(InterruptedRunError):
             carried_out(task("x"), 150)
-        told = carried_out(task("x", resume=True))
-        assert 1 < len(told) < len(whole)
-        assert told == whole[-len(told) :]
+        evaluations = carried_out(task("x", resume=True))
+        assert 1 < len(evaluations) < len(whole)
+        assert evaluations == whole[-len(evaluations) :]
 
-    def test_real_seconds_go_on(
+    def test_real_seconds_add_up(
         self, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]], tmp_path: Path
     ) -> None:
         with pytest.raises(InterruptedRunError):
@@ -202,14 +206,14 @@ class TestResumeWithAnotherModel:
         (tmp_path / "installed_net.py").write_text(self.MODEL.format(layers))
         del sys.modules["installed_net"]  # as a new process has it
         monkeypatch.setattr(run_writer, "check_versions", lambda *_: None)
-        with pytest.raises(OffbeatError, match=rf"checkpoint of {label}, seed 1, is not of this model.*--resume"):
+        with pytest.raises(OffbeatError, match=rf"checkpoint of {label}, seed 1, does not fit this model.*--resume"):
             carried_out(task("x", label, experiment=here, resume=True))
 
 
-def test_data_that_are_not_those_of_the_comparison_are_refused(
+def test_data_that_differ_from_the_comparison_are_refused(
     task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]]
 ) -> None:
-    with pytest.raises(OffbeatError, match=r"returns other data each time it is called.*generator with a seed$"):
+    with pytest.raises(OffbeatError, match=r"returns other data at each call.*generator with a seed$"):
         carried_out(replace(task("x"), data="0123456789abcdef"))
 
 

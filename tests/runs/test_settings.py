@@ -44,7 +44,7 @@ def test_the_world_is_one_line():
     assert world_of([own]) == "my.py:load, mlp, 1,200 clients, seed 0, up to 5 updates"
 
 
-def test_it_says_when_worlds_differ():
+def test_differences_between_worlds_are_described():
     population = {"clients": 50, "partition": {"name": "dirichlet", "alpha": 0.9}}
     runs = [a_run("a"), a_run("b", 4, config={"population": population, "server": {"lease_seconds": 9.0}}), a_run("c")]
     text = world_of(runs)

@@ -133,7 +133,7 @@ class TestWhatIsPassed:
         loss = nn.functional.cross_entropy(outputs, torch.from_numpy(digits.test_labels)).item()
         assert table["loss"].iloc[0] == pytest.approx(loss, rel=1e-5)
 
-    def test_what_makes_a_module_begins_from_the_seed(self, simulate: Callable[..., pd.DataFrame]) -> None:
+    def test_a_model_function_starts_from_the_seed(self, simulate: Callable[..., pd.DataFrame]) -> None:
         losses = [simulate(net, seed=seed)["loss"].iloc[0] for seed in (1, 1, 2)]
         assert losses[0] == losses[1] != losses[2]
 
@@ -142,7 +142,7 @@ class TestResult:
     def test_an_algorithms_name_is_it_with_its_defaults(self, simulate: Callable[..., pd.DataFrame]) -> None:
         assert simulate(algorithm="fedasync").equals(simulate(algorithm=offbeat_algorithm("fedasync")))
 
-    def test_a_loss_and_metrics_of_ones_own(self, simulate: Callable[..., pd.DataFrame]) -> None:
+    def test_loss_and_metrics_of_the_user(self, simulate: Callable[..., pd.DataFrame]) -> None:
         def loss(outputs: Tensor, labels: Tensor) -> Tensor:
             return nn.functional.multi_margin_loss(outputs, labels)
 
@@ -214,7 +214,7 @@ class TestResult:
         assert last["bytes_down"] > 650 * 4 * last["counted"]
         assert table["loss"].iloc[-1] < table["loss"].iloc[0]
 
-    def test_error_feedback_makes_up_for_what_was_left_out(self, simulate: Callable[..., pd.DataFrame]) -> None:
+    def test_error_feedback_needs_compression(self, simulate: Callable[..., pd.DataFrame]) -> None:
         small = Compression("top_k", (("share", 0.01),))
         plans = [LocalPlan(2, 8, 0.1, compression=small, error_feedback=remember) for remember in (False, True)]
         without, remembered = (simulate(local=plan, virtual_seconds=100.0) for plan in plans)
@@ -227,7 +227,7 @@ class TestResult:
         assert changed["loss"].iloc[-1] != plain["loss"].iloc[-1]
         pd.testing.assert_frame_equal(simulate(augmentation=None), plain)
 
-    def test_a_pattern_of_ones_own(self, simulate: Callable[..., pd.DataFrame]) -> None:
+    def test_a_users_pattern(self, simulate: Callable[..., pd.DataFrame]) -> None:
         asked: set[int] = set()
 
         def every_third(client: int, last: int, clients: int) -> int:
@@ -372,7 +372,7 @@ def test_numbers_of_numpys_are_numbers(simulate: Callable[..., pd.DataFrame]) ->
     )
 
 
-def test_a_folder_that_holds_a_run_is_left_alone(simulate: Callable[..., pd.DataFrame], tmp_path: Path) -> None:
+def test_a_folder_with_a_run_is_refused(simulate: Callable[..., pd.DataFrame], tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("")
     with pytest.raises(OffbeatError, match=r"holds a run: choose another folder$"):
         simulate(output=tmp_path)
@@ -383,7 +383,7 @@ def test_an_output_that_cannot_be_written_is_found_before_the_work(
     simulate: Callable[..., pd.DataFrame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setattr("offbeat.runs.simulate.assemble", lambda *_, **__: pytest.fail("began"))
+    monkeypatch.setattr("offbeat.worlds.simulation.World.build", lambda *_, **__: pytest.fail("began"))
     for output in (tmp_path / "file", tmp_path / "file" / "x"):
         with pytest.raises(OffbeatError, match="cannot write into"):
             simulate(output=output)

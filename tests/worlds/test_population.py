@@ -63,14 +63,14 @@ class TestPartitions:
             ('{ name = "by_user" }', lambda _: partition.by_user(USERS, 20, 7)),
         ],
     )
-    def test_each_is_the_one_that_is_asked_for(
+    def test_each_section_makes_its_object(
         self, table: str, expected: Callable[[Any], Any], build: Callable[..., Population], digits: Dataset
     ) -> None:
         made = build(f"population.partition={table}", seed=7, dataset=replace(digits, users=USERS)).shards
         for mine, theirs in zip(made, expected(digits.train_labels), strict=True):
             assert mine.tolist() == theirs.tolist()
 
-    def test_there_is_one_here_for_each_section(self) -> None:
+    def test_every_section_is_tested(self) -> None:
         kinds = get_args(get_args(sections.Partition)[0])
         names = {get_args(kind.model_fields["name"].annotation)[0] for kind in kinds}
         assert names == {"iid", "dirichlet", "one_class", "mixing", "quantity_skew", "by_user", "by_hour", "file"}
@@ -102,7 +102,7 @@ class TestPartitions:
             ([BY_HOUR, QUIET], ["by_hour balances two labels, but the training examples have 10", "two classes"]),
         ],
     )
-    def test_what_cannot_be_divided_names_the_key(
+    def test_an_impossible_partition_names_the_key(
         self, changes: list[str], parts: list[str], build: Callable[..., Population]
     ) -> None:
         line = _error(lambda: build(*changes))
@@ -118,12 +118,12 @@ class TestPartitions:
             '{ name = "by_hour", alpha = 0.5 }',
         ],
     )
-    def test_classes_are_not_divided_where_there_are_none(
+    def test_a_partition_of_classes_needs_classes(
         self, table: str, build: Callable[..., Population], digits: Dataset
     ) -> None:
         targets = replace(digits, train_labels=digits.train_labels.astype(np.float32), classes=None)
         line = _error(lambda: build(f"population.partition={table}", dataset=targets))
-        assert "which digits has none of" in line
+        assert "divides classes, but digits has none" in line
         assert sum(map(len, build("population.partition={ name = 'iid' }", dataset=targets).shards)) == 1433
 
 
@@ -143,7 +143,7 @@ KEYS = {
 
 
 class TestSpeeds:
-    def test_there_is_one_here_for_each_section(self) -> None:
+    def test_every_section_is_tested(self) -> None:
         names = {
             get_args(kind.model_fields["distribution"].annotation)[0]
             for kind in {*get_args(sections.SpeedSection), *get_args(sections.BandwidthSection)}
@@ -179,7 +179,7 @@ class TestSpeeds:
         devices = build(f"population.step_seconds={{ distribution = 'phones', path = '{name}', median = 3.0 }}").devices
         assert set(devices.step_seconds) == {6.0, 3.0, 1.5}
 
-    def test_traces_up_and_down_are_drawn_apart(self, build: Callable[..., Population], tmp_path: Path) -> None:
+    def test_traces_up_and_down_are_independent(self, build: Callable[..., Population], tmp_path: Path) -> None:
         (tmp_path / "traces").mkdir()
         for rate in range(1, 9):
             (tmp_path / "traces" / f"{rate}.log").write_text(f"0 1\n10 {rate}\n")
@@ -222,9 +222,7 @@ class TestSpeeds:
             ("availability", "{ name = 'intervals', path = 'nowhere.csv' }", "nowhere.csv"),
         ],
     )
-    def test_what_is_wrong_names_the_key(
-        self, key: str, table: str, part: str, build: Callable[..., Population]
-    ) -> None:
+    def test_an_error_names_the_key(self, key: str, table: str, part: str, build: Callable[..., Population]) -> None:
         line = _error(lambda: build(f"population.{key}={table}"))
         assert line.startswith(f"population.{key}: ")
         assert part in line
@@ -236,12 +234,12 @@ class TestLossy:
         assert sorted(one) == sorted(other) == [0.0] * 14 + [0.5] * 6
         assert one.tolist() != other.tolist()
 
-    def test_nobody_if_it_is_left_out(self, build: Callable[..., Population], tiny: dict[str, Any]) -> None:
+    def test_none_by_default(self, build: Callable[..., Population], tiny: dict[str, Any]) -> None:
         del tiny["population"]["lossy"]
         assert not build().devices.loss_probability.any()
 
 
-def test_everything_left_out_is_everybody_alike(tiny: dict[str, Any], build: Callable[..., Population]) -> None:
+def test_by_default_all_clients_are_equal(tiny: dict[str, Any], build: Callable[..., Population]) -> None:
     tiny["population"] = {}
     made = build()
     assert {len(shard) for shard in made.shards} == {71, 72}

@@ -47,7 +47,7 @@ def busy(file: Callable[[str], str]) -> str:
     return file("client,hour,count\n" + "".join(f"{i},{hour},{count}\n" for i, hour, count in rows))
 
 
-def test_there_is_one_here_for_each_section() -> None:
+def test_every_section_is_tested() -> None:
     kinds = get_args(get_args(sections.Availability)[0])
     names = {get_args(kind.model_fields["name"].annotation)[0] for kind in kinds}
     assert names == {"always", "alternating", "bernoulli", "quiet_hours", "intervals"}
@@ -78,9 +78,7 @@ def test_alternating_by_label_begins_with_the_first_ones(first_labels: int, buil
     assert made.next_away(0, 3.0) == 10.0
 
 
-def test_alternating_by_label_looks_at_what_the_clients_of_this_seed_hold(
-    build: Callable[..., Population], digits: Dataset
-) -> None:
+def test_alternating_by_label_uses_the_shards_of_the_seed(build: Callable[..., Population], digits: Dataset) -> None:
     for seed in (1, 2):
         made = build("{ name = 'alternating', first_labels = 4, period_seconds = 10.0 }", seed=seed)
         mostly = [np.bincount(digits.train_labels[shard]).argmax() for shard in made.shards]
@@ -152,7 +150,7 @@ FIRST = "{{ name = 'alternating', first_labels = {}, period_seconds = 1.0 }}"
         ),
     ],
 )
-def test_what_is_wrong_names_the_key(
+def test_an_error_names_the_key(
     table: str, changes: list[str], parts: list[str], build: Callable[..., Population]
 ) -> None:
     line = _error(lambda: build(table, *changes))
@@ -163,7 +161,7 @@ def test_what_is_wrong_names_the_key(
 def test_without_classes_there_are_no_first_labels(build: Callable[..., Population], digits: Dataset) -> None:
     targets = replace(digits, train_labels=digits.train_labels.astype(np.float32), classes=None)
     line = _error(lambda: build(FIRST.format(1), "population.partition={ name = 'iid' }", dataset=targets))
-    assert line == "population.availability: first_labels needs classes, which digits has none of; take another one"
+    assert line == "population.availability: first_labels needs classes, but digits has none; use groups instead"
 
 
 def _error(call: Callable[[], Any]) -> str:

@@ -6,7 +6,7 @@ import pytest
 from offbeat.algorithms.components.share_cap import ShareCap
 from offbeat.config.server_file import ServerFile, load
 from offbeat.errors import OffbeatError
-from offbeat.worlds.serve import fresh, limits_of, run_server
+from offbeat.worlds.serve import build_coordinator, limits_of, run_server
 
 SERVER = """
 local = { steps = 1, batch_size = 8, lr = 0.1 }
@@ -39,7 +39,7 @@ def file(tmp_path: Path) -> Callable[..., ServerFile]:
         (["[server]", "update_clip_norm = 1", "[algorithm]", "algorithm = 'fedasync'"], "update_clip_norm does not go"),
     ],
 )
-def test_what_a_server_cannot_run_is_one_line(
+def test_settings_that_a_server_cannot_run_are_one_line(
     lines: list[str], message: str, file: Callable[..., ServerFile], tmp_path: Path
 ) -> None:
     with pytest.raises(OffbeatError, match=rf"^algorithm: {message}") as caught:
@@ -71,7 +71,7 @@ def test_declared_examples_give_one_client_half_of_a_step_at_most(
     lines: list[str], share: float | None, file: Callable[..., ServerFile]
 ) -> None:
     served = file(*lines)
-    buffer = fresh(served)[0].algorithm.buffer
+    buffer = build_coordinator(served)[0].algorithm.buffer
     assert isinstance(buffer, ShareCap) is (share is not None)
     assert (
         share is None
@@ -80,7 +80,7 @@ def test_declared_examples_give_one_client_half_of_a_step_at_most(
 
 
 @pytest.mark.parametrize("share", ["0.49", "1.01", "nan", "true", "'half'"])
-def test_a_share_that_cannot_be_kept_is_one_line(share: str, file: Callable[..., ServerFile]) -> None:
+def test_a_share_out_of_range_is_one_line(share: str, file: Callable[..., ServerFile]) -> None:
     with pytest.raises(OffbeatError, match=r"service\.max_share") as caught:
         file(f"max_share = {share}", "[algorithm]", "algorithm = 'fedavg'")
     assert "\n" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""A measure over several seeds: its mean, and how sure that is."""
+"""Mean and 95 % confidence interval of a measure over seeds."""
 
 import math
 import statistics
@@ -26,7 +26,7 @@ class Estimate:
 
 
 def estimate(values: Iterable[float]) -> Estimate:
-    """Return the estimate from one value a seed; of a measure that is not finite in every seed there is no mean."""
+    """Return the estimate from one value for each seed; its mean is NaN if a value is not finite."""
     numbers = [float(value) for value in values]
     if not all(map(math.isfinite, numbers)):  # a run diverged
         return Estimate(math.nan, None, None, len(numbers))

@@ -6,6 +6,7 @@ from pathlib import Path
 from offbeat.config.experiment_file import Experiment
 from offbeat.runs import directory as run_directory
 from offbeat.runs.directory import Run
+from offbeat.runs.resume import has_settings
 
 
 def place(name: str, scale: str, results: Path) -> Path:
@@ -30,7 +31,7 @@ def forget_others(experiment: Experiment, folder: Path) -> None:
     for label in experiment.algorithms:
         for seed in experiment.seeds:
             path = folder / f"{label}-seed{seed}"
-            for there in (path, run_directory.unfinished(path)):
+            for there in (path, run_directory.unfinished_path(path)):
                 if there.exists() and not _is_asked_for(experiment, label, seed, there):
                     run_directory.remove(there)
 
@@ -47,4 +48,4 @@ def _is_asked_for(experiment: Experiment, label: str, seed: int, path: Path) -> 
     resolved = experiment.resolved(label, seed, dataset)
     if experiment.trainer == "auto":  # it was chosen when the run began
         resolved["trainer"] = trainer
-    return run_directory.is_of(path, resolved)
+    return has_settings(path, resolved)
