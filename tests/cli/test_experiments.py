@@ -10,7 +10,7 @@ import pytest
 from offbeat.cli import experiments
 from offbeat.runs.directory import read
 
-Outcome = tuple[int, str, str]
+Command = Callable[..., tuple[int, str, str]]
 
 
 def files(folder: Path) -> set[str]:
@@ -19,7 +19,7 @@ def files(folder: Path) -> set[str]:
 
 class TestCompare:
     def test_writes_a_report_and_runs_and_prints_the_table_twice_alike(
-        self, folder: Path, run_process: Callable[..., Outcome]
+        self, folder: Path, run_process: Command
     ) -> None:
         code, out, err = run_process("compare", "tiny.toml")
         assert (code, err) == (0, "")
@@ -43,7 +43,7 @@ class TestCompare:
             assert (run / "model.safetensors").read_bytes() == model
 
     @pytest.mark.usefixtures("folder")
-    def test_the_table_holds_what_the_runs_hold(self, offbeat: Callable[..., Outcome]) -> None:
+    def test_the_table_holds_what_the_runs_hold(self, offbeat: Command) -> None:
         code, out, _ = offbeat("compare", "tiny.toml", "--algorithm", "fedbuff", "--output", "out")
         assert code == 0
         history = read(Path("out/fedbuff-seed1")).history
@@ -54,7 +54,7 @@ class TestCompare:
 
 
 class TestRun:
-    def test_names_the_folders(self, folder: Path, offbeat: Callable[..., Outcome]) -> None:
+    def test_names_the_folders(self, folder: Path, offbeat: Command) -> None:
         code, out, err = offbeat(
             "run", "tiny.toml", "--output", "out", "--set", "seeds=[3, 4]", "--algorithm", "fedavg"
         )
@@ -63,7 +63,7 @@ class TestRun:
         assert {path.name for path in (folder / "out").iterdir()} == {"fedavg-seed3", "fedavg-seed4"}
 
     @pytest.mark.usefixtures("folder")
-    def test_changes_of_the_file_are_taken(self, offbeat: Callable[..., Outcome]) -> None:
+    def test_changes_of_the_file_are_taken(self, offbeat: Command) -> None:
         code, _, _ = offbeat(
             "run", "tiny.toml", "--set", "name=other", "--set", "local.lr=0.5", "--set", "stop.virtual_seconds=20",
             "--algorithm", "fedbuff",
@@ -74,7 +74,7 @@ class TestRun:
         assert run.history["seconds"][-1] == 20.0
 
     @pytest.mark.usefixtures("folder")
-    def test_an_algorithm_named_twice_is_run_once(self, offbeat: Callable[..., Outcome]) -> None:
+    def test_an_algorithm_named_twice_is_run_once(self, offbeat: Command) -> None:
         twice = ("--algorithm", "fedbuff", "--algorithm", "fedbuff")
         code, out, _ = offbeat("run", "tiny.toml", "--set", "stop.virtual_seconds=20", *twice)
         assert code == 0
@@ -99,7 +99,7 @@ class TestHow:
 
     @pytest.mark.usefixtures("folder")
     @pytest.mark.parametrize("command", ["run", "compare"])
-    def test_arrive(self, command: str, offbeat: Callable[..., Outcome], told: dict[str, Any]) -> None:
+    def test_arrive(self, command: str, offbeat: Command, told: dict[str, Any]) -> None:
         only = ("--set", "stop.virtual_seconds=20", "--algorithm", "fedavg")
         assert offbeat(command, "tiny.toml", *only)[0] == 0
         assert told == {
@@ -111,7 +111,7 @@ class TestHow:
         assert offbeat(command, "tiny.toml", *only, "--resume")[0] == 0
         assert (told["resume"], told["replace"]) == (True, False)
 
-    def test_tensorboard(self, folder: Path, offbeat: Callable[..., Outcome]) -> None:
+    def test_tensorboard(self, folder: Path, offbeat: Command) -> None:
         pytest.importorskip("tensorboard")
         only = ("--set", "stop.virtual_seconds=20", "--algorithm", "fedavg")
         code, out, _ = offbeat("run", "tiny.toml", *only, "--tensorboard")
@@ -122,12 +122,12 @@ class TestHow:
 
 class TestReport:
     @pytest.fixture
-    def runs(self, folder: Path, offbeat: Callable[..., Outcome]) -> Path:
+    def runs(self, folder: Path, offbeat: Command) -> Path:
         small = ("--set", "stop.virtual_seconds=40", "--algorithm", "fedavg", "--algorithm", "fedbuff")
         assert offbeat("run", "tiny.toml", *small)[0] == 0
         return folder / "runs" / "tiny"
 
-    def test_prints_the_same_as_compare(self, folder: Path, runs: Path, offbeat: Callable[..., Outcome]) -> None:
+    def test_prints_the_same_as_compare(self, folder: Path, runs: Path, offbeat: Command) -> None:
         before = files(runs)
         small = ("--set", "stop.virtual_seconds=40", "--algorithm", "fedavg", "--algorithm", "fedbuff")
         _, compared, _ = offbeat("compare", "tiny.toml", *small, "--output", "other")
@@ -140,7 +140,7 @@ class TestReport:
         assert {name for name in files(runs) if not name.startswith("plots")} == before | {"report.html"}
 
     @pytest.mark.usefixtures("runs")
-    def test_writes_tables_into_the_output_folder(self, folder: Path, offbeat: Callable[..., Outcome]) -> None:
+    def test_writes_tables_into_the_output_folder(self, folder: Path, offbeat: Command) -> None:
         code, out, _ = offbeat("report", "runs/tiny/fedbuff-seed1", "--output", "new", "--csv", "--markdown")
         assert code == 0
         tables = {"summary.csv", "history.csv", "summary.md"}
@@ -150,13 +150,13 @@ class TestReport:
         assert "fedavg" not in out
 
     @pytest.mark.usefixtures("runs")
-    def test_another_target(self, offbeat: Callable[..., Outcome]) -> None:
+    def test_another_target(self, offbeat: Command) -> None:
         assert "Time to 50 %" in offbeat("report", "runs/tiny")[1]
         assert "Time to 12 %" in offbeat("report", "runs/tiny", "--target", "0.12")[1]
 
 
 class TestPopulation:
-    def test_draws_and_prints_the_path(self, folder: Path, offbeat: Callable[..., Outcome]) -> None:
+    def test_draws_and_prints_the_path(self, folder: Path, offbeat: Command) -> None:
         code, out, err = offbeat("population", "tiny.toml", "--set", "population.clients=17", "--output", "drawn")
         assert (code, err) == (0, "")
         assert "17" in out

@@ -12,11 +12,11 @@ from offbeat.cli import listings
 from offbeat.config.algorithm_table import default_hyper_parameters
 from offbeat.data.catalogue import DATASETS
 
-Outcome = tuple[int, str, str]
+Command = Callable[..., tuple[int, str, str]]
 
 
 class TestData:
-    def test_list(self, offbeat: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_list(self, offbeat: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setattr(listings, "console", Console(width=200))
         monkeypatch.setenv("OFFBEAT_DATA", str(tmp_path))
         monkeypatch.setenv("OFFBEAT_CACHE", str(tmp_path))
@@ -27,14 +27,12 @@ class TestData:
         assert "60,000" in out
         assert "comes with scikit-learn" in out
 
-    def test_get(self, offbeat: Callable[..., Outcome]) -> None:
+    def test_get(self, offbeat: Command) -> None:
         assert offbeat("data", "get", "digits") == (0, "comes with scikit-learn\n", "")
 
 
 class TestAlgorithms:
-    def test_lists_all_with_their_hyper_parameters(
-        self, offbeat: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_lists_all_with_their_hyper_parameters(self, offbeat: Command, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(listings, "console", Console(width=200))  # so that nothing is wrapped
         code, out, err = offbeat("algorithms")
         assert (code, err) == (0, "")
@@ -45,7 +43,7 @@ class TestAlgorithms:
         assert 'staleness = { name = "polynomial", a = 0.5 }' in out
 
     def test_a_wide_terminal_has_a_line_for_each_hyper_parameter(
-        self, offbeat: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+        self, offbeat: Command, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(listings, "console", Console(width=160))
         lines = offbeat("algorithms")[1].splitlines()
@@ -57,9 +55,7 @@ class TestAlgorithms:
         ):  # fmt: skip
             assert key in last_column
 
-    def test_a_narrow_terminal_does_not_cut_words(
-        self, offbeat: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_narrow_terminal_does_not_cut_words(self, offbeat: Command, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(listings, "console", Console(width=80))
         out = offbeat("algorithms")[1]
         assert max(map(cell_len, out.splitlines())) <= 80

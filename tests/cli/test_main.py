@@ -12,12 +12,12 @@ from offbeat.cli import experiments
 from offbeat.errors import OffbeatError
 from offbeat.runs.directory import read
 
-Outcome = tuple[int, str, str]
+Command = Callable[..., tuple[int, str, str]]
 
 
 class TestHelp:
     @pytest.mark.parametrize("flag", ["--help", "-h"])
-    def test_lists_the_commands(self, flag: str, offbeat: Callable[..., Outcome]) -> None:
+    def test_lists_the_commands(self, flag: str, offbeat: Command) -> None:
         code, out, _ = offbeat(flag)
         assert code == 0
         commands = ("run", "compare", "algorithms", "report", "population", "data")
@@ -26,14 +26,14 @@ class TestHelp:
     @pytest.mark.parametrize(
         "command", ["run", "compare", "algorithms", "report", "population", "data list", "data get"]
     )
-    def test_gives_an_example(self, command: str, offbeat: Callable[..., Outcome]) -> None:
+    def test_gives_an_example(self, command: str, offbeat: Command) -> None:
         code, out, _ = offbeat(*command.split(), "--help")
         assert code == 0
         assert f"Example:\n    offbeat {command}" in out
 
     @pytest.mark.parametrize("command", ["run", "compare"])
     def test_the_example_works(
-        self, command: str, offbeat: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+        self, command: str, offbeat: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
         tiny_toml: str,
     ) -> None:  # fmt: skip
         _, out, _ = offbeat(command, "--help")
@@ -45,14 +45,14 @@ class TestHelp:
         code, _, err = offbeat(*words, *small)
         assert (code, err) == (0, "")
 
-    def test_version(self, offbeat: Callable[..., Outcome]) -> None:
+    def test_version(self, offbeat: Command) -> None:
         code, out, _ = offbeat("--version")
         assert code == 0
         assert "0.1.0" in out
 
 
 class TestMistakes:
-    def test_divergence_as_a_user_sees_it(self, folder: Path, run_process: Callable[..., Outcome]) -> None:
+    def test_divergence_as_a_user_sees_it(self, folder: Path, run_process: Command) -> None:
         mlp = ("--set", "model={ name = 'mlp', hidden = [4] }")
         code, out, err = run_process("run", "tiny.toml", *mlp, "--set", "algorithms.fedbuff.local.lr=1e30")
         assert code == 2
@@ -64,9 +64,7 @@ class TestMistakes:
         assert not (folder / "runs" / "tiny" / "fedbuff-seed1").exists()
 
     @pytest.mark.usefixtures("folder")
-    def test_a_message_of_several_lines_becomes_one(
-        self, offbeat: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_message_of_several_lines_becomes_one(self, offbeat: Command, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(*_: object) -> None:
             raise OffbeatError("first\n  second")
 

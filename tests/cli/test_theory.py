@@ -7,7 +7,8 @@ from offbeat.cli import theory as cli_theory
 from offbeat.theory import fedbuff_bound
 from offbeat.theory.check import Row
 
-Outcome = tuple[int, str, str]
+Command = Callable[..., tuple[int, str, str]]
+
 
 OPTIONS = (
     "--smoothness", "0.5", "--initial-error", "2", "--variance", "4", "--diversity", "0.3", "--gradient-bound", "3",
@@ -17,7 +18,7 @@ OPTIONS = (
 
 @pytest.mark.usefixtures("folder")
 class TestBound:
-    def test_prints_the_bound_and_the_assumptions(self, offbeat: Callable[..., Outcome]) -> None:
+    def test_prints_the_bound_and_the_assumptions(self, offbeat: Command) -> None:
         code, out, err = offbeat("theory", "bound", "tiny.toml", *OPTIONS, "--set", "local.lr=0.5")
         assert (code, err) == (0, "")
         by_hand = fedbuff_bound(
@@ -34,7 +35,7 @@ class TestBound:
         assert "Recommended: local.lr = 0.0178174\n" in out  # 1/(3·√350)
         assert "fedavg: no theorem" in out
 
-    def test_every_option_arrives(self, offbeat: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_every_option_arrives(self, offbeat: Command, monkeypatch: pytest.MonkeyPatch) -> None:
         told = []
         monkeypatch.setattr(cli_theory, "theory_reports", lambda *arguments: told.append(arguments) or {})
         assert offbeat("theory", "bound", "tiny.toml", *OPTIONS, "--algorithm", "fedavg")[0] == 0
@@ -44,13 +45,13 @@ class TestBound:
             smoothness=0.5, initial_error=2, variance=4, diversity=0.3, gradient_bound=3, max_staleness=1, rounds=700
         )
 
-    def test_only_some_algorithms(self, offbeat: Callable[..., Outcome]) -> None:
+    def test_only_some_algorithms(self, offbeat: Command) -> None:
         code, out, _ = offbeat("theory", "bound", "tiny.toml", "--algorithm", "fedavg")
         assert code == 0
         assert "fedavg" in out
         assert "fedbuff:" not in out
 
-    def test_a_proven_bound_and_an_infinite_one(self, offbeat: Callable[..., Outcome]) -> None:
+    def test_a_proven_bound_and_an_infinite_one(self, offbeat: Command) -> None:
         table = "algorithms={ fedlaavg = { cohort = 20, weighting = 'uniform' }, fedluck = {} }"
         _, out, _ = offbeat("theory", "bound", "tiny.toml", *OPTIONS, "--set", table, "--set", "local.steps=1")
         assert "fedlaavg: Theorem 3 of Yan et al. (2020): proven if the given assumptions hold" in out
@@ -64,7 +65,7 @@ class TestBound:
             ((*OPTIONS, "--smoothness", "-1"), "offbeat: algorithms.fedbuff: smoothness must be a finite number "),
         ],
     )
-    def test_a_mistake_is_one_line(self, offbeat: Callable[..., Outcome], arguments: tuple[str], line: str) -> None:
+    def test_a_mistake_is_one_line(self, offbeat: Command, arguments: tuple[str], line: str) -> None:
         code, out, err = offbeat("theory", "bound", "tiny.toml", *arguments)
         assert (code, out) == (2, "")
         assert err.startswith(line)
@@ -77,7 +78,7 @@ BAD = Row("wrong claim", "here", 5.0, 0.125, 4.0)
 
 
 class TestCheck:
-    def test_prints_the_rows(self, offbeat: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_prints_the_rows(self, offbeat: Command, monkeypatch: pytest.MonkeyPatch) -> None:
         asked = []
         monkeypatch.setattr(cli_theory, "check", lambda seeds: asked.append(seeds) or [GOOD, COUNTER])
         code, out, err = offbeat("theory", "check")
@@ -85,15 +86,13 @@ class TestCheck:
         assert re.search(r"whose claim +where +2 ± 0\.12 +4 +0\.5 +holds ", out)
         assert re.search(r"misprint +there +5 +4 +1\.25 +broken, as expected ", out)
 
-    def test_an_unexpected_row_sets_the_exit_code(
-        self, offbeat: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_an_unexpected_row_sets_the_exit_code(self, offbeat: Command, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(cli_theory, "check", lambda _: [GOOD, BAD])
         code, out, _ = offbeat("theory", "check")
         assert code == 1
         assert re.search(r"wrong claim +here .* UNEXPECTED ", out)
 
-    def test_measures(self, offbeat: Callable[..., Outcome]) -> None:
+    def test_measures(self, offbeat: Command) -> None:
         code, out, _ = offbeat("theory", "check", "--seeds", "2")
         assert code == 0
         for claim in ("FedBuff, Theorem 1", "FedLaAvg, Theorem 3", "AsyncCommSGD, Theorem 2.4", "FedLuck, mended"):
@@ -101,7 +100,7 @@ class TestCheck:
 
 
 @pytest.mark.parametrize("command", ["bound", "check"])
-def test_help_gives_an_example(command: str, offbeat: Callable[..., Outcome]) -> None:
+def test_help_gives_an_example(command: str, offbeat: Command) -> None:
     code, out, _ = offbeat("theory", command, "--help")
     assert code == 0
     assert f"Example:\n    offbeat theory {command} " in out

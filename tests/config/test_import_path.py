@@ -37,7 +37,7 @@ def imports_are_left_alone() -> Iterator[None]:
 
 
 def problem(text: str) -> str:
-    """Return the one line that loading says."""
+    """Return the error of loading, one line."""
     with pytest.raises(OffbeatError) as caught:
         load_object(text)
     assert "\n" not in str(caught.value)

@@ -73,7 +73,7 @@ class TestPaths:
         assert validated(Path("sub"), path="b.csv").path == str(Path.cwd() / "sub" / "b.csv")
 
     def test_an_unknown_home_folder(self, tmp_path: Path) -> None:
-        with pytest.raises(ValidationError, match="no such user"):
+        with pytest.raises(ValidationError, match="the user does not exist"):
             validated(tmp_path, path="~nobody-of-that-name/x")
 
     def test_of_code(self, tmp_path: Path) -> None:

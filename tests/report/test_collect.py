@@ -13,7 +13,7 @@ from offbeat.runs import directory as run_directory
 from offbeat.runs.directory import Run
 from offbeat.runs.settings import world_of
 
-CHANGES = {}  # what a test wants a run's columns to be, by the name of its folder
+CHANGES = {}  # columns that a test changes, by the name of the run's folder
 
 
 @pytest.fixture(autouse=True)
@@ -118,7 +118,7 @@ def test_a_label_of_two_experiments_gets_their_names(tmp_path, seed, changes):
     write(tmp_path / "two", "fedavg", seed, **changes)
     write(tmp_path / "two", "fedbuff", 1, **changes)
     runs = collect([tmp_path / "one", tmp_path / "two"])
-    # Where settings differ each label says whose it is, not only those that clash.
+    # If settings differ, every label names its experiment, not only those that clash.
     assert names(runs) == [("one/fedavg", 1), ("two/fedavg", seed), ("two/fedbuff" if changes else "fedbuff", 1)]
     rows = summarise(runs, 0.5)
     assert {row.baseline for row in rows} == {"one/fedavg"}

@@ -88,7 +88,7 @@ def report(runs, folder, title="A title", command="offbeat compare x", target=No
 
 @pytest.fixture
 def without_plots(monkeypatch):
-    """Most of the time goes into the plots."""
+    """Skip the plots, which take most of the time."""
     monkeypatch.setattr(report_module, "_plots", lambda *_: [])
 
 

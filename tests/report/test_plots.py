@@ -35,7 +35,7 @@ def colour_of(line):
 
 
 def draw(figure):
-    """Ticks and layout are made only now; what is wrong there warns or raises now."""
+    """Ticks and layout are made here, so their errors show here."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg")
     return buffer.getvalue()
@@ -215,7 +215,7 @@ def test_timeline_puts_the_fastest_client_first():
         (7, 0, 0.0, 40.0, "counted"),
         (3, 0, 0.0, 10.0, "counted"),
         (3, 1, 10.0, 20.0, "unused"),
-        (5, None, 0.0, 1.0, "lost"),  # never heard: nobody knows how fast it is
+        (5, None, 0.0, 1.0, "lost"),  # always lost: its speed is unknown
     ]
     b = [(4, 0, 5.0, 25.0, "counted")]
     figure = timeline([a_run("a", visits=a), a_run("b", visits=b), a_run("c")])

@@ -1,32 +1,11 @@
 import io
-import math
-from pathlib import Path
 
-import numpy as np
 import pytest
 from rich.console import Console
 
 from offbeat.report.summary import summarise
 from offbeat.report.table import caption, lines, terminal_table
-from offbeat.runs.directory import Run
-
-
-def a_run(label, seed=0, values=(0.1, 0.5), visits=(), totals=None, *, evaluate=None, **fields):
-    """Evaluated each 100 s; ``visits`` are (staleness, outcome); ``values`` are of the main measure."""
-    number = len(values)
-    totals, evaluate = totals or {}, evaluate or {"metrics": ["accuracy"], "better": "higher", "target": 0.5}
-    history = {"seconds": 100.0 * np.arange(number), "version": np.arange(number), "loss": np.ones(number)}
-    for name in ("counted", "unused", "lost", "bytes_down", "bytes_up"):
-        history[name] = np.array([*range(number - 1), totals.get(name, number - 1)])
-    for name in evaluate["metrics"][1:]:
-        history[name] = np.full(number, 0.25)
-    history[[*evaluate["metrics"], "loss"][0]] = np.array(values, float)
-    events = {
-        "staleness": np.array([math.nan if stale is None else stale for stale, _ in visits], float),
-        "outcome": np.array([outcome for _, outcome in visits], object),
-    }
-    config = {"evaluate": evaluate, "algorithms": {label: {}}}
-    return Run(Path(label), label, seed, config, history, events, **{"real_seconds": 2.0, **fields})
+from tests.report.example_runs import a_run
 
 
 def cells(rows):

@@ -132,7 +132,7 @@ class TestLock:
         assert "--output" in line
 
     def test_a_folder_that_may_not_be_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """As root there is none, so the attempt itself is made to fail."""
+        """Root may write everywhere, so the attempt itself is made to fail."""
 
         def refuse(*_: Any, **__: Any) -> None:
             raise PermissionError(errno.EACCES, "Permission denied")

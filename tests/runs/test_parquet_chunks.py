@@ -14,6 +14,8 @@ from offbeat.errors import OffbeatError
 from offbeat.runs import parquet_chunks
 from offbeat.runs.parquet_chunks import ChunkedTable, chunk_paths, read_columns
 
+MakeTable = Callable[..., ChunkedTable]
+
 SCHEMA = pa.schema([("number", pa.int64()), ("maybe", pa.int64()), ("value", pa.float64()), ("word", pa.string())])
 
 ROWS = st.lists(
@@ -68,10 +70,10 @@ class TestJoin:
 
 class TestParts:
     @pytest.fixture
-    def table(self, tmp_path: Path) -> Callable[..., ChunkedTable]:
+    def table(self, tmp_path: Path) -> MakeTable:
         return lambda number=0: ChunkedTable(tmp_path, "events", SCHEMA, number)
 
-    def test_a_chunk_holds_the_rows_since_the_last(self, table: Callable[..., ChunkedTable], tmp_path: Path) -> None:
+    def test_a_chunk_holds_the_rows_since_the_last(self, table: MakeTable, tmp_path: Path) -> None:
         events = table()
         events.add((1, None, 0.5, "a"))
         events.add((2, 3, 1.5, "b"))
@@ -86,13 +88,13 @@ class TestParts:
         numbers = [pq.read_table(path)["number"].to_pylist() for path in chunk_paths(tmp_path, "events")]
         assert numbers == [[1, 2], [3]]
 
-    def test_no_rows_make_no_part(self, table: Callable[..., ChunkedTable], tmp_path: Path) -> None:
+    def test_no_rows_make_no_part(self, table: MakeTable, tmp_path: Path) -> None:
         events = table()
         events.close_chunk()
         assert events.chunks == 0
         assert list(tmp_path.iterdir()) == []
 
-    def test_continues_after_the_chunks_that_count(self, table: Callable[..., ChunkedTable], tmp_path: Path) -> None:
+    def test_continues_after_the_chunks_that_count(self, table: MakeTable, tmp_path: Path) -> None:
         events = table()
         for number in range(4):
             events.add((number, None, 0.0, "a"))
@@ -106,7 +108,7 @@ class TestParts:
         assert pq.read_table(tmp_path / "whole.parquet")["number"].to_pylist() == [0, 1, 7]
         assert (tmp_path / "history-00000.parquet").exists()
 
-    def test_a_partial_file_of_a_kill_is_ignored(self, table: Callable[..., ChunkedTable], tmp_path: Path) -> None:
+    def test_a_partial_file_of_a_kill_is_ignored(self, table: MakeTable, tmp_path: Path) -> None:
         (tmp_path / ".events-00000.parquet.partial").write_bytes(b"PAR1 half")
         events = table()
         assert chunk_paths(tmp_path, "events") == []
@@ -115,7 +117,7 @@ class TestParts:
         assert read_columns(chunk_paths(tmp_path, "events"))["number"].tolist() == [1]
 
     def test_a_chunk_that_cannot_be_written_keeps_its_rows(
-        self, table: Callable[..., ChunkedTable], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, table: MakeTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def fail(*_: Any) -> None:
             raise OSError("no space")

@@ -20,6 +20,11 @@ from offbeat.runs.run import RunTask, carry_out
 from offbeat.runs.writer import RunWriter
 from offbeat.simulation.records import Evaluation
 
+Load = Callable[..., Experiment]
+MakeTask = Callable[..., RunTask]
+CarryOut = Callable[..., list[Evaluation]]
+ReadFiles = Callable[[Path], dict[str, bytes]]
+
 LABELS = ["fedavg", "fedasync", "fedbuff"]
 # Much that has a state: an optimizer, clients that come and go.
 CHANGES = (
@@ -39,7 +44,7 @@ REMEMBERING = {
 
 
 @pytest.fixture
-def task(tmp_path: Path, experiment: Callable[..., Experiment]) -> Callable[..., RunTask]:
+def task(tmp_path: Path, experiment: Load) -> MakeTask:
     def make(name: str, label: str = "fedbuff", *, resume: bool = False, every: float = 1e9, **how: Any) -> RunTask:
         return RunTask(how.get("experiment") or experiment(*CHANGES), label, 1, tmp_path / name, resume, every, "")
 
@@ -47,7 +52,7 @@ def task(tmp_path: Path, experiment: Callable[..., Experiment]) -> Callable[...,
 
 
 @pytest.fixture
-def carried_out(digits: Dataset) -> Callable[..., list[Evaluation]]:
+def carried_out(digits: Dataset) -> CarryOut:
     """Return a function that runs a task, up to the so many-th check, and returns its evaluations."""
 
     def carry(task: RunTask, checks: int = -1) -> list[Evaluation]:
@@ -65,9 +70,7 @@ def carried_out(digits: Dataset) -> Callable[..., list[Evaluation]]:
 
 
 class TestWhole:
-    def test_tells_what_it_writes(
-        self, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]], tmp_path: Path
-    ) -> None:
+    def test_tells_what_it_writes(self, task: MakeTask, carried_out: CarryOut, tmp_path: Path) -> None:
         evaluations = carried_out(task("x"))
         run = read(tmp_path / "x")
         assert (
@@ -83,8 +86,8 @@ class TestWhole:
         assert run.real_seconds > 0
 
     def test_a_failure_keeps_the_earlier_file(
-        self, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],
-        experiment: Callable[..., Experiment], tmp_path: Path,
+        self, task: MakeTask, carried_out: CarryOut,
+        experiment: Load, tmp_path: Path,
     ) -> None:  # fmt: skip
         diverging = experiment("model={ name = 'mlp', hidden = [4] }", "local.lr=1e30")
         with pytest.raises(OffbeatError, match="diverged"):
@@ -96,8 +99,8 @@ class TestInterrupted:
     @pytest.mark.parametrize("label", LABELS)
     @pytest.mark.parametrize("checks", [1, 2, 40, 77, 150])
     def test_resumed_it_writes_the_same_files(
-        self, checks: int, label: str, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],
-        files: Callable[[Path], dict[str, bytes]], tmp_path: Path,
+        self, checks: int, label: str, task: MakeTask, carried_out: CarryOut,
+        files: ReadFiles, tmp_path: Path,
     ) -> None:  # fmt: skip
         carried_out(task("whole", label))
         with pytest.raises(InterruptedRunError):
@@ -109,8 +112,8 @@ class TestInterrupted:
 
     @pytest.mark.parametrize("label", LABELS)
     def test_again_and_again(
-        self, label: str, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],
-        files: Callable[[Path], dict[str, bytes]], tmp_path: Path,
+        self, label: str, task: MakeTask, carried_out: CarryOut,
+        files: ReadFiles, tmp_path: Path,
     ) -> None:  # fmt: skip
         carried_out(task("whole", label))
         times = 0
@@ -126,8 +129,8 @@ class TestInterrupted:
 
     @pytest.mark.parametrize("label", REMEMBERING)
     def test_client_memories_are_resumed(
-        self, label: str, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],
-        experiment: Callable[..., Experiment], files: Callable[[Path], dict[str, bytes]], tmp_path: Path,
+        self, label: str, task: MakeTask, carried_out: CarryOut,
+        experiment: Load, files: ReadFiles, tmp_path: Path,
     ) -> None:  # fmt: skip
         # Few clients and short leases, so that each has many visits.
         world = ("population.clients=8", "server.lease_seconds=5")
@@ -144,8 +147,8 @@ class TestInterrupted:
         assert whole[-1].loss < whole[0].loss
 
     def test_every_checkpoint_is_as_good(
-        self, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],
-        files: Callable[[Path], dict[str, bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+        self, task: MakeTask, carried_out: CarryOut,
+        files: ReadFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     ) -> None:  # fmt: skip
         """That checkpoints are written changes nothing, wherever they are."""
         carried_out(task("whole"))
@@ -162,9 +165,7 @@ class TestInterrupted:
         assert len(written) > 100
         assert files(tmp_path / "x") == files(tmp_path / "whole")
 
-    def test_tells_at_once_how_far_it_was(
-        self, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]]
-    ) -> None:
+    def test_tells_at_once_how_far_it_was(self, task: MakeTask, carried_out: CarryOut) -> None:
         whole = carried_out(task("whole"))
         with pytest.raises(InterruptedRunError):
             carried_out(task("x"), 150)
@@ -172,9 +173,7 @@ class TestInterrupted:
         assert 1 < len(evaluations) < len(whole)
         assert evaluations == whole[-len(evaluations) :]
 
-    def test_real_seconds_add_up(
-        self, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]], tmp_path: Path
-    ) -> None:
+    def test_real_seconds_add_up(self, task: MakeTask, carried_out: CarryOut, tmp_path: Path) -> None:
         with pytest.raises(InterruptedRunError):
             carried_out(task("x"), 100)
         path = tmp_path / "x.unfinished" / "checkpoint.safetensors"
@@ -194,8 +193,8 @@ class TestResumeWithAnotherModel:
     )
     @pytest.mark.parametrize("label", LABELS)
     def test_is_one_line(
-        self, layers: str, label: str, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],
-        experiment: Callable[..., Experiment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+        self, layers: str, label: str, task: MakeTask, carried_out: CarryOut,
+        experiment: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     ) -> None:  # fmt: skip
         monkeypatch.syspath_prepend(tmp_path)
         monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -210,16 +209,14 @@ class TestResumeWithAnotherModel:
             carried_out(task("x", label, experiment=here, resume=True))
 
 
-def test_data_that_differ_from_the_comparison_are_refused(
-    task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]]
-) -> None:
+def test_data_that_differ_from_the_comparison_are_refused(task: MakeTask, carried_out: CarryOut) -> None:
     with pytest.raises(OffbeatError, match=r"returns other data at each call.*generator with a seed$"):
         carried_out(replace(task("x"), data="0123456789abcdef"))
 
 
 class TestCheckpoints:
     def test_are_so_many_seconds_apart_and_at_most_a_twentieth_of_the_time(
-        self, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],
+        self, task: MakeTask, carried_out: CarryOut,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:  # fmt: skip
         now = [0.0]
@@ -246,7 +243,7 @@ class TestCheckpoints:
         assert len(apart) > 5
 
     def test_none_is_written_before_it_is_due(
-        self, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],
+        self, task: MakeTask, carried_out: CarryOut,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:  # fmt: skip
         monkeypatch.setattr(RunWriter, "checkpoint", lambda *_: pytest.fail("a checkpoint"))
@@ -278,7 +275,7 @@ class Momentum(FedBuff):
 
 @pytest.mark.parametrize("every", [0.0, 1e9], ids=["at the first checkpoint", "when it is interrupted"])
 def test_a_forgotten_state_is_an_error_at_the_first_checkpoint(
-    every: float, task: Callable[..., RunTask], carried_out: Any, experiment: Callable[..., Experiment], tmp_path: Path
+    every: float, task: MakeTask, carried_out: Any, experiment: Load, tmp_path: Path
 ) -> None:
     (tmp_path / "own.py").write_text(OWN.replace("DTYPE", "torch.float32"))
     own = experiment(f"algorithms.own={{ algorithm = '{tmp_path}/own.py:Momentum', buffer_size = 2 }}")
@@ -288,7 +285,7 @@ def test_a_forgotten_state_is_an_error_at_the_first_checkpoint(
 
 
 def test_a_step_that_becomes_float64_in_mid_run_is_one_line(
-    task: Callable[..., RunTask], carried_out: Any, experiment: Callable[..., Experiment], tmp_path: Path
+    task: MakeTask, carried_out: Any, experiment: Load, tmp_path: Path
 ) -> None:
     later = "torch.float64 if closed.version else torch.float32"
     (tmp_path / "later.py").write_text(OWN.replace("DTYPE", later))

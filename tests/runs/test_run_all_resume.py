@@ -13,6 +13,10 @@ from offbeat.runs.directory import read
 from offbeat.runs.interruption import InterruptedRunError, Interruption
 from offbeat.runs.writer import RunWriter
 
+Load = Callable[..., Experiment]
+RunAll = Callable[..., str]
+Stop = Callable[[int], None]
+
 NET = """
 from torch import nn
 
@@ -54,7 +58,7 @@ def names(folder: Path) -> set[str]:
 
 
 @pytest.fixture
-def stopping(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+def stopping(monkeypatch: pytest.MonkeyPatch) -> Stop:
     """Return a function that makes runs stop, as by a signal, at their so many-th chance to."""
 
     def after(chances: int) -> None:
@@ -72,8 +76,8 @@ def stopping(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 class TestResume:
     def test_resumes_where_it_stopped(
-        self, experiment: Callable[..., Experiment], run: Callable[..., str], tmp_path: Path,
-        files: Callable[[Path], dict[str, bytes]], stopping: Callable[[int], None],
+        self, experiment: Load, run: RunAll, tmp_path: Path,
+        files: Callable[[Path], dict[str, bytes]], stopping: Stop,
     ) -> None:  # fmt: skip
         here = experiment("seeds=[1, 2]")
         run(here, "whole", ["fedavg", "fedbuff"])
@@ -88,7 +92,7 @@ class TestResume:
         assert "of 4 runs are finished" in said
 
     def test_finished_runs_stay_as_they_are(
-        self, experiment: Callable[..., Experiment], run: Callable[..., str], tmp_path: Path,
+        self, experiment: Load, run: RunAll, tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:  # fmt: skip
         small = experiment("stop.virtual_seconds=20")
@@ -101,7 +105,7 @@ class TestResume:
         assert names(tmp_path / "out") == {f"{label}-seed1" for label in ("fedavg", "fedasync", "fedbuff")}
 
     def test_a_run_that_replaces_another_is_resumed(
-        self, experiment: Callable[..., Experiment], run: Callable[..., str], stopping: Callable[[int], None],
+        self, experiment: Load, run: RunAll, stopping: Stop,
         files: Callable[[Path], dict[str, bytes]], tmp_path: Path,
     ) -> None:  # fmt: skip
         here = experiment("local.lr=0.2")
@@ -114,9 +118,7 @@ class TestResume:
         run(here, "out", ["fedavg"], resume=True)
         assert files(tmp_path / "out") == files(tmp_path / "whole")
 
-    def test_a_users_pattern_is_identified_by_its_file(
-        self, experiment: Callable[..., Experiment], run: Callable[..., str], tmp_path: Path
-    ) -> None:
+    def test_a_users_pattern_is_identified_by_its_file(self, experiment: Load, run: RunAll, tmp_path: Path) -> None:
         (tmp_path / "rules.py").write_text(RULE)
         pattern = "{ name = 'rules.py:rule', longest_gap = 3 }"
         table = f"algorithms={{ mine = {{ algorithm = 'async_comm_sgd', pattern = {pattern} }} }}"
@@ -130,9 +132,7 @@ class TestResume:
         with pytest.raises(OffbeatError, match=r"rules\.py has changed since .*mine-seed1 was begun"):
             run(here, "out", ["mine"], resume=True)
 
-    def test_a_finished_run_of_other_code_is_not_taken(
-        self, experiment: Callable[..., Experiment], run: Callable[..., str], tmp_path: Path
-    ) -> None:
+    def test_a_finished_run_of_other_code_is_not_taken(self, experiment: Load, run: RunAll, tmp_path: Path) -> None:
         (tmp_path / "net.py").write_text(NET)
         here = experiment("model.name=net.py:Net", "stop.virtual_seconds=20")
         run(here, "out", ["fedavg"])
@@ -142,7 +142,7 @@ class TestResume:
             run(here, "out", ["fedavg", "fedbuff"], resume=True)
 
     def test_users_data_with_random_numbers_are_the_same_in_each_process(
-        self, experiment: Callable[..., Experiment], run: Callable[..., str], tmp_path: Path
+        self, experiment: Load, run: RunAll, tmp_path: Path
     ) -> None:
         (tmp_path / "rows.py").write_text(ROWS)
         here = experiment("data.name=rows.py:rows", "stop.virtual_seconds=20", "seeds=[1, 2]")
@@ -152,9 +152,7 @@ class TestResume:
             one, two = (read(tmp_path / folder / f"fedavg-seed{seed}") for folder in ("one", "two"))
             assert one.history["loss"].tolist() == two.history["loss"].tolist()
 
-    def test_without_resume_finished_runs_are_made_again(
-        self, experiment: Callable[..., Experiment], run: Callable[..., str], tmp_path: Path
-    ) -> None:
+    def test_without_resume_finished_runs_are_made_again(self, experiment: Load, run: RunAll, tmp_path: Path) -> None:
         small = experiment("stop.virtual_seconds=20")
         run(small, "out", ["fedavg"])
         (tmp_path / "out" / "fedavg-seed1" / "events.parquet").write_bytes(b"")
@@ -163,8 +161,8 @@ class TestResume:
 
     @pytest.mark.parametrize("how", [{}, {"resume": True}])
     def test_an_unfinished_run_with_other_settings_is_refused(
-        self, how: dict[str, bool], experiment: Callable[..., Experiment], run: Callable[..., str],
-        stopping: Callable[[int], None], tmp_path: Path,
+        self, how: dict[str, bool], experiment: Load, run: RunAll,
+        stopping: Stop, tmp_path: Path,
     ) -> None:  # fmt: skip
         stopping(60)
         with pytest.raises(InterruptedRunError):
@@ -176,7 +174,7 @@ class TestResume:
         assert names(tmp_path / "out") == {"fedavg-seed1"}
 
     def test_without_resume_an_unfinished_run_begins_anew(
-        self, experiment: Callable[..., Experiment], run: Callable[..., str], stopping: Callable[[int], None],
+        self, experiment: Load, run: RunAll, stopping: Stop,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:  # fmt: skip
         stopping(60)

@@ -53,7 +53,7 @@ def test_differences_between_worlds_are_described():
         "a, c: digits, mlp, 1,200 clients, seed 0, up to"
     )
     assert "; b: digits, mlp, 50 clients, seed 4, up to" in text
-    # What an algorithm may have of its own makes no other world.
+    # Local settings of an algorithm do not make another world.
     assert world_of([a_run("a"), a_run("b", config={"local": {"lr": 0.1}})]).startswith("digits")
 
 

@@ -17,6 +17,9 @@ from offbeat.runs.run import RunTask
 from offbeat.runs.run_all import run_all
 from offbeat.runs.worker_processes import Workers
 
+Load = Callable[..., Experiment]
+Parallel = Callable[..., list[str]]
+
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals")
 
 # Far more than a test waits for.
@@ -34,7 +37,7 @@ def rows():
 
 
 @pytest.fixture
-def parallel(tmp_path: Path) -> Callable[..., list[str]]:
+def parallel(tmp_path: Path) -> Parallel:
     """Return a function that runs an experiment in processes, and returns a line for each event."""
 
     def run(
@@ -62,7 +65,7 @@ def parallel(tmp_path: Path) -> Callable[..., list[str]]:
 
 
 def test_two_jobs_write_the_same_files_as_one(
-    experiment: Callable[..., Experiment], progress: Callable[..., Progress], tmp_path: Path,
+    experiment: Load, progress: Callable[..., Progress], tmp_path: Path,
     files: Callable[[Path], dict[str, bytes]],
 ) -> None:  # fmt: skip
     here = experiment("seeds=[1, 2]", "stop.virtual_seconds=40", "model={ name = 'mlp', hidden = [4] }")
@@ -75,7 +78,7 @@ def test_two_jobs_write_the_same_files_as_one(
 
 
 def test_the_same_processes_continue_with_other_data(
-    experiment: Callable[..., Experiment], progress: Callable[..., Progress], tmp_path: Path,
+    experiment: Load, progress: Callable[..., Progress], tmp_path: Path,
     files: Callable[[Path], dict[str, bytes]], monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     here = experiment("seeds=[1, 2]", "stop.virtual_seconds=40", "model={ name = 'mlp', hidden = [4] }")
@@ -93,7 +96,7 @@ def test_the_same_processes_continue_with_other_data(
     assert files(tmp_path / "there") == files(tmp_path / "alone")
 
 
-def test_events_come_in_order(experiment: Callable[..., Experiment], parallel: Callable[..., list[str]]) -> None:
+def test_events_come_in_order(experiment: Load, parallel: Parallel) -> None:
     lines = parallel(experiment("seeds=[1, 2, 3]", "stop.virtual_seconds=40"), ["fedavg"], jobs=2)
     for seed in (1, 2, 3):
         mine = [line for line in lines if f"fedavg {seed}" in line]
@@ -103,9 +106,7 @@ def test_events_come_in_order(experiment: Callable[..., Experiment], parallel: C
     assert lines.index("begin fedavg 3") > min(lines.index("end fedavg 1"), lines.index("end fedavg 2"))
 
 
-def test_each_algorithm_begins_once_and_then_the_slowest(
-    experiment: Callable[..., Experiment], parallel: Callable[..., list[str]]
-) -> None:
+def test_each_algorithm_begins_once_and_then_the_slowest(experiment: Load, parallel: Parallel) -> None:
     begun: list[str] = []
 
     def report(task: RunTask, _: object) -> None:
@@ -123,16 +124,14 @@ def test_each_algorithm_begins_once_and_then_the_slowest(
     assert begun[5:] == ["fedasync 2"]
 
 
-def test_two_algorithms_begin_before_a_second_seed(
-    experiment: Callable[..., Experiment], parallel: Callable[..., list[str]]
-) -> None:
+def test_two_algorithms_begin_before_a_second_seed(experiment: Load, parallel: Parallel) -> None:
     lines = parallel(experiment("seeds=[1, 2]", "stop.virtual_seconds=40"), ["fedavg", "fedbuff"], jobs=2)
     assert [line for line in lines if line.startswith("begin")][:2] == ["begin fedavg 1", "begin fedbuff 1"]
 
 
 class TestStopping:
     def test_a_users_error_in_one_is_raised_and_the_others_can_be_resumed(
-        self, experiment: Callable[..., Experiment], parallel: Callable[..., list[str]], tmp_path: Path
+        self, experiment: Load, parallel: Parallel, tmp_path: Path
     ) -> None:
         here = experiment(
             "model={ name = 'mlp', hidden = [4] }", "stop={ virtual_seconds = 1e5 }", "algorithms.fedbuff.local.lr=1e30"
@@ -144,9 +143,7 @@ class TestStopping:
         assert not (tmp_path / "fedavg-seed1").exists()
         assert not read(tmp_path / "fedbuff-seed1.unfinished").finished
 
-    def test_a_killed_process_is_one_line(
-        self, experiment: Callable[..., Experiment], parallel: Callable[..., list[str]], tmp_path: Path
-    ) -> None:
+    def test_a_killed_process_is_one_line(self, experiment: Load, parallel: Parallel, tmp_path: Path) -> None:
         def kill(*_: object) -> None:
             child = multiprocessing.active_children()[0]
             assert child.pid is not None
@@ -161,9 +158,7 @@ class TestStopping:
         assert "--jobs" in line
         assert multiprocessing.active_children() == []
 
-    def test_an_early_sigterm_is_an_interruption(
-        self, experiment: Callable[..., Experiment], parallel: Callable[..., list[str]]
-    ) -> None:
+    def test_an_early_sigterm_is_an_interruption(self, experiment: Load, parallel: Parallel) -> None:
         def terminate() -> None:
             for child in multiprocessing.active_children():
                 child.terminate()
@@ -173,7 +168,7 @@ class TestStopping:
         assert multiprocessing.active_children() == []
 
     def test_an_interruption_lets_each_write_its_checkpoint(
-        self, experiment: Callable[..., Experiment], parallel: Callable[..., list[str]], tmp_path: Path
+        self, experiment: Load, parallel: Parallel, tmp_path: Path
     ) -> None:
         interruption = Interruption()
         heard: set[str] = set()

@@ -1,4 +1,4 @@
-"""Before the run begins, for what is asked otherwise when the first client is given work."""
+"""Dry runs of algorithms, which find errors before a run begins."""
 
 import re
 import threading
@@ -19,12 +19,14 @@ from offbeat.worlds.dry_run import dry_run
 from offbeat.worlds.simulation import build_simulation
 from offbeat.worlds.workload import build_workload
 
+Load = Callable[..., Experiment]
+
 Built = Callable[[Experiment], Simulation]
 PLAN = LocalPlan(steps=3, batch_size=8, lr=0.1)
 
 
 class Diary(FedBuff):
-    """It counts how often it was asked."""
+    """Counts the assignments that are asked of it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +38,7 @@ class Diary(FedBuff):
 
 
 class Locked(Diary):
-    """It holds what cannot be copied."""
+    """Holds an object that cannot be copied."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +46,7 @@ class Locked(Diary):
 
 
 class Patient(Diary):
-    """It wants nobody yet."""
+    """Has no slots yet."""
 
     def slots(self) -> int:
         return 0
@@ -54,7 +56,7 @@ class Patient(Diary):
 
 
 class Compresses(Diary):
-    """It thinks that there is a compressor of that name."""
+    """Names a compressor that does not exist."""
 
     def assign(self, client: int, local: LocalPlan) -> LocalPlan:
         return replace(super().assign(client, local), compression=Compression("topk"))
@@ -100,7 +102,7 @@ def built(digits: Dataset) -> Callable[[Experiment], Simulation]:
     ],
 )
 def test_a_plan_that_cannot_be_sent_is_one_line_with_the_label(
-    table: str, local: str, parts: list[str], experiment: Callable[..., Experiment], built: Built
+    table: str, local: str, parts: list[str], experiment: Load, built: Built
 ) -> None:
     here = experiment(f"algorithms={{ mine = {table} }}", f"local.compression={local}")
     with pytest.raises(OffbeatError) as caught:
@@ -124,9 +126,7 @@ def test_a_plan_that_cannot_be_sent_is_one_line_with_the_label(
         ("{ algorithm = 'port' }", "{ name = 'sign' }"),
     ],
 )
-def test_valid_combinations_are_built(
-    table: str, compression: str, experiment: Callable[..., Experiment], built: Built
-) -> None:
+def test_valid_combinations_are_built(table: str, compression: str, experiment: Load, built: Built) -> None:
     here = experiment(f"algorithms={{ mine = {table} }}", f"local.compression={compression}")
     built(here)
 
@@ -145,7 +145,7 @@ def test_valid_combinations_are_built(
     ],
 )
 def test_a_plan_that_the_algorithm_cannot_make_is_one_too(
-    table: str, part: str, experiment: Callable[..., Experiment], built: Built
+    table: str, part: str, experiment: Load, built: Built
 ) -> None:
     here = experiment(f"algorithms={{ mine = {table} }}")
     with pytest.raises(OffbeatError, match=rf"^algorithms\.mine: {part}"):

@@ -8,6 +8,8 @@ from offbeat.config.server_file import ServerFile, load
 from offbeat.errors import OffbeatError
 from offbeat.worlds.serve import build_coordinator, limits_of, run_server
 
+LoadServer = Callable[..., ServerFile]
+
 SERVER = """
 local = { steps = 1, batch_size = 8, lr = 0.1 }
 data.name = "digits"
@@ -20,7 +22,7 @@ port = 0
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Callable[..., ServerFile]:
+def file(tmp_path: Path) -> LoadServer:
     """Return a function that loads a server's file, with more lines."""
 
     def make(*lines: str) -> ServerFile:
@@ -40,7 +42,7 @@ def file(tmp_path: Path) -> Callable[..., ServerFile]:
     ],
 )
 def test_settings_that_a_server_cannot_run_are_one_line(
-    lines: list[str], message: str, file: Callable[..., ServerFile], tmp_path: Path
+    lines: list[str], message: str, file: LoadServer, tmp_path: Path
 ) -> None:
     with pytest.raises(OffbeatError, match=rf"^algorithm: {message}") as caught:
         run_server(file(*lines), lambda _: pytest.fail("it listens"))
@@ -48,7 +50,7 @@ def test_settings_that_a_server_cannot_run_are_one_line(
     assert not (tmp_path / "run").exists()
 
 
-def test_the_norm_of_updates_is_limited_by_either_section(file: Callable[..., ServerFile]) -> None:
+def test_the_norm_of_updates_is_limited_by_either_section(file: LoadServer) -> None:
     algorithm = ["[algorithm]", "algorithm = 'fedbuff'"]
     assert limits_of(file(*algorithm)).max_update_norm is None
     assert limits_of(file("max_update_norm = 2.0", *algorithm)).max_update_norm == 2
@@ -68,7 +70,7 @@ def test_the_norm_of_updates_is_limited_by_either_section(file: Callable[..., Se
     ],
 )
 def test_declared_examples_give_one_client_half_of_a_step_at_most(
-    lines: list[str], share: float | None, file: Callable[..., ServerFile]
+    lines: list[str], share: float | None, file: LoadServer
 ) -> None:
     served = file(*lines)
     buffer = build_coordinator(served)[0].algorithm.buffer
@@ -80,7 +82,7 @@ def test_declared_examples_give_one_client_half_of_a_step_at_most(
 
 
 @pytest.mark.parametrize("share", ["0.49", "1.01", "nan", "true", "'half'"])
-def test_a_share_out_of_range_is_one_line(share: str, file: Callable[..., ServerFile]) -> None:
+def test_a_share_out_of_range_is_one_line(share: str, file: LoadServer) -> None:
     with pytest.raises(OffbeatError, match=r"service\.max_share") as caught:
         file(f"max_share = {share}", "[algorithm]", "algorithm = 'fedavg'")
     assert "\n" not in str(caught.value)

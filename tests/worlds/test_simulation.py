@@ -1,4 +1,4 @@
-"""Simulations from an experiment: what their parts are made from."""
+"""Simulations from an experiment, and the arguments of their parts."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""``offbeat demo``: a server and clients as processes, some of which are killed during the run."""
+"""``offbeat demo``: a server and clients, some of which are killed on the way."""
 
 import os
 import shutil
@@ -94,7 +94,7 @@ def run_demo(
 
 
 def make_client(client: int) -> LocalSGD:
-    """Return a client of the demo with its share of the data; ``offbeat join`` calls it in each process."""
+    """Return a client with its share of the data; called by ``offbeat join``."""
     file = load(Path(os.environ[_FILE_VARIABLE]))
     assert file.data is not None
     dataset = build_dataset(file.data)
@@ -104,7 +104,7 @@ def make_client(client: int) -> LocalSGD:
 
 
 class _Processes:
-    """Commands of ``offbeat``, each in a process with a log file; all are killed at the end."""
+    """Commands of ``offbeat`` in processes with log files; killed at the end."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str], interruption: Interruption) -> None:
         self._folder = folder
@@ -144,7 +144,7 @@ class _Processes:
         self.wait(lambda: self._running[name].poll() is not None, f"{name} does not stop")
 
     def wait(self, is_done: Callable[[], bool], problem: str) -> None:
-        """Wait for a condition; raise ``OffbeatError`` if a process fails, or after ten minutes."""
+        """Wait for a condition; raise ``OffbeatError`` if a process fails or hangs."""
         end = time.monotonic() + _PATIENCE_SECONDS
         while not is_done():
             self._interruption.check()
@@ -158,7 +158,7 @@ class _Processes:
 def _tell_story(
     say: Callable[[str], None], processes: _Processes, folder: Path, clients: int, versions: int
 ) -> dict[str, Any]:
-    """Run server and clients to the last version, kill two clients and twice the server; return the last status."""
+    """Run to the last version, with kills; return the last status."""
     server = folder / "server"
 
     def until(is_reached: Callable[[dict[str, Any]], bool], problem: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Commands of the service: ``serve``, ``join``, ``status``, tokens, ``runs``, ``export``, ``backup``, ``demo``."""
+"""Commands of the service: server, clients, tokens, backups, demo."""
 
 import logging
 import os

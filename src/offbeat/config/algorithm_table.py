@@ -56,12 +56,18 @@ def build_algorithm(name: str, hyper_parameters: Mapping[str, Any]) -> Algorithm
 
 
 def _is_object(key: str, hint: Any) -> bool:
-    """Return whether a table makes the value; in a user's algorithm the same key may have another type."""
+    """Return whether a table makes the value.
+
+    In a user's algorithm the same key may have another type.
+    """
     return key in FACTORIES and (hint is Any or not set(_OBJECTS).isdisjoint((hint, *get_args(hint))))
 
 
 def _factories(key: str, value: Any) -> Mapping[str, Callable[..., Any]]:
-    """Return the factories of a hyper-parameter by name; the name of a pattern may be the import path of a rule."""
+    """Return the factories of a hyper-parameter by name.
+
+    The name of a pattern may be the import path of a rule.
+    """
     name = value.get("name") if isinstance(value, dict) else None
     if key != "pattern" or not isinstance(name, str) or not is_import_path(name):
         return FACTORIES[key]
@@ -113,13 +119,13 @@ def _algorithm_class(name: str) -> type[Algorithm]:
 
 
 def default_hyper_parameters(kind: type[Algorithm]) -> dict[str, Any]:
-    """Return an algorithm's hyper-parameters with their defaults, in the order of declaration."""
+    """Return an algorithm's hyper-parameters with defaults, in order of declaration."""
     parameters = inspect.signature(kind).parameters.values()
     return {parameter.name: parameter.default for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
 
 
 def hyper_parameters_of(algorithm: Algorithm) -> dict[str, Any]:
-    """Return an algorithm's hyper-parameters as a table, the input of ``build_algorithm``."""
+    """Return hyper-parameters as a table, the input of ``build_algorithm``."""
     values = {key: getattr(algorithm, key) for key in default_hyper_parameters(type(algorithm))}
     return {
         key: {"name": value.name, **value.parameters} if isinstance(value, _OBJECTS) else value

@@ -1,4 +1,4 @@
-"""Compression from a table of a file or from Python, checked and with all defaults."""
+"""Compression from a table or from Python, checked and with all defaults."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Experiment files: the whole table, reading, overrides."""
+"""Experiment files: all sections, reading, overrides."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -77,7 +77,7 @@ class Experiment(Section):
 
     @property
     def better(self) -> Literal["higher", "lower"]:
-        """Which values of the first metric, or of the test loss if there is none, are better."""
+        """Which values of the first metric, or else of the test loss, are better."""
         if self.evaluate.better or not self.metrics:
             return self.evaluate.better or "lower"
         first = self.metrics[0]
@@ -98,7 +98,7 @@ class Experiment(Section):
         return self._local(label).plan()
 
     def resolved(self, label: str, seed: int, dataset: str) -> dict[str, Any]:
-        """Return the configuration of one run with all defaults, as a table that can be run again."""
+        """Return the configuration of one run, which can be run again, with all defaults."""
         table = self.model_dump(exclude_none=True, exclude={"algorithms", "local", "data"})
         omitted = {"fallback"} if self.data.name == dataset else {"fallback", "arguments"}
         data = self.data.model_dump(exclude=omitted, exclude_defaults=True)
@@ -177,7 +177,7 @@ def experiment_of(table: Mapping[str, Any], path: Path) -> Experiment:
 
 
 def read_table(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Return a TOML file as a table that has not been checked; arguments and errors as for ``load``."""
+    """Return a TOML file as an unchecked table; arguments and errors as for ``load``."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

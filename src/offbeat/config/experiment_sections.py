@@ -1,4 +1,4 @@
-"""Sections of an experiment's file except ``[population]``: keys, units, ranges, defaults."""
+"""Sections of an experiment's file except ``[population]``."""
 
 from contextlib import suppress
 from typing import Annotated, Any, Literal
@@ -128,7 +128,7 @@ ModelSection = Annotated[
 
 
 class LocalSection(Section):
-    """``[local]``: the work of a client in one visit; the keys are those of ``LocalPlan``."""
+    """``[local]``: the work of a client in one visit, as in ``LocalPlan``."""
 
     steps: Count
     """SGD steps."""
@@ -247,12 +247,15 @@ RESERVED = frozenset({"seconds", "version", "counted", "unused", "lost", "bytes_
 
 
 def metric_name(metric: str) -> str:
-    """Return the metric's column in the history: of an import path the part after the colon."""
+    """Return a metric's column: of an import path the part after the colon."""
     return metric.rpartition(":")[2]
 
 
 class AlgorithmTable(BaseModel):
-    """``[algorithms.LABEL]``: an algorithm and its hyper-parameters, which ``algorithm_table`` checks."""
+    """``[algorithms.LABEL]``: an algorithm and its hyper-parameters.
+
+    ``algorithm_table`` checks the hyper-parameters.
+    """
 
     model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
 

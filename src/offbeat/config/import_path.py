@@ -178,7 +178,10 @@ def _importable(folder: Path) -> Generator[None]:
 
 @contextmanager
 def _neighbours_of(folder: Path) -> Generator[None]:
-    """Make a folder's modules importable, instead of modules of the same name from another user folder."""
+    """Make a folder's modules importable.
+
+    They replace modules of the same name from another user folder.
+    """
     for name, home in list(_neighbours.items()):
         top = name.partition(".")[0]
         if home != folder and ((folder / f"{top}.py").exists() or (folder / top).is_dir()):

@@ -1,4 +1,4 @@
-"""Objects from tables that name their factory: ``{ name = "polynomial", a = 0.5 }``."""
+"""Objects from tables that name a factory: ``{ name = "polynomial", a = 0.5 }``."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -51,7 +51,7 @@ def required_parameters(factory: Callable[..., Any]) -> list[str]:
 
 
 def check_type(key: str, value: Any, hint: Any) -> Any:
-    """Return a value from a TOML file, with a list as a tuple where the type hint asks for one.
+    """Return a value from a TOML file, with a list as a tuple if the type is one.
 
     Raises:
         OffbeatError: The value is not of the type.

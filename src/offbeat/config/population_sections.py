@@ -1,4 +1,4 @@
-"""Section ``[population]`` of an experiment's file: keys, units, ranges, defaults."""
+"""Section ``[population]`` of an experiment's file."""
 
 from typing import Annotated, Literal
 
@@ -159,7 +159,7 @@ class PhonesSection(Section):
 
 
 class TraceSection(Section):
-    """Bandwidth that varies over time; each client starts at a random place of a random trace."""
+    """Bandwidth over time; each client starts at a random place of a random trace."""
 
     distribution: Literal["trace"]
     name: Literal["3g-oboe"] | None = None
@@ -251,7 +251,7 @@ class QuietHoursSection(Section):
 
 
 class IntervalsSection(Section):
-    """Intervals from a CSV file with the columns client, start_seconds and end_seconds."""
+    """Intervals from a CSV file with columns client, start_seconds and end_seconds."""
 
     name: Literal["intervals"]
     path: UserPath

@@ -16,7 +16,7 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class Section(BaseModel):
-    """A table of the file; an unknown key is an error that suggests the nearest known one."""
+    """A table of the file; an unknown key is an error with a suggestion."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
 
@@ -43,7 +43,7 @@ def _absolute(path: str, info: ValidationInfo) -> str:
     try:
         return str((_folder(info) / Path(path).expanduser()).absolute())
     except RuntimeError:
-        raise ValueError("there is no such user; write the full path") from None
+        raise ValueError("the user does not exist; write the full path") from None
 
 
 def _canonical(text: str, info: ValidationInfo) -> str:

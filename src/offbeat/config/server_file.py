@@ -1,4 +1,4 @@
-"""Server files: the whole table, reading, overrides."""
+"""Server files: all sections, reading, overrides."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -132,7 +132,10 @@ class ServerFile(Section):
         return self.local.plan()
 
     def resolved(self) -> dict[str, Any]:
-        """Return the settings, with all defaults, that must not change when the server is started again."""
+        """Return the settings that must not change when the server starts again.
+
+        Includes all defaults.
+        """
         table = self.model_dump(exclude_none=True, exclude={"service", "algorithm", "evaluate"}, mode="json")
         service = {"clients": self.service.clients, "seed": self.service.seed, "max_share": self.service.max_share}
         algorithm = {"algorithm": self.algorithm.algorithm, **hyper_parameters_of(self.build_algorithm())}

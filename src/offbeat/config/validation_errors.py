@@ -76,7 +76,10 @@ def _problem(key: str, error: ErrorDetails) -> str:
 
 
 def _key(location: tuple[int | str, ...], table: Any, *, missing: bool) -> list[str]:
-    """Return the parts of a location that are keys of the table, without the union members that pydantic adds."""
+    """Return the parts of a location that are keys of the table.
+
+    pydantic adds the members of unions.
+    """
     *parents, last = location or ("",)
     keys: list[str] = []
     for part in parents:
@@ -97,6 +100,6 @@ def _example(key: str, value: object) -> str:
 
 
 def _discriminator(context: dict[str, Any]) -> str:
-    """Return the key that decides the kind of table; a discriminator function reads the name."""
+    """Return the key that decides the kind of table; for a function it is the name."""
     name = context["discriminator"].strip("'")
     return "name" if name.endswith("()") else name

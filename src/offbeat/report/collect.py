@@ -104,7 +104,7 @@ def _read(folder: Path) -> Run:
 
 
 def _problem(run: Run) -> str:
-    """Return what is wrong with the contents of a run's files, which are not trusted; empty if nothing."""
+    """Return what is wrong with the untrusted files of a run; empty if nothing."""
     algorithms: object = run.config["algorithms"]
     if not isinstance(algorithms, dict):
         return "algorithms in config.toml is not a table"
@@ -160,7 +160,7 @@ def _labels(label: str, runs: Sequence[Run], others: Sequence[Run]) -> dict[Path
 
 
 def _clash(runs: Sequence[Run]) -> str:
-    """Return why runs are not the same algorithm with different seeds; empty if they are."""
+    """Return why runs differ in more than their seeds; empty if they do not."""
     different = differences([{k: v for k, v in run.config.items() if k not in ("name", "seeds")} for run in runs])
     if different:
         return f"differ in {', '.join(different)}"

@@ -16,7 +16,9 @@ _SUMMARY = ("label", "measure", "mean", "sd", "ci_low", "ci_high", "seeds")
 
 
 def write_csv(rows: Sequence[Row], runs: Sequence[Run], folder: Path) -> tuple[Path, Path]:
-    """Write ``folder/summary.csv`` and ``folder/history.csv``, in UTF-8, with a header and full precision.
+    """Write ``folder/summary.csv`` and ``folder/history.csv``.
+
+    Both are in UTF-8, with a header and full precision.
 
     ``summary.csv`` has a line for each label and measure: ``label``, ``measure``, ``mean``, ``sd`` (the sample standard
     deviation), ``ci_low`` and ``ci_high`` (the 95 % confidence interval of the mean), ``seeds``. Times are in seconds,

@@ -1,4 +1,4 @@
-"""Measures that reports compare: metrics, loss, and the target of the main measure."""
+"""Measures that reports compare: metrics, loss, and the target."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -41,7 +41,7 @@ Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 @matplotlib.rc_context(STYLE)
 def over_time(runs: Sequence[Run], target: float | None, measure: Measure | None = None) -> Figure:
-    """Draw a measure on the test set, by default the main one, over virtual time."""
+    """Draw a measure, by default the main one, over virtual time."""
     unit, name = units.time_unit(max(run.history["seconds"].max() for run in runs))
     seconds = f"virtual time ({name})"
     return _curves(runs, lambda run: run.history["seconds"] / unit, seconds, "virtual time", target, measure)
@@ -49,7 +49,7 @@ def over_time(runs: Sequence[Run], target: float | None, measure: Measure | None
 
 @matplotlib.rc_context(STYLE)
 def over_bytes(runs: Sequence[Run], target: float | None, measure: Measure | None = None) -> Figure:
-    """Draw a measure on the test set, by default the main one, over the bytes to and from all clients."""
+    """Draw a measure, by default the main one, over the bytes to and from clients."""
     unit, name = units.size_unit(max(_traffic(run).max() for run in runs))
     sent = f"sent to and by all clients ({name})"
     return _curves(runs, lambda run: _traffic(run) / unit, sent, "bytes", target, measure)
@@ -57,7 +57,7 @@ def over_bytes(runs: Sequence[Run], target: float | None, measure: Measure | Non
 
 @matplotlib.rc_context(STYLE)
 def over_versions(runs: Sequence[Run], target: float | None, measure: Measure | None = None) -> Figure:
-    """Draw a measure on the test set, by default the main one, over the model's versions."""
+    """Draw a measure, by default the main one, over the model's versions."""
     return _curves(
         runs, lambda run: run.history["version"].astype(np.float64), "version of the model", "versions", target, measure
     )
@@ -65,13 +65,13 @@ def over_versions(runs: Sequence[Run], target: float | None, measure: Measure | 
 
 @matplotlib.rc_context(STYLE)
 def over_updates(runs: Sequence[Run], target: float | None, measure: Measure | None = None) -> Figure:
-    """Draw a measure on the test set, by default the main one, over the visits that ended."""
+    """Draw a measure, by default the main one, over the visits that ended."""
     return _curves(runs, _visits, "visits of clients", "visits", target, measure)
 
 
 @matplotlib.rc_context(STYLE)
 def staleness(runs: Sequence[Run]) -> Figure:
-    """Draw histograms of the staleness of counted updates, one panel for each algorithm with all its seeds.
+    """Draw histograms of the staleness of counted updates, a panel for each algorithm.
 
     Each panel has its own scale: a synchronous algorithm has everything at 0, which would flatten the others.
     """
@@ -183,7 +183,7 @@ def _finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _together(curves: Sequence[Curve]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the common sample points of curves, ``(n,)``, and their values there, ``(curves, n)``."""
+    """Return common sample points of curves, ``(n,)``, and values, ``(curves, n)``."""
     xs = np.unique(np.concatenate([x for x, _ in curves]))
     known = (xs >= max(x[0] for x, _ in curves)) & (xs <= min(x[-1] for x, _ in curves))
     if known.any():
@@ -223,7 +223,7 @@ def _label_ends(axes: Axes, ends: Iterable[_End]) -> None:
 
 
 def _apart(values: Sequence[float], gap: float) -> list[float]:
-    """Move ascending values as little as possible until neighbours are at least ``gap`` apart."""
+    """Move ascending values as little as possible until they are ``gap`` apart."""
     blocks: list[list[float]] = []  # of values that touch; minus i gaps, the values of a block become equal
     for index, value in enumerate(values):
         blocks.append([value - index * gap])

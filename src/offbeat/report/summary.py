@@ -120,7 +120,7 @@ def _row(
 
 
 def _why_no_version(runs: Sequence[Run]) -> str:
-    """Return the probable reason for runs without a version, from the last row of their histories."""
+    """Return the probable reason for runs without a version."""
     if not runs:
         return ""
     sent, counted, unused, lost = (
@@ -144,7 +144,7 @@ def _updates(number: int) -> str:
 
 
 def _baseline(groups: dict[str, list[Run]]) -> str:
-    """Return the label ``fedavg``, the baseline of the papers; else the first FedAvg; else the first label."""
+    """Return the label ``fedavg``; else the first FedAvg; else the first label."""
     labels = list(groups)
     if "fedavg" in labels:
         return "fedavg"
@@ -165,7 +165,10 @@ def _seconds_to(target: float | None, measure: Measure, run: Run) -> float | Non
 
 
 def _over_all(times: Sequence[float | None]) -> Estimate | None:
-    """Return the estimate; None if a seed missed the target, because the others' mean would flatter the algorithm."""
+    """Return the estimate; None if a seed missed the target.
+
+    The mean of the others would flatter the algorithm.
+    """
     reached = [time for time in times if time is not None]
     return estimate(reached) if len(reached) == len(times) else None
 

@@ -1,4 +1,4 @@
-"""Table of a comparison, with a line for each measure and a column for each algorithm."""
+"""Table of a comparison: a line for each measure, a column for each algorithm."""
 
 import math
 import statistics
@@ -56,7 +56,7 @@ def lines(rows: Sequence[Row]) -> list[list[Line]]:
 
 
 def caption(rows: Sequence[Row]) -> str:
-    """Return the explanations and warnings below the table, each warning on its own line; may be empty."""
+    """Return the text below the table, each warning on its own line; may be empty."""
     sentences: list[str] = []
     first = rows[0]
     if any(row.tail for row in rows):
@@ -79,7 +79,7 @@ def caption(rows: Sequence[Row]) -> str:
 
 
 def terminal_table(rows: Sequence[Row]) -> RenderableType:
-    """Return the table for the terminal; if it is too wide, it is split into blocks of columns."""
+    """Return the table for the terminal, in blocks of columns if it is too wide."""
     return _Blocks(rows)
 
 
@@ -184,7 +184,10 @@ def _sizes(estimates: Sequence[Estimate | None]) -> tuple[str, ...]:
 
 
 def _middling(estimates: Sequence[Estimate | None]) -> float | None:
-    """Return the lower median, whose unit the row gets, so that few numbers are too small for it."""
+    """Return the lower median, whose unit the row gets.
+
+    So few numbers are too small for the unit.
+    """
     means = [estimate.mean for estimate in estimates if estimate and estimate.mean > 0]
     return statistics.median_low(means) if means else None
 

@@ -11,7 +11,9 @@ _COLUMNS = ("counted", "version", "bytes_down", "bytes_up")
 
 
 def write_tensorboard(runs: Sequence[Run], folder: Path) -> None:
-    """Write an event file for each run into ``folder/LABEL-seedS``; an earlier one is replaced.
+    """Write an event file for each run into ``folder/LABEL-seedS``.
+
+    An earlier file is replaced.
 
     It holds the loss, each metric, and the counted updates, versions and bytes so far, at each evaluation.
     TensorBoard's axis "step" is the number of counted updates; its axis "relative" is virtual time.

@@ -26,7 +26,9 @@ _COLOURS = dict(zip(OUTCOMES, ("#7BA7CC", "#E8B923", "#A3243B"), strict=True))  
 
 @matplotlib.rc_context(STYLE)
 def timeline(runs: Sequence[Run]) -> Figure:
-    """Draw a bar for each visit, a row for each client, a panel for each algorithm (its first seed).
+    """Draw a bar for each visit, a row for each client, a panel for each algorithm.
+
+    Only the first seed of an algorithm is drawn.
 
     Rows and time are the same in all panels. If there are too many, clients are left out evenly over the order of
     their speeds, and the time ends early; the labels say so. Time begins at the first visit drawn.
@@ -70,7 +72,10 @@ def timeline(runs: Sequence[Run]) -> Figure:
 
 
 def _by_speed(events: Sequence[Columns]) -> NDArray[np.int64]:
-    """Return the clients with visits, fastest mean visit first; those that lost all visits come last."""
+    """Return the clients with visits, fastest mean visit first.
+
+    Those that lost all visits come last.
+    """
     client = np.concatenate([part["client"] for part in events])
     seconds = np.concatenate([part["ended_seconds"] - part["assigned_seconds"] for part in events])
     heard = np.concatenate([part["outcome"] != "lost" for part in events])
@@ -87,7 +92,7 @@ def _of_clients(events: Columns, clients: NDArray[np.int64]) -> Columns:
 
 
 def _window(visits: Sequence[Columns]) -> tuple[float, float, float]:
-    """Return begin and end of the drawn window, and the end of the last visit; seconds.
+    """Return begin and end of the window, and the end of the last visit; seconds.
 
     The window begins with the first visit. It ends where bars become too many or too short to see, but each panel has
     room for a few of its own visits: the worlds of a merged report may have very different speeds.

@@ -81,7 +81,7 @@ class Run:
 
 @contextmanager
 def lock_folder(folder: Path) -> Generator[None]:
-    """Make the folder, check that it can be written, and keep other processes from writing into it.
+    """Make the folder, check that it can be written, and lock it.
 
     Raises:
         OffbeatError: The folder cannot be written, or another process is writing into it.
@@ -111,7 +111,7 @@ def unfinished_path(path: Path) -> Path:
 
 
 def read(path: Path) -> Run:
-    """Read the run in the folder ``path``; of an unfinished run, the chunks of its tables.
+    """Read the run in the folder ``path``; if it is unfinished, its chunks.
 
     Raises:
         OffbeatError: A file is missing or broken.

@@ -18,7 +18,9 @@ class InterruptedRunError(Exception):
 
 
 class Interruption:
-    """A context in which the first SIGINT or SIGTERM is only recorded; the second ends the program.
+    """A context in which the first SIGINT or SIGTERM is only recorded.
+
+    The second ends the program.
 
     Attributes:
         signal: The signal that came; None if none has.

@@ -1,4 +1,4 @@
-"""Versions that a run's numbers depend on: packages, trainer, threads, the user's files and data."""
+"""Versions that a run's numbers depend on: packages, threads, user files, data."""
 
 import hashlib
 import platform
@@ -51,7 +51,7 @@ def versions(config: Mapping[str, Any], dataset: Dataset) -> dict[str, str]:
 
 
 def _files_in(value: Any) -> Iterator[Path]:
-    """Yield the files and folders that a configuration names, alone or before the colon of an import path."""
+    """Yield the files and folders in a configuration, also those of import paths."""
     if isinstance(value, Mapping):
         for inner in value.values():
             yield from _files_in(inner)

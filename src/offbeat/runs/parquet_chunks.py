@@ -1,4 +1,4 @@
-"""Tables that grow: written as closed Parquet files, joined into one file at the end."""
+"""Growing tables: closed Parquet files that are joined at the end."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -62,7 +62,7 @@ class ChunkedTable:
         self.chunks += 1
 
     def join(self, path: Path) -> None:
-        """Write all chunks as one file; its bytes do not depend on how the rows were divided."""
+        """Write all chunks as one file, independent of how the rows were divided."""
         with pq.ParquetWriter(path, self._schema) as writer:
             waiting = self._schema.empty_table()
             for chunk in chunk_paths(self._folder, self._name):

@@ -1,4 +1,4 @@
-"""Conditions for continuing a run folder: same settings, same versions, all chunks."""
+"""Conditions for resuming a run: same settings, same versions, all chunks."""
 
 import json
 import tomllib
@@ -35,7 +35,7 @@ def _settings(path: Path) -> dict[str, Any] | None:
 
 
 def check_versions(folder: Path, versions: Mapping[str, str]) -> None:
-    """Check that a run was begun with these versions of everything that its numbers depend on.
+    """Check that a run was begun with these versions.
 
     Raises:
         OffbeatError: It was not; names the first difference.

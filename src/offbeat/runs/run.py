@@ -90,7 +90,7 @@ def carry_out(
 def _open(
     task: RunTask, dataset: Dataset, simulation: Simulation, on_evaluation: Callable[[Evaluation], None]
 ) -> RunWriter:
-    """Return the writer of the run, with the simulation in the state of its last checkpoint."""
+    """Return the run's writer; load the last checkpoint into the simulation."""
     config = task.config(dataset)
     metrics, made_by = _metrics(task), versions(config, dataset)
     if not task.resume:

@@ -120,7 +120,7 @@ def _load_data(experiment: Experiment, say: Callable[[str], None]) -> Dataset:
 
 
 def _check_runs(experiment: Experiment, labels: Sequence[str], dataset: Dataset) -> Experiment:
-    """Return the experiment with one trainer for all runs, so that they can be compared.
+    """Return the experiment with the same trainer for all runs.
 
     Builds a simulation of each algorithm, so that an error shows before the first run, and not hours later.
     """

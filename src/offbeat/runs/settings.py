@@ -60,12 +60,15 @@ def experiment_of(run: Run) -> Path:
 
 
 def same_world(run: Run, other: Run) -> bool:
-    """Return whether two runs have the same data, model, clients, server and end, so that times can be compared."""
+    """Return whether the times of two runs can be compared.
+
+    Their data, model, clients, server and end must be the same.
+    """
     return not differences([_world(run), _world(other)])
 
 
 def differences(tables: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the keys, as ``section.key``, at which not all of the tables have the same value."""
+    """Return the keys, as ``section.key``, at which tables differ."""
     flat = [dict(_flat(table)) for table in tables]
     keys = dict.fromkeys(key for one in flat for key in one)
     return [key for key in keys if any(key not in one or one[key] != flat[0].get(key) for one in flat)]
@@ -89,7 +92,7 @@ def _section(run: Run, name: str) -> Mapping[str, Any]:
 
 
 def _local_differences(runs: Sequence[Run]) -> list[str]:
-    """Return the keys of ``local`` in which experiments differ; see ``settings_differences``."""
+    """Return the keys of ``local`` that differ; see ``settings_differences``."""
     experiments: dict[Path, dict[str, Mapping[str, Any]]] = {}
     for run in runs:
         (name, *_) = run.config["algorithms"]

@@ -1,4 +1,4 @@
-"""``offbeat.simulate``: a simulation from Python objects, for notebooks and scripts."""
+"""``offbeat.simulate``: simulations from notebooks and scripts."""
 
 import copy
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -51,7 +51,10 @@ _Table = TypeVar("_Table", bound=BaseModel)
 
 @contextmanager
 def _one_thread() -> Generator[None]:
-    """Use one thread, as runs do: more would add in another order, and be slower with small models."""
+    """Use one thread, as runs do.
+
+    More threads would add in another order, and be slower with small models.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -83,7 +86,7 @@ def simulate(
     output: str | Path | None = None,
     progress: bool = True,
 ) -> "DataFrame":
-    """Train a model over clients that come and go in virtual time, and return the evaluations.
+    """Train a model over clients in virtual time, and return the evaluations.
 
     The arguments are not changed: each call starts from the same model.
 

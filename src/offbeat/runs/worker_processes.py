@@ -63,7 +63,10 @@ class _Worker:
 
 @contextmanager
 def _ctrl_c_blocked() -> Generator[None]:
-    """Block Ctrl-C while a process is started: the process inherits that, and is never interrupted by it."""
+    """Block Ctrl-C while a process is started.
+
+    The process inherits the block, so Ctrl-C never interrupts it.
+    """
     if os.name == "nt":
         yield
         return
@@ -102,7 +105,9 @@ class Workers:
         on_end: Callable[[RunTask], None],
         interruption: Interruption,
     ) -> None:
-        """Run tasks: each label once, in order, then the slowest label first, so that all processes end together.
+        """Run tasks: each label once, in order, then the slowest label first.
+
+        So all processes end at about the same time.
 
         Args:
             tasks: What to run.

@@ -73,7 +73,10 @@ class RunWriter:
             return cls(path, metrics, state), state
 
     def add(self, evaluation: Evaluation | None, ended: list[VisitEnded]) -> None:
-        """Add an evaluation, if it is not None, and the visits that ended, which are removed from the list."""
+        """Add an evaluation, if it is not None, and the visits that ended.
+
+        The visits are removed from the list.
+        """
         if evaluation is not None:
             *numbers, metrics = evaluation
             self._history.add([*numbers, *(metrics[name] for name in self._metrics)])

@@ -1,4 +1,4 @@
-"""Dry run of an algorithm: what it asks of clients, tried before the run begins."""
+"""Dry run of an algorithm: its first assignments and version, before a run begins."""
 
 import copy
 
@@ -15,7 +15,7 @@ from offbeat.training.sending import check_sending
 
 
 def dry_run(algorithm: Algorithm, model: Tensor, data_weights: Tensor, plan: LocalPlan) -> None:
-    """Check that the algorithm accepts the plan, and that clients can carry out the plans that it makes of it.
+    """Check that the algorithm accepts the plan and makes plans that clients can do.
 
     Works on a copy. Without it, such an error would show during the run, when the first client gets an assignment.
 
@@ -43,7 +43,7 @@ def dry_run(algorithm: Algorithm, model: Tensor, data_weights: Tensor, plan: Loc
 
 
 def _plans(algorithm: Algorithm, model: Tensor, data_weights: Tensor, plan: LocalPlan) -> list[LocalPlan]:
-    """Return what a copy of the algorithm makes of the plan: for a client of known and for one of unknown speed."""
+    """Return the plans of a copy of the algorithm, for known and unknown speeds."""
     try:
         trial = copy.deepcopy(algorithm)
     except (TypeError, RuntimeError):  # a user's algorithm may hold objects that cannot be copied
@@ -67,7 +67,7 @@ def _plans(algorithm: Algorithm, model: Tensor, data_weights: Tensor, plan: Loca
 def _check_first_version(
     trial: Algorithm, plans: dict[int, LocalPlan], local: LocalPlan, clients: int, length: int
 ) -> None:
-    """Upload updates of zeros until the first version; check each answer, and the model."""
+    """Upload updates of zeros until the first version; check answers and model."""
     while trial.slots() > 0 and len(plans) < clients:
         client = len(plans)
         plans[client] = trial.assign(client, local)

@@ -1,4 +1,4 @@
-"""Seeds for user code that draws from the global generators of Python, numpy and torch."""
+"""Seeds for user code that draws from Python's, numpy's or torch's generators."""
 
 import random
 from collections.abc import Generator

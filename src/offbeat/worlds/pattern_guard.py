@@ -1,4 +1,4 @@
-"""Checks of a user's own communication pattern while a run goes on."""
+"""Checks of a user's communication pattern during a run."""
 
 from dataclasses import replace
 
@@ -17,7 +17,10 @@ def guard_pattern(algorithm: Algorithm) -> None:
 
 
 def guarded(pattern: Pattern) -> Pattern:
-    """Return the pattern; a user's rule raises ``OffbeatError`` where it fails or exceeds its ``longest_gap``."""
+    """Return the pattern with checks of the user's rule.
+
+    ``next_round`` then raises ``OffbeatError`` where the rule fails or exceeds its ``longest_gap``.
+    """
     rule = pattern.own
     if rule is None:
         return pattern

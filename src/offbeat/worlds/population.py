@@ -1,4 +1,4 @@
-"""The clients of one seed, made from ``[population]``: their shards and their devices."""
+"""Clients of one seed, made from ``[population]``: shards and devices."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -30,7 +30,9 @@ def with_key(key: str) -> Generator[None]:
 
 
 def build_quiet_hours(section: PopulationSection, seed: int) -> QuietHours | HoursOfDay | None:
-    """Return the clients' quiet hours, which a partition may depend on; None for another availability.
+    """Return the clients' quiet hours; None for another availability.
+
+    A partition may depend on them.
 
     Raises:
         OffbeatError: The file of hourly counts is wrong.

@@ -74,7 +74,10 @@ def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
 
 
 def limits_of(file: ServerFile) -> Limits:
-    """Return the limits on clients; ``server.max_update_norm`` takes precedence over ``service.max_update_norm``."""
+    """Return the limits on clients.
+
+    ``server.max_update_norm`` takes precedence over ``service.max_update_norm``.
+    """
     section = file.service
     return Limits(
         max_update_norm=file.server.max_update_norm or section.max_update_norm,
@@ -85,7 +88,7 @@ def limits_of(file: ServerFile) -> Limits:
 
 
 def build_coordinator(file: ServerFile) -> tuple[Coordinator, Layout]:
-    """Return the coordinator of a new run, and the names and shapes of the model's parameters.
+    """Return the coordinator of a new run, and the layout of the model's parameters.
 
     Raises:
         OffbeatError: The algorithm does not fit the run, or is for simulations only.
@@ -121,7 +124,10 @@ def build_coordinator(file: ServerFile) -> tuple[Coordinator, Layout]:
 
 
 def _event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return uvloop's event loop, which serves small requests faster; asyncio's own on Windows."""
+    """Return the factory of uvloop's event loop; asyncio's own on Windows.
+
+    uvloop serves small requests faster.
+    """
     if sys.platform == "win32":
         return None
     import uvloop
@@ -130,7 +136,10 @@ def _event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _relax_garbage_collection() -> None:
-    """Skip the objects that exist now, and collect less often: requests make many objects, but few cycles."""
+    """Skip the objects that exist now, and collect less often.
+
+    Requests make many objects, but few cycles.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 100)

@@ -1,4 +1,4 @@
-"""Program that measures models on the server's test set: reads a path a line, writes JSON a line.
+"""Program that measures a server's models: a path a line in, JSON a line out.
 
 ``python -m offbeat.worlds.server_evaluation SECTIONS`` gets the configuration as JSON.
 """

@@ -72,7 +72,7 @@ class Workload:
     augmentation: AugmentationName | None = None
 
     def evaluator(self, seed: int) -> Evaluate:
-        """Return the function that measures a model on the test set, and on training examples if asked for."""
+        """Return the function that measures a model, by its vector."""
         data, objective = self.dataset, self.objective
         on_test = self._evaluator(as_tensor(data.test_inputs), as_tensor(data.test_labels), objective.metrics, seed)
         if not objective.training_loss:
@@ -85,7 +85,10 @@ class Workload:
 
 
 def build_workload(experiment: Experiment, dataset: Dataset, seed: int) -> Workload:
-    """Return what a run of the experiment learns; raises like ``build_model`` and ``build_objective``."""
+    """Return the workload of a run.
+
+    Raises like ``build_model`` and ``build_objective``.
+    """
     return Workload(
         dataset,
         build_model(experiment.model, dataset, seed),

@@ -11,7 +11,7 @@ from offbeat.report.population.statistics import PopulationStatistics
 
 
 class Turns:
-    """Client c is there for ``length`` seconds from c · ``length`` on, and again each ``period``."""
+    """Client c is available for ``length`` seconds from c · ``length`` on, and again every ``period``."""
 
     def __init__(self, length, period):
         self.length, self.period = length, period
@@ -25,7 +25,7 @@ class Turns:
 
 
 class Until:
-    """Client c is there until ``ends[c]``."""
+    """Client c is available until ``ends[c]``."""
 
     def __init__(self, *ends):
         self.ends = ends

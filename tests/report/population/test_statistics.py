@@ -16,8 +16,10 @@ from offbeat.report.population.statistics import effective_labels, evenly, popul
 from offbeat.worlds.population import build_population
 from tests.report.population.example import ALWAYS, Spells, example
 
+Load = Callable[..., Experiment]
 
-def test_of_the_first_seed(experiment: Callable[..., Experiment], digits: Dataset) -> None:
+
+def test_of_the_first_seed(experiment: Load, digits: Dataset) -> None:
     here = experiment("seeds=[7, 1]", "local.steps=9")
     statistics = population_statistics(here)
     population = build_population(here.population, digits, 7)
@@ -38,19 +40,19 @@ def test_of_the_first_seed(experiment: Callable[..., Experiment], digits: Datase
     assert statistics.horizon_seconds == 60.0
 
 
-def test_availability(experiment: Callable[..., Experiment]) -> None:
+def test_availability(experiment: Load) -> None:
     statistics = population_statistics(
         experiment("population.availability={ name = 'alternating', period_seconds = 7.0 }")
     )
     assert statistics.availability.next_there(1, 0.0) == 7.0
 
 
-def test_without_an_end_in_seconds_the_horizon_is_a_day(experiment: Callable[..., Experiment]) -> None:
+def test_without_an_end_in_seconds_the_horizon_is_a_day(experiment: Load) -> None:
     assert population_statistics(experiment("stop={ versions = 3 }")).horizon_seconds == 24 * 3600
 
 
 def test_without_classes_there_are_no_label_counts(
-    experiment: Callable[..., Experiment], monkeypatch: pytest.MonkeyPatch, digits: Dataset
+    experiment: Load, monkeypatch: pytest.MonkeyPatch, digits: Dataset
 ) -> None:
     def load(_: Any) -> Dataset:
         targets = digits.train_labels.astype(np.float32), digits.test_labels.astype(np.float32)
@@ -62,7 +64,7 @@ def test_without_classes_there_are_no_label_counts(
     assert statistics.model_bytes == 4 * 65
 
 
-def test_an_error_names_the_key(experiment: Callable[..., Experiment]) -> None:
+def test_an_error_names_the_key(experiment: Load) -> None:
     with pytest.raises(OffbeatError, match=r"population\.partition: 1434 clients"):
         population_statistics(experiment("population.clients=1434"))
 

@@ -89,7 +89,7 @@ def test_always_and_never_available():
 
 
 def test_clients_that_never_come_are_named():
-    # Client 1 comes after the end; client 3 is there only between two of the moments that are looked at.
+    # Client 1 comes after the end; client 3 is available only between two moments.
     text, _ = shown(example([[], [(1001.0, 1002.0)], ALWAYS, [(1.5, 2.0)]]))
     assert "2 of 4 clients are never available within 16 min 40 s: 0, 1." in text
     assert "never available" not in shown(example([ALWAYS, [(0.0, 9.0)]]))[0]

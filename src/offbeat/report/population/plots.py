@@ -35,7 +35,9 @@ _TICKS = {
 
 
 def write_population(statistics: PopulationStatistics, folder: Path) -> Path:
-    """Draw the population into ``folder/population.png``; the same population gives the same bytes.
+    """Draw the population into ``folder/population.png``.
+
+    The same population gives the same bytes.
 
     Args:
         statistics: The population.
@@ -101,7 +103,7 @@ def _holdings(examples: Axes, labels: Axes | None, statistics: PopulationStatist
 
 
 def _heat_map(axes: Axes, shares: NDArray[np.float64]) -> None:
-    """Draw the labels' shares ``(n, classes)``: a column for each client, a row for each label."""
+    """Draw the labels' shares ``(n, classes)``, with a column for each client."""
     colour_map = matplotlib.colormaps["Blues"]
     norm = PowerNorm(0.5, 0, 1)  # distinguishes 1 % from nothing, and ranges up to 100 %
     axes.imshow(shares.T, cmap=colour_map, norm=norm, aspect="auto", interpolation="nearest")
@@ -128,7 +130,7 @@ def _heat_map(axes: Axes, shares: NDArray[np.float64]) -> None:
 
 
 def _visits(axes: Axes, statistics: PopulationStatistics) -> None:
-    """Draw a histogram over the clients for each part of a visit, and one for the complete visit."""
+    """Draw a histogram over the clients for each part of a visit, and for all of it."""
     drawn = {**statistics.visit_parts, "visit": statistics.visit_seconds}
     positive = np.concatenate([values[values > 0] for values in drawn.values()])
     low, high = (positive.min() / 1.3, positive.max() * 1.3) if len(positive) else (0.1, 10.0)

@@ -115,7 +115,9 @@ class PopulationStatistics:
 
 
 def population_statistics(experiment: Experiment) -> PopulationStatistics:
-    """Return statistics of the experiment's first seed until its end, or of a day if the end is not in seconds.
+    """Return statistics of the experiment's first seed, until its end.
+
+    If the end is not in seconds, of one day.
 
     Raises:
         OffbeatError: The data are missing or cannot be divided in this way, or a file of the population is wrong.
@@ -144,7 +146,7 @@ def population_statistics(experiment: Experiment) -> PopulationStatistics:
 
 
 def evenly(items: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """Return at most ``most`` items at even distances, the first and the last included."""
+    """Return at most ``most`` evenly spaced items, including first and last."""
     if len(items) <= most:
         return items
     return items[np.linspace(0, len(items) - 1, most).round().astype(int)]

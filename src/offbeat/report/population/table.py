@@ -56,19 +56,19 @@ def how_many(statistics: PopulationStatistics) -> str:
 
 
 def seconds(duration: float) -> str:
-    """Write a duration, below a second with two significant digits, because a download may take 0.0042 s."""
+    """Write a duration, below a second with two digits: ``0.0042 s``."""
     return f"{duration:.2g} s" if duration < 0.995 else units.duration(duration)
 
 
 def _visits_before_leaving(statistics: PopulationStatistics) -> NDArray[np.float64]:
-    """Return for each moment at which a client is available how many complete visits fit before it leaves."""
+    """Return how many visits fit before a client leaves, for each available moment."""
     presence = statistics.presence
     visits = np.floor(presence.stays / statistics.visit_seconds[presence.clients, np.newaxis])
     return visits[presence.is_available]
 
 
 def _spread(values: NDArray[np.float64] | NDArray[np.int64]) -> tuple[float, float, float, float, float]:
-    """Return minimum, median, mean, 95th percentile (19 of 20 are at or below it), maximum."""
+    """Return minimum, median, mean, 95th percentile, maximum."""
     # np.quantile would return NaN between two infinities.
     ordered = np.sort(values).tolist()
     number = len(ordered)

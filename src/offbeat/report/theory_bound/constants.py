@@ -1,4 +1,4 @@
-"""Constants and assumptions of convergence theorems, from an experiment's file and the user."""
+"""Constants and assumptions of convergence theorems, from a file and the user."""
 
 import math
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _RISK = 0.01
 
 @dataclass(frozen=True)
 class Known:
-    """Constants that the user gives, because a file does not contain them; None if not given.
+    """Constants that the user gives and a file lacks; None if not given.
 
     Attributes:
         smoothness: L of every client's loss.
@@ -77,7 +77,7 @@ def problem(known: Known, function: str, model: str) -> dict[str, Constant]:
 
 
 def minibatch_variance(known: Known, plan: LocalPlan) -> Constant:
-    """Return σ² of a minibatch's gradient: a single example's, divided by the batch size.
+    """Return σ² of a minibatch's gradient: an example's, divided by the batch size.
 
     A client with fewer examples uses all of them in every step, so its variance is 0.
     """
@@ -117,7 +117,7 @@ def rounds(stop: StopSection, known: Known, *, buffer_size: int | None = None, p
 
 
 def staleness(symbol: str, experiment: Experiment, known: Known) -> Constant:
-    """Return the largest staleness of an update that counts: the user's, or else the server's limit."""
+    """Return the largest staleness: the user's, or else the server's limit."""
     if known.max_staleness is None and experiment.server.max_staleness is not None:
         return Constant(symbol, experiment.server.max_staleness, "server.max_staleness")
     return Constant(symbol, known.max_staleness, "--max-staleness")
@@ -155,7 +155,7 @@ def counts_equally(population: PopulationSection, weighting: str) -> bool:
 
 
 def longest_gap(pattern: Pattern, clients: int, rounds: int) -> tuple[int, str]:
-    """Return Δ, the longest gap between two rounds in which a client talks, and its source.
+    """Return Δ, the longest gap between two talks of a client, and its source.
 
     The gaps of a random pattern have no bound; its longest gap until round T is drawn, rounds 0 and T included. With
     too many clients and rounds it is a gap that is exceeded with a small probability.
@@ -170,7 +170,7 @@ def longest_gap(pattern: Pattern, clients: int, rounds: int) -> tuple[int, str]:
 
 
 def _unlikely_gap(p: float, clients: int, rounds: int) -> int:
-    """Return a gap that a client exceeds until round T with probability ``_RISK`` at most.
+    """Return a gap that clients exceed with probability ``_RISK`` at most.
 
     On average N(1 + Tp) gaps begin, N of them in round 0; each is longer than g with probability (1 − p)^g.
     """
@@ -191,7 +191,7 @@ def _drawn_gap(pattern: Pattern, clients: int, rounds: int) -> int:
 
 
 def is_in_time(experiment: Experiment, plan: LocalPlan, period: float) -> Assumption:
-    """Return the assumption that clients finish their steps before the rounds in which they talk."""
+    """Return the assumption that clients finish their steps before they talk."""
     population = experiment.population
     if not is_always_available(population):
         return Assumption("clients go offline or lose work, so they talk less often than the pattern says", False)
@@ -203,7 +203,7 @@ def is_in_time(experiment: Experiment, plan: LocalPlan, period: float) -> Assump
 
 
 def plain_steps(algorithm: Algorithm, plan: LocalPlan) -> tuple[Assumption, ...]:
-    """Return the assumption of plain gradient steps, or a broken one for each setting that changes them."""
+    """Return the assumption of plain steps, or a broken one for each other setting."""
     keys = ["momentum", "weight_decay", "mu", "clip_norm", "error_feedback"]
     if not isinstance(algorithm, FedLuck):  # its theorem includes its compression
         keys.append("compression")

@@ -30,7 +30,7 @@ class TheoryReport:
 
 
 def theory_reports(experiment: Experiment, labels: Iterable[str], known: Known) -> dict[str, TheoryReport | str]:
-    """Return the theorem for each algorithm by its label, or a line that says why there is none.
+    """Return the theorem for each label, or a line that says why there is none.
 
     Args:
         experiment: The configuration.
