@@ -340,7 +340,7 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     ({"metrics": [nn.functional.mse_loss]}, ["metrics: must be names, or a dict of functions"]),
     ({"metrics": 5}, ["metrics: must be names"]),
     ({"metrics": {"f1": 3}}, ["metrics: 'f1'", "function"]),
-    ({"metrics": {"loss": lambda *_: 1.0}}, ["metrics: 'loss'", "column"]),
+    ({"metrics": {"loss": lambda *_: 1.0}}, ["metrics: 'loss'", "must not be one of bytes_down, "]),
     ({"metrics": {"f1": lambda *_: float("nan")}}, ["the metric f1 is nan"]),
     ({"metrics": {"f1": lambda *_: "high"}}, ["the metric f1 must be one number"]),
     ({"batch_norm": "global"}, ["batch_norm = 'global'", "'refuse' or 'local'"]),

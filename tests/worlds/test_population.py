@@ -18,7 +18,7 @@ from offbeat.population.devices.bandwidth_traces import load_traces
 from offbeat.randomness import Purpose
 from offbeat.worlds.population import Population, build_population
 
-RunAll = Callable[..., str]
+WriteFile = Callable[..., str]
 Build = Callable[..., Population]
 
 
@@ -33,7 +33,7 @@ def build(experiment: Callable[..., Experiment], digits: Dataset) -> Build:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> RunAll:
+def file(tmp_path: Path) -> WriteFile:
     """Return a function that writes a file next to the experiment's."""
 
     def write(content: str, name: str = "file.csv") -> str:
@@ -78,7 +78,7 @@ class TestPartitions:
         names = {get_args(kind.model_fields["name"].annotation)[0] for kind in kinds}
         assert names == {"iid", "dirichlet", "one_class", "mixing", "quantity_skew", "by_user", "by_hour", "file"}
 
-    def test_from_a_file(self, build: Build, file: RunAll) -> None:
+    def test_from_a_file(self, build: Build, file: WriteFile) -> None:
         name = file("client,example\n" + "".join(f"{i % 20},{i}\n" for i in range(0, 100)))
         made = build(f"population.partition={{ name = 'file', path = '{name}' }}").shards
         assert without_order(made) == [[i, i + 20, i + 40, i + 60, i + 80] for i in range(20)]
@@ -162,14 +162,14 @@ class TestSpeeds:
 
     @pytest.mark.parametrize("key", KEYS)
     @pytest.mark.parametrize("column", [None, "mine"])
-    def test_a_column_of_a_file(self, column: str | None, key: str, build: Build, file: RunAll) -> None:
+    def test_a_column_of_a_file(self, column: str | None, key: str, build: Build, file: WriteFile) -> None:
         values = [float(i + 1) for i in range(20)]
         name = file(f"x,{column or key}\n" + "".join(f"9,{value}\n" for value in values))
         given = f", column = '{column}'" if column else ""
         devices = build(f"population.{key}={{ distribution = 'file', path = '{name}'{given} }}").devices
         assert KEYS[key][0](devices).tolist() == values
 
-    def test_phones(self, build: Build, file: RunAll) -> None:
+    def test_phones(self, build: Build, file: WriteFile) -> None:
         name = file(json.dumps([{"AI_Score": score} for score in ("100", "200", "400")]), "phones.json")
         devices = build(f"population.step_seconds={{ distribution = 'phones', path = '{name}', median = 3.0 }}").devices
         assert set(devices.step_seconds) == {6.0, 3.0, 1.5}
@@ -188,7 +188,7 @@ class TestSpeeds:
     def test_measured_ones_by_name(
         self,
         build: Build,
-        file: RunAll,
+        file: WriteFile,
         monkeypatch: pytest.MonkeyPatch,
         tmp_path: Path,
     ) -> None:

@@ -14,7 +14,7 @@ from offbeat.cli.experiments import select_labels
 from offbeat.cli.options import ALGORITHM, FILE, SET
 from offbeat.config import experiment_file
 from offbeat.report.theory_bound.constants import Known
-from offbeat.report.theory_bound.table import TheoryReport, theory_reports
+from offbeat.report.theory_bound.theory_report import TheoryReport, theory_reports
 from offbeat.theory import Assumption
 from offbeat.theory.check import Row, check
 

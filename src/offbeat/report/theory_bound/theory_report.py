@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from offbeat.config.experiment_file import Experiment
 from offbeat.errors import OffbeatError
 from offbeat.report.theory_bound.constants import Constant, Known
-from offbeat.report.theory_bound.settings import THEOREMS, Setting
+from offbeat.report.theory_bound.theorems import THEOREMS, Setting
 from offbeat.theory import Assumption, Bound
 
 

@@ -1,15 +1,12 @@
-from collections.abc import Callable
-from pathlib import Path
+"""Theorems in the setting of a file."""
+
 from typing import Any
 
 import pytest
-import tomli_w
 
-from offbeat.config import experiment_file
-from offbeat.config.experiment_file import Experiment
 from offbeat.errors import OffbeatError
 from offbeat.report.theory_bound.constants import Known
-from offbeat.report.theory_bound.table import TheoryReport, theory_reports
+from offbeat.report.theory_bound.theory_report import theory_reports
 from offbeat.theory import (
     async_comm_bound,
     fedbuff_bound,
@@ -18,45 +15,7 @@ from offbeat.theory import (
     fedlaavg_bound,
     fedluck_bound,
 )
-
-KNOWN = Known(smoothness=0.5, initial_error=2.0, variance=4.0, diversity=0.3, gradient_bound=3.0, max_staleness=1)
-UNIFORM = {"distribution": "uniform", "low": 1.0, "high": 2.0}
-CONSTANT = {"name": "constant"}
-
-Load = Callable[..., Experiment]
-
-
-@pytest.fixture
-def load(tmp_path: Path) -> Load:
-    """Return a function that makes an experiment of some algorithms; other arguments replace sections' keys."""
-
-    def make(algorithms: dict[str, Any], **changes: dict[str, Any]) -> Experiment:
-        table: dict[str, Any] = {
-            "data": {"name": "digits"},
-            "model": {"name": "softmax"},
-            "local": {"steps": 1, "batch_size": 8, "lr": 0.1},
-            "population": {"clients": 20},
-            "stop": {"versions": 5000},
-            "evaluate": {"every_seconds": 20.0},
-            "algorithms": algorithms,
-        }
-        for section, keys in changes.items():
-            table[section] = {**table.get(section, {}), **keys} if section != "stop" else keys
-        path = tmp_path / "experiment.toml"
-        path.write_text(tomli_w.dumps(table), encoding="utf-8")
-        return experiment_file.load(path)
-
-    return make
-
-
-def one(experiment: Experiment, known: Known = KNOWN) -> TheoryReport:
-    (report,) = theory_reports(experiment, experiment.algorithms, known).values()
-    assert isinstance(report, TheoryReport)
-    return report
-
-
-def broken(report: TheoryReport) -> list[str]:
-    return [assumption.text for assumption in report.bound.broken]
+from tests.report.theory_bound.conftest import CONSTANT, KNOWN, UNIFORM, Load, broken, one
 
 
 class TestFedBuff:
@@ -245,34 +204,3 @@ class TestFedLuck:
         ]
         taken = {constant.symbol: constant.value for constant in report.constants}
         assert (taken["k"], taken["δ"]) == (2, 0.8)
-
-
-def test_all_missing_constants_are_one_line(load: Load) -> None:
-    experiment = load({"fedbuff": {}, "fedlaavg": {"cohort": 6}, "fedavg": {}}, stop={"virtual_seconds": 9.0})
-    with pytest.raises(OffbeatError) as caught:
-        theory_reports(experiment, experiment.algorithms, Known(initial_error=0.0))
-    assert str(caught.value) == (
-        "constants are missing: "
-        "give --rounds, --smoothness and --variance for fedbuff and fedlaavg; "
-        "--max-staleness and --diversity for fedbuff; --gradient-bound for fedlaavg; "
-        "or select algorithms with --algorithm"
-    )
-    with pytest.raises(OffbeatError, match="give --gradient-bound for fedlaavg; or"):
-        theory_reports(experiment, ["fedlaavg"], Known(initial_error=0.0, smoothness=1.0, variance=0.0, rounds=5))
-    experiment = load({"async_comm_sgd": {}}, stop={"updates": 9})
-    with pytest.raises(OffbeatError, match="give --rounds for async_comm_sgd; or"):
-        theory_reports(experiment, experiment.algorithms, KNOWN)
-
-
-def test_an_algorithm_without_a_theorem_says_so(load: Load, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(
-        "from offbeat.algorithms import FedBuff\n\n\nclass Mine(FedBuff):\n    pass\n", encoding="utf-8"
-    )
-    experiment = load({"fedavg": {}, "mine": {"algorithm": "mine.py:Mine"}})
-    line = "no theorem; there is one for fedbuff, fedlaavg, async_comm_sgd, fedluck"
-    assert theory_reports(experiment, experiment.algorithms, Known()) == {"fedavg": line, "mine": line}
-
-
-def test_a_constant_out_of_range_names_the_algorithm(load: Load) -> None:
-    with pytest.raises(OffbeatError, match=r"^algorithms\.fedbuff: smoothness must be a finite number .*, got nan$"):
-        one(load({"fedbuff": {}}), Known(**{**vars(KNOWN), "smoothness": float("nan")}))
