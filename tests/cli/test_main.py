@@ -33,9 +33,8 @@ class TestHelp:
 
     @pytest.mark.parametrize("command", ["run", "compare"])
     def test_the_example_works(
-        self, command: str, offbeat: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
-        tiny_toml: str,
-    ) -> None:  # fmt: skip
+        self, command: str, offbeat: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_toml: str
+    ) -> None:
         _, out, _ = offbeat(command, "--help")
         words = shlex.split(out.partition("Example:\n    offbeat ")[2])
         (tmp_path / "experiments").mkdir()

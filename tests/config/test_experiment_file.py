@@ -323,9 +323,8 @@ class TestResolved:
         ],
     )
     def test_the_settings_have_a_compressors_defaults(
-        self, given: dict[str, Any], written: dict[str, Any] | None, tiny: dict[str, Any], changed: Changed,
-        save: Save,
-    ) -> None:  # fmt: skip
+        self, given: dict[str, Any], written: dict[str, Any] | None, tiny: dict[str, Any], changed: Changed, save: Save
+    ) -> None:
         here = load(save(changed(tiny, "local.compression", given)))
         assert here.resolved("fedavg", 1, "digits")["local"].get("compression") == written
 

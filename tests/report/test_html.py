@@ -224,9 +224,11 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
 
 
 @pytest.mark.usefixtures("without_plots")
-def test_missing_versions_are_one_line(tmp_path):
+@pytest.mark.parametrize("content", [None, "[1]"])
+def test_unreadable_versions_are_one_line(content, tmp_path):
     run = a_run(tmp_path, "a")
-    (run.path / "versions.json").unlink()
+    file = run.path / "versions.json"
+    file.unlink() if content is None else file.write_text(content, encoding="utf-8")
     with pytest.raises(OffbeatError, match=r"cannot read .*versions\.json; run a with seed 0 again"):
         report([run], tmp_path / "out")
 
@@ -287,11 +289,3 @@ def test_an_unfinished_run_is_reported_as_such(tmp_path):
     _, page = report([run], tmp_path / "out")
     assert "a, seed 2 is unfinished: read up to 300 virtual seconds." in page.texts["caption"]
     assert page.table()["Real time"] == ["–"]
-
-
-@pytest.mark.usefixtures("without_plots")
-def test_broken_versions_are_one_line(tmp_path):
-    run = a_run(tmp_path, "a")
-    (run.path / "versions.json").write_text("[1]", encoding="utf-8")
-    with pytest.raises(OffbeatError, match=r"cannot read .*versions\.json; run a with seed 0 again"):
-        report([run], tmp_path / "out")

@@ -53,7 +53,7 @@ def task(tmp_path: Path, experiment: Load) -> MakeTask:
 
 @pytest.fixture
 def carried_out(digits: Dataset) -> CarryOut:
-    """Return a function that runs a task, up to the so many-th check, and returns its evaluations."""
+    """Return a function that runs a task, until the given check, and returns its evaluations."""
 
     def carry(task: RunTask, checks: int = -1) -> list[Evaluation]:
         evaluations: list[Evaluation] = []
@@ -69,15 +69,12 @@ def carried_out(digits: Dataset) -> CarryOut:
     return carry
 
 
-class TestWhole:
-    def test_tells_what_it_writes(self, task: MakeTask, carried_out: CarryOut, tmp_path: Path) -> None:
+class TestRun:
+    def test_evaluations_are_those_in_the_folder(self, task: MakeTask, carried_out: CarryOut, tmp_path: Path) -> None:
         evaluations = carried_out(task("x"))
         run = read(tmp_path / "x")
-        assert (
-            [evaluation.seconds for evaluation in evaluations]
-            == run.history["seconds"].tolist()
-            == [0.0, 20.0, 40.0, 60.0]
-        )
+        assert run.history["seconds"].tolist() == [0.0, 20.0, 40.0, 60.0]
+        assert [evaluation.seconds for evaluation in evaluations] == [0.0, 20.0, 40.0, 60.0]
         assert [evaluation.metrics["accuracy"] for evaluation in evaluations] == run.history["accuracy"].tolist()
         assert [evaluation.loss for evaluation in evaluations] == run.history["loss"].tolist()
         assert len(run.events["client"]) == evaluations[-1].counted + evaluations[-1].unused + evaluations[-1].lost > 20
@@ -85,23 +82,21 @@ class TestWhole:
         assert run.label == "fedbuff"
         assert run.real_seconds > 0
 
-    def test_a_failure_keeps_the_earlier_file(
-        self, task: MakeTask, carried_out: CarryOut,
-        experiment: Load, tmp_path: Path,
-    ) -> None:  # fmt: skip
+    def test_a_run_that_fails_stays_unfinished(
+        self, task: MakeTask, carried_out: CarryOut, experiment: Load, tmp_path: Path
+    ) -> None:
         diverging = experiment("model={ name = 'mlp', hidden = [4] }", "local.lr=1e30")
         with pytest.raises(OffbeatError, match="diverged"):
             carried_out(task("x", experiment=diverging))
         assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["x.unfinished"]
 
 
-class TestInterrupted:
+class TestInterruption:
     @pytest.mark.parametrize("label", LABELS)
     @pytest.mark.parametrize("checks", [1, 2, 40, 77, 150])
     def test_resumed_it_writes_the_same_files(
-        self, checks: int, label: str, task: MakeTask, carried_out: CarryOut,
-        files: ReadFiles, tmp_path: Path,
-    ) -> None:  # fmt: skip
+        self, checks: int, label: str, task: MakeTask, carried_out: CarryOut, files: ReadFiles, tmp_path: Path
+    ) -> None:
         carried_out(task("whole", label))
         with pytest.raises(InterruptedRunError):
             carried_out(task("x", label), checks)
@@ -112,9 +107,8 @@ class TestInterrupted:
 
     @pytest.mark.parametrize("label", LABELS)
     def test_again_and_again(
-        self, label: str, task: MakeTask, carried_out: CarryOut,
-        files: ReadFiles, tmp_path: Path,
-    ) -> None:  # fmt: skip
+        self, label: str, task: MakeTask, carried_out: CarryOut, files: ReadFiles, tmp_path: Path
+    ) -> None:
         carried_out(task("whole", label))
         times = 0
         for checks in [1, 5, 60] * 20:
@@ -129,9 +123,8 @@ class TestInterrupted:
 
     @pytest.mark.parametrize("label", REMEMBERING)
     def test_client_memories_are_resumed(
-        self, label: str, task: MakeTask, carried_out: CarryOut,
-        experiment: Load, files: ReadFiles, tmp_path: Path,
-    ) -> None:  # fmt: skip
+        self, label: str, task: MakeTask, carried_out: CarryOut, experiment: Load, files: ReadFiles, tmp_path: Path
+    ) -> None:
         # Few clients and short leases, so that each has many visits.
         world = ("population.clients=8", "server.lease_seconds=5")
         here = experiment(*world, f"algorithms={{ {label} = {REMEMBERING[label]} }}")
@@ -147,9 +140,8 @@ class TestInterrupted:
         assert whole[-1].loss < whole[0].loss
 
     def test_every_checkpoint_is_as_good(
-        self, task: MakeTask, carried_out: CarryOut,
-        files: ReadFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    ) -> None:  # fmt: skip
+        self, task: MakeTask, carried_out: CarryOut, files: ReadFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """That checkpoints are written changes nothing, wherever they are."""
         carried_out(task("whole"))
         written: list[float] = []
@@ -216,9 +208,8 @@ def test_data_that_differ_from_the_comparison_are_refused(task: MakeTask, carrie
 
 class TestCheckpoints:
     def test_are_so_many_seconds_apart_and_at_most_a_twentieth_of_the_time(
-        self, task: MakeTask, carried_out: CarryOut,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:  # fmt: skip
+        self, task: MakeTask, carried_out: CarryOut, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         now = [0.0]
         written: list[float] = []
         step, checkpoint = run_module.Simulation.step, RunWriter.checkpoint
@@ -243,9 +234,8 @@ class TestCheckpoints:
         assert len(apart) > 5
 
     def test_none_is_written_before_it_is_due(
-        self, task: MakeTask, carried_out: CarryOut,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:  # fmt: skip
+        self, task: MakeTask, carried_out: CarryOut, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(RunWriter, "checkpoint", lambda *_: pytest.fail("a checkpoint"))
         carried_out(task("x", every=1e9))
 

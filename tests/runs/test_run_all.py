@@ -231,9 +231,8 @@ class TestFailures:
         assert names(tmp_path / "out") == set()
 
     def test_a_folder_that_cannot_be_written_is_refused_before_any_work(
-        self, experiment: Load, run: RunAll, tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:  # fmt: skip
+        self, experiment: Load, run: RunAll, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         (tmp_path / "file").touch()
         monkeypatch.setitem(DATASETS, "digits", lambda: pytest.fail("data was loaded"))
         with pytest.raises(OffbeatError, match="cannot write into"):

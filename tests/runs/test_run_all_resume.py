@@ -76,9 +76,8 @@ def stopping(monkeypatch: pytest.MonkeyPatch) -> Stop:
 
 class TestResume:
     def test_resumes_where_it_stopped(
-        self, experiment: Load, run: RunAll, tmp_path: Path,
-        files: Callable[[Path], dict[str, bytes]], stopping: Stop,
-    ) -> None:  # fmt: skip
+        self, experiment: Load, run: RunAll, tmp_path: Path, files: Callable[[Path], dict[str, bytes]], stopping: Stop
+    ) -> None:
         here = experiment("seeds=[1, 2]")
         run(here, "whole", ["fedavg", "fedbuff"])
         for chances in (50, 150, 120):
@@ -92,9 +91,8 @@ class TestResume:
         assert "of 4 runs are finished" in said
 
     def test_finished_runs_stay_as_they_are(
-        self, experiment: Load, run: RunAll, tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:  # fmt: skip
+        self, experiment: Load, run: RunAll, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         small = experiment("stop.virtual_seconds=20")
         run(small, "out")
         # What a kill in the last moment of a run leaves.
@@ -105,9 +103,8 @@ class TestResume:
         assert names(tmp_path / "out") == {f"{label}-seed1" for label in ("fedavg", "fedasync", "fedbuff")}
 
     def test_a_run_that_replaces_another_is_resumed(
-        self, experiment: Load, run: RunAll, stopping: Stop,
-        files: Callable[[Path], dict[str, bytes]], tmp_path: Path,
-    ) -> None:  # fmt: skip
+        self, experiment: Load, run: RunAll, stopping: Stop, files: Callable[[Path], dict[str, bytes]], tmp_path: Path
+    ) -> None:
         here = experiment("local.lr=0.2")
         run(here, "whole", ["fedavg"])
         run(experiment(), "out", ["fedavg"])
@@ -161,9 +158,8 @@ class TestResume:
 
     @pytest.mark.parametrize("how", [{}, {"resume": True}])
     def test_an_unfinished_run_with_other_settings_is_refused(
-        self, how: dict[str, bool], experiment: Load, run: RunAll,
-        stopping: Stop, tmp_path: Path,
-    ) -> None:  # fmt: skip
+        self, how: dict[str, bool], experiment: Load, run: RunAll, stopping: Stop, tmp_path: Path
+    ) -> None:
         stopping(60)
         with pytest.raises(InterruptedRunError):
             run(experiment(), "out", ["fedavg"])
@@ -174,9 +170,8 @@ class TestResume:
         assert names(tmp_path / "out") == {"fedavg-seed1"}
 
     def test_without_resume_an_unfinished_run_begins_anew(
-        self, experiment: Load, run: RunAll, stopping: Stop,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:  # fmt: skip
+        self, experiment: Load, run: RunAll, stopping: Stop, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         stopping(60)
         with pytest.raises(InterruptedRunError):
             run(experiment(), "out", ["fedavg"])

@@ -65,9 +65,8 @@ def parallel(tmp_path: Path) -> Parallel:
 
 
 def test_two_jobs_write_the_same_files_as_one(
-    experiment: Load, progress: Callable[..., Progress], tmp_path: Path,
-    files: Callable[[Path], dict[str, bytes]],
-) -> None:  # fmt: skip
+    experiment: Load, progress: Callable[..., Progress], tmp_path: Path, files: Callable[[Path], dict[str, bytes]]
+) -> None:
     here = experiment("seeds=[1, 2]", "stop.virtual_seconds=40", "model={ name = 'mlp', hidden = [4] }")
     labels = ["fedavg", "fedbuff"]
     one = run_all(here, labels, tmp_path / "one", progress(here))

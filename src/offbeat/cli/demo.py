@@ -28,6 +28,7 @@ _FILE_VARIABLE = "OFFBEAT_DEMO_FILE"  # tells clients where the server's file is
 _ALPHA = 1.0  # of the Dirichlet partition: clearly uneven classes
 _PATIENCE_SECONDS = 600.0
 _POLL_SECONDS = 0.2
+_STOP_SECONDS = 30.0
 
 _FILE = """\
 # The server of a demo, made by: offbeat demo
@@ -104,7 +105,7 @@ def make_client(client: int) -> LocalSGD:
 
 
 class _Processes:
-    """Commands of ``offbeat`` in processes with log files; killed at the end."""
+    """Commands of ``offbeat`` in processes with log files; stopped at the end."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str], interruption: Interruption) -> None:
         self._folder = folder
@@ -117,8 +118,13 @@ class _Processes:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for name in list(self._running):
-            self.kill(name)
+        for process in self._running.values():
+            process.terminate()  # so that the server stops its evaluating process
+        for process in self._running.values():
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_STOP_SECONDS)
+            process.kill()
+            process.wait()
 
     def start(self, name: str, *command: str) -> None:
         """Start a command; without one, start the earlier command of that name again."""
@@ -137,11 +143,6 @@ class _Processes:
         process = self._running.pop(name)
         process.kill()
         process.wait()
-
-    def stop(self, name: str) -> None:
-        """Stop a process with SIGTERM."""
-        self._running[name].terminate()
-        self.wait(lambda: self._running[name].poll() is not None, f"{name} does not stop")
 
     def wait(self, is_done: Callable[[], bool], problem: str) -> None:
         """Wait for a condition; raise ``OffbeatError`` if a process fails or hangs."""
@@ -194,9 +195,7 @@ def _tell_story(
         if name == "server":
             now = until(lambda _: True, "the server does not start again")
             say(f"The server resumes at version {now['version']}")
-    final = until(lambda now: now["evaluated"] is not None, "the run does not end with an evaluation")
-    processes.stop("server")
-    return final
+    return until(lambda now: now["evaluated"] is not None, "the run does not end with an evaluation")
 
 
 @contextmanager

@@ -88,25 +88,33 @@ def run_all(
         with Interruption() as interruption, progress:
             progress.expect(len(waiting))
             if jobs == 1:
-                for task in waiting:
-                    progress.begin(task.label, task.seed)
-                    carry_out(
-                        task,
-                        dataset,
-                        on_evaluation=lambda now, t=task: progress.advance(t.label, t.seed, now),
-                        check=interruption.check,
-                    )
-                    progress.end(task.label, task.seed)
+                _run_here(waiting, dataset, progress, interruption)
             else:
                 with nullcontext(workers) if workers else Workers(jobs) as processes:
-                    processes.carry_out(
-                        waiting,
-                        on_begin=lambda task: progress.begin(task.label, task.seed),
-                        on_evaluation=lambda task, now: progress.advance(task.label, task.seed, now),
-                        on_end=lambda task: progress.end(task.label, task.seed),
-                        interruption=interruption,
-                    )
+                    _run_in(processes, waiting, progress, interruption)
         return [run_directory.read(task.path) for task in tasks]
+
+
+def _run_here(tasks: Sequence[RunTask], dataset: Dataset, progress: Progress, interruption: Interruption) -> None:
+    for task in tasks:
+        progress.begin(task.label, task.seed)
+        carry_out(
+            task,
+            dataset,
+            on_evaluation=lambda now, task=task: progress.advance(task.label, task.seed, now),
+            check=interruption.check,
+        )
+        progress.end(task.label, task.seed)
+
+
+def _run_in(processes: Workers, tasks: Sequence[RunTask], progress: Progress, interruption: Interruption) -> None:
+    processes.carry_out(
+        tasks,
+        on_begin=lambda task: progress.begin(task.label, task.seed),
+        on_evaluation=lambda task, now: progress.advance(task.label, task.seed, now),
+        on_end=lambda task: progress.end(task.label, task.seed),
+        interruption=interruption,
+    )
 
 
 def _load_data(experiment: Experiment, say: Callable[[str], None]) -> Dataset:
