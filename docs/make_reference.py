@@ -17,12 +17,12 @@ from offbeat.algorithms.components.checks import LARGEST_COUNT, LARGEST_FLOAT32
 from offbeat.algorithms.components.hyper_parameters import hyper_parameters
 from offbeat.compression import Compressor
 from offbeat.config.algorithm_table import (
-    MADE_BY_NAME,
+    FACTORIES,
     as_inline_toml,
     default_hyper_parameters,
     hyper_parameters_of,
 )
-from offbeat.config.compression_table import MAKERS as COMPRESSION
+from offbeat.config.compression_table import FACTORIES as COMPRESSION
 from offbeat.config.experiment_file import Experiment
 
 PAGE = Path(__file__).with_name("reference.md")
@@ -176,7 +176,7 @@ def _algorithms(table: Mapping[str, Any]) -> Iterator[str]:
         ]
         lines.append(f"| `{name}` | {_one_line((kind.__doc__ or '').partition(chr(10))[0])} | {'<br>'.join(keys)} |")
     yield "\n".join(lines)
-    for title, makers in MADE_BY_NAME.items():
+    for title, makers in FACTORIES.items():
         yield f"### `{title}`"
         lines = ["| table | description |", "| --- | --- |"]
         lines += [f"| {_made_by_name(name, maker)} | {_summary(maker)} |" for name, maker in makers.items()]

@@ -8,7 +8,7 @@ import click
 from rich import box
 from rich.table import Table
 
-from offbeat.cli.theory import console
+from offbeat.cli.console import console
 from offbeat.config.experiment_sections import metric_name
 from offbeat.errors import OffbeatError
 from offbeat.report.export import write_file

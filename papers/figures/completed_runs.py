@@ -7,6 +7,7 @@ from pathlib import Path
 from offbeat.config.experiment_file import Experiment
 from offbeat.runs import directory as run_directory
 from offbeat.runs.directory import Run
+from offbeat.runs.resume import has_settings
 
 
 def figure_folder(name: str, scale: str, results: Path) -> Path:
@@ -27,7 +28,7 @@ def completed_runs(experiment: Experiment, folder: Path) -> list[Run] | None:
 def remove_outdated_runs(experiment: Experiment, folder: Path) -> None:
     """Remove the runs in ``folder``, completed or not, whose settings differ from the experiment's."""
     for label, seed, completed in _run_paths(experiment, folder):
-        for path in (completed, run_directory.unfinished(completed)):
+        for path in (completed, run_directory.unfinished_path(completed)):
             if path.exists() and not _has_settings(experiment, label, seed, path):
                 run_directory.remove(path)
 
@@ -50,4 +51,4 @@ def _has_settings(experiment: Experiment, label: str, seed: int, path: Path) -> 
     resolved = experiment.resolved(label, seed, dataset)
     if experiment.trainer == "auto":
         resolved["trainer"] = trainer
-    return run_directory.is_of(path, resolved)
+    return has_settings(path, resolved)

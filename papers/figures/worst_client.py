@@ -13,7 +13,7 @@ from offbeat.data.dataset import Dataset
 from offbeat.runs.directory import Run
 from offbeat.training.evaluation import Evaluator
 from offbeat.worlds.population import build_population
-from offbeat.worlds.simulation import build_dataset, build_model, objective_of
+from offbeat.worlds.workload import build_dataset, build_model, build_objective
 
 
 def worst_client_accuracy(run: Run) -> float:
@@ -35,7 +35,7 @@ def worst_client_accuracy(run: Run) -> float:
     names = [str(number) for number in range(dataset.classes)]
     evaluate = Evaluator(
         model,
-        loss=objective_of(experiment.model.loss, ()).loss,
+        loss=build_objective(experiment.model.loss, ()).loss,
         metrics={name: partial(_accuracy_of, number) for number, name in enumerate(names)},
         inputs=torch.from_numpy(dataset.test_inputs),
         labels=torch.from_numpy(dataset.test_labels),

@@ -5,7 +5,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from offbeat.cli.theory import console
+from offbeat.cli.console import console
 from papers.theory import check
 from papers.theory.measured_bound import Row
 

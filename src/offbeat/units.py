@@ -1,7 +1,7 @@
-"""Numbers as people read them; the tables and the axes use the same units.
+"""Numbers and units as text, for tables and axes.
 
-A ``half_width`` is that of a confidence interval around the number, in the same unit. ``like`` is a number whose unit
-is taken instead of the number's own, unless the number would be written as zero in it.
+``half_width`` is that of a confidence interval around the number, in the same unit. ``like`` is a number whose unit is
+used instead of the number's own, unless the result would be zero.
 """
 
 import math
@@ -12,7 +12,7 @@ _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
-    """Return the unit, in seconds and by name, in which an axis from 0 to ``seconds`` has handy numbers."""
+    """Return the unit, in seconds and by name, for an axis from 0 to ``seconds``."""
     if seconds < 180:
         return 1.0, "seconds"
     if seconds < 3 * 3600:
@@ -36,7 +36,7 @@ def percent(share: float, half_width: float | None = None) -> str:
 
 
 def level(share: float) -> str:
-    """Write a share that somebody chose, such as a target, with no more digits than it has: ``80 %``."""
+    """Write a chosen share, such as a target, without padding its digits: ``80 %``."""
     return f"{100 * share:.6g} %"
 
 
@@ -69,14 +69,14 @@ def number(value: float, half_width: float | None = None) -> str:
 
 
 def factor(ratio: float) -> str:
-    """Write a ratio as ``×3.4``; below one, where a tenth is coarse, as ``×0.85``."""
+    """Write a ratio as ``×3.4``, or with two digits below one: ``×0.85``."""
     return f"×{ratio:.1f}" if ratio >= 0.995 else f"×{ratio:.2f}"
 
 
 def duration(seconds: float, half_width: float | None = None, like: float | None = None) -> str:
     """Write a duration as ``12.3 s``, ``35 min 10 s``, ``1 h 12 min``, or ``72.1 ± 3.2 min``.
 
-    With ``like`` it is always the last.
+    With ``like`` it has always one unit.
     """
     unit, name = _duration_unit(seconds)
     if like is not None and round(seconds / _duration_unit(like)[0], 1) > 0:
@@ -106,7 +106,7 @@ def _join(number: int, ratio: int, large: str, small: str) -> str:
 
 
 def _plus_minus(half_width: float | None, scale: float, digits: int) -> str:
-    """A half-width of exactly zero is left out: the seeds agree."""
+    """Return " ± …"; empty for a half-width of zero, where all seeds agree."""
     if not half_width:
         return ""
     return f" ± {half_width * scale:,.{digits}f}"

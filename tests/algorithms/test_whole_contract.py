@@ -12,8 +12,9 @@ from offbeat.algorithms.components.lazy_model import LazyModel
 from offbeat.algorithms.components.update import check_update, resolve
 from offbeat.config.experiment_file import load
 from offbeat.data.catalogue import load_dataset
-from offbeat.worlds.algorithm_trial import check_first_visit
-from offbeat.worlds.simulation import build_model, build_objective, build_simulation
+from offbeat.worlds.dry_run import dry_run
+from offbeat.worlds.simulation import build_simulation
+from offbeat.worlds.workload import build_workload
 
 
 class FedPlain(Algorithm):
@@ -122,7 +123,7 @@ def test_a_restart_changes_nothing(plan, upload, same_state):
 
 def test_its_first_visit_is_checked(plan):
     algorithm = FedPlain()
-    check_first_visit(algorithm, torch.zeros(4), torch.ones(5), plan)
+    dry_run(algorithm, torch.zeros(4), torch.ones(5), plan)
     assert not hasattr(algorithm, "_model")
 
 
@@ -149,8 +150,7 @@ def simulate(tiny_toml, tmp_path):
         path = tmp_path / "tiny.toml"
         path.write_text(f"{tiny_toml}\n[algorithms.mine]\nserver_lr = 0.5\nconcurrency = 4\n{table}\n")
         experiment, digits = load(path), load_dataset("digits")
-        model, objective = build_model(experiment.model, digits, 1), build_objective(experiment)
-        return build_simulation(experiment, "mine", 1, digits, model, objective)
+        return build_simulation(experiment, "mine", 1, build_workload(experiment, digits, 1))
 
     return build
 

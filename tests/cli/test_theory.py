@@ -1,13 +1,13 @@
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from offbeat.cli import theory as cli_theory
 from offbeat.theory import fedbuff_bound
 
-Outcome = tuple[int, str, str]
+Command = Callable[..., tuple[int, str, str]]
+
 
 OPTIONS = (
     "--smoothness", "0.5", "--initial-error", "2", "--variance", "4", "--diversity", "0.3", "--gradient-bound", "3",
@@ -15,17 +15,9 @@ OPTIONS = (
 )  # fmt: skip
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_toml: str) -> Path:
-    """The working folder; it holds tiny.toml."""
-    (tmp_path / "tiny.toml").write_text(tiny_toml, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @pytest.mark.usefixtures("folder")
 class TestBound:
-    def test_prints_the_bound_and_what_is_broken(self, offbeat: Callable[..., Outcome]) -> None:
+    def test_prints_the_bound_and_the_assumptions(self, offbeat: Command) -> None:
         code, out, err = offbeat("theory", "bound", "tiny.toml", *OPTIONS, "--set", "local.lr=0.5")
         assert (code, err) == (0, "")
         by_hand = fedbuff_bound(
@@ -42,7 +34,7 @@ class TestBound:
         assert "Recommended: local.lr = 0.0178174\n" in out  # 1/(3·√350)
         assert "fedavg: no theorem" in out
 
-    def test_every_option_arrives(self, offbeat: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_every_option_arrives(self, offbeat: Command, monkeypatch: pytest.MonkeyPatch) -> None:
         told = []
         monkeypatch.setattr(cli_theory, "theory_reports", lambda *arguments: told.append(arguments) or {})
         assert offbeat("theory", "bound", "tiny.toml", *OPTIONS, "--algorithm", "fedavg")[0] == 0
@@ -52,34 +44,34 @@ class TestBound:
             smoothness=0.5, initial_error=2, variance=4, diversity=0.3, gradient_bound=3, max_staleness=1, rounds=700
         )
 
-    def test_only_some_algorithms(self, offbeat: Callable[..., Outcome]) -> None:
+    def test_only_some_algorithms(self, offbeat: Command) -> None:
         code, out, _ = offbeat("theory", "bound", "tiny.toml", "--algorithm", "fedavg")
         assert code == 0
         assert "fedavg" in out
         assert "fedbuff:" not in out
 
-    def test_a_theorem_that_is_kept_and_one_that_gives_nothing(self, offbeat: Callable[..., Outcome]) -> None:
+    def test_a_proven_bound_and_an_infinite_one(self, offbeat: Command) -> None:
         table = "algorithms={ fedlaavg = { cohort = 20, weighting = 'uniform' }, fedluck = {} }"
         _, out, _ = offbeat("theory", "bound", "tiny.toml", *OPTIONS, "--set", table, "--set", "local.steps=1")
-        assert "fedlaavg: Theorem 3 of Yan et al. (2020): proven, if what is given is true" in out
+        assert "fedlaavg: Theorem 3 of Yan et al. (2020): proven if the given assumptions hold" in out
         assert re.search(r'fedluck: the bound of "Theory for FedLuck", mended: not proven.*\nno bound\n', out)
 
     @pytest.mark.parametrize(
         ("arguments", "line"),
         [
-            ((), "offbeat: the file does not say all that is needed: give --rounds, --max-staleness, --smoothness, "),
+            ((), "offbeat: constants are missing: give --rounds, --max-staleness, --smoothness, "),
             (("--algorithm", "fedbuf"), "offbeat: --algorithm fedbuf: did you mean 'fedbuff'? "),
             ((*OPTIONS, "--smoothness", "-1"), "offbeat: algorithms.fedbuff: smoothness must be a finite number "),
         ],
     )
-    def test_a_mistake_is_one_line(self, offbeat: Callable[..., Outcome], arguments: tuple[str], line: str) -> None:
+    def test_a_mistake_is_one_line(self, offbeat: Command, arguments: tuple[str], line: str) -> None:
         code, out, err = offbeat("theory", "bound", "tiny.toml", *arguments)
         assert (code, out) == (2, "")
         assert err.startswith(line)
         assert err.count("\n") == 1
 
 
-def test_help_gives_an_example(offbeat: Callable[..., Outcome]) -> None:
+def test_help_gives_an_example(offbeat: Command) -> None:
     code, out, _ = offbeat("theory", "bound", "--help")
     assert code == 0
     assert "Example:\n    offbeat theory bound " in out
@@ -92,7 +84,5 @@ def test_help_gives_an_example(offbeat: Callable[..., Outcome]) -> None:
         (("reproduce", "fedfa/fig5", "--list"), "python -m papers"),
     ],
 )
-def test_a_command_that_has_moved_names_the_new_one(
-    offbeat: Callable[..., Outcome], old: tuple[str, ...], new: str
-) -> None:
+def test_a_command_that_has_moved_names_the_new_one(offbeat: Command, old: tuple[str, ...], new: str) -> None:
     assert offbeat(*old) == (1, "", f"offbeat: this is now '{new}', in a checkout of Offbeat. See offbeat --help.\n")

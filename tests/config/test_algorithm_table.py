@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from offbeat.algorithms import ALGORITHMS, AsyncCommSGD, FedAsync, FedAvg, FedBuff, FedLuck
-from offbeat.algorithms.components.patterns import PATTERNS, round_robin
-from offbeat.algorithms.components.server_optimizer import SERVER_OPTIMIZERS, adam
-from offbeat.algorithms.components.staleness import STALENESS, hinge, polynomial
-from offbeat.algorithms.components.step_sizes import STEP_SIZES, inverse_time
+from offbeat.algorithms import ALGORITHMS, AsyncCommSGD, FedAvg, FedBuff, FedLuck
+from offbeat.algorithms.components.patterns import round_robin
+from offbeat.algorithms.components.server_optimizer import adam
+from offbeat.algorithms.components.staleness import hinge, polynomial
+from offbeat.algorithms.components.step_sizes import inverse_time
 from offbeat.config.algorithm_table import (
+    FACTORIES,
     as_inline_toml,
     build_algorithm,
     default_hyper_parameters,
@@ -19,12 +20,6 @@ from offbeat.errors import OffbeatError
 
 
 class TestBuild:
-    @pytest.mark.parametrize(("name", "kind"), [("fedavg", FedAvg), ("fedasync", FedAsync), ("fedbuff", FedBuff)])
-    def test_defaults_are_the_algorithms_own(self, name: str, kind: type) -> None:
-        algorithm = build_algorithm(name, {})
-        assert type(algorithm) is kind
-        assert hyper_parameters_of(algorithm) == hyper_parameters_of(kind())
-
     def test_takes_every_value(self) -> None:
         table = {
             "cohort": 3,
@@ -38,30 +33,16 @@ class TestBuild:
         )
         assert hyper_parameters_of(build_algorithm("fedavg", table)) == hyper_parameters_of(expected)
 
-    @pytest.mark.parametrize("name", STALENESS)
-    def test_every_staleness_weight_by_name(self, name: str) -> None:
-        algorithm = build_algorithm("fedbuff", {"staleness": {"name": name}})
-        assert algorithm.staleness == STALENESS[name]()
-
     def test_a_staleness_weights_parameters(self) -> None:
         algorithm = build_algorithm("fedasync", {"staleness": {"name": "hinge", "a": 2, "b": 1.0}})
         assert algorithm.staleness == hinge(a=2.0, b=1.0)
         assert algorithm.staleness(3) == 1 / 5
 
-    @pytest.mark.parametrize("name", SERVER_OPTIMIZERS)
-    def test_every_server_optimizer_by_name(self, name: str) -> None:
-        algorithm = build_algorithm("fedavg", {"server_optimizer": {"name": name}})
-        assert algorithm.server_optimizer == SERVER_OPTIMIZERS[name]()
-
-    @pytest.mark.parametrize("name", PATTERNS)
-    def test_every_pattern_by_name(self, name: str) -> None:
-        algorithm = build_algorithm("async_comm_sgd", {"pattern": {"name": name}})
-        assert algorithm.pattern == PATTERNS[name]()
-
-    @pytest.mark.parametrize("name", STEP_SIZES)
-    def test_all_step_sizes_by_name(self, name: str) -> None:
-        algorithm = build_algorithm("async_comm_sgd", {"step_sizes": {"name": name}})
-        assert algorithm.step_sizes == STEP_SIZES[name]()
+    @pytest.mark.parametrize(("key", "name"), [(key, name) for key, names in FACTORIES.items() for name in names])
+    def test_every_object_by_name(self, key: str, name: str) -> None:
+        algorithm = "fedbuff" if key in ("staleness", "server_optimizer") else "async_comm_sgd"
+        built = build_algorithm(algorithm, {key: {"name": name}})
+        assert getattr(built, key) == FACTORIES[key][name]()
 
     def test_parameters_of_a_pattern_and_of_step_sizes(self) -> None:
         table = {
@@ -93,7 +74,7 @@ class TestBuild:
             (
                 "mine",
                 {},
-                f"unknown algorithm 'mine': Allowed: {', '.join(sorted(ALGORITHMS))}; a table of another name ",
+                f"unknown algorithm 'mine': Allowed: {', '.join(sorted(ALGORITHMS))}; if this is a label of your own",
             ),
             ("fedavg", {"weighting": "example"}, "weighting = 'example': must be 'examples' or 'uniform'"),
             ("fedavg", {"weighting": 500 * "x"}, f"weighting = '{78 * 'x'}…: must be"),
@@ -140,7 +121,7 @@ class TestBuild:
             ("fedbuff", {"server_optimizer": {"name": "sgd"}}, "server_optimizer.name = 'sgd': Allowed: adagrad, adam"),
         ],
     )
-    def test_what_is_wrong_is_said_in_one_line(self, name: str, table: dict[str, Any], message: str) -> None:
+    def test_an_error_is_one_line(self, name: str, table: dict[str, Any], message: str) -> None:
         with pytest.raises(OffbeatError) as caught:
             build_algorithm(name, table)
         assert str(caught.value).startswith(message)
@@ -234,9 +215,7 @@ class TestOwn:
             ("function", {}, ["must be a subclass of offbeat.algorithms.Algorithm"]),
         ],
     )
-    def test_what_is_wrong_is_said_in_one_line(
-        self, name: str, table: dict[str, Any], parts: list[str], own: str
-    ) -> None:
+    def test_an_error_is_one_line(self, name: str, table: dict[str, Any], parts: list[str], own: str) -> None:
         with pytest.raises(OffbeatError) as caught:
             build_algorithm(own + name, table)
         assert "\n" not in str(caught.value)
@@ -280,9 +259,7 @@ class TestOwnPattern:
             ("three", {"longest_gap": 2}, "pattern.name: "),
         ],
     )
-    def test_what_is_wrong_is_said_in_one_line(
-        self, name: str, others: dict[str, Any], message: str, rules: str
-    ) -> None:
+    def test_an_error_is_one_line(self, name: str, others: dict[str, Any], message: str, rules: str) -> None:
         with pytest.raises(OffbeatError) as caught:
             build_algorithm("async_comm_sgd", {"pattern": {"name": rules + name, **others}})
         assert str(caught.value).startswith(message)
@@ -306,6 +283,7 @@ class TestHyperParameters:
     @pytest.mark.parametrize("kind", ALGORITHMS.values())
     def test_of_an_algorithm_make_it_again(self, kind: type) -> None:
         algorithm = kind()
+        assert hyper_parameters_of(build_algorithm(kind.name, {})) == hyper_parameters_of(algorithm)
         again = build_algorithm(kind.name, hyper_parameters_of(algorithm))
         assert type(again) is kind
         assert all(getattr(again, key) == getattr(algorithm, key) for key in default_hyper_parameters(kind))
@@ -319,8 +297,6 @@ class TestHyperParameters:
             "concurrency": 100,
             "server_optimizer": {"name": "adam", "beta1": 0.5, "beta2": 0.99, "epsilon": 1e-3},
         }
-
-    def test_what_is_not_set_is_left_out(self) -> None:
         assert "server_optimizer" not in hyper_parameters_of(FedBuff())
 
 

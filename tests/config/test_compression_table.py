@@ -4,7 +4,7 @@ import pytest
 
 from offbeat.algorithms.components import Compression
 from offbeat.compression import COMPRESSORS, TopK, random_k
-from offbeat.config.compression_table import checked, compression_from_table
+from offbeat.config.compression_table import check_compression, compression_from_table
 from offbeat.errors import OffbeatError
 
 TABLES: dict[str, dict[str, Any]] = {
@@ -23,7 +23,7 @@ def test_no_compressor_is_forgotten_above() -> None:
 def test_a_table_is_a_compressor_with_its_parameters(name: str) -> None:
     compression = compression_from_table("key", {"name": name, **TABLES[name]})
     assert compression == Compression(name, tuple(TABLES[name].items()))
-    assert checked("key", compression) == compression
+    assert check_compression("key", compression) == compression
 
 
 def test_defaults_are_written_out() -> None:
@@ -31,16 +31,16 @@ def test_defaults_are_written_out() -> None:
     assert compression_from_table("key", {"name": "random_k", "share": 1}) == expected
 
 
-def test_none_is_no_compression() -> None:
-    assert compression_from_table("key", {"name": "none"}) is checked("key", None) is None
+def test_none_means_uncompressed() -> None:
+    assert compression_from_table("key", {"name": "none"}) is check_compression("key", None) is None
 
 
 class TestFromPython:
     def test_a_compressor_or_a_dict_means_the_same(self) -> None:
         expected = Compression("random_k", (("share", 0.5), ("scaled", True)))
         parameters: Any = {"share": 0.5}
-        assert checked("key", random_k(share=0.5)) == expected
-        assert checked("key", Compression("random_k", parameters)) == expected
+        assert check_compression("key", random_k(share=0.5)) == expected
+        assert check_compression("key", Compression("random_k", parameters)) == expected
 
     @pytest.mark.parametrize(
         ("compression", "message"),
@@ -61,6 +61,6 @@ class TestFromPython:
     )  # fmt: skip
     def test_a_mistake_is_one_line(self, compression: Any, message: str) -> None:
         with pytest.raises(OffbeatError) as caught:
-            checked("key", compression)
+            check_compression("key", compression)
         assert str(caught.value).startswith(message)
         assert "\n" not in str(caught.value)

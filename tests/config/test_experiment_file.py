@@ -13,6 +13,9 @@ from offbeat.config import population_sections
 from offbeat.config.algorithm_table import hyper_parameters_of
 from offbeat.config.experiment_file import Experiment, load
 
+Load = Callable[..., Experiment]
+Save = Callable[..., Path]
+
 QUICKSTART = Path(__file__).parents[2] / "experiments" / "quickstart.toml"
 
 Changed = Callable[..., dict[str, Any]]
@@ -78,7 +81,7 @@ target = 1.0
 
 
 class TestEveryKey:
-    def test_is_read(self, save: Callable[..., Path]) -> None:
+    def test_is_read(self, save: Save) -> None:
         path = save(FULL)
         experiment = load(path)
         read = experiment.model_dump(exclude_none=True)
@@ -108,11 +111,11 @@ class TestEveryKey:
         }
         assert set(written) == set(Experiment.model_fields)
         for key, kind in kinds.items():
-            # One of every_seconds and every_versions is there.
+            # The file has one of every_seconds and every_versions.
             assert set(written[key]) == set(kind.model_fields) - {"every_versions"}, key
         assert set(written["population"]["lossy"]) == set(population_sections.LossySection.model_fields)
 
-    def test_a_plan_is_the_section_with_the_algorithms_changes(self, save: Callable[..., Path]) -> None:
+    def test_a_plan_is_the_section_with_the_algorithms_changes(self, save: Save) -> None:
         experiment = load(save(FULL))
         common = {"steps": 7, "batch_size": 9, "weight_decay": 0.125, "clip_norm": 2.0}
         smaller = {"compression": Compression("random_k", (("share", 0.25), ("scaled", False))), "error_feedback": True}
@@ -120,7 +123,7 @@ class TestEveryKey:
         assert experiment.plan("fedavg") == LocalPlan(lr=0.25, momentum=0.5, **common, **smaller)
         assert experiment.plan("whole") == LocalPlan(lr=0.25, momentum=0.5, **common)
 
-    def test_the_rest_has_defaults(self, changed: Changed, save: Callable[..., Path], tiny: dict[str, Any]) -> None:
+    def test_the_rest_has_defaults(self, changed: Changed, save: Save, tiny: dict[str, Any]) -> None:
         for key in ("seeds", "server", "population.lossy", "evaluate.target"):
             tiny = changed(tiny, key)
         experiment = load(save(tiny))
@@ -155,14 +158,14 @@ class TestMetrics:
         ],
     )
     def test_are_those_of_the_file_or_of_the_loss(
-        self, changes: list[str], metrics: tuple[str, ...], better: str, experiment: Callable[..., Experiment]
+        self, changes: list[str], metrics: tuple[str, ...], better: str, experiment: Load
     ) -> None:
         here = experiment(*changes)
         assert (here.metrics, here.better) == (metrics, better)
         resolved = here.resolved("fedavg", 1, "digits")["evaluate"]
         assert (resolved["metrics"], resolved["better"]) == (metrics, better)
 
-    def test_a_metric_is_called_as_what_comes_after_the_colon(self) -> None:
+    def test_the_name_of_a_metric_is_the_part_after_the_colon(self) -> None:
         assert sections.metric_name("accuracy") == "accuracy"
         assert sections.metric_name("/a:b/c.py:Scores.f1") == "Scores.f1"
 
@@ -191,7 +194,7 @@ class TestPaths:
     @pytest.mark.parametrize(
         "key", ["data.name", "data.fallback", "model.name", "model.loss", "algorithms.own.algorithm"]
     )
-    def test_of_own_code_are_too(
+    def test_import_paths_become_absolute(
         self, key: str, changed: Changed, tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (tmp_path / "deep").mkdir()
@@ -203,7 +206,7 @@ class TestPaths:
             found = found[part]
         assert found == f"{tmp_path.resolve()}/own.py:Own"
 
-    def test_of_modules_stay(self, experiment: Callable[..., Experiment]) -> None:
+    def test_of_modules_stay(self, experiment: Load) -> None:
         assert experiment("model.name=package.net:Net").model.name == "package.net:Net"
 
 
@@ -260,7 +263,7 @@ class TestResolved:
     @pytest.mark.parametrize("table", [*({"algorithm": name} for name in ALGORITHMS), *ALGORITHM_TABLES])
     @pytest.mark.parametrize("base", ["full", "tiny"])
     def test_can_be_run_again(
-        self, table: dict[str, Any], base: str, save: Callable[..., Path], tiny: dict[str, Any], tmp_path: Path
+        self, table: dict[str, Any], base: str, save: Save, tiny: dict[str, Any], tmp_path: Path
     ) -> None:
         whole = tomllib.loads(FULL) if base == "full" else tiny
         whole["algorithms"]["a label"] = {**table, "local": {"lr": 0.3, "momentum": 0.0, "mu": 1 / 3}}
@@ -282,13 +285,13 @@ class TestResolved:
         before, after = first.algorithm("a label"), second.algorithm("a label")
         assert type(before) is type(after)
         assert hyper_parameters_of(before) == hyper_parameters_of(after)
-        # What was written is there, and was not replaced by a default on both sides.
+        # The values were not replaced by defaults on both sides.
         for key in table.keys() - {"algorithm"}:
             assert resolved["algorithms"]["a label"][key] == table[key]
 
     @pytest.mark.parametrize("more", [{}, {"arguments": {"size": 3}}, {"augmentation": "crop-and-flip"}], ids=str)
-    def test_data_that_another_stands_in_for_are_changed_all_the_same(
-        self, more: dict[str, Any], save: Callable[..., Path], tiny: dict[str, Any]
+    def test_the_augmentation_also_applies_to_the_fallback(
+        self, more: dict[str, Any], save: Save, tiny: dict[str, Any]
     ) -> None:
         tiny["data"] = {"name": "data.py:load", "fallback": "digits", **more}
         path = save(tiny)
@@ -297,7 +300,7 @@ class TestResolved:
         more.pop("arguments", None)
         assert load(path).resolved("fedavg", 1, "digits")["data"] == {"name": "digits", **more}
 
-    def test_writes_the_defaults_out(self, experiment: Callable[..., Experiment]) -> None:
+    def test_writes_the_defaults_out(self, experiment: Load) -> None:
         resolved = experiment().resolved("fedasync", 1, "digits")
         assert resolved["local"] == {
             "steps": 3, "batch_size": 8, "lr": 0.1, "momentum": 0.0, "weight_decay": 0.0, "mu": 0.0,
@@ -319,15 +322,14 @@ class TestResolved:
             ({"name": "none"}, None),
         ],
     )
-    def test_writes_a_compressors_defaults_out_and_no_compression_not_at_all(
-        self, given: dict[str, Any], written: dict[str, Any] | None, tiny: dict[str, Any], changed: Changed,
-        save: Callable[..., Path],
-    ) -> None:  # fmt: skip
+    def test_the_settings_have_a_compressors_defaults(
+        self, given: dict[str, Any], written: dict[str, Any] | None, tiny: dict[str, Any], changed: Changed, save: Save
+    ) -> None:
         here = load(save(changed(tiny, "local.compression", given)))
         assert here.resolved("fedavg", 1, "digits")["local"].get("compression") == written
 
-    def test_what_one_algorithm_does_without_is_not_in_its_run(
-        self, tiny: dict[str, Any], changed: Changed, save: Callable[..., Path], tmp_path: Path
+    def test_a_setting_switched_off_for_one_algorithm_is_not_in_its_run(
+        self, tiny: dict[str, Any], changed: Changed, save: Save, tmp_path: Path
     ) -> None:
         tiny = changed(tiny, "local.compression", {"name": "top_k", "share": 0.25})
         here = load(save(changed(tiny, "algorithms.fedasync.local", {"compression": {"name": "none"}})))
@@ -337,7 +339,7 @@ class TestResolved:
             **local, "compression": {"name": "top_k", "share": 0.25}
         }  # fmt: skip
 
-    def test_a_pattern_of_ones_own_is_relative_to_the_file(
+    def test_a_users_pattern_is_relative_to_the_file(
         self, tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (tmp_path / "deep").mkdir()

@@ -8,6 +8,8 @@ from offbeat.algorithms.components import Compression
 from offbeat.config.experiment_file import Experiment, load
 from offbeat.errors import OffbeatError
 
+Load = Callable[..., Experiment]
+
 TOP_TENTH = Compression("top_k", (("share", 0.1),))
 
 Changed = Callable[..., dict[str, Any]]
@@ -34,32 +36,30 @@ class TestOverrides:
             ("algorithms.fedbuff.staleness.name=constant", lambda e: e.algorithm("fedbuff").staleness(9), 1.0),
         ],
     )
-    def test_change_a_key(
-        self, change: str, read: Callable[[Experiment], Any], value: Any, experiment: Callable[..., Experiment]
-    ) -> None:
+    def test_change_a_key(self, change: str, read: Callable[[Experiment], Any], value: Any, experiment: Load) -> None:
         compressed = "local.compression={ name = 'top_k', share = 0.5 }"
         assert read(experiment(compressed)) != value
         assert read(experiment(compressed, change)) == value
 
-    def test_the_last_one_counts(self, experiment: Callable[..., Experiment]) -> None:
+    def test_the_last_one_counts(self, experiment: Load) -> None:
         assert experiment("local.lr=0.5", "local.steps=4", "local.lr=0.25").local.lr == 0.25
 
     def test_may_make_a_section(self, changed: Changed, save: Callable[..., Path], tiny: dict[str, Any]) -> None:
         path = save(changed(tiny, "server"))
         assert load(path, ["server.lease_seconds=5"]).server.lease_seconds == 5.0
 
-    def test_may_add_an_algorithm(self, experiment: Callable[..., Experiment]) -> None:
+    def test_may_add_an_algorithm(self, experiment: Load) -> None:
         assert (
             experiment("algorithms.b.algorithm=fedbuff", "algorithms.b.buffer_size=7").algorithm("b").buffer_size == 7
         )
 
     @pytest.mark.parametrize("change", ["local.lr", "=3", ".lr=3", "local.=3", "local..lr=3", "", "="])
-    def test_malformed(self, change: str, experiment: Callable[..., Experiment]) -> None:
+    def test_malformed(self, change: str, experiment: Load) -> None:
         line = _error(lambda: experiment(change))
         assert f"--set {change}: write it as section.key=value" in line
 
     @pytest.mark.parametrize(("change", "parent"), [("local.lr.x=3", "lr"), ("seeds.0=3", "seeds")])
-    def test_into_a_value(self, change: str, parent: str, experiment: Callable[..., Experiment]) -> None:
+    def test_into_a_value(self, change: str, parent: str, experiment: Load) -> None:
         assert _error(lambda: experiment(change)) == f"--set {change}: {parent} is a value, not a section"
 
     @pytest.mark.parametrize(
@@ -74,10 +74,10 @@ class TestOverrides:
             ("local=3", "local = 3: must be a table"),
         ],
     )
-    def test_are_checked_like_the_file(self, change: str, part: str, experiment: Callable[..., Experiment]) -> None:
+    def test_are_checked_like_the_file(self, change: str, part: str, experiment: Load) -> None:
         assert part in _error(lambda: experiment(change))
 
-    def test_a_second_line_is_not_swallowed(self, experiment: Callable[..., Experiment]) -> None:
+    def test_a_second_line_is_reported(self, experiment: Load) -> None:
         _error(lambda: experiment("local.lr=0.1\nsteps=3"))
 
 

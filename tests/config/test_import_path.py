@@ -37,7 +37,7 @@ def imports_are_left_alone() -> Iterator[None]:
 
 
 def problem(text: str) -> str:
-    """Return the one line that loading says."""
+    """Return the error of loading, one line."""
     with pytest.raises(OffbeatError) as caught:
         load_object(text)
     assert "\n" not in str(caught.value)
@@ -83,7 +83,7 @@ class TestCanonical:
             ("a\0b.py:Net", "null"),
         ],
     )
-    def test_what_is_no_import_path_is_said_in_one_line(self, text: str, message: str, tmp_path: Path) -> None:
+    def test_a_wrong_import_path_is_one_line(self, text: str, message: str, tmp_path: Path) -> None:
         with pytest.raises(OffbeatError) as caught:
             canonical(text, tmp_path)
         assert str(caught.value).startswith(repr(text))
@@ -98,7 +98,7 @@ def test_a_colon_makes_an_import_path(text: str, answer: bool) -> None:
 
 
 class TestFile:
-    def test_gives_what_is_called_that(self, write: Write) -> None:
+    def test_returns_the_named_object(self, write: Write) -> None:
         path = write("net.py", "width = 7\nclass Net:\n    size = width\n    class Small:\n        size = 3")
         assert load_object(f"{path}:width") == 7
         assert load_object(f"{path}:Net").size == 7
@@ -120,7 +120,7 @@ class TestFile:
     def test_its_name_need_not_be_an_identifier(self, write: Write) -> None:
         assert load_object(f"{write('2 nets-of.mine.py', 'width = 4')}:width") == 4
 
-    def test_what_it_defines_can_be_pickled(self, write: Write) -> None:
+    def test_its_objects_can_be_pickled(self, write: Write) -> None:
         kind = load_object(f"{write('net.py', 'class Net: pass')}:Net")
         assert type(pickle.loads(pickle.dumps(kind()))) is kind
 
@@ -131,7 +131,7 @@ class TestFile:
         assert load_object(f"{path}:width") == 5
         assert load_object(f"{path}:height") == 6
 
-    def test_its_neighbours_are_its_own(self, write: Write) -> None:
+    def test_neighbours_come_from_the_files_own_folder(self, write: Write) -> None:
         """Two folders each have a helper.py: neither file gets the other's."""
         paths = []
         for number in (1, 2):
@@ -150,7 +150,7 @@ class TestFile:
         load_object(f"{between}:unrelated")
         assert load_object(f"{two}:things") is first
 
-    def test_what_it_puts_on_the_path_stays(self, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_its_entries_on_the_path_stay(self, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "path", sys.path[:])
         before = sys.path[:]
         path = write("net.py", "import sys\nsys.path.append('/mine')")
@@ -166,7 +166,7 @@ class TestFile:
         path = write("net.py", "x = 1\n\nraise ValueError('no\\nway')")
         assert problem(f"{path}:x") == f"'{path}:x' could not be imported: ValueError: no ({path}:3)"
 
-    def test_an_exception_in_a_neighbour_is_found_there(self, write: Write) -> None:
+    def test_an_exception_in_a_neighbour_names_its_file(self, write: Write) -> None:
         helper = write("helper_bad.py", "\n\n\n\n{}['key']")
         path = write("net.py", "import helper_bad")
         assert problem(f"{path}:x").endswith(f"could not be imported: KeyError: 'key' ({helper}:5)")
@@ -180,7 +180,7 @@ class TestFile:
         assert f"could not be imported: SyntaxError: invalid syntax ({path}:2)" in problem(f"{path}:x")
 
     @pytest.mark.parametrize("content", [b"\xff\xfe\0x", b"x = 1\0"])
-    def test_what_is_no_text_is_said(self, content: bytes, tmp_path: Path) -> None:
+    def test_a_file_that_is_not_text_is_one_line(self, content: bytes, tmp_path: Path) -> None:
         (tmp_path / "net.py").write_bytes(content)
         assert "could not be imported" in problem(f"{tmp_path}/net.py:x")
 
@@ -271,12 +271,12 @@ class TestCall:
         assert call("builtins:dict", {"width": 3}, "model") == {"width": 3}
 
     def test_a_wrong_argument_is_named(self, path: Path) -> None:
-        assert self.complaint(f"{path}:make", widht=3) == (
-            "IT takes no argument 'widht': did you mean 'width'? Allowed: depth, width"
-        )
-        assert self.complaint(f"{path}:Net", hight=3) == "IT takes no argument 'hight': Allowed: width"
-        assert self.complaint(f"{path}:none", width=3) == "IT takes no argument 'width': it takes none"
-        assert self.complaint(f"{path}:by_position", width=3) == "IT takes no argument 'width': it takes none"
+        refused = "IT does not accept the argument"
+        near = f"{refused} 'widht': did you mean 'width'? Allowed: depth, width"
+        assert self.complaint(f"{path}:make", widht=3) == near
+        assert self.complaint(f"{path}:Net", hight=3) == f"{refused} 'hight': Allowed: width"
+        for name in ("none", "by_position"):
+            assert self.complaint(f"{path}:{name}", width=3) == f"{refused} 'width': it has no arguments"
 
     def test_a_missing_argument_is_named(self, path: Path) -> None:
         assert self.complaint(f"{path}:make", depth=3) == "IT: missing a required argument: 'width'"
@@ -291,19 +291,19 @@ class TestCall:
     def test_an_exception_in_a_library_is_where_it_was_called(self, path: Path) -> None:
         assert self.complaint(f"{path}:in_library").endswith(f"({path}:12)")
 
-    def test_a_type_error_of_its_own_is_not_taken_for_a_wrong_argument(self, path: Path) -> None:
+    def test_a_type_error_inside_the_function_is_a_failure(self, path: Path) -> None:
         assert self.complaint(f"{path}:own_type_error", width=3).startswith("IT failed: TypeError: unsupported operand")
 
-    def test_what_is_said_for_the_user_passes(self, path: Path) -> None:
+    def test_an_error_for_the_user_passes_unchanged(self, path: Path) -> None:
         assert self.complaint(f"{path}:offbeat") == "mend this"
 
     def test_leaving_is_a_failure(self, path: Path) -> None:
         assert self.complaint(f"{path}:leave").startswith("IT failed: SystemExit: 2")
 
-    def test_what_is_written_in_c_can_fail_too(self) -> None:
+    def test_a_failing_function_in_c_is_one_line(self) -> None:
         assert self.complaint("math:sqrt", x=3).startswith("IT")
 
-    def test_what_cannot_be_called_is_refused(self, path: Path) -> None:
+    def test_an_object_that_is_not_callable_is_refused(self, path: Path) -> None:
         assert load_callable(f"{path}:make")(1) == (1, 1)
-        with pytest.raises(OffbeatError, match="must be a function or a class, but it is a int"):
+        with pytest.raises(OffbeatError, match="must be a function or a class, but is a int"):
             load_callable(f"{path}:size")

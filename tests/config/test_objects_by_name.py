@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from offbeat.config.objects_by_name import check_type, make_by_name, required
+from offbeat.config.objects_by_name import check_type, make_by_name, required_parameters
 from offbeat.errors import OffbeatError
 
 
@@ -26,7 +26,7 @@ def point() -> None:
     """Something without parameters, which makes nothing."""
 
 
-MAKERS: dict[str, Callable[..., Any]] = {"circle": Circle, "square": square, "point": point}
+FACTORIES: dict[str, Callable[..., Any]] = {"circle": Circle, "square": square, "point": point}
 
 
 class TestMade:
@@ -42,11 +42,11 @@ class TestMade:
     )
     def test_by_functions_and_classes(self, table: dict[str, Any], made: object) -> None:
         before = dict(table)
-        assert make_by_name("shape", table, MAKERS) == made
+        assert make_by_name("shape", table, FACTORIES) == made
         assert table == before
 
-    def test_a_whole_number_becomes_the_number_that_is_asked_for(self) -> None:
-        assert type(make_by_name("shape", {"name": "circle", "radius": 2}, MAKERS).radius) is float
+    def test_an_integer_becomes_a_float(self) -> None:
+        assert type(make_by_name("shape", {"name": "circle", "radius": 2}, FACTORIES).radius) is float
 
     @pytest.mark.parametrize(
         ("table", "message"),
@@ -72,14 +72,14 @@ class TestMade:
             ({"name": "square", "side": 10}, "shape: side must be at most 9, got 10"),
         ],
     )
-    def test_what_is_wrong_is_one_line_that_begins_with_the_key(self, table: Any, message: str) -> None:
+    def test_an_error_is_one_line_that_begins_with_the_key(self, table: Any, message: str) -> None:
         with pytest.raises(OffbeatError) as caught:
-            make_by_name("shape", table, MAKERS)
+            make_by_name("shape", table, FACTORIES)
         assert str(caught.value).startswith(message)
         assert "\n" not in str(caught.value)
 
-    def test_what_must_be_given(self) -> None:
-        assert [required(maker) for maker in MAKERS.values()] == [["radius"], [], []]
+    def test_required_parameters(self) -> None:
+        assert [required_parameters(factory) for factory in FACTORIES.values()] == [["radius"], [], []]
 
 
 class TestType:
@@ -98,7 +98,7 @@ class TestType:
             ([1, "a"], Any, [1, "a"]),
         ],
     )
-    def test_a_value_is_taken_as_what_it_is_to_be(self, value: Any, hint: Any, checked: Any) -> None:
+    def test_a_value_is_converted_to_its_type(self, value: Any, hint: Any, checked: Any) -> None:
         made = check_type("key", value, hint)
         assert made == checked
         assert type(made) is type(checked)
@@ -116,7 +116,7 @@ class TestType:
             ("ab", tuple[int, int] | None, "key = 'ab': must be a list"),
         ],
     )
-    def test_another_is_one_line(self, value: Any, hint: Any, message: str) -> None:
+    def test_another_type_is_one_line(self, value: Any, hint: Any, message: str) -> None:
         with pytest.raises(OffbeatError) as caught:
             check_type("key", value, hint)
         assert str(caught.value).startswith(message)

@@ -9,6 +9,8 @@ import tomli_w
 from offbeat.config.experiment_file import Experiment
 from offbeat.errors import OffbeatError
 
+Load = Callable[..., Experiment]
+
 FIRST = "name = 'alternating', period_seconds = 1.0, first_labels = 3"
 PATH = "name = 'quiet_hours', path = 'hours.csv'"
 
@@ -18,39 +20,39 @@ PATH = "name = 'quiet_hours', path = 'hours.csv'"
     [
         (f"{FIRST}, groups = 3", "first_labels makes two groups, so leave out groups = 3"),
         (f"{PATH}, hours = 7.5", "with a path, hours must be a whole number, got 7.5"),
-        (f"{PATH}, first_hour = 1", "the file at path says which hours, so leave out first_hour = 1"),
-        (f"{PATH}, spread_hours = 2.5", "the file at path says which hours, so leave out spread_hours = 2.5"),
+        (f"{PATH}, first_hour = 1", "the file at path decides the hours, so leave out first_hour = 1"),
+        (f"{PATH}, spread_hours = 2.5", "the file at path decides the hours, so leave out spread_hours = 2.5"),
     ],
 )
-def test_keys_that_do_not_go_together(table: str, line: str, experiment: Callable[..., Experiment]) -> None:
+def test_keys_that_do_not_go_together(table: str, line: str, experiment: Load) -> None:
     with pytest.raises(OffbeatError, match=f"tiny.toml: population.availability: {line}$"):
         experiment(f"population.availability={{ {table} }}")
 
 
 @pytest.mark.parametrize("given", ["", ", name = '3g-oboe', path = 'traces'"])
-def test_traces_have_either_a_name_or_a_path(given: str, experiment: Callable[..., Experiment]) -> None:
+def test_traces_have_either_a_name_or_a_path(given: str, experiment: Load) -> None:
     with pytest.raises(OffbeatError, match=r"population\.up_bytes_per_second: set exactly one of name and path$"):
         experiment(f"population.up_bytes_per_second={{ distribution = 'trace'{given} }}")
 
 
 @pytest.mark.parametrize("given", ["", "name = 'ai-benchmark', path = 'phones.json',"])
-def test_phones_have_either_a_name_or_a_path(given: str, experiment: Callable[..., Experiment]) -> None:
+def test_phones_have_either_a_name_or_a_path(given: str, experiment: Load) -> None:
     with pytest.raises(OffbeatError, match=r"population\.step_seconds: set exactly one of name and path$"):
         experiment(f"population.step_seconds={{ distribution = 'phones', {given} median = 1.0 }}")
 
 
-def test_an_unknown_name_of_traces(experiment: Callable[..., Experiment]) -> None:
+def test_an_unknown_name_of_traces(experiment: Load) -> None:
     with pytest.raises(OffbeatError, match=r"up_bytes_per_second\.name = '4g': .*3g-oboe"):
         experiment("population.up_bytes_per_second={ distribution = 'trace', name = '4g' }")
 
 
-def test_first_labels_are_at_least_one(experiment: Callable[..., Experiment]) -> None:
+def test_first_labels_are_at_least_one(experiment: Load) -> None:
     with pytest.raises(OffbeatError, match=r"population\.availability\.first_labels = 0: .* 1"):
         experiment("population.availability={ name = 'alternating', period_seconds = 1.0, first_labels = 0 }")
 
 
 @pytest.mark.parametrize("table", [FIRST, PATH, f"{PATH}, hours = 24"])
-def test_a_run_can_be_run_again(table: str, experiment: Callable[..., Experiment]) -> None:
+def test_a_run_can_be_run_again(table: str, experiment: Load) -> None:
     first = experiment(f"population.availability={{ {table} }}").resolved("fedavg", 1, "digits")
     written = tomllib.loads(tomli_w.dumps(first["population"]["availability"]))
     again = experiment("population.availability=" + _inline(written))
@@ -66,10 +68,8 @@ def test_a_run_can_be_run_again(table: str, experiment: Callable[..., Experiment
         ("up_bytes_per_second", "{ distribution = 'trace', name = '3g-oboe' }"),
     ],
 )
-def test_an_optional_key_that_is_left_out_is_not_written(
-    key: str, table: str, experiment: Callable[..., Experiment]
-) -> None:
-    """So that runs from before there was the key are found again."""
+def test_an_optional_key_that_is_left_out_is_not_written(key: str, table: str, experiment: Load) -> None:
+    """Runs from before the key existed are found again."""
     written = experiment(f"population.{key}={table}").resolved("fedavg", 1, "digits")["population"][key]
     assert not {"sigma", "first_labels", "path"} & set(written)
 

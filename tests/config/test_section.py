@@ -72,8 +72,8 @@ class TestPaths:
         assert validated(None, path="b.csv").path == str(Path.cwd() / "b.csv")
         assert validated(Path("sub"), path="b.csv").path == str(Path.cwd() / "sub" / "b.csv")
 
-    def test_a_user_that_there_is_not(self, tmp_path: Path) -> None:
-        with pytest.raises(ValidationError, match="no such user"):
+    def test_an_unknown_home_folder(self, tmp_path: Path) -> None:
+        with pytest.raises(ValidationError, match="the user does not exist"):
             validated(tmp_path, path="~nobody-of-that-name/x")
 
     def test_of_code(self, tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ class TestPaths:
         assert validated(tmp_path, colour="b.py:f").colour == f"{tmp_path.resolve()}/b.py:f"
 
     @pytest.mark.parametrize("text", ["f", "b.py:", ":f", "b.py:1"])
-    def test_of_code_that_are_none(self, text: str, tmp_path: Path) -> None:
+    def test_wrong_import_paths(self, text: str, tmp_path: Path) -> None:
         with pytest.raises(ValidationError):
             validated(tmp_path, code=text)
 

@@ -30,7 +30,7 @@ algorithm = "fedbuff"
 """
 
 
-def test_it_says_how_models_are_measured(tmp_path: Path) -> None:
+def test_the_metrics_are_listed(tmp_path: Path) -> None:
     path = tmp_path / "server.toml"
     path.write_text(SERVER, encoding="utf-8")
     evaluate = load(path).evaluate
@@ -47,7 +47,7 @@ def test_it_says_how_models_are_measured(tmp_path: Path) -> None:
         ('["accuracy"]', '["training_los"]', "did you mean 'training_loss'"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(before: str, after: str, message: str, tmp_path: Path) -> None:
+def test_metrics_must_be_functions_with_free_names(before: str, after: str, message: str, tmp_path: Path) -> None:
     assert before in SERVER
     path = tmp_path / "server.toml"
     path.write_text(SERVER.replace(before, after), encoding="utf-8")

@@ -36,7 +36,7 @@ SHORT = f"'{78 * 'x'}…"
         ({"population": {"clients": 1, "partition": LONG}}, f"population.partition = {SHORT}: must be a table"),
     ],
 )
-def test_what_is_long_is_cut(table: dict[str, Any], start: str) -> None:
+def test_long_values_are_cut(table: dict[str, Any], start: str) -> None:
     found = line(table)
     assert found.startswith(start)
     assert len(found) < 400
@@ -53,7 +53,7 @@ def test_what_is_long_is_cut(table: dict[str, Any], start: str) -> None:
         ("partition", "iid", '{ name = "iid" }'),
     ],
 )
-def test_a_table_that_is_none_gets_an_example(key: str, value: Any, example: str) -> None:
+def test_a_value_that_is_not_a_table_gets_an_example(key: str, value: Any, example: str) -> None:
     found = line({"population": {"clients": 2, key: value}})
     assert found == f"population.{key} = {value!r}: must be a table such as {example}"
 

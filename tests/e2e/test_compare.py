@@ -10,7 +10,8 @@ from offbeat.config import experiment_file
 from offbeat.coordinator import Coordinator
 from offbeat.data.catalogue import load_dataset
 from offbeat.runs import directory as run_directory
-from offbeat.worlds.simulation import build_model, build_objective, build_simulation
+from offbeat.worlds.simulation import build_simulation
+from offbeat.worlds.workload import build_workload
 
 CHANGES = (
     "local.batch_size=5",
@@ -35,8 +36,7 @@ def experiment(tmp_path, tiny_toml):
 
 def simulate(experiment, label, seed=1):
     dataset = load_dataset(experiment.data.name)
-    model = build_model(experiment.model, dataset, seed)
-    return build_simulation(experiment, label, seed, dataset, model, build_objective(experiment))
+    return build_simulation(experiment, label, seed, build_workload(experiment, dataset, seed))
 
 
 @pytest.mark.parametrize("label", ["fedavg", "fedasync", "fedbuff"])

@@ -84,7 +84,7 @@ def test_the_page_shows_what_the_commands_print(followed):
 def test_the_population_is_drawn_before_anything_is_trained(followed):
     folder, results = followed
     assert (folder / "runs/experiment/population.png").stat().st_size > 10_000
-    share = re.search(r"Clients there +(.*)", output_of(results, "offbeat population"))[1].split("%")
+    share = re.search(r"Available clients +(.*)", output_of(results, "offbeat population"))[1].split("%")
     assert float(share[2]) == pytest.approx(60, abs=3)  # the mean: six in ten
 
 

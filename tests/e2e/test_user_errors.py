@@ -8,7 +8,7 @@ import pytest
 from safetensors.torch import save_file
 from torch import zeros
 
-from offbeat.runs.directory import unfinished
+from offbeat.runs.directory import unfinished_path
 
 OWN = """
 import torch
@@ -174,7 +174,7 @@ SETTINGS: list[tuple[list[str], list[str]]] = [
      ["the model cannot take inputs of shape (", "1, 7, 7)"]),
     (["data={ name = 'own.py:data', arguments = { nan = true } }"], ["NaN or infinity", "train example 3"]),
     (["data={ name = 'own.py:data', arguments = { inputz = 3 } }"],
-     ["data '", "own.py:data' takes no argument 'inputz'", "did you mean 'inputs'?"]),
+     ["data '", "own.py:data' does not accept the argument 'inputz'", "did you mean 'inputs'?"]),
     (["data.arguments={ train = 9 }"], ["data: arguments are for a function of your own"]),
     (["data.name=own.py:one_data"], ["own.py:one_data: got a value of type TensorDataset", "pair (train, test)"]),
     (["data.name=own.py:nothing"], ["got a value of type NoneType", "pair (train, test)"]),
@@ -198,7 +198,7 @@ SETTINGS: list[tuple[list[str], list[str]]] = [
     (["model.name=missing.py:Net"], ["could not be imported: ModuleNotFoundError", "a_module_that_there_is_not"]),
     (["model.name=own.py:three"], ["own.py:three': must be a function or a class", "int"]),
     (["model.name=own.py:Net"], ["model '", "own.py:Net'", "missing a required argument: 'width'"]),
-    (["model={ name = 'own.py:Net', arguments = { hidden = 3 } }"], ["takes no argument 'hidden'", "width"]),
+    (["model={ name = 'own.py:Net', arguments = { hidden = 3 } }"], ["does not accept the argument 'hidden'", "width"]),
     (["model={ name = 'own.py:Net', arguments = { width = 3 } }"], ["the model has nothing to train"]),
     (["model.name=own.py:nothing"], ["model.name: ", "own.py:nothing made a NoneType, not a torch.nn.Module"]),
     (["model.name=own.py:fails"], ["own.py:fails' failed: RuntimeError: a first line", "own.py:"]),
@@ -325,8 +325,8 @@ def test_a_wrong_command(
             assert offbeat(*small, "--output", output)[0] == 0
         (folder / "torn" / "fedavg-seed1" / "events.parquet").unlink()
         run = folder / "old" / "fedavg-seed1"
-        run.rename(unfinished(run))
-        save_file({"x": zeros(1)}, unfinished(run) / "checkpoint.safetensors", {"format": "0"})
+        run.rename(unfinished_path(run))
+        save_file({"x": zeros(1)}, unfinished_path(run) / "checkpoint.safetensors", {"format": "0"})
     check(offbeat(*arguments), parts)
 
 
@@ -351,15 +351,3 @@ def test_data_that_are_only_partly_there(
     (folder / "mnist" / "train-images-idx3-ubyte.gz").write_bytes(np.zeros(3).tobytes())
     monkeypatch.setenv("OFFBEAT_DATA", str(folder))
     check(offbeat("run", "tiny.toml", "--set", "data.name=mnist"), ["only part of", "train-labels-idx1-ubyte.gz"])
-
-
-def test_a_message_of_several_lines_becomes_one(
-    folder: Path, offbeat: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from offbeat.cli import main as cli
-
-    def fail(*_: object) -> None:
-        raise cli.OffbeatError("first\n  second")
-
-    monkeypatch.setattr(cli.experiment_file, "load", fail)
-    assert offbeat("run", "tiny.toml") == (2, "", "offbeat: first second\n")

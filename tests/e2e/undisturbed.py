@@ -16,7 +16,7 @@ from torch import Tensor
 from offbeat.config.server_file import load
 from offbeat.coordinator.calls import Call, Receipt
 from offbeat.service.store.model_files import ModelFiles
-from offbeat.worlds.serve import fresh
+from offbeat.worlds.serve import build_coordinator
 
 Told = dict[tuple[int, int], Receipt]
 """Receipts by client and visit."""
@@ -58,7 +58,7 @@ class Undisturbed:
 
     def __post_init__(self) -> None:
         config = load(self.file)
-        self.coordinator, _ = fresh(config)
+        self.coordinator, _ = build_coordinator(config)
         self._versions = None if config.stop is None else config.stop.versions
         self._starts: dict[int, tuple[Tensor, Tensor | None]] = {}  # by version, and what went down beside it
         self.model_digests: dict[int, str] = {}  # of all that is downloaded, by version

@@ -13,7 +13,7 @@ from offbeat.runs import directory as run_directory
 from offbeat.runs.directory import Run
 from offbeat.runs.settings import world_of
 
-CHANGES = {}  # what a test wants a run's columns to be, by the name of its folder
+CHANGES = {}  # columns that a test changes, by the name of the run's folder
 
 
 @pytest.fixture(autouse=True)
@@ -73,12 +73,12 @@ def test_an_experiments_folder_has_its_runs_by_label_and_seed(tmp_path):
     assert names(runs) == [("a-seed5", 2), ("fedavg", 1), ("fedbuff", 9), ("fedbuff", 10)]
 
 
-def test_a_runs_own_folder_can_be_named(tmp_path):
+def test_the_folder_of_a_single_run(tmp_path):
     paths = [write(tmp_path / "quick", "b"), write(tmp_path / "quick", "a"), write(tmp_path / "quick", "c")]
     assert names(collect(paths[:2])) == [("b", 1), ("a", 1)]
 
 
-def test_what_is_named_twice_counts_once(tmp_path, monkeypatch):
+def test_a_folder_that_is_named_twice_counts_once(tmp_path, monkeypatch):
     path = write(tmp_path / "quick")
     monkeypatch.chdir(tmp_path)
     assert names(collect([path, tmp_path / "quick", Path("quick"), Path("quick/../quick/fedavg-seed1")])) == [
@@ -86,7 +86,7 @@ def test_what_is_named_twice_counts_once(tmp_path, monkeypatch):
     ]
 
 
-def test_an_unfinished_run_is_there_unless_it_is_finished_too(tmp_path):
+def test_an_unfinished_run_counts_unless_it_is_also_finished(tmp_path):
     write(tmp_path, "fedavg", 1)
     write(tmp_path, "fedavg", 1, ".unfinished")
     write(tmp_path, "fedavg", 2, ".unfinished")
@@ -100,7 +100,7 @@ def test_an_unfinished_run_without_an_evaluation_is_left_out(tmp_path):
     columns = ("seconds", "version", "counted", "unused", "lost", "bytes_down", "bytes_up", "accuracy", "loss")
     CHANGES[path.name] = [("history", name, np.array([], float)) for name in columns]
     assert names(collect([tmp_path])) == [("fedavg", 1)]
-    with pytest.raises(OffbeatError, match="has been evaluated yet"):
+    with pytest.raises(OffbeatError, match="has an evaluation yet"):
         collect([path])
 
 
@@ -113,12 +113,12 @@ def test_experiments_with_other_seeds_are_put_together(tmp_path):
 
 
 @pytest.mark.parametrize(("seed", "changes"), [(1, {}), (2, {"local": {"lr": 0.1}}), (2, {"data": {"name": "mnist"}})])
-def test_a_label_of_two_experiments_is_told_apart(tmp_path, seed, changes):
+def test_a_label_of_two_experiments_gets_their_names(tmp_path, seed, changes):
     write(tmp_path / "one", "fedavg", 1)
     write(tmp_path / "two", "fedavg", seed, **changes)
     write(tmp_path / "two", "fedbuff", 1, **changes)
     runs = collect([tmp_path / "one", tmp_path / "two"])
-    # Where settings differ each label says whose it is, not only those that clash.
+    # If settings differ, every label names its experiment, not only those that clash.
     assert names(runs) == [("one/fedavg", 1), ("two/fedavg", seed), ("two/fedbuff" if changes else "fedbuff", 1)]
     rows = summarise(runs, 0.5)
     assert {row.baseline for row in rows} == {"one/fedavg"}
@@ -139,11 +139,11 @@ def test_a_run_that_just_begins_is_left_out(tmp_path):
     (tmp_path / "quick" / "fedavg-seed2.unfinished").mkdir()
     assert names(collect([tmp_path / "quick"])) == [("fedavg", 1)]
     (tmp_path / "new" / "fedavg-seed2.unfinished").mkdir(parents=True)
-    with pytest.raises(OffbeatError, match="new has been evaluated yet: wait"):
+    with pytest.raises(OffbeatError, match="new has an evaluation yet: wait"):
         collect([tmp_path / "new"])
 
 
-def test_a_folder_of_experiments_is_no_experiment(tmp_path):
+def test_a_folder_of_experiments_is_refused(tmp_path):
     for name in ("wine", "int", "a"):
         write(tmp_path / "runs" / name)
     (tmp_path / "runs" / "b").mkdir()
@@ -154,7 +154,7 @@ def test_a_folder_of_experiments_is_no_experiment(tmp_path):
         collect([tmp_path / "runs"])
 
 
-def test_experiments_of_the_same_name_are_told_apart_by_their_folders(tmp_path):
+def test_experiments_of_the_same_name_get_longer_paths(tmp_path):
     folders = [tmp_path / "a" / "runs" / "quick", tmp_path / "b" / "runs" / "quick"]
     for folder in folders:
         write(folder)
@@ -175,7 +175,7 @@ def test_a_copy_within_an_experiment_is_refused(tmp_path):
         collect([tmp_path / "quick"])
 
 
-def test_nothing_there_is_one_clear_line(tmp_path):
+def test_a_folder_without_runs_is_one_line(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("", encoding="utf-8")
     for name, says in (
@@ -206,7 +206,7 @@ def test_nothing_there_is_one_clear_line(tmp_path):
         {"evaluate": {"metrics": ["auc"]}},
     ],
 )
-def test_a_configuration_that_is_no_runs_is_one_clear_line(tmp_path, changes):
+def test_a_configuration_without_a_run_is_one_line(tmp_path, changes):
     path = write(tmp_path, **changes)
     with pytest.raises(OffbeatError, match=r"fedavg-seed1") as caught:
         collect([path])
@@ -229,7 +229,7 @@ def test_a_configuration_that_is_no_runs_is_one_clear_line(tmp_path, changes):
         ("events", "staleness", np.array(["1", "2"], object)),
     ],
 )
-def test_tables_that_are_no_runs_are_one_clear_line(tmp_path, table, name, column):
+def test_tables_that_are_not_of_a_run_are_one_line(tmp_path, table, name, column):
     path = write(tmp_path)
     CHANGES[path.name] = [(table, name, column)]
     with pytest.raises(OffbeatError, match=r"fedavg-seed1 is not a run: .*; name a folder"):

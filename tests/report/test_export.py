@@ -95,11 +95,12 @@ def test_markdown_is_the_table_of_the_terminal(tmp_path):
 def test_each_warning_is_a_paragraph(tmp_path):
     path = write_markdown(summarise([a_run("a", 0, (0.1,))]), tmp_path / "table.md")
     assert path.read_text(encoding="utf-8").endswith(
-        ".\n\na made no version: its model is still the initial one. No client was given work: was nobody there?\n"
+        ".\n\na did not make a version: its model is still the initial one. No client got an assignment: "
+        "was any client available?\n"
     )
 
 
-def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path):
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").write_text("", encoding="utf-8")
     runs = [a_run("a")]
     for write in (
@@ -110,7 +111,7 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path):
             write(tmp_path / "file")
 
 
-def test_an_earlier_file_stays_whole_when_writing_fails(tmp_path, monkeypatch):
+def test_an_earlier_file_stays_complete_when_writing_fails(tmp_path, monkeypatch):
     path = write_file(tmp_path / "x", b"first")
 
     def full(self, data):

@@ -88,7 +88,7 @@ def report(runs, folder, title="A title", command="offbeat compare x", target=No
 
 @pytest.fixture
 def without_plots(monkeypatch):
-    """Most of the time goes into the plots."""
+    """Skip the plots, which take most of the time."""
     monkeypatch.setattr(report_module, "_plots", lambda *_: [])
 
 
@@ -119,12 +119,12 @@ def test_the_table_of_the_report(tmp_path):
     assert table["Sent to clients"] == ["1.0 kB", "2.0 kB", "0 B"]
     assert table["Real time"] == ["12.3 s"] * 3
     assert "Student's t) over 1 to 2 seeds" in page.texts["caption"]
-    assert "\nidle made no version" in page.texts["caption"]
+    assert "\nidle did not make a version" in page.texts["caption"]
     assert re.search(r"caption \{[^}]*white-space: pre-line", page.texts["style"])  # or a browser would join the lines
     assert {header["scope"] for header in page.all("th")} == {"row", "col"}
 
 
-def test_the_report_needs_no_network_and_no_other_file(tmp_path):
+def test_the_report_is_self_contained(tmp_path):
     path, page = report([a_run(tmp_path, "a")], tmp_path / "out")
     for _, attributes in page.tags:
         for name in ("src", "href", "srcset", "data", "action", "poster"):
@@ -138,7 +138,7 @@ def test_the_report_needs_no_network_and_no_other_file(tmp_path):
     assert str(tmp_path) not in text
 
 
-def test_each_plot_is_a_whole_svg_with_an_alternative_text(tmp_path):
+def test_each_plot_is_a_complete_svg_with_an_alternative_text(tmp_path):
     _, page = report([a_run(tmp_path, "a"), a_run(tmp_path, "b")], tmp_path / "out")
     images = page.all("img")
     assert len(images) == len(PLOTS)
@@ -172,7 +172,7 @@ def test_the_timeline_of_many_visits_stays_small(tmp_path):
     assert max(len(svg) for svg in svgs(page)) < 500_000
 
 
-def test_what_users_write_is_escaped(tmp_path):
+def test_user_text_is_escaped(tmp_path):
     title, label = "<script>alert(1)</script> & co", 'a"><img src=x>'
     path, page = report([a_run(tmp_path, label)], tmp_path / "out", title, command="offbeat <i> && x")
     assert page.texts["h1"] == page.texts["title"] == title
@@ -185,7 +185,7 @@ def test_what_users_write_is_escaped(tmp_path):
 
 
 @pytest.mark.usefixtures("without_plots")
-def test_the_configuration_is_there_with_all_seeds(tmp_path):
+def test_the_configuration_has_all_seeds(tmp_path):
     runs = [a_run(tmp_path, "a", seed) for seed in (3, 5)] + [a_run(tmp_path, "b", 3)]
     _, page = report(runs, tmp_path / "out")
     assert len(page.all("details")) == 2
@@ -197,7 +197,7 @@ def test_the_configuration_is_there_with_all_seeds(tmp_path):
 
 
 @pytest.mark.usefixtures("without_plots")
-def test_the_versions_are_there_and_differences_show(tmp_path):
+def test_the_versions_are_listed_with_differences(tmp_path):
     runs = [a_run(tmp_path, "a"), a_run(tmp_path, "b")]
     versions = json.loads((runs[1].path / "versions.json").read_text(encoding="utf-8"))
     (runs[1].path / "versions.json").write_text(json.dumps(versions | {"torch": "9.9"}), encoding="utf-8")
@@ -216,7 +216,7 @@ def test_runs_without_visits(tmp_path):
     report([a_run(tmp_path, "a", values=(0.1,), visits=())], tmp_path / "out")
 
 
-def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path):
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     run = a_run(tmp_path, "a")
     (tmp_path / "out").write_text("a file, not a folder", encoding="utf-8")
     with pytest.raises(OffbeatError, match=r"cannot write .*; free some space"):
@@ -224,15 +224,17 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path):
 
 
 @pytest.mark.usefixtures("without_plots")
-def test_missing_versions_are_one_clear_line(tmp_path):
+@pytest.mark.parametrize("content", [None, "[1]"])
+def test_unreadable_versions_are_one_line(content, tmp_path):
     run = a_run(tmp_path, "a")
-    (run.path / "versions.json").unlink()
+    file = run.path / "versions.json"
+    file.unlink() if content is None else file.write_text(content, encoding="utf-8")
     with pytest.raises(OffbeatError, match=r"cannot read .*versions\.json; run a with seed 0 again"):
         report([run], tmp_path / "out")
 
 
 @pytest.mark.usefixtures("without_plots")
-def test_an_earlier_report_stays_whole_when_writing_fails(tmp_path, monkeypatch):
+def test_an_earlier_report_stays_complete_when_writing_fails(tmp_path, monkeypatch):
     run = a_run(tmp_path, "a")
     path, _ = report([run], tmp_path / "out", "the first")
     before = path.read_bytes()
@@ -250,7 +252,7 @@ def test_an_earlier_report_stays_whole_when_writing_fails(tmp_path, monkeypatch)
 
 
 @pytest.mark.usefixtures("without_plots")
-def test_it_says_what_was_learnt_by_whom(tmp_path):
+def test_the_world_is_described(tmp_path):
     runs = [a_run(tmp_path, "fedbuff", seed) for seed in (3, 1)]
     path, _ = report(runs, tmp_path / "out")
     assert "digits, mlp, 1,200 clients, seeds 1, 3, up to" in path.read_text(encoding="utf-8")
@@ -287,11 +289,3 @@ def test_an_unfinished_run_is_reported_as_such(tmp_path):
     _, page = report([run], tmp_path / "out")
     assert "a, seed 2 is unfinished: read up to 300 virtual seconds." in page.texts["caption"]
     assert page.table()["Real time"] == ["–"]
-
-
-@pytest.mark.usefixtures("without_plots")
-def test_broken_versions_are_one_clear_line(tmp_path):
-    run = a_run(tmp_path, "a")
-    (run.path / "versions.json").write_text("[1]", encoding="utf-8")
-    with pytest.raises(OffbeatError, match=r"cannot read .*versions\.json; run a with seed 0 again"):
-        report([run], tmp_path / "out")

@@ -80,7 +80,7 @@ def test_runs_that_disagree_cannot_be_compared(other, says):
         ({"metrics": ["auc"]}, "the history has no column 'auc'"),
     ],
 )
-def test_a_broken_configuration_is_one_clear_line(evaluate, says):
+def test_a_broken_configuration_is_one_line(evaluate, says):
     with pytest.raises(OffbeatError, match=says) as caught:
         measures_of(a_run(evaluate))
     assert "\n" not in str(caught.value)
@@ -109,5 +109,5 @@ def test_a_target_that_the_measure_cannot_have(target):
 
 
 @pytest.mark.parametrize("target", ["high", True, [1], float("nan")])
-def test_a_target_in_a_file_that_is_no_number_is_none(target):
+def test_a_target_that_is_not_a_number_is_ignored(target):
     assert target_for([a_run({"metrics": ["accuracy"], "target": target})]) is None

@@ -1,6 +1,4 @@
-import io
 import math
-from pathlib import Path
 
 import matplotlib
 import matplotlib.colors
@@ -9,48 +7,7 @@ import pytest
 
 from offbeat.report.plots import _apart, over_bytes, over_time, staleness
 from offbeat.report.timeline import timeline
-from offbeat.runs.directory import Run
-
-
-def a_run(label, seed=0, seconds=(0.0, 60.0), values=(0.1, 0.5), down=(0, 100), visits=(), *, evaluate=None):
-    """``values`` are of the main measure; ``visits`` are (client, staleness, assigned, ended, outcome)."""
-    evaluate = evaluate or {"metrics": ["accuracy"], "better": "higher"}
-    history = {"seconds": np.array(seconds, float), "loss": np.ones(len(seconds))}
-    history |= {"bytes_down": np.array(down), "bytes_up": np.array(down)}
-    history[[*evaluate["metrics"], "loss"][0]] = np.array(values, float)
-    client, stale, assigned, ended, outcome = zip(*visits, strict=True) if visits else [()] * 5
-    events = {
-        "client": np.array(client, np.int64),
-        "staleness": np.array([math.nan if tau is None else tau for tau in stale], float),
-        "assigned_seconds": np.array(assigned, float),
-        "ended_seconds": np.array(ended, float),
-        "outcome": np.array(outcome, object),
-    }
-    config = {"algorithms": {label: {}}, "evaluate": evaluate}
-    return Run(Path(label), label, seed, config, history, events, 1.0)
-
-
-def colour_of(line):
-    return matplotlib.colors.to_hex(line.get_color())
-
-
-def draw(figure):
-    """Ticks and layout are made only now; what is wrong there warns or raises now."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="svg")
-    return buffer.getvalue()
-
-
-def named(axes):
-    return {line.get_label(): line for line in axes.lines if not line.get_label().startswith("_")}
-
-
-def bars(axes):
-    """The bars of a panel as {outcome: [(begin, end, row)]}."""
-    return {
-        collection.get_label(): [(begin, end, row) for (begin, row), (end, _) in collection.get_segments()]
-        for collection in axes.collections
-    }
+from tests.report.drawn_runs import a_run, colour_of, draw, named
 
 
 def test_accuracy_over_time_of_one_seed():
@@ -121,7 +78,7 @@ def test_a_measure_that_falls():
         assert not any("%" in label.get_text() for label in axes.get_yticklabels())
 
 
-def test_what_is_no_number_is_not_drawn():
+def test_nan_and_infinity_are_not_drawn():
     seconds = (0.0, 60.0, 120.0)
     runs = [
         a_run("a", 0, seconds, (0.1, 0.4, math.inf), (0, 1, 2)),
@@ -204,98 +161,10 @@ def test_a_few_very_stale_updates_do_not_squeeze_the_rest():
     draw(figure)
     (axes,) = figure.axes
     assert axes.get_xlim()[1] < 130
-    assert "bars of 2; the stalest are beyond the edge" in axes.get_xlabel()
+    assert "bars of 2; the largest are beyond the edge" in axes.get_xlabel()
     assert "maximum 5000" in axes.get_title(loc="right")
     shares = axes.patches[0].get_data().values
     assert shares.sum() == pytest.approx(100 * 1080 / 1081)  # of all updates, drawn or not
-
-
-def test_timeline_puts_the_fastest_client_first():
-    a = [
-        (7, 0, 0.0, 40.0, "counted"),
-        (3, 0, 0.0, 10.0, "counted"),
-        (3, 1, 10.0, 20.0, "unused"),
-        (5, None, 0.0, 1.0, "lost"),  # never heard: nobody knows how fast it is
-    ]
-    b = [(4, 0, 5.0, 25.0, "counted")]
-    figure = timeline([a_run("a", visits=a), a_run("b", visits=b), a_run("c")])
-    draw(figure)
-    panels = figure.axes
-    assert bars(panels[0]) == {
-        "counted": [(0.0, 40.0, 2), (0.0, 10.0, 0)],
-        "unused": [(10.0, 20.0, 0)],
-        "lost": [(0.0, 1.0, 3)],
-    }
-    assert bars(panels[1])["counted"] == [(5.0, 25.0, 1)]  # the rows are the same in all panels
-    assert bars(panels[2]) == {"counted": [], "unused": [], "lost": []}
-    assert panels[2].get_xlabel() == "virtual time (seconds)"
-    assert panels[2].get_xlim() == (0, 40)
-    assert figure.get_supylabel() == "clients"
-    colours = {tuple(collection.get_colors()[0]) for collection in panels[0].collections}
-    assert len(colours) == 3
-
-
-def test_timeline_shows_the_first_seed():
-    runs = [a_run("a", seed, visits=[(seed, 0, 0.0, 10.0 + seed, "counted")]) for seed in (1, 0)]
-    (axes,) = timeline(runs).axes
-    assert bars(axes)["counted"] == [(0.0, 11.0, 0)]
-
-
-def test_timeline_ends_when_there_are_too_many_bars_and_says_so():
-    visits = [(c, 0, 100.0 * i, 100.0 * i + 90, "counted") for i in range(40) for c in range(80)]
-    figure = timeline([a_run("a", visits=visits)])
-    draw(figure)
-    (axes,) = figure.axes
-    drawn = bars(axes)["counted"]
-    assert len(drawn) == 18 * 80  # 1,500 begin before 1,800 s
-    assert max(end for _, end, _ in drawn) <= axes.get_xlim()[1] == 30
-    assert axes.get_xlabel() == "virtual time (minutes; the first 30 min of 1 h 6 min)"
-
-
-def test_timeline_ends_before_bars_are_too_short_to_see():
-    visits = [(0, 0, 1000.0 * i, 1000.0 * i + 2, "counted") for i in range(9)]
-    figure = timeline([a_run("a", visits=visits)])
-    draw(figure)
-    assert figure.axes[0].get_xlim() == (0, 120)
-    assert bars(figure.axes[0])["counted"] == [(0.0, 2.0, 0)]
-
-
-def test_timeline_leaves_out_clients_evenly_and_says_so():
-    visits = [(c, 0, 0.0, 100.0 + c, "counted") for c in range(1999)]
-    figure = timeline([a_run("a", visits=visits)])
-    draw(figure)
-    drawn = bars(figure.axes[0])["counted"]
-    assert len(drawn) == 100
-    assert figure.get_supylabel() == "100 of 1,999 clients"
-    assert [row for *_, row in drawn] == list(range(100))
-
-
-def test_timeline_begins_with_the_first_visit():
-    visits = [(0, 0, 3600.0 + 1000 * i, 3600.0 + 1000 * i + 2, "counted") for i in range(9)]
-    figure = timeline([a_run("a", visits=visits)])
-    draw(figure)
-    (axes,) = figure.axes
-    assert bars(axes)["counted"] == [(0.0, 2.0, 0)]
-    assert axes.get_xlim() == (0, 120)
-    assert axes.get_xlabel() == "virtual time since the first visit, at 1 h (seconds; the first 2 min of 2 h 13 min)"
-
-
-def test_timeline_has_room_for_visits_of_slow_worlds():
-    fast = [(0, 0, 10.0 * i, 10.0 * i + 10, "counted") for i in range(2000)]
-    slow = [(1, 0, 100 + 1000.0 * i, 1100 + 1000.0 * i, "counted") for i in range(20)]
-    figure = timeline([a_run("fast", visits=fast), a_run("slow", visits=slow)])
-    draw(figure)
-    assert figure.axes[1].get_xlim() == (0, 85)  # minutes: 100 s and five visits of 1,000 s
-    assert len(bars(figure.axes[1])["counted"]) == 5
-    # Room for the slow ones ends where the fast ones are too many: after 6,000 bars in all.
-    very_fast = [(0, 0, float(i), i + 1.0, "counted") for i in range(9000)]
-    very_slow = [(1, 0, 9000.0 * i, 9000.0 * (i + 1), "counted") for i in range(2)]
-    figure = timeline([a_run("fast", visits=very_fast), a_run("slow", visits=very_slow)])
-    assert [len(bars(axes)["counted"]) for axes in figure.axes] == [5999, 1]
-
-
-def test_timeline_of_runs_without_visits():
-    draw(timeline([a_run("a")]))
 
 
 def test_labels_are_plain_text():

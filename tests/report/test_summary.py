@@ -1,38 +1,10 @@
 import math
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 from offbeat.errors import OffbeatError
 from offbeat.report.summary import summarise
-from offbeat.runs.directory import Run
-
-WORLD = {
-    "data": {"name": "digits"},
-    "model": {"name": "mlp"},
-    "population": {"clients": 1200, "partition": {"name": "dirichlet", "alpha": 0.3}},
-    "stop": {"virtual_seconds": 2400.0, "versions": 9},
-}
-
-
-def a_run(label, seed=0, values=(0.1, 0.5), visits=(), totals=None, *, evaluate=None, config=None, **fields):
-    """Evaluated each 100 s; ``visits`` are (staleness, outcome); ``values`` are of the main measure."""
-    number = len(values)
-    totals, evaluate = totals or {}, evaluate or {"metrics": ["accuracy"], "better": "higher", "target": 0.5}
-    history = {"seconds": 100.0 * np.arange(number), "version": np.arange(number), "loss": np.ones(number)}
-    for name in ("counted", "unused", "lost", "bytes_down", "bytes_up"):
-        history[name] = np.array([*range(number - 1), totals.get(name, number - 1)][:number])
-    for name in evaluate["metrics"][1:]:
-        history[name] = np.full(number, 0.25)
-    history[[*evaluate["metrics"], "loss"][0]] = np.array(values, float)
-    events = {
-        "staleness": np.array([math.nan if stale is None else stale for stale, _ in visits], float),
-        "outcome": np.array([outcome for _, outcome in visits], object),
-    }
-    config = {**WORLD, "algorithms": {label: {}}, "evaluate": evaluate, **(config or {})}
-    fields = {"real_seconds": 2.0, **fields}
-    return Run(Path("runs") / f"{label}-seed{seed}", label, seed, config, history, events, **fields)
+from tests.report.example_runs import a_run
 
 
 def final(row, name):
@@ -86,7 +58,7 @@ def test_the_loss_is_better_the_lower_it_is():
     assert [measure.name for measure in row.final] == ["loss"]
 
 
-def test_only_what_all_seeds_measured_has_a_final_value():
+def test_only_metrics_of_all_seeds_have_a_final_value():
     both = {"metrics": ["accuracy", "f1"], "better": "higher"}
     first, second = a_run("a", 0, evaluate=both), a_run("a", 1)
     assert [measure.name for measure in summarise([first])[0].final] == ["accuracy", "f1", "loss"]
@@ -102,7 +74,7 @@ def test_the_target_can_be_changed():
     assert (row.target, row.reached, row.seconds_to_target) == (None, 0, None)
 
 
-def test_there_is_no_speed_up_over_another_world():
+def test_no_speed_up_over_another_world():
     elsewhere = {"stop": {"updates": 7}}
     here, there = a_run("fedavg", 0, (0.1, 0.5)), a_run("fedbuff", 0, (0.1, 0.5), config=elsewhere)
     rows = summarise([here, there])
@@ -110,7 +82,7 @@ def test_there_is_no_speed_up_over_another_world():
     assert [row.speed_up for row in rows] == [1.0, None]
 
 
-def test_what_an_algorithm_has_of_its_own_makes_no_other_world():
+def test_local_settings_of_an_algorithm_are_not_the_worlds():
     one, other = a_run("fedavg", config={"local": {"lr": 0.1}}), a_run("fedbuff", config={"local": {"lr": 0.2}})
     assert [row.other_world for row in summarise([one, other])] == [False, False]
 
@@ -174,7 +146,7 @@ def test_seeds_without_a_version_and_unfinished_ones_are_named():
     assert b.real_seconds is None
 
 
-def test_a_run_without_evaluation_is_one_clear_line():
+def test_a_run_without_evaluation_is_one_line():
     with pytest.raises(OffbeatError, match="holds no evaluation; run it again"):
         summarise([a_run("a", values=())])
     with pytest.raises(OffbeatError, match="holds no evaluation; wait"):
@@ -189,13 +161,13 @@ def test_runs_by_different_measures_cannot_be_compared():
 @pytest.mark.parametrize(
     ("totals", "says"),
     [
-        ({"bytes_down": 0}, "No client was given work: was nobody there?"),
+        ({"bytes_down": 0}, "No client got an assignment: was any client available?"),
         ({"bytes_down": 9}, "No visit ended"),
-        ({"bytes_down": 9, "lost": 2, "unused": 1}, "3 visits were lost or came too late: compare server.lease_"),
-        ({"bytes_down": 9, "lost": 1}, "1 visit was lost or came too late: compare server.lease_"),
+        ({"bytes_down": 9, "lost": 2, "unused": 1}, "3 visits were lost or too late: compare server.lease_"),
+        ({"bytes_down": 9, "lost": 1}, "1 visit was lost or too late: compare server.lease_"),
         ({"bytes_down": 9, "lost": 2, "counted": 1}, "1 update counted, which was not enough for a version."),
     ],
 )
-def test_why_no_version_was_made(totals, says):
+def test_the_reason_for_runs_without_a_version(totals, says):
     assert summarise([a_run("a", 0, (0.1,), totals=totals)])[0].why_no_version.startswith(says)
     assert summarise([a_run("a", 0, (0.1, 0.2), totals=totals)])[0].why_no_version == ""

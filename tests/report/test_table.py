@@ -1,32 +1,11 @@
 import io
-import math
-from pathlib import Path
 
-import numpy as np
 import pytest
 from rich.console import Console
 
 from offbeat.report.summary import summarise
 from offbeat.report.table import caption, lines, terminal_table
-from offbeat.runs.directory import Run
-
-
-def a_run(label, seed=0, values=(0.1, 0.5), visits=(), totals=None, *, evaluate=None, **fields):
-    """Evaluated each 100 s; ``visits`` are (staleness, outcome); ``values`` are of the main measure."""
-    number = len(values)
-    totals, evaluate = totals or {}, evaluate or {"metrics": ["accuracy"], "better": "higher", "target": 0.5}
-    history = {"seconds": 100.0 * np.arange(number), "version": np.arange(number), "loss": np.ones(number)}
-    for name in ("counted", "unused", "lost", "bytes_down", "bytes_up"):
-        history[name] = np.array([*range(number - 1), totals.get(name, number - 1)])
-    for name in evaluate["metrics"][1:]:
-        history[name] = np.full(number, 0.25)
-    history[[*evaluate["metrics"], "loss"][0]] = np.array(values, float)
-    events = {
-        "staleness": np.array([math.nan if stale is None else stale for stale, _ in visits], float),
-        "outcome": np.array([outcome for _, outcome in visits], object),
-    }
-    config = {"evaluate": evaluate, "algorithms": {label: {}}}
-    return Run(Path(label), label, seed, config, history, events, **{"real_seconds": 2.0, **fields})
+from tests.report.example_runs import a_run
 
 
 def cells(rows):
@@ -86,12 +65,12 @@ def test_another_measure_than_accuracy():
     assert "first evaluation at or below it" in caption(rows)
 
 
-def test_with_the_loss_as_the_measure_it_stands_there_once():
+def test_the_loss_as_main_measure_appears_once():
     names = [line.name for line in lines(summarise([a_run("a", evaluate={"metrics": []})]))[0]]
     assert names == ["Final loss", "Best loss"]
 
 
-def test_what_only_some_measured_is_a_dash_for_the_others():
+def test_a_metric_that_a_label_lacks_is_a_dash():
     evaluate = {"metrics": ["accuracy", "f1"], "better": "higher"}
     rows = summarise([a_run("a", evaluate={"metrics": ["accuracy"]}), a_run("b", evaluate=evaluate)])
     names = [line.name for line in lines(rows)[0]]
@@ -124,7 +103,7 @@ def test_a_row_has_one_unit():
     assert cells([*rows, *summarise([a_run("c", totals={"bytes_up": 0})])])["Sent by clients"][2] == "0 B"
 
 
-def test_no_speed_up_across_worlds_is_said():
+def test_worlds_that_differ_have_no_speed_up():
     other = a_run("b")
     other.config["data"] = {"name": "mnist"}
     rows = summarise([a_run("fedavg"), other])
@@ -153,9 +132,10 @@ def test_the_caption_warns():
         a_run("fedbuff", 2, [0.1] * 13, finished=False),
     ]
     assert caption(summarise(runs)).splitlines()[1:] == [
-        "idle made no version: its model is still the initial one. No client was given work: was nobody there?",
-        "half, seed 1, made no version: its model is still the initial one. 3 updates counted, which was not enough "
-        "for a version.",
+        "idle did not make a version: its model is still the initial one. No client got an assignment: was "
+        "any client available?",
+        "half, seed 1, did not make a version: its model is still the initial one. 3 updates counted, which was not "
+        "enough for a version.",
         "fedbuff, seed 2 is unfinished: read up to 1,200 virtual seconds.",
     ]
 

@@ -55,13 +55,13 @@ def test_a_run_that_was_written_before_is_replaced(tmp_path):
     assert [value for *_, value in read(tmp_path / "a-seed0")["accuracy"]] == pytest.approx([0.7, 0.8, 0.9])
 
 
-def test_without_the_package_it_says_how_to_get_it(tmp_path, monkeypatch):
+def test_without_the_package_the_error_says_how_to_install_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard.writer", None)
     with pytest.raises(OffbeatError, match=r"pip install offbeat\[tensorboard\]"):
         write_tensorboard([a_run()], tmp_path)
 
 
-def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path):
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     pytest.importorskip("tensorboard")
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(OffbeatError, match=r"cannot write .*a-seed0: .*; free some space"):

@@ -1,5 +1,4 @@
 import errno
-import math
 import subprocess
 import sys
 from collections.abc import Callable
@@ -7,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tomli_w
 
 from offbeat.errors import OffbeatError
 from offbeat.runs import directory as run_directory
-from offbeat.runs.directory import history_schema, is_of, prepared, read, refuse_other, unfinished
+from offbeat.runs.directory import history_schema, lock_folder, read, unfinished_path
 from offbeat.runs.writer import RunWriter
 from offbeat.simulation.records import Evaluation, VisitEnded
 
@@ -50,7 +48,7 @@ def test_the_history_has_a_column_a_metric() -> None:
 
 
 def test_an_unfinished_run_is_next_to_where_it_is_to_be() -> None:
-    assert unfinished(Path("runs/a/fedavg-1.5-seed7")) == Path("runs/a/fedavg-1.5-seed7.unfinished")
+    assert unfinished_path(Path("runs/a/fedavg-1.5-seed7")) == Path("runs/a/fedavg-1.5-seed7.unfinished")
 
 
 FILES = ["config.toml", "timing.json", "history.parquet", "events.parquet"]
@@ -105,67 +103,42 @@ class TestReading:
         assert f"{half} is not a run: config.toml is broken" in _error(lambda: read(half))
 
 
-class TestSettings:
-    def test_the_same_settings(self, path: Path) -> None:
-        assert is_of(path, CONFIG)
-        refuse_other(path, CONFIG)
-
-    def test_nan_is_the_same_as_nan(self, path: Path) -> None:
-        config = {**CONFIG, "model": {"name": "x.py:x", "arguments": {"a": math.nan}}}
-        (path / "config.toml").write_text(tomli_w.dumps(config))
-        assert is_of(path, config)
-
-    def test_other_settings(self, path: Path) -> None:
-        assert not is_of(path, {**CONFIG, "seeds": [8]})
-        line = _error(lambda: refuse_other(path, {**CONFIG, "seeds": [8]}))
-        assert f"{path} holds a run with other settings" in line
-        assert "--output" in line
-        assert "--replace" in line
-
-    def test_no_run(self, path: Path) -> None:
-        assert not is_of(path.parent / "nowhere", CONFIG)
-        for text in (b"\xff", b"= broken", b"x = " + b"[" * 10_000):
-            (path / "config.toml").write_bytes(text)
-            assert not is_of(path, CONFIG)
-            refuse_other(path, CONFIG)
-
-
-class TestPrepare:
+class TestLock:
     def test_makes_the_folder(self, tmp_path: Path) -> None:
-        with prepared(tmp_path / "a" / "b"):
+        with lock_folder(tmp_path / "a" / "b"):
             assert (tmp_path / "a" / "b").is_dir()
 
-    def test_leaves_what_is_there(self, tmp_path: Path) -> None:
+    def test_keeps_existing_files(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("mine")
-        with prepared(tmp_path):
+        with lock_folder(tmp_path):
             pass
         assert content(tmp_path) == {"file": b"mine"}
 
     def test_two_do_not_write_into_one_folder(self, tmp_path: Path) -> None:
-        script = "from pathlib import Path; from offbeat.runs.directory import prepared\n"
-        script += f"with prepared(Path({str(tmp_path)!r})): pass"
-        with prepared(tmp_path):
+        script = "from pathlib import Path; from offbeat.runs.directory import lock_folder\n"
+        script += f"with lock_folder(Path({str(tmp_path)!r})): pass"
+        with lock_folder(tmp_path):
             other = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
         assert "another run is writing into" in other.stderr
-        with prepared(tmp_path):
+        with lock_folder(tmp_path):
             pass
 
     @pytest.mark.parametrize("below", ["", "x", "x/y"])
     def test_a_file_in_the_way(self, below: str, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         folder = tmp_path / "file" / below
-        line = _error(lambda: prepared(folder).__enter__())
+        line = _error(lambda: lock_folder(folder).__enter__())
         assert line.startswith(f"cannot write into {folder}: ")
         assert "--output" in line
 
     def test_a_folder_that_may_not_be_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """As root there is none, so the attempt itself is made to fail."""
+        """Root may write everywhere, so the attempt itself is made to fail."""
 
         def refuse(*_: Any, **__: Any) -> None:
             raise PermissionError(errno.EACCES, "Permission denied")
 
         monkeypatch.setattr(run_directory.tempfile, "TemporaryFile", refuse)
-        assert "Permission denied" in _error(lambda: prepared(tmp_path).__enter__())
+        assert "Permission denied" in _error(lambda: lock_folder(tmp_path).__enter__())
 
 
 def _error(call: Callable[[], object]) -> str:

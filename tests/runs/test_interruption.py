@@ -21,7 +21,7 @@ def test_a_signal_is_kept_until_it_is_asked_for(number: int) -> None:
 
 
 @pytest.mark.parametrize("number", BOTH)
-def test_the_second_one_does_what_it_ever_did(number: int) -> None:
+def test_the_second_signal_has_its_usual_effect(number: int) -> None:
     seen: list[int] = []
     before = {each: signal.signal(each, lambda number, _: seen.append(number)) for each in BOTH}
     try:
@@ -31,7 +31,7 @@ def test_the_second_one_does_what_it_ever_did(number: int) -> None:
             for each in BOTH:
                 os.kill(os.getpid(), each)
             assert seen == [*BOTH]
-            assert interruption.asked == number
+            assert interruption.signal == number
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)

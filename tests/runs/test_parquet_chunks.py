@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbeat.errors import OffbeatError
-from offbeat.runs import parquet_chunks as parts
-from offbeat.runs.parquet_chunks import Parts, part_paths, read_columns
+from offbeat.runs import parquet_chunks
+from offbeat.runs.parquet_chunks import ChunkedTable, chunk_paths, read_columns
+
+MakeTable = Callable[..., ChunkedTable]
 
 SCHEMA = pa.schema([("number", pa.int64()), ("maybe", pa.int64()), ("value", pa.float64()), ("word", pa.string())])
 
@@ -27,19 +29,19 @@ ROWS = st.lists(
 
 @pytest.fixture
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "_ROWS_A_GROUP", 4)
+    monkeypatch.setattr(parquet_chunks, "_ROWS_A_GROUP", 4)
 
 
 def joined(folder: Path, rows: Sequence[Any], sizes: Sequence[int]) -> bytes:
     """Return the file that comes of the rows if a part is closed after so many, and so many more, and at the end."""
     folder.mkdir()
-    table = Parts(folder, "events", SCHEMA)
+    table = ChunkedTable(folder, "events", SCHEMA)
     ends = set(itertools.accumulate(sizes))
     for count, row in enumerate(rows, start=1):
         table.add(row)
         if count in ends:
-            table.close_part()
-    table.close_part()
+            table.close_chunk()
+    table.close_chunk()
     table.join(folder / "whole.parquet")
     return (folder / "whole.parquet").read_bytes()
 
@@ -69,54 +71,54 @@ class TestJoin:
 
 class TestParts:
     @pytest.fixture
-    def table(self, tmp_path: Path) -> Callable[..., Parts]:
-        return lambda number=0: Parts(tmp_path, "events", SCHEMA, number)
+    def table(self, tmp_path: Path) -> MakeTable:
+        return lambda number=0: ChunkedTable(tmp_path, "events", SCHEMA, number)
 
-    def test_a_part_holds_the_rows_since_the_last(self, table: Callable[..., Parts], tmp_path: Path) -> None:
+    def test_a_chunk_holds_the_rows_since_the_last(self, table: MakeTable, tmp_path: Path) -> None:
         events = table()
         events.add((1, None, 0.5, "a"))
         events.add((2, 3, 1.5, "b"))
         assert len(events) == 2
-        events.close_part()
-        assert (len(events), events.number) == (0, 1)
+        events.close_chunk()
+        assert (len(events), events.chunks) == (0, 1)
         events.add((3, 4, 2.5, "c"))
-        events.close_part()
-        assert [path.name for path in part_paths(tmp_path, "events")] == [
+        events.close_chunk()
+        assert [path.name for path in chunk_paths(tmp_path, "events")] == [
             "events-00000.parquet", "events-00001.parquet",
         ]  # fmt: skip
-        numbers = [pq.read_table(path)["number"].to_pylist() for path in part_paths(tmp_path, "events")]
+        numbers = [pq.read_table(path)["number"].to_pylist() for path in chunk_paths(tmp_path, "events")]
         assert numbers == [[1, 2], [3]]
 
-    def test_no_rows_make_no_part(self, table: Callable[..., Parts], tmp_path: Path) -> None:
+    def test_no_rows_make_no_part(self, table: MakeTable, tmp_path: Path) -> None:
         events = table()
-        events.close_part()
-        assert events.number == 0
+        events.close_chunk()
+        assert events.chunks == 0
         assert list(tmp_path.iterdir()) == []
 
-    def test_goes_on_after_the_parts_that_count(self, table: Callable[..., Parts], tmp_path: Path) -> None:
+    def test_continues_after_the_chunks_that_count(self, table: MakeTable, tmp_path: Path) -> None:
         events = table()
         for number in range(4):
             events.add((number, None, 0.0, "a"))
-            events.close_part()
+            events.close_chunk()
         (tmp_path / "history-00000.parquet").touch()
         again = table(2)
-        assert len(part_paths(tmp_path, "events")) == 2
+        assert len(chunk_paths(tmp_path, "events")) == 2
         again.add((7, None, 0.0, "a"))
-        again.close_part()
+        again.close_chunk()
         again.join(tmp_path / "whole.parquet")
         assert pq.read_table(tmp_path / "whole.parquet")["number"].to_pylist() == [0, 1, 7]
         assert (tmp_path / "history-00000.parquet").exists()
 
-    def test_what_a_kill_left_half_written_is_no_part(self, table: Callable[..., Parts], tmp_path: Path) -> None:
+    def test_a_partial_file_of_a_kill_is_ignored(self, table: MakeTable, tmp_path: Path) -> None:
         (tmp_path / ".events-00000.parquet.partial").write_bytes(b"PAR1 half")
         events = table()
-        assert part_paths(tmp_path, "events") == []
+        assert chunk_paths(tmp_path, "events") == []
         events.add((1, None, 0.0, "a"))
-        events.close_part()
-        assert read_columns(part_paths(tmp_path, "events"))["number"].tolist() == [1]
+        events.close_chunk()
+        assert read_columns(chunk_paths(tmp_path, "events"))["number"].tolist() == [1]
 
-    def test_a_part_that_cannot_be_written_keeps_its_rows(
-        self, table: Callable[..., Parts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    def test_a_chunk_that_cannot_be_written_keeps_its_rows(
+        self, table: MakeTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def fail(*_: Any) -> None:
             raise OSError("no space")
@@ -126,20 +128,20 @@ class TestParts:
         with monkeypatch.context() as patch:
             patch.setattr(os, "fdatasync", fail, raising=False)
             with pytest.raises(OSError, match="no space"):
-                events.close_part()
-        assert part_paths(tmp_path, "events") == []
-        assert (len(events), events.number) == (1, 0)
+                events.close_chunk()
+        assert chunk_paths(tmp_path, "events") == []
+        assert (len(events), events.chunks) == (1, 0)
 
     def test_are_in_order_also_if_they_are_very_many(self, tmp_path: Path) -> None:
         for number in (99_999, 100_000, 2):
             (tmp_path / f"events-{number:05}.parquet").touch()
-        assert [path.stem for path in part_paths(tmp_path, "events")] == [
+        assert [path.stem for path in chunk_paths(tmp_path, "events")] == [
             "events-00002", "events-99999", "events-100000",
         ]  # fmt: skip
 
 
 def test_a_table_that_claims_too_many_rows_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "MOST_ROWS", 4)
+    monkeypatch.setattr(parquet_chunks, "MAX_ROWS", 4)
     paths = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
     for path, rows in zip(paths, (4, 1), strict=True):
         pq.write_table(pa.table({"a": range(rows)}), path)
@@ -149,7 +151,7 @@ def test_a_table_that_claims_too_many_rows_is_one_clear_line(tmp_path: Path, mon
         raise AssertionError("read before it was looked at")
 
     monkeypatch.setattr(pq, "read_table", never)
-    with pytest.raises(OffbeatError, match=r"the table of a\.parquet claims 5 rows, more than the 4 that are read"):
+    with pytest.raises(OffbeatError, match=r"the table of a\.parquet claims 5 rows, more than the limit of 4"):
         read_columns(paths)
 
 

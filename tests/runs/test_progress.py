@@ -8,6 +8,8 @@ from offbeat.config.experiment_sections import StopSection
 from offbeat.runs.progress import Progress
 from offbeat.simulation.records import Evaluation
 
+MakeProgress = Callable[..., Progress]
+
 
 def evaluation(seconds: float = 0.0, version: int = 0, counted: int = 0, accuracy: float = 0.0) -> Evaluation:
     return Evaluation(seconds, version, counted, 0, 0, 0, 0, 1.25, {"accuracy": accuracy, "mae": 0.125})
@@ -19,14 +21,14 @@ def screen() -> io.StringIO:
 
 
 @pytest.fixture
-def make(screen: io.StringIO) -> Callable[..., Progress]:
+def make(screen: io.StringIO) -> MakeProgress:
     def progress(stop: StopSection, *, terminal: bool, metric: str | None = "accuracy") -> Progress:
         return Progress(Console(file=screen, force_terminal=terminal, width=100, no_color=True), stop, metric)
 
     return progress
 
 
-def test_without_a_terminal_a_line_a_finished_run(make: Callable[..., Progress], screen: io.StringIO) -> None:
+def test_without_a_terminal_a_line_a_finished_run(make: MakeProgress, screen: io.StringIO) -> None:
     with make(StopSection(virtual_seconds=100.0), terminal=False) as progress:
         progress.begin("fedavg", 3)
         progress.advance("fedavg", 3, evaluation(50.0, 3, 900, 0.5))
@@ -42,7 +44,7 @@ def test_without_a_terminal_a_line_a_finished_run(make: Callable[..., Progress],
     assert second == "fedbuff, seed 4: 25.0 % after 7 updates"
 
 
-def test_an_unfinished_run_is_not_reported(make: Callable[..., Progress], screen: io.StringIO) -> None:
+def test_an_unfinished_run_is_not_reported(make: MakeProgress, screen: io.StringIO) -> None:
     def fail() -> None:
         with make(StopSection(versions=5), terminal=False) as progress:
             progress.begin("fedavg", 3)
@@ -68,7 +70,7 @@ def test_an_unfinished_run_is_not_reported(make: Callable[..., Progress], screen
     ],
 )
 def test_a_terminal_shows_how_far_a_run_is(
-    stop: StopSection, now: Evaluation, share: str, make: Callable[..., Progress], screen: io.StringIO
+    stop: StopSection, now: Evaluation, share: str, make: MakeProgress, screen: io.StringIO
 ) -> None:
     with make(stop, terminal=True) as progress:
         progress.begin("fedavg", 3)
@@ -78,7 +80,7 @@ def test_a_terminal_shows_how_far_a_run_is(
     assert f"{now.counted:,} updates" in last
 
 
-def test_runs_at_once_have_a_bar_each_and_one_together(make: Callable[..., Progress], screen: io.StringIO) -> None:
+def test_runs_at_once_have_a_bar_each_and_one_together(make: MakeProgress, screen: io.StringIO) -> None:
     with make(StopSection(versions=10), terminal=True) as progress:
         progress.expect(3)
         progress.begin("fedavg", 3)
@@ -94,7 +96,7 @@ def test_runs_at_once_have_a_bar_each_and_one_together(make: Callable[..., Progr
     assert "44 updates" in second
 
 
-def test_the_bar_of_all_runs_counts_those_that_are_over(make: Callable[..., Progress], screen: io.StringIO) -> None:
+def test_the_bar_of_all_runs_counts_those_that_are_over(make: MakeProgress, screen: io.StringIO) -> None:
     with make(StopSection(versions=10), terminal=True) as progress:
         progress.expect(3)
         for seed in (1, 2):
@@ -108,7 +110,7 @@ def test_the_bar_of_all_runs_counts_those_that_are_over(make: Callable[..., Prog
     assert "fedavg" not in last
 
 
-def test_one_run_has_no_bar_of_all_runs(make: Callable[..., Progress], screen: io.StringIO) -> None:
+def test_one_run_has_no_bar_of_all_runs(make: MakeProgress, screen: io.StringIO) -> None:
     with make(StopSection(versions=10), terminal=True) as progress:
         progress.expect(1)
         progress.begin("fedavg", 1)
@@ -119,7 +121,7 @@ def test_one_run_has_no_bar_of_all_runs(make: Callable[..., Progress], screen: i
     ("metric", "text"), [("accuracy", "87.5 % after"), ("mae", "mae 0.125 after"), (None, "loss 1.25 after")]
 )
 def test_shows_the_first_metric_or_the_loss(
-    metric: str | None, text: str, make: Callable[..., Progress], screen: io.StringIO
+    metric: str | None, text: str, make: MakeProgress, screen: io.StringIO
 ) -> None:
     with make(StopSection(versions=1), terminal=False, metric=metric) as progress:
         progress.begin("fedavg", 3)
@@ -129,7 +131,7 @@ def test_shows_the_first_metric_or_the_loss(
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_what_is_said_comes_out_as_it_is(terminal: bool, make: Callable[..., Progress], screen: io.StringIO) -> None:
+def test_messages_are_printed_unchanged(terminal: bool, make: MakeProgress, screen: io.StringIO) -> None:
     """No markup is read into it, and one line stays one line however long it is."""
     line = "see /data/[old]/x [/y] " + "and more " * 20 + "end"
     with make(StopSection(versions=1), terminal=terminal) as progress:

@@ -20,6 +20,11 @@ from offbeat.runs.run import RunTask, carry_out
 from offbeat.runs.writer import RunWriter
 from offbeat.simulation.records import Evaluation
 
+Load = Callable[..., Experiment]
+MakeTask = Callable[..., RunTask]
+CarryOut = Callable[..., list[Evaluation]]
+ReadFiles = Callable[[Path], dict[str, bytes]]
+
 LABELS = ["fedavg", "fedasync", "fedbuff"]
 # Much that has a state: an optimizer, clients that come and go.
 CHANGES = (
@@ -39,7 +44,7 @@ REMEMBERING = {
 
 
 @pytest.fixture
-def task(tmp_path: Path, experiment: Callable[..., Experiment]) -> Callable[..., RunTask]:
+def task(tmp_path: Path, experiment: Load) -> MakeTask:
     def make(name: str, label: str = "fedbuff", *, resume: bool = False, every: float = 1e9, **how: Any) -> RunTask:
         return RunTask(how.get("experiment") or experiment(*CHANGES), label, 1, tmp_path / name, resume, every, "")
 
@@ -47,54 +52,51 @@ def task(tmp_path: Path, experiment: Callable[..., Experiment]) -> Callable[...,
 
 
 @pytest.fixture
-def carried_out(digits: Dataset) -> Callable[..., list[Evaluation]]:
-    """Return a function that runs a task, up to the so many-th check, and returns what it told."""
+def carried_out(digits: Dataset) -> CarryOut:
+    """Return a function that runs a task, until the given check, and returns its evaluations."""
 
     def carry(task: RunTask, checks: int = -1) -> list[Evaluation]:
-        told: list[Evaluation] = []
+        evaluations: list[Evaluation] = []
         left = itertools.count(checks - 1, -1)
 
         def check() -> None:
             if next(left) == 0:
                 raise InterruptedRunError(15)
 
-        carry_out(task, digits, tell=told.append, check=check)
-        return told
+        carry_out(task, digits, on_evaluation=evaluations.append, check=check)
+        return evaluations
 
     return carry
 
 
-class TestWhole:
-    def test_tells_what_it_writes(
-        self, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]], tmp_path: Path
-    ) -> None:
-        told = carried_out(task("x"))
+class TestRun:
+    def test_evaluations_are_those_in_the_folder(self, task: MakeTask, carried_out: CarryOut, tmp_path: Path) -> None:
+        evaluations = carried_out(task("x"))
         run = read(tmp_path / "x")
-        assert [evaluation.seconds for evaluation in told] == run.history["seconds"].tolist() == [0.0, 20.0, 40.0, 60.0]
-        assert [evaluation.metrics["accuracy"] for evaluation in told] == run.history["accuracy"].tolist()
-        assert [evaluation.loss for evaluation in told] == run.history["loss"].tolist()
-        assert len(run.events["client"]) == told[-1].counted + told[-1].unused + told[-1].lost > 20
+        assert run.history["seconds"].tolist() == [0.0, 20.0, 40.0, 60.0]
+        assert [evaluation.seconds for evaluation in evaluations] == [0.0, 20.0, 40.0, 60.0]
+        assert [evaluation.metrics["accuracy"] for evaluation in evaluations] == run.history["accuracy"].tolist()
+        assert [evaluation.loss for evaluation in evaluations] == run.history["loss"].tolist()
+        assert len(run.events["client"]) == evaluations[-1].counted + evaluations[-1].unused + evaluations[-1].lost > 20
         assert run.config["model"]["hidden"] == [4]
         assert run.label == "fedbuff"
         assert run.real_seconds > 0
 
-    def test_a_failure_leaves_what_was_there(
-        self, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],
-        experiment: Callable[..., Experiment], tmp_path: Path,
-    ) -> None:  # fmt: skip
+    def test_a_run_that_fails_stays_unfinished(
+        self, task: MakeTask, carried_out: CarryOut, experiment: Load, tmp_path: Path
+    ) -> None:
         diverging = experiment("model={ name = 'mlp', hidden = [4] }", "local.lr=1e30")
         with pytest.raises(OffbeatError, match="diverged"):
             carried_out(task("x", experiment=diverging))
         assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["x.unfinished"]
 
 
-class TestInterrupted:
+class TestInterruption:
     @pytest.mark.parametrize("label", LABELS)
     @pytest.mark.parametrize("checks", [1, 2, 40, 77, 150])
     def test_resumed_it_writes_the_same_files(
-        self, checks: int, label: str, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],
-        files: Callable[[Path], dict[str, bytes]], tmp_path: Path,
-    ) -> None:  # fmt: skip
+        self, checks: int, label: str, task: MakeTask, carried_out: CarryOut, files: ReadFiles, tmp_path: Path
+    ) -> None:
         carried_out(task("whole", label))
         with pytest.raises(InterruptedRunError):
             carried_out(task("x", label), checks)
@@ -105,9 +107,8 @@ class TestInterrupted:
 
     @pytest.mark.parametrize("label", LABELS)
     def test_again_and_again(
-        self, label: str, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],
-        files: Callable[[Path], dict[str, bytes]], tmp_path: Path,
-    ) -> None:  # fmt: skip
+        self, label: str, task: MakeTask, carried_out: CarryOut, files: ReadFiles, tmp_path: Path
+    ) -> None:
         carried_out(task("whole", label))
         times = 0
         for checks in [1, 5, 60] * 20:
@@ -121,10 +122,9 @@ class TestInterrupted:
         assert files(tmp_path / "x") == files(tmp_path / "whole")
 
     @pytest.mark.parametrize("label", REMEMBERING)
-    def test_what_clients_remember_is_resumed_too(
-        self, label: str, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],
-        experiment: Callable[..., Experiment], files: Callable[[Path], dict[str, bytes]], tmp_path: Path,
-    ) -> None:  # fmt: skip
+    def test_client_memories_are_resumed(
+        self, label: str, task: MakeTask, carried_out: CarryOut, experiment: Load, files: ReadFiles, tmp_path: Path
+    ) -> None:
         # Few clients and short leases, so that each has many visits.
         world = ("population.clients=8", "server.lease_seconds=5")
         here = experiment(*world, f"algorithms={{ {label} = {REMEMBERING[label]} }}")
@@ -140,9 +140,8 @@ class TestInterrupted:
         assert whole[-1].loss < whole[0].loss
 
     def test_every_checkpoint_is_as_good(
-        self, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],
-        files: Callable[[Path], dict[str, bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    ) -> None:  # fmt: skip
+        self, task: MakeTask, carried_out: CarryOut, files: ReadFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """That checkpoints are written changes nothing, wherever they are."""
         carried_out(task("whole"))
         written: list[float] = []
@@ -158,19 +157,15 @@ class TestInterrupted:
         assert len(written) > 100
         assert files(tmp_path / "x") == files(tmp_path / "whole")
 
-    def test_tells_at_once_how_far_it_was(
-        self, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]]
-    ) -> None:
+    def test_tells_at_once_how_far_it_was(self, task: MakeTask, carried_out: CarryOut) -> None:
         whole = carried_out(task("whole"))
         with pytest.raises(InterruptedRunError):
             carried_out(task("x"), 150)
-        told = carried_out(task("x", resume=True))
-        assert 1 < len(told) < len(whole)
-        assert told == whole[-len(told) :]
+        evaluations = carried_out(task("x", resume=True))
+        assert 1 < len(evaluations) < len(whole)
+        assert evaluations == whole[-len(evaluations) :]
 
-    def test_real_seconds_go_on(
-        self, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]], tmp_path: Path
-    ) -> None:
+    def test_real_seconds_add_up(self, task: MakeTask, carried_out: CarryOut, tmp_path: Path) -> None:
         with pytest.raises(InterruptedRunError):
             carried_out(task("x"), 100)
         path = tmp_path / "x.unfinished" / "checkpoint.safetensors"
@@ -190,8 +185,8 @@ class TestResumeWithAnotherModel:
     )
     @pytest.mark.parametrize("label", LABELS)
     def test_is_one_line(
-        self, layers: str, label: str, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],
-        experiment: Callable[..., Experiment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+        self, layers: str, label: str, task: MakeTask, carried_out: CarryOut,
+        experiment: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     ) -> None:  # fmt: skip
         monkeypatch.syspath_prepend(tmp_path)
         monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -202,22 +197,19 @@ class TestResumeWithAnotherModel:
         (tmp_path / "installed_net.py").write_text(self.MODEL.format(layers))
         del sys.modules["installed_net"]  # as a new process has it
         monkeypatch.setattr(run_writer, "check_versions", lambda *_: None)
-        with pytest.raises(OffbeatError, match=rf"checkpoint of {label}, seed 1, is not of this model.*--resume"):
+        with pytest.raises(OffbeatError, match=rf"checkpoint of {label}, seed 1, does not fit this model.*--resume"):
             carried_out(task("x", label, experiment=here, resume=True))
 
 
-def test_data_that_are_not_those_of_the_comparison_are_refused(
-    task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]]
-) -> None:
-    with pytest.raises(OffbeatError, match=r"returns other data each time it is called.*generator with a seed$"):
+def test_data_that_differ_from_the_comparison_are_refused(task: MakeTask, carried_out: CarryOut) -> None:
+    with pytest.raises(OffbeatError, match=r"returns other data at each call.*generator with a seed$"):
         carried_out(replace(task("x"), data="0123456789abcdef"))
 
 
 class TestCheckpoints:
     def test_are_so_many_seconds_apart_and_at_most_a_twentieth_of_the_time(
-        self, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:  # fmt: skip
+        self, task: MakeTask, carried_out: CarryOut, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         now = [0.0]
         written: list[float] = []
         step, checkpoint = run_module.Simulation.step, RunWriter.checkpoint
@@ -242,9 +234,8 @@ class TestCheckpoints:
         assert len(apart) > 5
 
     def test_none_is_written_before_it_is_due(
-        self, task: Callable[..., RunTask], carried_out: Callable[..., list[Evaluation]],
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:  # fmt: skip
+        self, task: MakeTask, carried_out: CarryOut, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(RunWriter, "checkpoint", lambda *_: pytest.fail("a checkpoint"))
         carried_out(task("x", every=1e9))
 
@@ -274,7 +265,7 @@ class Momentum(FedBuff):
 
 @pytest.mark.parametrize("every", [0.0, 1e9], ids=["at the first checkpoint", "when it is interrupted"])
 def test_a_forgotten_state_is_an_error_at_the_first_checkpoint(
-    every: float, task: Callable[..., RunTask], carried_out: Any, experiment: Callable[..., Experiment], tmp_path: Path
+    every: float, task: MakeTask, carried_out: Any, experiment: Load, tmp_path: Path
 ) -> None:
     (tmp_path / "own.py").write_text(OWN.replace("DTYPE", "torch.float32"))
     own = experiment(f"algorithms.own={{ algorithm = '{tmp_path}/own.py:Momentum', buffer_size = 2 }}")
@@ -284,7 +275,7 @@ def test_a_forgotten_state_is_an_error_at_the_first_checkpoint(
 
 
 def test_a_step_that_becomes_float64_in_mid_run_is_one_line(
-    task: Callable[..., RunTask], carried_out: Any, experiment: Callable[..., Experiment], tmp_path: Path
+    task: MakeTask, carried_out: Any, experiment: Load, tmp_path: Path
 ) -> None:
     later = "torch.float64 if closed.version else torch.float32"
     (tmp_path / "later.py").write_text(OWN.replace("DTYPE", later))

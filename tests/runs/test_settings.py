@@ -44,7 +44,7 @@ def test_the_world_is_one_line():
     assert world_of([own]) == "my.py:load, mlp, 1,200 clients, seed 0, up to 5 updates"
 
 
-def test_it_says_when_worlds_differ():
+def test_differences_between_worlds_are_described():
     population = {"clients": 50, "partition": {"name": "dirichlet", "alpha": 0.9}}
     runs = [a_run("a"), a_run("b", 4, config={"population": population, "server": {"lease_seconds": 9.0}}), a_run("c")]
     text = world_of(runs)
@@ -53,7 +53,7 @@ def test_it_says_when_worlds_differ():
         "a, c: digits, mlp, 1,200 clients, seed 0, up to"
     )
     assert "; b: digits, mlp, 50 clients, seed 4, up to" in text
-    # What an algorithm may have of its own makes no other world.
+    # Local settings of an algorithm do not make another world.
     assert world_of([a_run("a"), a_run("b", config={"local": {"lr": 0.1}})]).startswith("digits")
 
 

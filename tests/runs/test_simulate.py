@@ -26,6 +26,8 @@ from offbeat.runs.progress import Progress
 from offbeat.runs.run_all import run_all
 from offbeat.training.models import mlp
 
+Simulate = Callable[..., pd.DataFrame]
+
 
 def net() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
@@ -39,7 +41,7 @@ def pair(dataset: Dataset) -> tuple[TensorDataset, TensorDataset]:
 
 
 @pytest.fixture
-def simulate() -> Callable[..., pd.DataFrame]:
+def simulate() -> Simulate:
     """``offbeat.simulate``, in a small world."""
 
     def small(model: Any = net, data: Any = "digits", algorithm: Any = "fedbuff", **changes: Any) -> pd.DataFrame:
@@ -89,8 +91,8 @@ def test_gives_the_numbers_of_the_same_settings_in_a_file(
     assert (tmp_path / "api" / "model.safetensors").read_bytes() == (run.path / "model.safetensors").read_bytes()
 
 
-class TestWhatIsPassed:
-    def test_is_not_changed(self, simulate: Callable[..., pd.DataFrame], digits: Dataset) -> None:
+class TestArguments:
+    def test_is_not_changed(self, simulate: Simulate, digits: Dataset) -> None:
         model, algorithm = net().eval(), FedBuff(buffer_size=2, concurrency=4, server_optimizer=adam())
         population = {"clients": 12, "lossy": {"fraction": 0.5, "probability": 0.5}}
         data = copy.deepcopy(digits)
@@ -107,13 +109,13 @@ class TestWhatIsPassed:
         assert population == {"clients": 12, "lossy": {"fraction": 0.5, "probability": 0.5}}
         assert np.array_equal(data.train_inputs, digits.train_inputs)
 
-    def test_twice_is_the_same(self, simulate: Callable[..., pd.DataFrame]) -> None:
+    def test_twice_is_the_same(self, simulate: Simulate) -> None:
         model, algorithm = net(), FedAvg(cohort=4)
         first = simulate(model, algorithm=algorithm)
         assert first.equals(simulate(model, algorithm=algorithm))
         assert first["version"].iloc[-1] > 2
 
-    def test_threads_are_as_before(self, simulate: Callable[..., pd.DataFrame]) -> None:
+    def test_threads_are_as_before(self, simulate: Simulate) -> None:
         before = torch.get_num_threads()
         torch.set_num_threads(2)
         seen: list[int] = []
@@ -126,23 +128,23 @@ class TestWhatIsPassed:
             torch.set_num_threads(before)
         assert seen == [1]
 
-    def test_a_module_begins_from_its_parameters(self, simulate: Callable[..., pd.DataFrame], digits: Dataset) -> None:
+    def test_a_module_begins_from_its_parameters(self, simulate: Simulate, digits: Dataset) -> None:
         model = net()
         outputs = model(torch.from_numpy(digits.test_inputs))
         table = simulate(model)
         loss = nn.functional.cross_entropy(outputs, torch.from_numpy(digits.test_labels)).item()
         assert table["loss"].iloc[0] == pytest.approx(loss, rel=1e-5)
 
-    def test_what_makes_a_module_begins_from_the_seed(self, simulate: Callable[..., pd.DataFrame]) -> None:
+    def test_a_model_function_starts_from_the_seed(self, simulate: Simulate) -> None:
         losses = [simulate(net, seed=seed)["loss"].iloc[0] for seed in (1, 1, 2)]
         assert losses[0] == losses[1] != losses[2]
 
 
 class TestResult:
-    def test_an_algorithms_name_is_it_with_its_defaults(self, simulate: Callable[..., pd.DataFrame]) -> None:
+    def test_a_name_is_the_algorithm_with_its_defaults(self, simulate: Simulate) -> None:
         assert simulate(algorithm="fedasync").equals(simulate(algorithm=offbeat_algorithm("fedasync")))
 
-    def test_a_loss_and_metrics_of_ones_own(self, simulate: Callable[..., pd.DataFrame]) -> None:
+    def test_loss_and_metrics_of_the_user(self, simulate: Simulate) -> None:
         def loss(outputs: Tensor, labels: Tensor) -> Tensor:
             return nn.functional.multi_margin_loss(outputs, labels)
 
@@ -166,12 +168,12 @@ class TestResult:
         ],
     )
     def test_the_metrics_are_those_of_the_loss(
-        self, how: dict[str, Any], columns: list[str], simulate: Callable[..., pd.DataFrame]
+        self, how: dict[str, Any], columns: list[str], simulate: Simulate
     ) -> None:
         table = simulate(**how)
         assert list(table.columns)[8:] == columns
 
-    def test_regression(self, simulate: Callable[..., pd.DataFrame]) -> None:
+    def test_regression(self, simulate: Simulate) -> None:
         inputs = torch.linspace(-1, 1, 120)[:, None]
         data = TensorDataset(inputs, 3 * inputs + 1)
         table = simulate(
@@ -184,11 +186,11 @@ class TestResult:
     @pytest.mark.parametrize(
         ("stop", "column", "value"), [({"versions": 3}, "version", 3), ({"updates": 7}, "counted", 7)]
     )
-    def test_ends(self, stop: dict[str, int], column: str, value: int, simulate: Callable[..., pd.DataFrame]) -> None:
+    def test_ends(self, stop: dict[str, int], column: str, value: int, simulate: Simulate) -> None:
         assert simulate(virtual_seconds=None, **stop)[column].iloc[-1] == value
 
     @pytest.mark.parametrize("algorithm", [FedAvg(cohort=4), FedBuff(buffer_size=2, concurrency=4)])
-    def test_evaluations_by_version(self, algorithm: Any, simulate: Callable[..., pd.DataFrame]) -> None:
+    def test_evaluations_by_version(self, algorithm: Any, simulate: Simulate) -> None:
         by_version = simulate(algorithm=algorithm, evaluate_every_seconds=None, evaluate_every_versions=2)
         by_seconds = simulate(algorithm=algorithm)
         *most, last = by_version["version"].tolist()
@@ -205,7 +207,7 @@ class TestResult:
             {"local": {"steps": 2, "batch_size": 8, "lr": 0.1, "compression": {"name": "top_k", "share": 0.1}}},
         ],
     )
-    def test_compressed_updates_are_smaller(self, how: dict[str, Any], simulate: Callable[..., pd.DataFrame]) -> None:
+    def test_compressed_updates_are_smaller(self, how: dict[str, Any], simulate: Simulate) -> None:
         table = simulate(**how)
         last = table.iloc[-1]
         assert last["counted"] > 5
@@ -214,20 +216,20 @@ class TestResult:
         assert last["bytes_down"] > 650 * 4 * last["counted"]
         assert table["loss"].iloc[-1] < table["loss"].iloc[0]
 
-    def test_error_feedback_makes_up_for_what_was_left_out(self, simulate: Callable[..., pd.DataFrame]) -> None:
+    def test_error_feedback_lowers_the_loss(self, simulate: Simulate) -> None:
         small = Compression("top_k", (("share", 0.01),))
         plans = [LocalPlan(2, 8, 0.1, compression=small, error_feedback=remember) for remember in (False, True)]
         without, remembered = (simulate(local=plan, virtual_seconds=100.0) for plan in plans)
         assert remembered["bytes_up"].tolist() == without["bytes_up"].tolist()
         assert remembered["loss"].iloc[-1] < 0.9 * without["loss"].iloc[-1]
 
-    def test_augmentation_is_in_training_alone(self, simulate: Callable[..., pd.DataFrame]) -> None:
+    def test_augmentation_is_for_training_only(self, simulate: Simulate) -> None:
         plain, changed = simulate(), simulate(augmentation="crop-and-flip")
         assert changed["loss"].iloc[0] == plain["loss"].iloc[0]
         assert changed["loss"].iloc[-1] != plain["loss"].iloc[-1]
         pd.testing.assert_frame_equal(simulate(augmentation=None), plain)
 
-    def test_a_pattern_of_ones_own(self, simulate: Callable[..., pd.DataFrame]) -> None:
+    def test_a_users_pattern(self, simulate: Simulate) -> None:
         asked: set[int] = set()
 
         def every_third(client: int, last: int, clients: int) -> int:
@@ -242,7 +244,7 @@ class TestResult:
         assert table["counted"].iloc[-1] > 12
         assert vars(algorithm) == before
 
-    def test_output(self, simulate: Callable[..., pd.DataFrame], tmp_path: Path) -> None:
+    def test_output(self, simulate: Simulate, tmp_path: Path) -> None:
         table = simulate(output=str(tmp_path / "a" / "b"))
         folder = tmp_path / "a" / "b"
         assert {path.name for path in folder.iterdir()} == {"history.parquet", "events.parquet", "model.safetensors"}
@@ -251,9 +253,7 @@ class TestResult:
         assert events.num_rows == table[["counted", "unused", "lost"]].iloc[-1].sum()
         assert load_file(folder / "model.safetensors")["1.weight"].shape == (10, 64)
 
-    def test_progress_is_a_line(
-        self, simulate: Callable[..., pd.DataFrame], capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_progress_is_a_line(self, simulate: Simulate, capsys: pytest.CaptureFixture[str]) -> None:
         simulate(progress=False)
         assert capsys.readouterr() == ("", "")
         simulate(progress=True)
@@ -340,7 +340,7 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     ({"metrics": [nn.functional.mse_loss]}, ["metrics: must be names, or a dict of functions"]),
     ({"metrics": 5}, ["metrics: must be names"]),
     ({"metrics": {"f1": 3}}, ["metrics: 'f1'", "function"]),
-    ({"metrics": {"loss": lambda *_: 1.0}}, ["metrics: 'loss'", "column"]),
+    ({"metrics": {"loss": lambda *_: 1.0}}, ["metrics: 'loss'", "must not be one of bytes_down, "]),
     ({"metrics": {"f1": lambda *_: float("nan")}}, ["the metric f1 is nan"]),
     ({"metrics": {"f1": lambda *_: "high"}}, ["the metric f1 must be one number"]),
     ({"batch_norm": "global"}, ["batch_norm = 'global'", "'refuse' or 'local'"]),
@@ -356,23 +356,21 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("changes", "parts"), MISTAKES)
-def test_a_mistake_is_one_line(
-    changes: dict[str, Any], parts: list[str], simulate: Callable[..., pd.DataFrame], tmp_path: Path
-) -> None:
+def test_a_mistake_is_one_line(changes: dict[str, Any], parts: list[str], simulate: Simulate, tmp_path: Path) -> None:
     with pytest.raises(OffbeatError) as caught:
         simulate(**changes)
     assert "\n" not in str(caught.value)
     assert all(part in str(caught.value) for part in parts)
 
 
-def test_numbers_of_numpys_are_numbers(simulate: Callable[..., pd.DataFrame]) -> None:
+def test_numpy_integers_are_accepted(simulate: Simulate) -> None:
     small = {"virtual_seconds": 5.0}
     pd.testing.assert_frame_equal(
         simulate(population=np.int64(12), seed=np.int64(3), **small), simulate(population=12, seed=3, **small)
     )
 
 
-def test_a_folder_that_holds_a_run_is_left_alone(simulate: Callable[..., pd.DataFrame], tmp_path: Path) -> None:
+def test_a_folder_with_a_run_is_refused(simulate: Simulate, tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("")
     with pytest.raises(OffbeatError, match=r"holds a run: choose another folder$"):
         simulate(output=tmp_path)
@@ -380,16 +378,16 @@ def test_a_folder_that_holds_a_run_is_left_alone(simulate: Callable[..., pd.Data
 
 
 def test_an_output_that_cannot_be_written_is_found_before_the_work(
-    simulate: Callable[..., pd.DataFrame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    simulate: Simulate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setattr("offbeat.runs.simulate.assemble", lambda *_, **__: pytest.fail("began"))
+    monkeypatch.setattr("offbeat.worlds.simulation.World.build", lambda *_, **__: pytest.fail("began"))
     for output in (tmp_path / "file", tmp_path / "file" / "x"):
         with pytest.raises(OffbeatError, match="cannot write into"):
             simulate(output=output)
 
 
-def test_is_found_in_the_package() -> None:
+def test_the_package_exports_it() -> None:
     assert set(offbeat.__all__) == {"Dataset", "OffbeatError", "simulate"}
     assert offbeat.Dataset is Dataset
     assert offbeat.OffbeatError is OffbeatError

@@ -17,6 +17,9 @@ from offbeat.runs.run import RunTask
 from offbeat.runs.run_all import run_all
 from offbeat.runs.worker_processes import Workers
 
+Load = Callable[..., Experiment]
+Parallel = Callable[..., list[str]]
+
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals")
 
 # Far more than a test waits for.
@@ -34,14 +37,14 @@ def rows():
 
 
 @pytest.fixture
-def parallel(tmp_path: Path) -> Callable[..., list[str]]:
-    """Return a function that runs an experiment in processes, and returns what it was told."""
+def parallel(tmp_path: Path) -> Parallel:
+    """Return a function that runs an experiment in processes, and returns a line for each event."""
 
     def run(
         experiment: Experiment, labels: list[str], jobs: int, after_begin: Callable[[], None] = lambda: None,
         **hooks: Any,
     ) -> list[str]:  # fmt: skip
-        told: list[str] = []
+        lines: list[str] = []
         tasks = [
             RunTask(experiment, label, seed, tmp_path / f"{label}-seed{seed}", False, 0.05, "")
             for label in labels
@@ -50,20 +53,20 @@ def parallel(tmp_path: Path) -> Callable[..., list[str]]:
         with Workers(jobs) as workers:
             workers.carry_out(
                 tasks,
-                begin=lambda task: (told.append(f"begin {task.label} {task.seed}"), after_begin())[0],
-                tell=hooks.get("tell") or (lambda task, now: told.append(f"{task.label} {task.seed} {now.seconds:g}")),
-                end=lambda task: told.append(f"end {task.label} {task.seed}"),
+                on_begin=lambda task: (lines.append(f"begin {task.label} {task.seed}"), after_begin())[0],
+                on_evaluation=hooks.get("on_evaluation")
+                or (lambda task, now: lines.append(f"{task.label} {task.seed} {now.seconds:g}")),
+                on_end=lambda task: lines.append(f"end {task.label} {task.seed}"),
                 interruption=hooks.get("interruption") or Interruption(),
             )
-        return told
+        return lines
 
     return run
 
 
 def test_two_jobs_write_the_same_files_as_one(
-    experiment: Callable[..., Experiment], progress: Callable[..., Progress], tmp_path: Path,
-    files: Callable[[Path], dict[str, bytes]],
-) -> None:  # fmt: skip
+    experiment: Load, progress: Callable[..., Progress], tmp_path: Path, files: Callable[[Path], dict[str, bytes]]
+) -> None:
     here = experiment("seeds=[1, 2]", "stop.virtual_seconds=40", "model={ name = 'mlp', hidden = [4] }")
     labels = ["fedavg", "fedbuff"]
     one = run_all(here, labels, tmp_path / "one", progress(here))
@@ -73,8 +76,8 @@ def test_two_jobs_write_the_same_files_as_one(
     assert multiprocessing.active_children() == []
 
 
-def test_the_same_processes_go_on_with_other_data(
-    experiment: Callable[..., Experiment], progress: Callable[..., Progress], tmp_path: Path,
+def test_the_same_processes_continue_with_other_data(
+    experiment: Load, progress: Callable[..., Progress], tmp_path: Path,
     files: Callable[[Path], dict[str, bytes]], monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     here = experiment("seeds=[1, 2]", "stop.virtual_seconds=40", "model={ name = 'mlp', hidden = [4] }")
@@ -92,22 +95,20 @@ def test_the_same_processes_go_on_with_other_data(
     assert files(tmp_path / "there") == files(tmp_path / "alone")
 
 
-def test_tells_what_happens_in_order(experiment: Callable[..., Experiment], parallel: Callable[..., list[str]]) -> None:
-    told = parallel(experiment("seeds=[1, 2, 3]", "stop.virtual_seconds=40"), ["fedavg"], jobs=2)
+def test_events_come_in_order(experiment: Load, parallel: Parallel) -> None:
+    lines = parallel(experiment("seeds=[1, 2, 3]", "stop.virtual_seconds=40"), ["fedavg"], jobs=2)
     for seed in (1, 2, 3):
-        mine = [line for line in told if f"fedavg {seed}" in line]
+        mine = [line for line in lines if f"fedavg {seed}" in line]
         assert mine == [f"begin fedavg {seed}", *(f"fedavg {seed} {t}" for t in (0, 20, 40)), f"end fedavg {seed}"]
     # Two at once, and the third when one of them was done.
-    assert told[:2] == ["begin fedavg 1", "begin fedavg 2"]
-    assert told.index("begin fedavg 3") > min(told.index("end fedavg 1"), told.index("end fedavg 2"))
+    assert lines[:2] == ["begin fedavg 1", "begin fedavg 2"]
+    assert lines.index("begin fedavg 3") > min(lines.index("end fedavg 1"), lines.index("end fedavg 2"))
 
 
-def test_each_algorithm_begins_once_and_then_the_slowest(
-    experiment: Callable[..., Experiment], parallel: Callable[..., list[str]]
-) -> None:
+def test_each_algorithm_begins_once_and_then_the_slowest(experiment: Load, parallel: Parallel) -> None:
     begun: list[str] = []
 
-    def tell(task: RunTask, _: object) -> None:
+    def report(task: RunTask, _: object) -> None:
         run = f"{task.label} {task.seed}"
         if run not in begun:
             begun.append(run)
@@ -115,23 +116,21 @@ def test_each_algorithm_begins_once_and_then_the_slowest(
             time.sleep(0.5)
 
     here = experiment("seeds=[1, 2]", "stop.virtual_seconds=40")
-    parallel(here, ["fedavg", "fedasync", "fedbuff"], jobs=1, tell=tell)
+    parallel(here, ["fedavg", "fedasync", "fedbuff"], jobs=1, on_evaluation=report)
     assert begun[:3] == ["fedavg 1", "fedasync 1", "fedbuff 1"]
     # How long fedavg took has the start of its process in it.
     assert set(begun[3:5]) == {"fedavg 2", "fedbuff 2"}
     assert begun[5:] == ["fedasync 2"]
 
 
-def test_two_algorithms_begin_before_a_second_seed(
-    experiment: Callable[..., Experiment], parallel: Callable[..., list[str]]
-) -> None:
-    told = parallel(experiment("seeds=[1, 2]", "stop.virtual_seconds=40"), ["fedavg", "fedbuff"], jobs=2)
-    assert [line for line in told if line.startswith("begin")][:2] == ["begin fedavg 1", "begin fedbuff 1"]
+def test_two_algorithms_begin_before_a_second_seed(experiment: Load, parallel: Parallel) -> None:
+    lines = parallel(experiment("seeds=[1, 2]", "stop.virtual_seconds=40"), ["fedavg", "fedbuff"], jobs=2)
+    assert [line for line in lines if line.startswith("begin")][:2] == ["begin fedavg 1", "begin fedbuff 1"]
 
 
 class TestStopping:
     def test_a_users_error_in_one_is_raised_and_the_others_can_be_resumed(
-        self, experiment: Callable[..., Experiment], parallel: Callable[..., list[str]], tmp_path: Path
+        self, experiment: Load, parallel: Parallel, tmp_path: Path
     ) -> None:
         here = experiment(
             "model={ name = 'mlp', hidden = [4] }", "stop={ virtual_seconds = 1e5 }", "algorithms.fedbuff.local.lr=1e30"
@@ -143,16 +142,14 @@ class TestStopping:
         assert not (tmp_path / "fedavg-seed1").exists()
         assert not read(tmp_path / "fedbuff-seed1.unfinished").finished
 
-    def test_one_that_is_killed_is_one_line(
-        self, experiment: Callable[..., Experiment], parallel: Callable[..., list[str]], tmp_path: Path
-    ) -> None:
+    def test_a_killed_process_is_one_line(self, experiment: Load, parallel: Parallel, tmp_path: Path) -> None:
         def kill(*_: object) -> None:
             child = multiprocessing.active_children()[0]
             assert child.pid is not None
             os.kill(child.pid, signal.SIGKILL)
 
         with pytest.raises(OffbeatError) as caught:
-            parallel(experiment(*ENDLESS), ["fedavg"], jobs=1, tell=kill)
+            parallel(experiment(*ENDLESS), ["fedavg"], jobs=1, on_evaluation=kill)
         line = str(caught.value)
         assert "\n" not in line
         assert "the process of fedavg, seed 1, was killed (exit code -9)" in line
@@ -160,9 +157,7 @@ class TestStopping:
         assert "--jobs" in line
         assert multiprocessing.active_children() == []
 
-    def test_one_that_is_terminated_before_it_is_ready_is_an_interruption(
-        self, experiment: Callable[..., Experiment], parallel: Callable[..., list[str]]
-    ) -> None:
+    def test_an_early_sigterm_is_an_interruption(self, experiment: Load, parallel: Parallel) -> None:
         def terminate() -> None:
             for child in multiprocessing.active_children():
                 child.terminate()
@@ -172,7 +167,7 @@ class TestStopping:
         assert multiprocessing.active_children() == []
 
     def test_an_interruption_lets_each_write_its_checkpoint(
-        self, experiment: Callable[..., Experiment], parallel: Callable[..., list[str]], tmp_path: Path
+        self, experiment: Load, parallel: Parallel, tmp_path: Path
     ) -> None:
         interruption = Interruption()
         heard: set[str] = set()
@@ -181,10 +176,10 @@ class TestStopping:
             heard.add(task.label)
             if len(heard) == 2:
                 time.sleep(0.3)  # so that both have gone on
-                interruption.asked = signal.SIGINT
+                interruption.signal = signal.SIGINT
 
         with pytest.raises(InterruptedRunError, match="SIGINT"):
-            parallel(experiment(*ENDLESS), ["fedavg", "fedbuff"], jobs=2, tell=ask, interruption=interruption)
+            parallel(experiment(*ENDLESS), ["fedavg", "fedbuff"], jobs=2, on_evaluation=ask, interruption=interruption)
         assert multiprocessing.active_children() == []
         for label in ("fedavg", "fedbuff"):
             folder = tmp_path / f"{label}-seed1.unfinished"

@@ -12,12 +12,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from offbeat.checkpoint import write_checkpoint
 from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
 from offbeat.runs import directory as run_directory
 from offbeat.runs import writer as run_writer
-from offbeat.runs.directory import EVENTS, history_schema, read, unfinished
+from offbeat.runs.directory import EVENTS, history_schema, read, unfinished_path
 from offbeat.runs.package_versions import versions
 from offbeat.runs.writer import RunWriter
 from offbeat.simulation.records import Evaluation, VisitEnded
@@ -109,14 +108,11 @@ class TestFinished:
             "outcome": ["counted", "lost", "unused"],
         }
 
-    def test_writes_these_files_and_no_others(self, tmp_path: Path) -> None:
-        write(tmp_path / "x")
-        assert names(tmp_path / "x") == FILES
-        assert names(tmp_path) == {"x"}
-
-    def test_makes_the_folders_above(self, tmp_path: Path) -> None:
-        write(tmp_path / "a" / "b" / "x")
-        assert read(tmp_path / "a" / "b" / "x").seed == 7
+    def test_writes_these_files_into_a_new_folder(self, tmp_path: Path) -> None:
+        write(tmp_path / "a" / "x")
+        assert names(tmp_path / "a" / "x") == FILES
+        assert names(tmp_path / "a") == {"x"}
+        assert len({path.stat().st_mode for path in (tmp_path / "a" / "x").iterdir()}) == 1
 
     def test_columns_and_types_are_those_of_the_schema(self, tmp_path: Path) -> None:
         write(tmp_path / "x")
@@ -133,13 +129,7 @@ class TestFinished:
         assert list(back.events) == EVENTS.names
         assert all(len(column) == 0 for column in back.events.values())
 
-    def test_the_model_is_a_safetensors_file(self, tmp_path: Path) -> None:
-        write(tmp_path / "x")
-        model = load_file(tmp_path / "x" / "model.safetensors")
-        assert model.keys() == MODEL.keys()
-        assert all(torch.equal(model[name], MODEL[name]) for name in MODEL)
-
-    def test_parts_of_one_vector_can_be_the_model(self, tmp_path: Path) -> None:
+    def test_the_model_may_consist_of_views_of_one_vector(self, tmp_path: Path) -> None:
         vector = torch.arange(5.0)
         begin(tmp_path / "x").finish({"a": vector[:3], "b": vector[3:].view(2, 1)}, 1.0)
         model = load_file(tmp_path / "x" / "model.safetensors")
@@ -162,27 +152,23 @@ class TestFinished:
         one, two = content(tmp_path / "one"), content(tmp_path / "two")
         assert {name for name in one if one[name] != two[name]} == {"timing.json"}
 
-    def test_whoever_may_read_one_file_may_read_all(self, tmp_path: Path) -> None:
-        write(tmp_path / "x")
-        assert len({path.stat().st_mode for path in (tmp_path / "x").iterdir()}) == 1
-
 
 class TestGoingOn:
-    def test_what_was_added_is_taken_out_of_the_list(self, tmp_path: Path) -> None:
+    def test_added_visits_are_removed_from_the_list(self, tmp_path: Path) -> None:
         ended = list(ENDED)
         begin(tmp_path / "x").add(None, ended)
         assert ended == []
 
     def test_an_unfinished_run_shows_up_to_its_last_checkpoint(self, tmp_path: Path) -> None:
         writer = begin(tmp_path / "x")
-        before = read(unfinished(tmp_path / "x"))
+        before = read(unfinished_path(tmp_path / "x"))
         assert (before.finished, before.real_seconds, len(before.history["f1"]), len(before.events["client"])) == (
             False, 0.0, 0, 0,
         )  # fmt: skip
         writer.add(EVALUATIONS[0], ENDED[:2])
         writer.checkpoint({"now": 1.0}, 5.5)
         writer.add(EVALUATIONS[1], ENDED[2:])
-        run = read(unfinished(tmp_path / "x"))
+        run = read(unfinished_path(tmp_path / "x"))
         assert (run.finished, run.label, run.seed, run.real_seconds) == (False, "mine", 7, 5.5)
         assert run.history["accuracy"].tolist() == [0.1]
         assert run.events["client"].tolist() == [3, 1]
@@ -213,36 +199,36 @@ class TestGoingOn:
         assert read(tmp_path / "x").real_seconds == 9.0
         assert names(tmp_path) == {"whole", "x"}
 
-    def test_parts_that_were_closed_after_the_checkpoint_are_forgotten(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(run_writer, "_MOST_ROWS", 1)
+    def test_chunks_after_the_checkpoint_are_removed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(run_writer, "_MAX_ROWS", 1)
         writer = begin(tmp_path / "x")
         writer.add(EVALUATIONS[0], [ENDED[0]])
         writer.checkpoint({}, 1.0)
         writer.add(None, ENDED[:2])
-        assert len(read(unfinished(tmp_path / "x")).events["client"]) == 3  # they were too many to keep in memory
+        assert len(read(unfinished_path(tmp_path / "x")).events["client"]) == 3  # they were too many to keep in memory
         resume(tmp_path / "x")
-        assert read(unfinished(tmp_path / "x")).events["client"].tolist() == [3]
+        assert read(unfinished_path(tmp_path / "x")).events["client"].tolist() == [3]
 
-    def test_there_is_nothing_to_go_on_with(self, tmp_path: Path) -> None:
+    def test_without_an_unfinished_run_it_begins(self, tmp_path: Path) -> None:
         writer, state = resume(tmp_path / "x")
         assert state is None
         assert writer.real_seconds == 0.0
-        assert read(unfinished(tmp_path / "x")).seed == 7
+        assert read(unfinished_path(tmp_path / "x")).seed == 7
 
-    def test_a_run_without_a_checkpoint_begins_anew(self, tmp_path: Path) -> None:
+    def test_without_a_checkpoint_it_begins_anew(self, tmp_path: Path) -> None:
         begin(tmp_path / "x")
-        (unfinished(tmp_path / "x") / "events-00000.parquet").write_bytes(b"half")
+        (unfinished_path(tmp_path / "x") / "events-00000.parquet").write_bytes(b"half")
         assert resume(tmp_path / "x")[1] is None
-        assert names(unfinished(tmp_path / "x")) == {"config.toml", "versions.json"}
+        assert names(unfinished_path(tmp_path / "x")) == {"config.toml", "versions.json"}
 
-    def test_beginning_forgets_an_unfinished_one(self, tmp_path: Path) -> None:
+    def test_beginning_removes_an_unfinished_run(self, tmp_path: Path) -> None:
         begin(tmp_path / "x").checkpoint({}, 1.0)
         begin(tmp_path / "x")
-        assert names(unfinished(tmp_path / "x")) == {"config.toml", "versions.json"}
+        assert names(unfinished_path(tmp_path / "x")) == {"config.toml", "versions.json"}
 
-    def test_the_settings_are_written_last_and_whole(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_settings_are_written_last_and_atomically(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A kill in the first moment must not look like a run with other settings."""
         written: list[tuple[str, set[str]]] = []
         write = run_writer.write_durably
@@ -256,51 +242,6 @@ class TestGoingOn:
         assert written == [("versions.json", {"versions.json"}), ("config.toml", {"versions.json", "config.toml"})]
 
 
-class TestNotGoingOn:
-    @pytest.fixture
-    def path(self, tmp_path: Path) -> Path:
-        writer = begin(tmp_path / "x")
-        writer.add(EVALUATIONS[0], [])
-        writer.checkpoint({"now": 1.0}, 1.0)
-        return tmp_path / "x"
-
-    def test_with_other_settings(self, path: Path) -> None:
-        line = _error(lambda: resume(path, local={"lr": 0.5}))
-        assert f"{path}.unfinished holds a run with other settings" in line
-        assert "--output" in line
-
-    @pytest.mark.parametrize("what", ["torch", "numpy", "python", "threads"])
-    def test_with_other_versions(self, what: str, path: Path) -> None:
-        file = unfinished(path) / "versions.json"
-        versions = json.loads(file.read_text())
-        here = versions[what]
-        file.write_text(json.dumps({**versions, what: "1.2.3"}))
-        line = _error(lambda: resume(path))
-        assert f"was begun with {what} 1.2.3, here is {here}" in line
-        assert line.endswith(f"remove {unfinished(path)} and run again")
-
-    @pytest.mark.parametrize("content", [None, "", "{", "3", "[1]", "\udcff"])
-    def test_with_no_versions(self, content: str | None, path: Path) -> None:
-        file = unfinished(path) / "versions.json"
-        file.unlink() if content is None else file.write_bytes(content.encode(errors="surrogateescape"))
-        line = _error(lambda: resume(path))
-        assert "versions.json cannot be read" in line
-        assert line.endswith(f"remove {unfinished(path)} and run again")
-
-    def test_from_a_broken_checkpoint(self, path: Path) -> None:
-        (unfinished(path) / "checkpoint.safetensors").write_bytes(b"broken")
-        assert "is broken: run again without --resume" in _error(lambda: resume(path))
-
-    @pytest.mark.parametrize("state", [{}, {"parts": 3}, {"parts": [1]}, {"parts": ["a", "b"]}])
-    def test_from_a_checkpoint_of_something_else(self, state: dict[str, Any], path: Path) -> None:
-        write_checkpoint(unfinished(path) / "checkpoint.safetensors", state)
-        assert "is broken: run again without --resume" in _error(lambda: resume(path))
-
-    def test_from_parts_that_are_gone(self, path: Path) -> None:
-        (unfinished(path) / "history-00000.parquet").unlink()
-        assert "lacks a part of its history: run again without --resume" in _error(lambda: resume(path))
-
-
 class TestReplacing:
     def test_an_earlier_run_is_replaced(self, tmp_path: Path) -> None:
         path = tmp_path / "x"
@@ -312,7 +253,7 @@ class TestReplacing:
         assert names(tmp_path) == {"x"}
 
     @pytest.mark.parametrize("earlier", [True, False])
-    def test_what_a_killed_writer_left_does_not_matter(self, earlier: bool, tmp_path: Path) -> None:
+    def test_the_remains_of_a_killed_writer_are_removed(self, earlier: bool, tmp_path: Path) -> None:
         if earlier:
             write(tmp_path / "x")
         for name in (".x.partial", ".x.old"):
@@ -369,7 +310,7 @@ class TestReplacing:
         writer, state = resume(tmp_path / "x")
         assert state is not None
         assert state["now"] == 3.0
-        run = read(unfinished(tmp_path / "x"))
+        run = read(unfinished_path(tmp_path / "x"))
         assert (len(run.history["loss"]), len(run.events["client"])) == (1, 1)
 
     def test_a_full_disk_at_the_beginning(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,7 +339,7 @@ class TestReplacing:
         assert "Input/output error" in _error(lambda: write(path, real_seconds=9.0))
         assert content(path) == before
 
-    def test_the_unfinished_folder_stays_until_the_run_stands(
+    def test_the_unfinished_folder_stays_until_the_run_is_complete(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         there: list[bool] = []

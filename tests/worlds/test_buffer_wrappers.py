@@ -7,17 +7,18 @@ from offbeat.algorithms.components.wrappers import Clip, Limit
 from offbeat.config.experiment_sections import ServerSection
 from offbeat.errors import OffbeatError
 from offbeat.worlds.buffer_wrappers import wrap_buffer
-from offbeat.worlds.simulation import build_model, build_objective, build_simulation
+from offbeat.worlds.simulation import build_simulation
+from offbeat.worlds.workload import build_workload
 
 
 class ByItself(FedBuff):
-    """It takes updates in without the driver's buffer."""
+    """An algorithm that receives updates without the driver's buffer."""
 
     def receive(self, update):
         return False
 
 
-def test_nothing_is_wrapped_unless_the_section_says_so():
+def test_by_default_nothing_is_wrapped():
     algorithm = FedBuff()
     buffer = algorithm.buffer
     wrap_buffer(algorithm, ServerSection(aggregate="mean"))
@@ -42,11 +43,15 @@ def test_the_limit_is_outermost_and_the_robust_mean_innermost():
     [
         (FedAsync(), {"update_clip_norm": 1.0}, "update_clip_norm does not go with fedasync"),
         (FedNova(), {"aggregate": "krum"}, "aggregate = 'krum' does not go with fednova"),
-        (ByItself(), {"max_step_norm": 1.0}, "server.max_step_norm does not go with fedbuff: it takes updates in"),
+        (
+            ByItself(),
+            {"max_step_norm": 1.0},
+            "server.max_step_norm does not go with fedbuff, which has a receive of its own",
+        ),
         (ByItself(), {"aggregate": "trimmed_mean"}, "server.aggregate does not go with fedbuff"),
     ],
 )
-def test_what_does_not_go_together_is_refused(algorithm, keys, message):
+def test_arguments_that_do_not_fit_together_are_refused(algorithm, keys, message):
     with pytest.raises(ValueError, match=message):
         wrap_buffer(algorithm, ServerSection(**keys))
 
@@ -63,10 +68,10 @@ def test_an_unknown_aggregate_is_refused():
         ServerSection(aggregate="median")
 
 
-def test_a_file_that_asks_for_what_does_not_go_together_is_one_line(experiment, digits):
+def test_keys_of_a_file_that_contradict_each_other_are_one_line(experiment, digits):
     here = experiment("server.update_clip_norm=1.0", "algorithms={ mine = { algorithm = 'fedasync' } }")
     with pytest.raises(OffbeatError, match=r"^algorithms\.mine: update_clip_norm does not go with fedasync"):
-        build_simulation(here, "mine", 1, digits, build_model(here.model, digits, 1), build_objective(here))
+        build_simulation(here, "mine", 1, build_workload(here, digits, 1))
 
 
 def test_steps_stay_below_their_norm():

@@ -13,7 +13,7 @@ def every_third(client: int, last: int, clients: int) -> int:
     return last + 3 - (last - client) % 3
 
 
-def test_a_rule_that_keeps_its_word_is_followed() -> None:
+def test_a_correct_rule_is_followed() -> None:
     pattern = guarded(own(every_third, 3, "mine.py:every_third"))
     rounds = [0]
     for _ in range(4):
@@ -59,7 +59,7 @@ def with_two(client: int, last: int) -> int:
         (lambda *_: 10**30, ["but longest_gap is 7"]),
     ],
 )
-def test_one_that_misbehaves_is_one_line_with_the_pattern_and_the_client(rule: Any, parts: list[str]) -> None:
+def test_a_wrong_rule_is_one_line_with_pattern_and_client(rule: Any, parts: list[str]) -> None:
     with pytest.raises(OffbeatError) as caught:
         guarded(own(rule, 7, "mine.py:rule")).next_round(3, 4, 5)
     line = str(caught.value)

@@ -4,7 +4,7 @@ import pytest
 from offbeat.population.availability import Alternating
 from offbeat.population.devices.devices import Devices
 from offbeat.population.devices.links import ConstantLink
-from offbeat.worlds.pooled_population import pooled
+from offbeat.worlds.pooled_population import pool_clients
 from offbeat.worlds.population import Population
 
 SHARDS = [np.array([7, 2]), np.array([5]), np.array([0, 9, 4])]
@@ -24,25 +24,23 @@ def population() -> Population:
 
 
 def test_one_client_holds_what_all_hold(population: Population) -> None:
-    (shard,) = pooled(population, 2).shards
+    (shard,) = pool_clients(population, 2).shards
     assert shard.tolist() == [0, 2, 4, 5, 7, 9]
     assert shard.dtype == SHARDS[0].dtype
 
 
 @pytest.mark.parametrize(("cohort", "seconds"), [(1, 3.0), (2, 1.5), (3, 1.0)])
-def test_a_round_of_the_cohorts_steps_takes_what_a_clients_visit_takes_on_average(
-    cohort: int, seconds: float, population: Population
-) -> None:
-    assert pooled(population, cohort).devices.step_seconds.tolist() == [seconds]
+def test_a_round_takes_as_long_as_a_mean_visit(cohort: int, seconds: float, population: Population) -> None:
+    assert pool_clients(population, cohort).devices.step_seconds.tolist() == [seconds]
 
 
-def test_a_cohort_is_no_larger_than_the_population(population: Population) -> None:
+def test_a_cohort_larger_than_the_population_is_refused(population: Population) -> None:
     with pytest.raises(ValueError, match="cohort must be at most the number of clients, 3, got 4"):
-        pooled(population, 4)
+        pool_clients(population, 4)
 
 
-def test_it_is_always_there_and_loses_nothing(population: Population) -> None:
-    devices = pooled(population, 2).devices
+def test_it_is_always_available_and_loses_nothing(population: Population) -> None:
+    devices = pool_clients(population, 2).devices
     assert devices.loss_probability.tolist() == [0.0]
     for seconds in (0.0, 5.0, 10.0, 15.0):
         assert devices.availability.next_available(0, seconds) == seconds
@@ -50,6 +48,6 @@ def test_it_is_always_there_and_loses_nothing(population: Population) -> None:
 
 
 def test_the_clients_are_left_as_they_are(population: Population) -> None:
-    pooled(population, 2)
+    pool_clients(population, 2)
     assert [shard.tolist() for shard in population.shards] == [[7, 2], [5], [0, 9, 4]]
     assert population.devices.when_away == "lose"

@@ -18,9 +18,12 @@ from offbeat.population.devices.bandwidth_traces import load_traces
 from offbeat.randomness import Purpose
 from offbeat.worlds.population import Population, build_population
 
+WriteFile = Callable[..., str]
+Build = Callable[..., Population]
+
 
 @pytest.fixture
-def build(experiment: Callable[..., Experiment], digits: Dataset) -> Callable[..., Population]:
+def build(experiment: Callable[..., Experiment], digits: Dataset) -> Build:
     """Return a function that builds the population of the small experiment, changed as by ``--set``."""
 
     def make(*changes: str, seed: int = 1, dataset: Dataset = digits) -> Population:
@@ -30,7 +33,7 @@ def build(experiment: Callable[..., Experiment], digits: Dataset) -> Callable[..
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Callable[..., str]:
+def file(tmp_path: Path) -> WriteFile:
     """Return a function that writes a file next to the experiment's."""
 
     def write(content: str, name: str = "file.csv") -> str:
@@ -63,26 +66,24 @@ class TestPartitions:
             ('{ name = "by_user" }', lambda _: partition.by_user(USERS, 20, 7)),
         ],
     )
-    def test_each_is_the_one_that_is_asked_for(
-        self, table: str, expected: Callable[[Any], Any], build: Callable[..., Population], digits: Dataset
+    def test_each_section_makes_its_object(
+        self, table: str, expected: Callable[[Any], Any], build: Build, digits: Dataset
     ) -> None:
         made = build(f"population.partition={table}", seed=7, dataset=replace(digits, users=USERS)).shards
         for mine, theirs in zip(made, expected(digits.train_labels), strict=True):
             assert mine.tolist() == theirs.tolist()
 
-    def test_there_is_one_here_for_each_section(self) -> None:
+    def test_every_section_is_tested(self) -> None:
         kinds = get_args(get_args(sections.Partition)[0])
         names = {get_args(kind.model_fields["name"].annotation)[0] for kind in kinds}
         assert names == {"iid", "dirichlet", "one_class", "mixing", "quantity_skew", "by_user", "by_hour", "file"}
 
-    def test_from_a_file(self, build: Callable[..., Population], file: Callable[..., str]) -> None:
+    def test_from_a_file(self, build: Build, file: WriteFile) -> None:
         name = file("client,example\n" + "".join(f"{i % 20},{i}\n" for i in range(0, 100)))
         made = build(f"population.partition={{ name = 'file', path = '{name}' }}").shards
         assert without_order(made) == [[i, i + 20, i + 40, i + 60, i + 80] for i in range(20)]
 
-    def test_by_hour_takes_the_middle_of_the_quiet_hours(
-        self, build: Callable[..., Population], digits: Dataset
-    ) -> None:
+    def test_by_hour_takes_the_middle_of_the_quiet_hours(self, build: Build, digits: Dataset) -> None:
         two = replace(digits, train_labels=digits.train_labels % 2, classes=2)
         made = build(BY_HOUR, QUIET, seed=7, dataset=two).shards
         middles = availability.quiet_starts(20, 5.0, 20.0, 7) / 3600 + 1
@@ -102,9 +103,7 @@ class TestPartitions:
             ([BY_HOUR, QUIET], ["by_hour balances two labels, but the training examples have 10", "two classes"]),
         ],
     )
-    def test_what_cannot_be_divided_names_the_key(
-        self, changes: list[str], parts: list[str], build: Callable[..., Population]
-    ) -> None:
+    def test_an_impossible_partition_names_the_key(self, changes: list[str], parts: list[str], build: Build) -> None:
         line = _error(lambda: build(*changes))
         assert line.startswith("population.partition: ")
         assert all(part in line for part in parts)
@@ -118,12 +117,10 @@ class TestPartitions:
             '{ name = "by_hour", alpha = 0.5 }',
         ],
     )
-    def test_classes_are_not_divided_where_there_are_none(
-        self, table: str, build: Callable[..., Population], digits: Dataset
-    ) -> None:
+    def test_a_partition_of_classes_needs_classes(self, table: str, build: Build, digits: Dataset) -> None:
         targets = replace(digits, train_labels=digits.train_labels.astype(np.float32), classes=None)
         line = _error(lambda: build(f"population.partition={table}", dataset=targets))
-        assert "which digits has none of" in line
+        assert "divides classes, but digits has none" in line
         assert sum(map(len, build("population.partition={ name = 'iid' }", dataset=targets).shards)) == 1433
 
 
@@ -143,7 +140,7 @@ KEYS = {
 
 
 class TestSpeeds:
-    def test_there_is_one_here_for_each_section(self) -> None:
+    def test_every_section_is_tested(self) -> None:
         names = {
             get_args(kind.model_fields["distribution"].annotation)[0]
             for kind in {*get_args(sections.SpeedSection), *get_args(sections.BandwidthSection)}
@@ -152,34 +149,32 @@ class TestSpeeds:
 
     @pytest.mark.parametrize("key", KEYS)
     @pytest.mark.parametrize("name", DRAWN)
-    def test_a_distribution_reaches_the_devices(self, name: str, key: str, build: Callable[..., Population]) -> None:
+    def test_a_distribution_reaches_the_devices(self, name: str, key: str, build: Build) -> None:
         (distribution, parameters), (read, purpose, draw) = DRAWN[name], KEYS[key]
         table = ", ".join(f"{parameter} = {value}" for parameter, value in parameters.items())
         devices = build(f'population.{key}={{ distribution = "{name}", {table} }}', seed=5).devices
         assert read(devices).tolist() == distribution(20, **parameters, seed=5, purpose=purpose, draw=draw).tolist()
 
-    def test_all_three_are_drawn_apart(self, build: Callable[..., Population]) -> None:
+    def test_all_three_are_drawn_apart(self, build: Build) -> None:
         same = '{ distribution = "lognormal", median = 1.0, sigma = 1.0 }'
         devices = build(*(f"population.{key}={same}" for key in KEYS)).devices
         assert len({tuple(np.argsort(read(devices))) for read, *_ in KEYS.values()}) == 3
 
     @pytest.mark.parametrize("key", KEYS)
     @pytest.mark.parametrize("column", [None, "mine"])
-    def test_a_column_of_a_file(
-        self, column: str | None, key: str, build: Callable[..., Population], file: Callable[..., str]
-    ) -> None:
+    def test_a_column_of_a_file(self, column: str | None, key: str, build: Build, file: WriteFile) -> None:
         values = [float(i + 1) for i in range(20)]
         name = file(f"x,{column or key}\n" + "".join(f"9,{value}\n" for value in values))
         given = f", column = '{column}'" if column else ""
         devices = build(f"population.{key}={{ distribution = 'file', path = '{name}'{given} }}").devices
         assert KEYS[key][0](devices).tolist() == values
 
-    def test_phones(self, build: Callable[..., Population], file: Callable[..., str]) -> None:
+    def test_phones(self, build: Build, file: WriteFile) -> None:
         name = file(json.dumps([{"AI_Score": score} for score in ("100", "200", "400")]), "phones.json")
         devices = build(f"population.step_seconds={{ distribution = 'phones', path = '{name}', median = 3.0 }}").devices
         assert set(devices.step_seconds) == {6.0, 3.0, 1.5}
 
-    def test_traces_up_and_down_are_drawn_apart(self, build: Callable[..., Population], tmp_path: Path) -> None:
+    def test_traces_up_and_down_are_independent(self, build: Build, tmp_path: Path) -> None:
         (tmp_path / "traces").mkdir()
         for rate in range(1, 9):
             (tmp_path / "traces" / f"{rate}.log").write_text(f"0 1\n10 {rate}\n")
@@ -192,8 +187,8 @@ class TestSpeeds:
 
     def test_measured_ones_by_name(
         self,
-        build: Callable[..., Population],
-        file: Callable[..., str],
+        build: Build,
+        file: WriteFile,
         monkeypatch: pytest.MonkeyPatch,
         tmp_path: Path,
     ) -> None:
@@ -222,26 +217,24 @@ class TestSpeeds:
             ("availability", "{ name = 'intervals', path = 'nowhere.csv' }", "nowhere.csv"),
         ],
     )
-    def test_what_is_wrong_names_the_key(
-        self, key: str, table: str, part: str, build: Callable[..., Population]
-    ) -> None:
+    def test_an_error_names_the_key(self, key: str, table: str, part: str, build: Build) -> None:
         line = _error(lambda: build(f"population.{key}={table}"))
         assert line.startswith(f"population.{key}: ")
         assert part in line
 
 
 class TestLossy:
-    def test_so_many_of_the_clients(self, build: Callable[..., Population]) -> None:
+    def test_so_many_of_the_clients(self, build: Build) -> None:
         one, other = (build(seed=seed).devices.loss_probability for seed in (1, 2))
         assert sorted(one) == sorted(other) == [0.0] * 14 + [0.5] * 6
         assert one.tolist() != other.tolist()
 
-    def test_nobody_if_it_is_left_out(self, build: Callable[..., Population], tiny: dict[str, Any]) -> None:
+    def test_none_by_default(self, build: Build, tiny: dict[str, Any]) -> None:
         del tiny["population"]["lossy"]
         assert not build().devices.loss_probability.any()
 
 
-def test_everything_left_out_is_everybody_alike(tiny: dict[str, Any], build: Callable[..., Population]) -> None:
+def test_by_default_all_clients_are_equal(tiny: dict[str, Any], build: Build) -> None:
     tiny["population"] = {}
     made = build()
     assert {len(shard) for shard in made.shards} == {71, 72}

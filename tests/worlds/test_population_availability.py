@@ -14,13 +14,15 @@ from offbeat.errors import OffbeatError
 from offbeat.population import availability
 from offbeat.worlds.population import Population, build_population
 
+Build = Callable[..., Population]
+
 ONE_CLASS = "population.partition={ name = 'one_class' }"
 H = 3600.0
 
 
 @pytest.fixture
-def build(experiment: Callable[..., Experiment], digits: Dataset) -> Callable[..., Population]:
-    """Return a function that builds 20 clients that are there as the table says, changed as by ``--set``."""
+def build(experiment: Callable[..., Experiment], digits: Dataset) -> Build:
+    """Return a function that builds the availability of 20 clients, changed as by ``--set``."""
 
     def make(table: str, *changes: str, seed: int = 1, dataset: Dataset = digits) -> Population:
         changed = experiment("population.clients=20", f"population.availability={table}", *changes)
@@ -47,19 +49,19 @@ def busy(file: Callable[[str], str]) -> str:
     return file("client,hour,count\n" + "".join(f"{i},{hour},{count}\n" for i, hour, count in rows))
 
 
-def test_there_is_one_here_for_each_section() -> None:
+def test_every_section_is_tested() -> None:
     kinds = get_args(get_args(sections.Availability)[0])
     names = {get_args(kind.model_fields["name"].annotation)[0] for kind in kinds}
     assert names == {"always", "alternating", "bernoulli", "quiet_hours", "intervals"}
 
 
-def test_always(build: Callable[..., Population]) -> None:
+def test_always(build: Build) -> None:
     made = build("{ name = 'always' }").devices
     assert isinstance(made.availability, availability.Always)
     assert made.when_away == "pause"
 
 
-def test_alternating(build: Callable[..., Population]) -> None:
+def test_alternating(build: Build) -> None:
     table = "{ name = 'alternating', groups = 3, period_seconds = 10.0 }"
     made = build(table, "population.when_away=lose").devices
     assert made.when_away == "lose"
@@ -68,7 +70,7 @@ def test_alternating(build: Callable[..., Population]) -> None:
 
 
 @pytest.mark.parametrize("first_labels", [1, 3, 5])
-def test_alternating_by_label_begins_with_the_first_ones(first_labels: int, build: Callable[..., Population]) -> None:
+def test_alternating_by_label_begins_with_the_first_ones(first_labels: int, build: Build) -> None:
     table = f"{{ name = 'alternating', first_labels = {first_labels}, period_seconds = 10.0 }}"
     made = build(table, ONE_CLASS).devices.availability
     # Two clients a digit.
@@ -78,9 +80,7 @@ def test_alternating_by_label_begins_with_the_first_ones(first_labels: int, buil
     assert made.next_offline(0, 3.0) == 10.0
 
 
-def test_alternating_by_label_looks_at_what_the_clients_of_this_seed_hold(
-    build: Callable[..., Population], digits: Dataset
-) -> None:
+def test_alternating_by_label_uses_the_shards_of_the_seed(build: Build, digits: Dataset) -> None:
     for seed in (1, 2):
         made = build("{ name = 'alternating', first_labels = 4, period_seconds = 10.0 }", seed=seed)
         mostly = [np.bincount(digits.train_labels[shard]).argmax() for shard in made.shards]
@@ -88,7 +88,7 @@ def test_alternating_by_label_looks_at_what_the_clients_of_this_seed_hold(
         assert there == [label < 4 for label in mostly]
 
 
-def test_bernoulli(build: Callable[..., Population]) -> None:
+def test_bernoulli(build: Build) -> None:
     made = build("{ name = 'bernoulli', probability = 0.5, round_seconds = 4.0 }", seed=7).devices.availability
     expected = availability.Bernoulli(0.5, 4.0, 7)
     times = [made.next_available(client, 1.0) for client in range(20)]
@@ -97,7 +97,7 @@ def test_bernoulli(build: Callable[..., Population]) -> None:
     assert set(times) > {1.0, 4.0}
 
 
-def test_quiet_hours(build: Callable[..., Population]) -> None:
+def test_quiet_hours(build: Build) -> None:
     table = "{ name = 'quiet_hours', hours = 2.0, first_hour = 5.0, spread_hours = 1.0 }"
     made = build(table, seed=7).devices.availability
     starts = availability.quiet_starts(20, 5.0, 1.0, 7)
@@ -105,7 +105,7 @@ def test_quiet_hours(build: Callable[..., Population]) -> None:
     assert made.next_offline(0, starts[0]) == pytest.approx(starts[0] + 7200)
 
 
-def test_quiet_hours_by_hourly_counts(build: Callable[..., Population], busy: str) -> None:
+def test_quiet_hours_by_hourly_counts(build: Build, busy: str) -> None:
     made = build(f"{{ name = 'quiet_hours', hours = 3, path = '{busy}' }}").devices.availability
     assert (made.next_available(5, 0.0), made.next_offline(5, 5 * H)) == (5 * H, 7 * H)
     assert (made.next_available(5, 7 * H), made.next_offline(5, 15 * H)) == (15 * H, 16 * H)
@@ -116,9 +116,7 @@ def test_quiet_hours_by_hourly_counts(build: Callable[..., Population], busy: st
     assert (eight.next_available(19, 0.0), eight.next_offline(19, 0.0)) == (0.0, 6 * H)
 
 
-def test_by_hour_takes_the_middle_of_the_longest_quiet_stay(
-    build: Callable[..., Population], busy: str, digits: Dataset
-) -> None:
+def test_by_hour_takes_the_middle_of_the_longest_quiet_stay(build: Build, busy: str, digits: Dataset) -> None:
     two = replace(digits, train_labels=digits.train_labels % 2, classes=2)
     by_hour = "population.partition={ name = 'by_hour', alpha = 0.0 }"
     shards = build(f"{{ name = 'quiet_hours', hours = 3, path = '{busy}' }}", by_hour, dataset=two).shards
@@ -128,7 +126,7 @@ def test_by_hour_takes_the_middle_of_the_longest_quiet_stay(
     np.testing.assert_allclose(found, expected, atol=1 / len(shards[0]))
 
 
-def test_intervals(build: Callable[..., Population], file: Callable[[str], str]) -> None:
+def test_intervals(build: Build, file: Callable[[str], str]) -> None:
     name = file("client,start_seconds,end_seconds\n3,5,8\n")
     made = build(f"{{ name = 'intervals', path = '{name}' }}").devices.availability
     assert made.next_available(3, 0.0) == 5.0
@@ -152,18 +150,16 @@ FIRST = "{{ name = 'alternating', first_labels = {}, period_seconds = 1.0 }}"
         ),
     ],
 )
-def test_what_is_wrong_names_the_key(
-    table: str, changes: list[str], parts: list[str], build: Callable[..., Population]
-) -> None:
+def test_an_error_names_the_key(table: str, changes: list[str], parts: list[str], build: Build) -> None:
     line = _error(lambda: build(table, *changes))
     assert line.startswith("population.availability: ")
     assert all(part in line for part in parts)
 
 
-def test_without_classes_there_are_no_first_labels(build: Callable[..., Population], digits: Dataset) -> None:
+def test_without_classes_there_are_no_first_labels(build: Build, digits: Dataset) -> None:
     targets = replace(digits, train_labels=digits.train_labels.astype(np.float32), classes=None)
     line = _error(lambda: build(FIRST.format(1), "population.partition={ name = 'iid' }", dataset=targets))
-    assert line == "population.availability: first_labels needs classes, which digits has none of; take another one"
+    assert line == "population.availability: first_labels needs classes, but digits has none; use groups instead"
 
 
 def _error(call: Callable[[], Any]) -> str:

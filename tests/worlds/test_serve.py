@@ -6,7 +6,9 @@ import pytest
 from offbeat.algorithms.components.share_cap import ShareCap
 from offbeat.config.server_file import ServerFile, load
 from offbeat.errors import OffbeatError
-from offbeat.worlds.serve import fresh, run_server
+from offbeat.worlds.serve import build_coordinator, run_server
+
+LoadServer = Callable[..., ServerFile]
 
 SERVER = """
 local = { steps = 1, batch_size = 8, lr = 0.1 }
@@ -20,7 +22,7 @@ port = 0
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Callable[..., ServerFile]:
+def file(tmp_path: Path) -> LoadServer:
     """Return a function that loads a server's file, with more lines."""
 
     def make(*lines: str) -> ServerFile:
@@ -39,8 +41,8 @@ def file(tmp_path: Path) -> Callable[..., ServerFile]:
         (["[server]", "update_clip_norm = 1", "[algorithm]", "algorithm = 'fedasync'"], "update_clip_norm does not go"),
     ],
 )
-def test_what_a_server_cannot_run_is_one_line(
-    lines: list[str], message: str, file: Callable[..., ServerFile], tmp_path: Path
+def test_settings_that_a_server_cannot_run_are_one_line(
+    lines: list[str], message: str, file: LoadServer, tmp_path: Path
 ) -> None:
     with pytest.raises(OffbeatError, match=rf"^algorithm: {message}") as caught:
         run_server(file(*lines), lambda _: pytest.fail("it listens"))
@@ -48,7 +50,7 @@ def test_what_a_server_cannot_run_is_one_line(
     assert not (tmp_path / "run").exists()
 
 
-def test_the_norm_of_updates_is_limited_by_either_section(file: Callable[..., ServerFile]) -> None:
+def test_the_norm_of_updates_is_limited_by_either_section(file: LoadServer) -> None:
     algorithm = ["[algorithm]", "algorithm = 'fedbuff'"]
     assert file(*algorithm).settings().max_update_norm is None
     assert file("max_update_norm = 2.0", *algorithm).settings().max_update_norm == 2
@@ -67,10 +69,10 @@ def test_the_norm_of_updates_is_limited_by_either_section(file: Callable[..., Se
     ],
 )
 def test_declared_examples_give_one_client_half_of_a_step_at_most(
-    lines: list[str], share: float | None, file: Callable[..., ServerFile]
+    lines: list[str], share: float | None, file: LoadServer
 ) -> None:
     served = file(*lines)
-    buffer = fresh(served)[0].algorithm.buffer
+    buffer = build_coordinator(served)[0].algorithm.buffer
     assert isinstance(buffer, ShareCap) is (share is not None)
     assert (
         share is None
@@ -79,7 +81,7 @@ def test_declared_examples_give_one_client_half_of_a_step_at_most(
 
 
 @pytest.mark.parametrize("share", ["0.49", "1.01", "nan", "true", "'half'"])
-def test_a_share_that_cannot_be_kept_is_one_line(share: str, file: Callable[..., ServerFile]) -> None:
+def test_a_share_out_of_range_is_one_line(share: str, file: LoadServer) -> None:
     with pytest.raises(OffbeatError, match=r"service\.max_share") as caught:
         file(f"max_share = {share}", "[algorithm]", "algorithm = 'fedavg'")
     assert "\n" not in str(caught.value)

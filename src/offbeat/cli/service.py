@@ -1,4 +1,4 @@
-"""The commands of the service: ``offbeat serve``, ``join``, ``status``, ``runs``, ``export``, ``backup``, ``demo``."""
+"""Commands of the service: server, clients, tokens, backups, demo."""
 
 import logging
 import os
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from offbeat.cli.options import FILE, SET
 from offbeat.config.import_path import load_callable
 from offbeat.config.server_file import load
 from offbeat.errors import OffbeatError
@@ -24,18 +25,14 @@ from offbeat.service.store.backup import back_up
 if TYPE_CHECKING:
     from offbeat.service.server.server import Listening
 
-_SET = click.option(
-    "--set", "changes", metavar="KEY=VALUE", multiple=True, help="Change a key of the file. Repeatable."
-)
-
 
 @click.command(epilog="\b\nExample:\n  offbeat serve examples/service/server.toml")
-@click.argument("file", metavar="FILE", type=Path)
-@_SET
-@click.option("--log", "logs", is_flag=True, help="Write a line of JSON to standard error for all that happens.")
+@FILE
+@SET
+@click.option("--log", "logs", is_flag=True, help="Write each event to standard error, as a line of JSON.")
 def serve(file: Path, changes: Sequence[str], logs: bool) -> None:
-    """Run the server of FILE until Ctrl-C; the same command goes on where it was."""
-    # What a server needs takes a second to import, for which clients need not wait.
+    """Run the server of FILE until Ctrl-C; the same command resumes the run."""
+    # Imported here, because clients do not need it, and it takes a second.
     from offbeat.worlds.serve import run_server
 
     write_logs(logging.INFO if logs else logging.WARNING)
@@ -54,7 +51,7 @@ def serve(file: Path, changes: Sequence[str], logs: bool) -> None:
         click.echo(f"Status: offbeat status {folder}; metrics: {listening.url}/metrics (token in {folder}/admin-token)")
 
     run_server(server, ready)
-    click.echo("Stopped; the same command goes on from here")
+    click.echo("Stopped; the same command resumes the run")
 
 
 @click.command(
@@ -63,15 +60,15 @@ def serve(file: Path, changes: Sequence[str], logs: bool) -> None:
 )
 @click.argument("url", metavar="URL")
 @click.option("--token-file", metavar="FILE", type=Path, help="The file with the enrolment token, for the first time.")
+@click.option("--token", metavar="TOKEN", help="The enrolment token itself, which other users of the machine can see.")
 @click.option(
-    "--token", metavar="TOKEN", help="The enrolment token itself, which other users of the machine can then see."
+    "--client", "path", metavar="FILE.py:NAME", required=True, help="The function that makes a client from its number."
 )
-@click.option("--client", "path", metavar="FILE.py:NAME", required=True, help="What makes the client from its number.")
-@click.option("--ca", metavar="FILE", type=Path, help="Certificates to trust; those of the system if it is left out.")
+@click.option("--ca", metavar="FILE", type=Path, help="Certificates to trust; those of the system by default.")
 @click.option(
-    "--folder", metavar="FOLDER", type=Path, default=Path("client"), show_default=True, help="What the client keeps."
+    "--folder", metavar="FOLDER", type=Path, default=Path("client"), show_default=True, help="The client's folder."
 )
-@click.option("--name", metavar="NAME", help="The client's name, for people.")
+@click.option("--name", metavar="NAME", help="The client's name in lists and logs.")
 @click.option("--visits", metavar="N", type=click.IntRange(min=1), help="Stop after so many updates.")
 def join(
     url: str,
@@ -83,7 +80,7 @@ def join(
     name: str | None,
     visits: int | None,
 ) -> None:
-    """Take part in the run of the server at URL until it is over; the same command goes on where it was."""
+    """Take part in the run of the server at URL until it ends; the same command resumes."""
     from offbeat.service.client.run import run_client
 
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
@@ -100,16 +97,16 @@ def _read_token(file: Path, token: str | None) -> str:
     try:
         return file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise OffbeatError(
-            f"cannot read the token in {file}: {why}: copy enrolment-token from the server's folder"
+            f"cannot read the token in {file}: {reason}: copy enrolment-token from the server's folder"
         ) from None
 
 
 @click.command(epilog="\b\nExample:\n  offbeat status runs/service")
 @click.argument("folder", metavar="FOLDER", type=Path)
 def status(folder: Path) -> None:
-    """Say how far the run of the server with this FOLDER is."""
+    """Show the progress of the server with this FOLDER."""
     for key, value in ask_status(folder).items():
         if value is not None:
             click.echo(f"{key.replace('_', ' ')}: {f'{value:.2f}' if isinstance(value, float) else value}")
@@ -118,7 +115,7 @@ def status(folder: Path) -> None:
 @click.command(epilog="\b\nExample:\n  offbeat tokens runs/service")
 @click.argument("folder", metavar="FOLDER", type=Path)
 def tokens(folder: Path) -> None:
-    """List the enrolment and admin tokens of the server with this FOLDER; the tokens themselves are not kept."""
+    """List the ids of the enrolment and admin tokens of the server with this FOLDER."""
     for token in list_tokens(folder):
         parts = [token["kind"], token["state"]]
         if token["uses"]:
@@ -133,15 +130,15 @@ def tokens(folder: Path) -> None:
 )
 @click.argument("folder", metavar="FOLDER", type=Path)
 @click.argument("kind", metavar="KIND", type=click.Choice(["enrolment", "admin"]))
-@click.option("--uses", metavar="N", type=click.IntRange(1, 2**31 - 1), help="How many clients may enrol by it.")
+@click.option("--uses", metavar="N", type=click.IntRange(1, 2**31 - 1), help="How many clients may enrol with it.")
 @click.option("--hours", metavar="HOURS", type=click.FloatRange(0, 1e6, min_open=True), help="How long it is valid.")
-@click.option("--name", metavar="NAME", default="", help="What it is for, for people.")
-@click.option("--output", metavar="FILE", type=Path, required=True, help="The file for it, which only you can read.")
+@click.option("--name", metavar="NAME", default="", help="Its purpose, for the list of tokens.")
+@click.option("--output", metavar="FILE", type=Path, required=True, help="The token's file, which only you can read.")
 def make_token(folder: Path, kind: str, uses: int | None, hours: float | None, name: str, output: Path) -> None:
     """Make an enrolment or admin token (KIND) for the server with this FOLDER."""
     if uses is not None and kind != "enrolment":
         raise OffbeatError("--uses is for enrolment tokens: leave it out")
-    # First, so that no token is made that cannot be written down.
+    # The file comes first, so that the token can be written.
     try:
         descriptor = os.open(output, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except OSError as error:
@@ -177,10 +174,10 @@ def runs(folder: Path) -> None:
 @click.command(epilog="\b\nExample:\n  offbeat export runs/service --output model.safetensors")
 @click.argument("folder", metavar="FOLDER", type=Path)
 @click.option(
-    "--output", metavar="FILE", type=Path, default=Path("model.safetensors"), show_default=True, help="Where it goes."
+    "--output", metavar="FILE", type=Path, default=Path("model.safetensors"), show_default=True, help="The new file."
 )
 def export(folder: Path, output: Path) -> None:
-    """Copy the newest model of the server with this FOLDER, a safetensors file."""
+    """Copy the newest model of the server with this FOLDER to a safetensors file."""
     click.echo(f"Version {export_model(folder, output)}: {output}")
 
 
@@ -188,7 +185,7 @@ def export(folder: Path, output: Path) -> None:
 @click.argument("folder", metavar="FOLDER", type=Path)
 @click.argument("target", metavar="TARGET", type=Path)
 def backup(folder: Path, target: Path) -> None:
-    """Copy the FOLDER of a server to TARGET, while it runs; a server can go on from the copy."""
+    """Copy the FOLDER of a server to TARGET, while it runs; a server can resume from the copy."""
     click.echo(f"{target}: up to record {back_up(folder, target)} of the log")
 
 
@@ -199,10 +196,10 @@ def backup(folder: Path, target: Path) -> None:
     type=Path,
     default=Path("runs/demo"),
     show_default=True,
-    help="What server and clients keep.",
+    help="Folder of server and clients.",
 )
 def demo(folder: Path) -> None:
-    """Run a server and eight clients on this machine, kill some of them on the way, and say how good the model is."""
-    from offbeat.cli.demo.demo import run_demo
+    """Run a server and eight clients on this machine, kill some of them, and print the model's accuracy."""
+    from offbeat.cli.demo import run_demo
 
     run_demo(click.echo, folder)

@@ -1,24 +1,21 @@
-"""``offbeat theory …``: the papers' bounds."""
+"""Commands ``offbeat theory …``: the papers' bounds."""
 
 import math
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from offbeat.cli.console import console
+from offbeat.cli.experiments import select_labels
+from offbeat.cli.options import ALGORITHM, FILE, SET
 from offbeat.config import experiment_file
-from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.report.theory_bound.constants import Known
-from offbeat.report.theory_bound.table import TheoryReport, theory_reports
+from offbeat.report.theory_bound.theory_report import TheoryReport, theory_reports
 from offbeat.theory import Assumption
-
-# What is piped into a file is not folded to 80 columns.
-console = Console() if sys.stdout.isatty() else Console(width=160)
 
 
 @click.group()
@@ -30,9 +27,9 @@ def theory() -> None:
     epilog="\b\nExample:\n  offbeat theory bound experiments/quickstart.toml --algorithm fedbuff --smoothness 1 "
     "--initial-error 2 --variance 1 --diversity 0.5 --max-staleness 20 --rounds 2000"
 )
-@click.argument("file", metavar="FILE", type=Path)
-@click.option("--set", "changes", metavar="KEY=VALUE", multiple=True, help="Change a key of the file. Repeatable.")
-@click.option("--algorithm", "only", metavar="LABEL", multiple=True, help="Only this algorithm. Repeatable.")
+@FILE
+@SET
+@ALGORITHM
 @click.option("--smoothness", metavar="L", type=float, help="L of every client's loss.")
 @click.option(
     "--initial-error", metavar="VALUE", type=float, help="f(w_0) - f*: the first model's loss above the best."
@@ -52,7 +49,7 @@ def theory() -> None:
 def bound(
     file: Path,
     changes: Sequence[str],
-    only: Sequence[str],
+    labels: Sequence[str],
     smoothness: float | None,
     initial_error: float | None,
     variance: float | None,
@@ -61,14 +58,11 @@ def bound(
     max_staleness: int | None,
     rounds: int | None,
 ) -> None:
-    """Print what is proven of the algorithms of the experiment FILE, and which assumptions it breaks.
+    """Print the bounds for the algorithms of the experiment FILE, and which assumptions it breaks.
 
-    What the file cannot know is given by options; which of them a theorem needs is said if one is missing.
+    Options give the constants that are not in the file; an error lists those that are missing.
     """
     experiment = experiment_file.load(file, changes)
-    for label in only:
-        if label not in experiment.algorithms:
-            raise OffbeatError(f"--algorithm {label}: {did_you_mean(label, experiment.algorithms)}")
     known = Known(
         smoothness=smoothness,
         initial_error=initial_error,
@@ -78,7 +72,7 @@ def bound(
         max_staleness=max_staleness,
         rounds=rounds,
     )
-    for label, report in theory_reports(experiment, only or experiment.algorithms, known).items():
+    for label, report in theory_reports(experiment, select_labels(experiment, labels), known).items():
         _show(label, report)
 
 
@@ -93,9 +87,9 @@ def _show(label: str, report: TheoryReport | str) -> None:
         console.print(Text(f"\n{label}: {report}"))
         return
     broken = len(report.bound.broken)
-    told = f"not proven, assumptions broken: {broken}" if broken else "proven, if what is given is true"
+    verdict = f"not proven, assumptions broken: {broken}" if broken else "proven if the given assumptions hold"
     value = f"{report.left_side} ≤ {report.bound.value:.6g}" if math.isfinite(report.bound.value) else "no bound"
-    console.print(Text(f"\n{label}: {report.theorem}: {told}", style="bold"))
+    console.print(Text(f"\n{label}: {report.theorem}: {verdict}", style="bold"))
     console.print(Text(value))
     constants = [f"{constant.symbol} = {constant.value:.6g} ({constant.source})" for constant in report.constants]
     console.print(Text(f"with {', '.join(constants)}"))

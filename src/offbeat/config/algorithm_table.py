@@ -16,24 +16,24 @@ from offbeat.config.objects_by_name import check_type, make_by_name
 from offbeat.config.validation_errors import short
 from offbeat.errors import OffbeatError, did_you_mean
 
-# Hyper-parameters that are made by a function, which a table names: { name = "polynomial", a = 0.5 }.
-MADE_BY_NAME: dict[str, Mapping[str, Callable[..., Any]]] = {
+# Hyper-parameters whose table names the function that makes them: { name = "polynomial", a = 0.5 }.
+FACTORIES: dict[str, Mapping[str, Callable[..., Any]]] = {
     "staleness": STALENESS,
     "server_optimizer": SERVER_OPTIMIZERS,
     "pattern": PATTERNS,
     "step_sizes": STEP_SIZES,
 }
-_MADE: set[Any] = {Staleness, ServerOptimizer, Pattern, StepSizes}
+_OBJECTS = (Staleness, ServerOptimizer, Pattern, StepSizes)
 
 
 def build_algorithm(name: str, hyper_parameters: Mapping[str, Any]) -> Algorithm:
-    """Return the algorithm called ``name``, or at that import path, not started.
+    """Return the algorithm of this name or import path, not started.
 
     Raises:
-        OffbeatError: There is no such algorithm or hyper-parameter, or a value is out of range; the message begins
+        OffbeatError: The algorithm or a hyper-parameter does not exist, or a value is out of range; the message begins
             with the key.
     """
-    kind = _kind(name)
+    kind = _algorithm_class(name)
     defaults = default_hyper_parameters(kind)
     hints = _type_hints(name, kind)
     arguments: dict[str, Any] = {}
@@ -41,13 +41,13 @@ def build_algorithm(name: str, hyper_parameters: Mapping[str, Any]) -> Algorithm
         if key not in defaults:
             raise OffbeatError(f"unknown key {short(key)}: {did_you_mean(key, [*defaults, 'algorithm', 'local'])}")
         hint = hints.get(key, Any)
-        if _is_made_by_name(key, hint):
-            arguments[key] = make_by_name(key, value, _makers(key, value))
+        if _is_object(key, hint):
+            arguments[key] = make_by_name(key, value, _factories(key, value))
         else:
             arguments[key] = check_type(key, value, hint)
     if is_import_path(name):
         algorithm = call(name, arguments, "algorithm")
-        _check_kept(name, algorithm, defaults)
+        _check_attributes(name, algorithm, defaults)
         return algorithm
     try:
         return kind(**arguments)
@@ -55,16 +55,22 @@ def build_algorithm(name: str, hyper_parameters: Mapping[str, Any]) -> Algorithm
         raise OffbeatError(str(error)) from None
 
 
-def _is_made_by_name(key: str, hint: Any) -> bool:
-    """Return whether a table makes it; an algorithm of the user's own may mean something else by the same name."""
-    return key in MADE_BY_NAME and (hint is Any or not _MADE.isdisjoint((hint, *get_args(hint))))
+def _is_object(key: str, hint: Any) -> bool:
+    """Return whether a table makes the value.
+
+    In a user's algorithm the same key may have another type.
+    """
+    return key in FACTORIES and (hint is Any or not set(_OBJECTS).isdisjoint((hint, *get_args(hint))))
 
 
-def _makers(key: str, value: Any) -> Mapping[str, Callable[..., Any]]:
-    """Return what makes a hyper-parameter, by name; a pattern's name may be the import path of the user's own rule."""
+def _factories(key: str, value: Any) -> Mapping[str, Callable[..., Any]]:
+    """Return the factories of a hyper-parameter by name.
+
+    The name of a pattern may be the import path of a rule.
+    """
     name = value.get("name") if isinstance(value, dict) else None
     if key != "pattern" or not isinstance(name, str) or not is_import_path(name):
-        return MADE_BY_NAME[key]
+        return FACTORIES[key]
     try:
         rule = load_callable(name)
     except OffbeatError as error:
@@ -83,7 +89,7 @@ def _type_hints(name: str, kind: type[Algorithm]) -> dict[str, Any]:
         raise OffbeatError(f"algorithm {name!r}: a type in its __init__ is wrong: {error}") from error
 
 
-def _check_kept(name: str, algorithm: Algorithm, keys: Iterable[str]) -> None:
+def _check_attributes(name: str, algorithm: Algorithm, keys: Iterable[str]) -> None:
     for key in keys:
         if not hasattr(algorithm, key):
             raise OffbeatError(f"algorithm {name!r} must keep its hyper-parameter {key} as an attribute of that name")
@@ -96,40 +102,40 @@ def _check_kept(name: str, algorithm: Algorithm, keys: Iterable[str]) -> None:
             raise OffbeatError(f"algorithm {name!r} must have the attribute {attribute!r}")
 
 
-def _kind(name: str) -> type[Algorithm]:
+def _algorithm_class(name: str) -> type[Algorithm]:
     if is_import_path(name):
-        own: object = load_callable(name)
-        # Only a subclass surely has what the contract asks for.
-        if not isinstance(own, type) or Algorithm not in own.__mro__:
+        found: object = load_callable(name)
+        # Only a subclass surely has every method of the contract.
+        if not isinstance(found, type) or Algorithm not in found.__mro__:
             raise OffbeatError(f"algorithm = {name!r}: must be a subclass of offbeat.algorithms.Algorithm")
-        return own
+        return found
     if name not in ALGORITHMS:
-        # The name may be the table's: [algorithms.mine].
+        # The name may be the label of the table: [algorithms.mine].
         raise OffbeatError(
             f"unknown algorithm {short(name)}: {did_you_mean(name, ALGORITHMS)}; "
-            "a table of another name says which by its key algorithm"
+            "if this is a label of your own, name the algorithm in the key algorithm"
         )
     return ALGORITHMS[name]
 
 
 def default_hyper_parameters(kind: type[Algorithm]) -> dict[str, Any]:
-    """Return an algorithm's hyper-parameters with their defaults, in the order in which it declares them."""
+    """Return an algorithm's hyper-parameters with defaults, in order of declaration."""
     parameters = inspect.signature(kind).parameters.values()
     return {parameter.name: parameter.default for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
 
 
 def hyper_parameters_of(algorithm: Algorithm) -> dict[str, Any]:
-    """Return an algorithm's hyper-parameters as a table from which ``build_algorithm`` makes it again."""
+    """Return hyper-parameters as a table, the input of ``build_algorithm``."""
     values = {key: getattr(algorithm, key) for key in default_hyper_parameters(type(algorithm))}
     return {
-        key: {"name": value.name, **value.parameters} if isinstance(value, tuple(_MADE)) else value
+        key: {"name": value.name, **value.parameters} if isinstance(value, _OBJECTS) else value
         for key, value in values.items()
         if value is not None
     }
 
 
 def as_inline_toml(value: Any) -> str:
-    """Return a hyper-parameter's value as it is written on one line of a TOML file."""
+    """Return a hyper-parameter's value as one line of TOML."""
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {as_inline_toml(inner)}" for key, inner in value.items()) + " }"
     if isinstance(value, (list, tuple)):

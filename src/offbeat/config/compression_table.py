@@ -1,4 +1,4 @@
-"""How updates are compressed: a table of a file, or what a plan from Python says, checked and with its defaults."""
+"""Compression from a table or from Python, checked and with all defaults."""
 
 from typing import Any
 
@@ -10,26 +10,25 @@ from offbeat.errors import OffbeatError
 
 
 def no_compression() -> None:
-    """Updates travel whole: what an algorithm says that does without the compression of all others."""
+    """Send updates uncompressed, although ``[local]`` sets a compression."""
 
 
-MAKERS = {**COMPRESSORS, "none": no_compression}
+FACTORIES = {**COMPRESSORS, "none": no_compression}
 
 
 def compression_from_table(key: str, table: Any) -> Compression | None:
-    """Return what a table such as ``{ name = "top_k", share = 0.01 }`` stands for.
+    """Return the compression of a table such as ``{ name = "top_k", share = 0.01 }``.
 
     Raises:
-        OffbeatError: There is no such compressor or parameter, or a value is out of range; begins with the key.
+        OffbeatError: The compressor or a parameter does not exist, or a value is out of range; begins with the key.
     """
-    made: Compressor | None = make_by_name(key, table, MAKERS)
-    return None if made is None else Compression(made.name, tuple(made.parameters.items()))
+    return _compression(make_by_name(key, table, FACTORIES))
 
 
-def checked(key: str, compression: Any) -> Compression | None:
-    """Return the compression of a plan that was written in Python, whose parts are of any type until here.
+def check_compression(key: str, compression: Any) -> Compression | None:
+    """Return the compression of a plan from Python, whose values may be of any type.
 
-    A compressor itself, ``top_k(share=0.01)``, and parameters as a dict mean the same.
+    Accepts a compressor, ``top_k(share=0.01)``, and parameters as a dict, too.
 
     Raises:
         OffbeatError: As for a table.
@@ -44,5 +43,8 @@ def checked(key: str, compression: Any) -> Compression | None:
         raise OffbeatError(
             f'{key}.parameters = {short(compression.parameters)}: must be pairs, such as (("share", 0.01),)'
         ) from None
-    made: Compressor = make_by_name(key, {**parameters, "name": compression.name}, COMPRESSORS)
-    return Compression(made.name, tuple(made.parameters.items()))
+    return _compression(make_by_name(key, {**parameters, "name": compression.name}, COMPRESSORS))
+
+
+def _compression(compressor: Compressor | None) -> Compression | None:
+    return None if compressor is None else Compression(compressor.name, tuple(compressor.parameters.items()))

@@ -1,4 +1,4 @@
-"""An experiment's TOML file, read, overridden and checked."""
+"""Experiment files: all sections, reading, overrides."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w. +-]*$")]
 
 
 class Experiment(Section):
-    """A whole file: algorithms that are run in the same world, once for each seed."""
+    """A file: algorithms that run in the same world, once for each seed."""
 
     name: FolderName
     """Folder of the results, below runs/; the file's name if it is left out."""
@@ -59,8 +59,8 @@ class Experiment(Section):
         return seeds
 
     @model_validator(mode="after")
-    def _check_patience(self) -> "Experiment":
-        check_patience(self.population, self.server)
+    def _check_lease(self) -> "Experiment":
+        check_lease(self.population, self.server)
         return self
 
     @model_validator(mode="after")
@@ -72,12 +72,12 @@ class Experiment(Section):
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics, the built-in ones by name, the user's own by import path; the first is what tables compare."""
+        """The metrics by name or import path; tables compare the first."""
         return metrics_of(self.evaluate, self.model)
 
     @property
     def better(self) -> Literal["higher", "lower"]:
-        """Which values of the first metric, or of the test loss if there is none, are better."""
+        """Which values of the first metric, or else of the test loss, are better."""
         if self.evaluate.better or not self.metrics:
             return self.evaluate.better or "lower"
         first = self.metrics[0]
@@ -98,15 +98,15 @@ class Experiment(Section):
         return self._local(label).plan()
 
     def resolved(self, label: str, seed: int, dataset: str) -> dict[str, Any]:
-        """Return the configuration of one run, every default written out, as a table that can be run again."""
-        whole = self.model_dump(exclude_none=True, exclude={"algorithms", "local", "data"})
-        left_out = {"fallback"} if self.data.name == dataset else {"fallback", "arguments"}
-        data = self.data.model_dump(exclude=left_out, exclude_defaults=True)
-        # A copy, and not more keys, so that the keys' order is the same if it is run again.
+        """Return the configuration of one run, which can be run again, with all defaults."""
+        table = self.model_dump(exclude_none=True, exclude={"algorithms", "local", "data"})
+        omitted = {"fallback"} if self.data.name == dataset else {"fallback", "arguments"}
+        data = self.data.model_dump(exclude=omitted, exclude_defaults=True)
+        # A copy keeps the order of the keys, so that a run of the result writes the same file.
         evaluate = self.evaluate.model_copy(update={"metrics": self.metrics, "better": self.better})
         algorithm = self.algorithm(label)
         name = self.algorithms[label].algorithm or label
-        return whole | {
+        return table | {
             "seeds": [seed],
             "data": data | {"name": dataset},
             "local": self._local(label).model_dump(exclude_none=True),
@@ -123,29 +123,29 @@ class Experiment(Section):
 
 
 def metrics_of(evaluate: EvaluateSection, model: ModelSection) -> tuple[str, ...]:
-    """Return what is measured: what ``[evaluate]`` says, or what suits the loss."""
+    """Return the metrics of ``[evaluate]``, or the default ones of the loss."""
     if evaluate.metrics is not None:
         return evaluate.metrics
     return ("accuracy",) if model.loss in ("cross_entropy", "bce") else ()
 
 
-def check_patience(population: PopulationSection, server: ServerSection) -> None:
-    """Check that the server does not wait for ever for clients that do not come back.
+def check_lease(population: PopulationSection, server: ServerSection) -> None:
+    """Check that the server does not wait forever for clients that never return.
 
     Raises:
-        ValueError: It would.
+        ValueError: A lease is needed, or every client loses all its work.
     """
     lossy, clients = population.lossy, population.clients
     if lossy and lossy.probability == 1 and round(lossy.fraction * clients) == clients:
-        raise ValueError("population.lossy: every client loses all its work, so nothing would ever be learnt")
+        raise ValueError("population.lossy: every client loses all its work, so the model would never change")
     if server.lease_seconds is not None:
         return
     if lossy:
-        raise ValueError("population.lossy needs server.lease_seconds, or the server waits for ever")
+        raise ValueError("population.lossy needs server.lease_seconds, or the server waits forever")
     if isinstance(population.availability, IntervalsSection):
         raise ValueError("population.availability.name = 'intervals' needs server.lease_seconds: some may not return")
     if population.when_away == "lose":
-        raise ValueError("population.when_away = 'lose' needs server.lease_seconds, or the server waits for ever")
+        raise ValueError("population.when_away = 'lose' needs server.lease_seconds, or the server waits forever")
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -153,16 +153,16 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
 
     Args:
         path: The TOML file.
-        overrides: Changes such as ``local.lr=0.1``; what comes after the equals sign is TOML, or else a string.
+        overrides: Changes such as ``local.lr=0.1``; the text after the equals sign is TOML, or else a string.
 
     Raises:
-        OffbeatError: The file is missing, is no TOML, or holds a wrong key or value; one line names it.
+        OffbeatError: The file is missing, is not TOML, or holds a wrong key or value; one line names it.
     """
     return experiment_of(read_table(path, overrides), path)
 
 
 def experiment_of(table: Mapping[str, Any], path: Path) -> Experiment:
-    """Return the experiment of a table that was read from ``path``; errors as for ``load``."""
+    """Return the experiment of a table from the file ``path``; errors as for ``load``."""
     table = {"name": path.stem} | {key: value for key, value in table.items() if key not in REPRODUCTION_TABLES}
     try:
         experiment = Experiment.model_validate(table, context={"folder": path.parent})
@@ -177,7 +177,7 @@ def experiment_of(table: Mapping[str, Any], path: Path) -> Experiment:
 
 
 def read_table(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Return a TOML file as a table that has not been checked; arguments and errors as for ``load``."""
+    """Return a TOML file as an unchecked table; arguments and errors as for ``load``."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The other sections of an experiment's TOML file: every key, its unit, its range and its default."""
+"""Sections of an experiment's file except ``[population]``."""
 
 from contextlib import suppress
 from typing import Annotated, Any, Literal
@@ -27,14 +27,14 @@ Table = dict[str, Any]
 
 
 class DataSection(Section):
-    """``[data]``: what is learnt."""
+    """``[data]``: the training and test examples."""
 
     name: str
-    """A built-in data set, or the import path of a function that returns one or a pair (train, test)."""
+    """A built-in data set, or the import path of a function that returns a data set or a pair (train, test)."""
     arguments: Table = Field(default_factory=dict)
-    """What such a function is called with, by keyword."""
+    """Keyword arguments of such a function."""
     fallback: str | None = None
-    """The built-in data set to take if this one cannot be had; without it the command stops."""
+    """The built-in data set to use if this one is missing; the command stops if it is left out."""
     augmentation: AugmentationName | None = None
     """For images, in training only: 4 pixels of zeros on each side, cropped at random, half of them mirrored."""
 
@@ -51,12 +51,12 @@ class DataSection(Section):
 
 
 class AnyModelSection(Section):
-    """What all models have."""
+    """Keys of all models."""
 
     loss: str = "cross_entropy"
     """cross_entropy, mse, bce, or the import path of a function of (outputs, labels)."""
     batch_norm: Literal["refuse", "local"] = "refuse"
-    """BatchNorm layers: an error, or statistics of each minibatch's own, which never travel."""
+    """BatchNorm layers: an error, or statistics of each minibatch, which are never sent."""
 
     @field_validator("loss")
     @classmethod
@@ -106,7 +106,7 @@ class OwnModelSection(AnyModelSection):
     name: ImportPath
     """The import path of a ``torch.nn.Module`` class, or of a function that returns a module."""
     arguments: Table = Field(default_factory=dict)
-    """What it is called with, by keyword."""
+    """Its keyword arguments."""
 
 
 def _kind_of_model(value: Any) -> str | None:
@@ -128,31 +128,31 @@ ModelSection = Annotated[
 
 
 class LocalSection(Section):
-    """``[local]``: what a client does in one visit; the keys are those of ``LocalPlan``."""
+    """``[local]``: the work of a client in one visit, as in ``LocalPlan``."""
 
     steps: Count
     """SGD steps."""
     batch_size: Count
-    """Examples a step."""
+    """Examples in a step."""
     lr: Positive
     """Step size."""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """As in SGD; starts from zero in each visit."""
+    """Momentum of SGD; starts from zero in each visit."""
     weight_decay: NotNegative = 0.0
-    """As in SGD."""
+    """Weight decay of SGD."""
     mu: NotNegative = 0.0
     """FedProx's proximal term; not together with momentum."""
     clip_norm: Positive | None = None
     """The largest norm of a step's gradient."""
     compression: Table | None = None
-    """How updates are made smaller, see below; they travel whole if it is left out."""
+    """How updates are compressed, see below; they are not if it is left out."""
     error_feedback: bool = False
-    """Clients remember what compression left out and add it to their next update."""
+    """Clients keep what compression left out, and add it to their next update."""
 
     @field_validator("compression", mode="before")
     @classmethod
     def _check_compression(cls, table: Any) -> Any:
-        """Write the compressor's defaults out, so that a run's settings hold all of it."""
+        """Add the compressor's defaults, so that a run's settings are complete."""
         try:
             compression = None if table is None else compression_from_table("compression", table)
         except OffbeatError as error:
@@ -162,38 +162,36 @@ class LocalSection(Section):
     @model_validator(mode="after")
     def _check_combination(self) -> "LocalSection":
         if self.error_feedback and self.compression is None:
-            raise ValueError(
-                "error_feedback makes up for compression, and there is none: set compression, or error_feedback = false"
-            )
+            raise ValueError("error_feedback needs compression: set compression, or error_feedback = false")
         self.plan()
         return self
 
     def plan(self) -> LocalPlan:
-        """Return the section as the plan that clients get."""
+        """Return the section as a plan."""
         table = self.compression
         compression = None if table is None else compression_from_table("compression", table)
         return LocalPlan(**self.model_dump(exclude={"compression"}), compression=compression)
 
 
 class ServerSection(Section):
-    """``[server]``: clients that do not come back, and updates that the server does not trust."""
+    """``[server]``: leases, and limits on untrusted updates."""
 
     lease_seconds: Positive | None = None
-    """How long a slot is kept for a silent client; for ever if it is left out."""
+    """How long a slot is kept for a silent client; without limit if it is left out."""
     max_staleness: Annotated[int, Field(ge=0)] | None = None
     """The largest staleness at which an update counts; any if it is left out."""
     update_clip_norm: Positive | None = None
-    """Updates that are longer are scaled down to this Euclidean norm; none if it is left out."""
+    """Updates with a larger Euclidean norm are scaled down to it; none if it is left out."""
     max_update_norm: Positive | None = None
-    """Updates that are longer are refused and count as unused; none if it is left out."""
+    """Updates with a larger Euclidean norm are refused and count as unused; none if it is left out."""
     max_step_norm: Positive | None = None
-    """Server steps that are longer are scaled down to this Euclidean norm; none if it is left out."""
+    """Server steps with a larger Euclidean norm are scaled down to it; none if it is left out."""
     aggregate: Literal["mean", "trimmed_mean", "krum"] | None = None
-    """What a buffer's updates are averaged by; the algorithm's own weighted mean if it is left out or `mean`."""
+    """How a buffer's updates are averaged; by the algorithm's weighted mean if it is left out or `mean`."""
 
 
 class StopSection(Section):
-    """``[stop]``: a run ends at whatever comes first; at least one is needed."""
+    """``[stop]``: a run ends at the first of these limits; at least one is needed."""
 
     virtual_seconds: Positive | None = None
     """Virtual time."""
@@ -210,21 +208,21 @@ class StopSection(Section):
 
 
 class EvaluateSection(Section):
-    """``[evaluate]``: when the model is measured on the test set, and how."""
+    """``[evaluate]``: when and how the model is measured on the test set."""
 
     every_seconds: Positive | None = None
     """Virtual seconds between two evaluations. Exactly one of this and every_versions is needed."""
     every_versions: Count | None = None
     """Versions between two evaluations: at the instant at which the version reaches or passes a multiple of this. The
-    first and the last model are measured anyhow."""
+    first and the last model are always measured."""
     metrics: Annotated[tuple[str, ...], Field(strict=False)] | None = None
     """accuracy, mse, mae, or import paths of functions of (outputs, labels); training_loss, in simulations, is the loss
-    on 10,000 training examples. The first is what tables compare; with none it is the test loss. Left out: accuracy
-    where the loss is cross_entropy or bce, else none."""
+    on 10,000 training examples. Tables compare the first metric, or the test loss if the list is empty. Default:
+    accuracy if the loss is cross_entropy or bce, else an empty list."""
     better: Literal["higher", "lower"] | None = None
-    """Which values of the first metric are better; known for the built-in ones, higher for others."""
+    """Which values of the first metric are better; known for built-in metrics, higher for others."""
     target: Annotated[float, Field(allow_inf_nan=False)] | None = None
-    """A value of the first metric; the report says when it was reached."""
+    """A value of the first metric; the report shows when it was reached."""
 
     @field_validator("metrics")
     @classmethod
@@ -244,29 +242,32 @@ class EvaluateSection(Section):
         return self
 
 
-# The other columns of a run's history.
+# Columns of a run's history that are not metrics.
 RESERVED = frozenset({"seconds", "version", "counted", "unused", "lost", "bytes_down", "bytes_up", "loss"})
 
 
 def metric_name(metric: str) -> str:
-    """Return the name under which a metric is recorded: of an import path what comes after the colon."""
+    """Return a metric's column: of an import path the part after the colon."""
     return metric.rpartition(":")[2]
 
 
 class AlgorithmTable(BaseModel):
-    """``[algorithms.LABEL]``: an algorithm and its hyper-parameters, checked by the algorithm itself."""
+    """``[algorithms.LABEL]``: an algorithm and its hyper-parameters.
+
+    ``algorithm_table`` checks the hyper-parameters.
+    """
 
     model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
 
     algorithm: str | None = None
     """Its name, or the import path of a class of your own; the label if it is left out."""
     local: Table = Field(default_factory=dict)
-    """Keys of [local] that are different for this algorithm; ``compression = { name = "none" }`` takes it away."""
+    """Keys of [local] that are different for this algorithm; ``compression = { name = "none" }`` switches it off."""
 
     @field_validator("algorithm")
     @classmethod
     def _make_absolute(cls, name: str | None, info: ValidationInfo) -> str | None:
-        # Whether there is one of that name is for algorithm_table.py to say.
+        # algorithm_table.py reports an unknown name.
         return name_or_import_path(name, info, {name}) if name is not None else None
 
     @model_validator(mode="before")
@@ -274,7 +275,7 @@ class AlgorithmTable(BaseModel):
     def _make_pattern_absolute(cls, table: Any, info: ValidationInfo) -> Any:
         match table:
             case {"pattern": {"name": str(name)} as pattern} if is_import_path(name):
-                # What is no import path is for algorithm_table.py to say, which knows the key.
+                # algorithm_table.py reports a wrong import path together with the key.
                 with suppress(ValueError):
                     return {**table, "pattern": {**pattern, "name": name_or_import_path(name, info, ())}}
             case _:

@@ -1,4 +1,4 @@
-"""A user's own Python object by its import path: ``package.module:name`` or ``path/to/file.py:name``."""
+"""Import paths of user code: ``package.module:name`` or ``path/to/file.py:name``."""
 
 import difflib
 import hashlib
@@ -18,24 +18,24 @@ from offbeat_client.user_code_errors import error_line, failure
 
 _MOST_NAMES = 30  # that an error message lists
 
-# The folder of each module that a user's file imported from next to itself.
+# By module name, the folder of each module that a user's file has imported from its own folder.
 _neighbours: dict[str, Path] = {}
 
 
 def is_import_path(text: str) -> bool:
-    """Return whether a text is meant as an import path, and not as the name of something built in."""
+    """Return whether a text is an import path, not a built-in name."""
     return ":" in text
 
 
 def canonical(text: str, folder: Path) -> str:
-    """Return an import path that means the same from everywhere: a file's path is made absolute.
+    """Return an import path with an absolute file path; the file need not exist.
 
     Args:
         text: ``package.module:name``, which stays as it is, or ``path/to/file.py:name``; the name may be dotted.
-        folder: What a file's path is relative to, the folder of the experiment's file.
+        folder: The folder to which a file's path is relative, that of the experiment's file.
 
     Raises:
-        OffbeatError: The text is no import path. Whether there is such a file is not looked at.
+        OffbeatError: The text is not an import path.
     """
     place, name = _split(text)
     if not place.endswith(".py"):
@@ -47,14 +47,14 @@ def canonical(text: str, folder: Path) -> str:
 
 
 def load_object(text: str) -> Any:
-    """Import what an import path names.
+    """Import an object.
 
-    A file is loaded once a process, as a module of its own that ``sys.modules`` knows, so what it defines can be
-    pickled within the process. While it is loaded it can import its neighbours; a module is looked for in the current
-    folder too. ``sys.path`` is left as it was.
+    A file is loaded once in a process, as a module in ``sys.modules``, so that its objects can be pickled within the
+    process. It can import modules from its own folder. A module may also be in the current folder. ``sys.path`` does
+    not change.
 
     Raises:
-        OffbeatError: There is no such file, module or name, or importing it failed; one line says which.
+        OffbeatError: The file, module or name does not exist, or importing it failed.
     """
     place, name = _split(text)
     importlib.invalidate_caches()
@@ -76,7 +76,7 @@ def load_callable(text: str) -> Callable[..., Any]:
     """
     found = load_object(text)
     if not callable(found):
-        raise OffbeatError(f"{text!r}: must be a function or a class, but it is a {type(found).__name__}")
+        raise OffbeatError(f"{text!r}: must be a function or a class, but is a {type(found).__name__}")
     return found
 
 
@@ -85,11 +85,11 @@ def call(text: str, arguments: Mapping[str, Any], what: str) -> Any:
 
     Args:
         text: Its import path.
-        arguments: What it is called with, as keyword arguments.
-        what: What the user knows it as, for instance ``model``; an error begins with it.
+        arguments: Keyword arguments.
+        what: Its role, for instance ``model``, with which errors begin.
 
     Raises:
-        OffbeatError: As ``load_callable``; or it does not take these arguments, or raises an exception.
+        OffbeatError: As ``load_callable``; or it does not accept these arguments, or raises an exception.
     """
     function = load_callable(text)
     _check_arguments(function, arguments, f"{what} {text!r}")
@@ -102,14 +102,14 @@ def call(text: str, arguments: Mapping[str, Any], what: str) -> Any:
 
 
 def neighbour_files(folder: Path) -> list[Path]:
-    """Return the files that files of the user's in this folder have imported from beside themselves."""
+    """Return the files in this folder that the user's files in it have imported."""
     names = [name for name, home in _neighbours.items() if home == folder]
     files = {getattr(sys.modules.get(name), "__file__", None) for name in names}
     return sorted(Path(file) for file in files if file is not None)
 
 
 def _split(text: str) -> tuple[str, str]:
-    # The last colon: on Windows a file's path may have one as well.
+    # The last colon, because a file's path on Windows has a colon, too.
     place, colon, name = text.rpartition(":")
     if not colon:
         raise OffbeatError(f"{text!r}: write it as package.module:name or path/to/file.py:name")
@@ -157,7 +157,7 @@ def _load_module(text: str, name: str) -> ModuleType:
         try:
             return importlib.import_module(name)
         except ModuleNotFoundError as error:
-            # Not found itself, or something that it imports?
+            # The module itself was not found, or a module that it imports.
             if error.name is not None and f"{name}.".startswith(f"{error.name}."):
                 raise OffbeatError(f"{text!r}: no such module: {error.name}") from None
             raise _failed_import(text, error) from error
@@ -171,14 +171,17 @@ def _importable(folder: Path) -> Generator[None]:
     try:
         yield
     finally:
-        # Not the whole list as it was: the user's code may have put something there for itself.
+        # Only this entry, because the user's code may have added entries of its own.
         if str(folder) in sys.path:
             sys.path.remove(str(folder))
 
 
 @contextmanager
 def _neighbours_of(folder: Path) -> Generator[None]:
-    """Make a folder's modules importable; a module of the same name from another user's folder is not taken."""
+    """Make a folder's modules importable.
+
+    They replace modules of the same name from another user folder.
+    """
     for name, home in list(_neighbours.items()):
         top = name.partition(".")[0]
         if home != folder and ((folder / f"{top}.py").exists() or (folder / top).is_dir()):
@@ -191,7 +194,7 @@ def _neighbours_of(folder: Path) -> Generator[None]:
     finally:
         for name in set(sys.modules) - before:
             file, top = getattr(sys.modules[name], "__file__", None), folder / name.partition(".")[0]
-            # Not all that is below the folder: an environment with its packages may be there.
+            # Not every module below the folder, which may hold an environment with its packages.
             if file is not None and (Path(file) == top.with_suffix(".py") or Path(file).is_relative_to(top)):
                 _neighbours[name] = folder
 
@@ -199,15 +202,15 @@ def _neighbours_of(folder: Path) -> Generator[None]:
 def _check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any], prefix: str) -> None:
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some that are written in C have none
+    except (TypeError, ValueError):  # functions written in C may have no signature
         return
     parameters = signature.parameters.values()
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         allowed = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
         for argument in arguments:
             if argument not in allowed:
-                hint = did_you_mean(argument, allowed) if allowed else "it takes none"
-                raise OffbeatError(f"{prefix} takes no argument {argument!r}: {hint}")
+                hint = did_you_mean(argument, allowed) if allowed else "it has no arguments"
+                raise OffbeatError(f"{prefix} does not accept the argument {argument!r}: {hint}")
     try:
         signature.bind(**arguments)
     except TypeError as error:
@@ -219,10 +222,10 @@ def _failed_import(text: str, error: BaseException) -> OffbeatError:
 
 
 def _hint(word: str, container: Any) -> str:
-    """Return what else there is, as the end of a sentence."""
+    """Return suggestions from the names in a container, as the end of a sentence."""
     names = [name for name in dir(container) if not name.startswith("_")]
     if isinstance(container, ModuleType):
-        # What a module has itself imported as a module is hardly meant.
+        # Modules that the module has imported are unlikely to be meant.
         names = [name for name in names if not isinstance(vars(container).get(name), ModuleType)]
     if len(names) <= _MOST_NAMES:
         return f": {did_you_mean(word, names)}" if names else ""

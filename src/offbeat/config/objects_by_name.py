@@ -1,4 +1,4 @@
-"""What a table makes by the name in it: ``{ name = "polynomial", a = 0.5 }``."""
+"""Objects from tables that name a factory: ``{ name = "polynomial", a = 0.5 }``."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -11,50 +11,50 @@ from offbeat.config.validation_errors import reason, short
 from offbeat.errors import OffbeatError, did_you_mean
 
 
-def make_by_name(key: str, value: Any, makers: Mapping[str, Callable[..., Any]]) -> Any:
-    """Return what the maker of that name makes of the table's other keys.
+def make_by_name(key: str, value: Any, factories: Mapping[str, Callable[..., Any]]) -> Any:
+    """Return the object that a table describes.
 
     Args:
-        key: Where the table stands; a message begins with it.
+        key: The table's key, with which messages begin.
         value: The table.
-        makers: By name, functions or classes whose parameters have types.
+        factories: By name, functions or classes with annotated parameters.
 
     Raises:
-        OffbeatError: There is no such name or parameter, or a value is out of range.
+        OffbeatError: The name or a parameter does not exist, or a value is out of range.
     """
     if not isinstance(value, dict) or "name" not in value:
-        raise OffbeatError(f"{key} = {short(value)}: must be a table such as {_example(makers)}")
+        raise OffbeatError(f"{key} = {short(value)}: must be a table such as {_example(factories)}")
     arguments = dict(value)
     name = arguments.pop("name")
-    if not isinstance(name, str) or name not in makers:
-        raise OffbeatError(f"{key}.name = {short(name)}: {did_you_mean(str(name), makers)}")
-    maker = makers[name]
-    allowed = inspect.signature(maker).parameters
-    hints = get_type_hints(maker.__init__ if isinstance(maker, type) else maker)
+    if not isinstance(name, str) or name not in factories:
+        raise OffbeatError(f"{key}.name = {short(name)}: {did_you_mean(str(name), factories)}")
+    factory = factories[name]
+    allowed = inspect.signature(factory).parameters
+    hints = get_type_hints(factory.__init__ if isinstance(factory, type) else factory)
     for argument, given in arguments.items():
         if argument not in allowed:
             hint = did_you_mean(argument, allowed) if allowed else f"{name} has no parameters"
             raise OffbeatError(f"unknown key {key}.{short(argument)[1:-1]}: {hint}")
         arguments[argument] = check_type(f"{key}.{argument}", given, hints[argument])
-    missing = [argument for argument in required(maker) if argument not in arguments]
+    missing = [argument for argument in required_parameters(factory) if argument not in arguments]
     if missing:
         raise OffbeatError(f"{key}.{missing[0]} is missing")
     try:
-        return maker(**arguments)
+        return factory(**arguments)
     except ValueError as error:
         raise OffbeatError(f"{key}: {error}") from None
 
 
-def required(maker: Callable[..., Any]) -> list[str]:
+def required_parameters(factory: Callable[..., Any]) -> list[str]:
     """Return the parameters without a default."""
-    return [name for name, p in inspect.signature(maker).parameters.items() if p.default is p.empty]
+    return [name for name, p in inspect.signature(factory).parameters.items() if p.default is p.empty]
 
 
 def check_type(key: str, value: Any, hint: Any) -> Any:
-    """Return a value from a TOML file once it is known to be of the type that a hint says; a list can be a tuple.
+    """Return a value from a TOML file, with a list as a tuple if the type is one.
 
     Raises:
-        OffbeatError: It is not.
+        OffbeatError: The value is not of the type.
     """
     converted = value
     if isinstance(value, list):
@@ -65,18 +65,18 @@ def check_type(key: str, value: Any, hint: Any) -> Any:
     try:
         return TypeAdapter(hint).validate_python(converted, strict=True)
     except ValidationError as error:
-        what = "must be a list" if _is_tuple(hint) and not isinstance(value, list) else reason(error.errors()[0])
-        raise OffbeatError(f"{key} = {short(value)}: {what}") from None
+        problem = "must be a list" if _is_tuple(hint) and not isinstance(value, list) else reason(error.errors()[0])
+        raise OffbeatError(f"{key} = {short(value)}: {problem}") from None
 
 
-def _example(makers: Mapping[str, Callable[..., Any]]) -> str:
-    name, maker = next(iter(makers.items()))
-    words = [f'name = "{name}"', *(f"{argument} = …" for argument in required(maker))]
-    return f"{{ {', '.join(words)} }}; names: {', '.join(makers)}"
+def _example(factories: Mapping[str, Callable[..., Any]]) -> str:
+    name, factory = next(iter(factories.items()))
+    words = [f'name = "{name}"', *(f"{argument} = …" for argument in required_parameters(factory))]
+    return f"{{ {', '.join(words)} }}; names: {', '.join(factories)}"
 
 
 def _is_tuple(hint: Any) -> bool:
-    """Return whether a value of this type can be a tuple, and none a list."""
+    """Return whether a value of this type may be a tuple, but not a list."""
     if get_origin(hint) in (Union, UnionType):
         kinds = [get_origin(kind) or kind for kind in get_args(hint)]
         return tuple in kinds and list not in kinds
@@ -84,6 +84,6 @@ def _is_tuple(hint: Any) -> bool:
 
 
 def _length(hint: Any) -> int | None:
-    """Return the length that a tuple of this type must have, if it is known."""
+    """Return the length of tuples of this type; None if it is not fixed."""
     kinds = get_args(hint) if get_origin(hint) is tuple else ()
     return len(kinds) if kinds and Ellipsis not in kinds else None

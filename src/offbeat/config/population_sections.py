@@ -1,4 +1,4 @@
-"""The section ``[population]`` of an experiment's TOML file: every key, its unit, its range and its default."""
+"""Section ``[population]`` of an experiment's file."""
 
 from typing import Annotated, Literal
 
@@ -8,7 +8,7 @@ from offbeat.config.section import Count, NotNegative, Positive, Probability, Se
 
 
 class IidSection(Section):
-    """Examples divided evenly and at random."""
+    """Equal numbers of examples, divided at random."""
 
     name: Literal["iid"]
 
@@ -18,7 +18,7 @@ class DirichletSection(Section):
 
     name: Literal["dirichlet"]
     alpha: Positive
-    """The smaller, the fewer labels a client has."""
+    """A smaller value gives each client fewer labels."""
 
 
 class OneClassSection(Section):
@@ -30,15 +30,15 @@ class OneClassSection(Section):
 
 
 class MixingSection(Section):
-    """Part of each client's examples from everybody's, the rest of its own classes."""
+    """Part of each client's examples from all classes, the rest from its own classes."""
 
     name: Literal["mixing"]
     mu: Probability
-    """1 is IID; at 0 each client holds only its own classes."""
+    """The part from all classes: 1 is IID; at 0 each client holds only its own classes."""
 
 
 class QuantitySkewSection(Section):
-    """Examples divided at random, normally distributed numbers of them."""
+    """Normally distributed numbers of examples, divided at random."""
 
     name: Literal["quantity_skew"]
     sigma: NotNegative
@@ -46,7 +46,7 @@ class QuantitySkewSection(Section):
 
 
 class ByUserSection(Section):
-    """A client is a user of a data set that knows its users."""
+    """Each client is a user of a data set that records its users."""
 
     name: Literal["by_user"]
 
@@ -56,11 +56,11 @@ class ByHourSection(Section):
 
     name: Literal["by_hour"]
     alpha: Probability
-    """Share of positive labels of who is there around noon; around midnight it is 1 − alpha. At 0.5 all are alike."""
+    """Share of positive labels of clients that are available around noon; around midnight it is 1 − alpha."""
 
 
 class FilePartitionSection(Section):
-    """The partition in a CSV file with the columns client and example."""
+    """Partition from a CSV file with the columns client and example."""
 
     name: Literal["file"]
     path: UserPath
@@ -88,7 +88,7 @@ class ConstantSection(Section):
 
 
 class UniformSection(Section):
-    """Equally likely to be anywhere from low to high."""
+    """Uniformly distributed from low to high."""
 
     distribution: Literal["uniform"]
     low: Positive
@@ -132,17 +132,17 @@ class ParetoSection(Section):
 
 
 class FileSection(Section):
-    """A column of a CSV file with a row a client."""
+    """A column of a CSV file with a row for each client."""
 
     distribution: Literal["file"]
     path: UserPath
     """The file, relative to the experiment's file."""
     column: str | None = None
-    """The column's name; the key's, for instance step_seconds, if it is left out."""
+    """The column's name; that of the key, for instance step_seconds, if it is left out."""
 
 
 class PhonesSection(Section):
-    """Measured speeds of phones; a client is a phone at random."""
+    """Measured speeds of phones; each client is a random phone."""
 
     distribution: Literal["phones"]
     name: Literal["ai-benchmark"] | None = None
@@ -150,7 +150,7 @@ class PhonesSection(Section):
     path: UserPath | None = None
     """A JSON list of phones with their AI_Score, relative to the experiment's file."""
     median: Positive
-    """Half of the phones are slower."""
+    """The value of the median phone."""
 
     @model_validator(mode="after")
     def _check_one(self) -> "PhonesSection":
@@ -159,13 +159,13 @@ class PhonesSection(Section):
 
 
 class TraceSection(Section):
-    """Bandwidth that varies over time; a client gets a trace and a place in it at random."""
+    """Bandwidth over time; each client starts at a random place of a random trace."""
 
     distribution: Literal["trace"]
     name: Literal["3g-oboe"] | None = None
     """508 traces of mobile bandwidth, 3G's and Oboe's; either this or a path."""
     path: UserPath | None = None
-    """A file (rows of seconds and Mbit/s), or a folder or tar archive of such, relative to the experiment's file."""
+    """A file (rows of seconds and Mbit/s), or a folder or tar archive of files, relative to the experiment's file."""
 
     @model_validator(mode="after")
     def _check_one(self) -> "TraceSection":
@@ -192,19 +192,19 @@ BandwidthSection = _Any | TraceSection
 
 
 class AlwaysSection(Section):
-    """Everybody is there all the time."""
+    """All clients are always available."""
 
     name: Literal["always"]
 
 
 class AlternatingSection(Section):
-    """Groups of clients that are there one after the other."""
+    """Groups of clients that are available in turn."""
 
     name: Literal["alternating"]
     groups: Annotated[int, Field(ge=2, le=1_000_000)] = 2
     """Client i is in group i mod groups."""
     first_labels: Annotated[int, Field(ge=1)] | None = None
-    """Two groups by label instead: first whose most frequent label is one of the first so many, then the others."""
+    """Two groups by label instead: clients whose most frequent label is below this number, then all others."""
     period_seconds: Positive
     """Virtual seconds until the next group's turn."""
 
@@ -216,7 +216,7 @@ class AlternatingSection(Section):
 
 
 class BernoulliSection(Section):
-    """Each client is there or not at random, drawn anew for every round of time."""
+    """Each client is available or not at random, drawn anew for each period."""
 
     name: Literal["bernoulli"]
     probability: Annotated[float, Field(gt=0, le=1)]
@@ -225,17 +225,17 @@ class BernoulliSection(Section):
 
 
 class QuietHoursSection(Section):
-    """Each client is there in quiet hours of its own, the same every day."""
+    """Each client is available in its own quiet hours, the same every day."""
 
     name: Literal["quiet_hours"]
     hours: Annotated[float, Field(gt=0, le=24)] = 8.0
-    """How many hours of the day."""
+    """Quiet hours in a day."""
     first_hour: Annotated[float, Field(ge=0, lt=24)] = 0.0
-    """When the first clients' quiet hours begin; virtual time begins at hour 0."""
+    """The earliest start of quiet hours; virtual time begins at hour 0."""
     spread_hours: Annotated[float, Field(ge=0, le=24)] = 24.0
-    """Over how many hours the beginnings are spread, equally likely."""
+    """Starts are uniformly distributed over so many hours."""
     path: UserPath | None = None
-    """A CSV file with the columns client, hour and count; then a client's hours are those with its lowest counts."""
+    """A CSV file with the columns client, hour and count; a client's quiet hours are those with its lowest counts."""
 
     @model_validator(mode="after")
     def _check_path(self) -> "QuietHoursSection":
@@ -243,15 +243,15 @@ class QuietHoursSection(Section):
             return self
         if not self.hours.is_integer():
             raise ValueError(f"with a path, hours must be a whole number, got {self.hours:g}")
-        # The defaults pass, because a run's folder holds every default written out, and can be run again.
+        # The defaults pass, because the settings in a run's folder contain all defaults.
         for key in ("first_hour", "spread_hours"):
             if getattr(self, key) != type(self).model_fields[key].default:
-                raise ValueError(f"the file at path says which hours, so leave out {key} = {getattr(self, key):g}")
+                raise ValueError(f"the file at path decides the hours, so leave out {key} = {getattr(self, key):g}")
         return self
 
 
 class IntervalsSection(Section):
-    """The intervals in a CSV file with the columns client, start_seconds and end_seconds."""
+    """Intervals from a CSV file with columns client, start_seconds and end_seconds."""
 
     name: Literal["intervals"]
     path: UserPath
@@ -268,22 +268,22 @@ class LossySection(Section):
     """Clients whose work gets lost."""
 
     fraction: Probability
-    """Of the clients."""
+    """Share of clients that lose work."""
     probability: Probability
-    """That a visit of such a client is lost."""
+    """Probability that a visit of such a client is lost."""
 
 
 class PopulationSection(Section):
-    """``[population]``: who the clients are, what they hold, how fast they are and when they are there."""
+    """``[population]``: the clients, their examples, speeds and availability."""
 
     clients: Count
-    """How many."""
+    """Number of clients."""
     partition: Partition = IidSection(name="iid")
-    """Who holds which examples."""
+    """How examples are divided among clients."""
     step_seconds: Annotated[SpeedSection, Field(discriminator="distribution")] = ConstantSection(
         distribution="constant", value=1.0
     )
-    """A client's virtual seconds a local step."""
+    """Virtual seconds of a client's local step."""
     down_bytes_per_second: Annotated[BandwidthSection, Field(discriminator="distribution")] = ConstantSection(
         distribution="constant", value=1e6
     )
@@ -293,8 +293,8 @@ class PopulationSection(Section):
     )
     """How fast a client uploads."""
     availability: Availability = AlwaysSection(name="always")
-    """When each client is there."""
+    """When clients are available."""
     when_away: Literal["pause", "lose"] = "pause"
-    """What becomes of a visit whose client goes away: it goes on when the client is back, or is lost."""
+    """A visit whose client goes offline pauses until the client is back, or is lost."""
     lossy: LossySection | None = None
-    """Clients whose work gets lost; nobody if it is left out."""
+    """Clients whose work gets lost; none if it is left out."""

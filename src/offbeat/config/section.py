@@ -1,4 +1,4 @@
-"""What all sections of an experiment's file share: unknown keys, ranges of numbers, paths."""
+"""Base of all sections of a file: unknown keys, ranges of numbers, paths."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +16,7 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class Section(BaseModel):
-    """A table of the file; a key that it does not know is an error that names the nearest known one."""
+    """A table of the file; an unknown key is an error with a suggestion."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
 
@@ -35,7 +35,7 @@ class Section(BaseModel):
 
 
 def _folder(info: ValidationInfo) -> Path:
-    """The folder of the experiment's file, which paths in it are relative to."""
+    """Return the folder of the file, to which its paths are relative."""
     return (info.context or {}).get("folder", Path())
 
 
@@ -43,7 +43,7 @@ def _absolute(path: str, info: ValidationInfo) -> str:
     try:
         return str((_folder(info) / Path(path).expanduser()).absolute())
     except RuntimeError:
-        raise ValueError("there is no such user; write the path out") from None
+        raise ValueError("the user does not exist; write the full path") from None
 
 
 def _canonical(text: str, info: ValidationInfo) -> str:
@@ -56,19 +56,19 @@ def _absolute_import(text: str, info: ValidationInfo) -> str:
     try:
         return canonical(text, _folder(info))
     except OffbeatError as error:
-        # The line will begin with the key and the text.
+        # The caller's message begins with the key and the text.
         raise ValueError(str(error).removeprefix(f"{text!r}: ")) from None
 
 
-# A file or folder of the user's, relative to the experiment's file; absolute once it is read.
+# A file or folder of the user, relative to the file; absolute after validation.
 UserPath = Annotated[str, AfterValidator(_absolute)]
 
-# Something of the user's own code; a path in it is absolute once it is read.
+# An object of the user's code; a file path in it is absolute after validation.
 ImportPath = Annotated[str, AfterValidator(_canonical)]
 
 
 def name_or_import_path(text: str, info: ValidationInfo, known: Any) -> str:
-    """Check a name against the built-in ones; an import path stands for the user's own."""
+    """Return a known name, or an import path with an absolute file path."""
     if is_import_path(text):
         return _absolute_import(text, info)
     if text not in known:

@@ -1,4 +1,4 @@
-"""A server's TOML file, read, overridden and checked."""
+"""Server files: all sections, reading, overrides."""
 
 import math
 from collections.abc import Sequence
@@ -28,43 +28,43 @@ from offbeat.training.training_loss import TRAINING_LOSS
 
 
 class ServiceSection(Section):
-    """``[service]``: where the server listens, what it keeps, whom it lets in.
+    """``[service]``: the server's folder, address, certificate, and limits on clients.
 
     A key with the name of a field of ``ServerSettings`` sets that field, and has its default.
     """
 
     folder: UserPath
-    """All that the server keeps; made if it is not there."""
+    """The server's folder; made if it does not exist."""
     clients: Count
     """N: how many clients may enrol."""
     host: str = ServerSettings.host
     """The address to listen at; 0.0.0.0 for all."""
     port: Annotated[int, Field(ge=0, le=65535)] = ServerSettings.port
-    """The TCP port; 0 for any that is free."""
+    """The TCP port; 0 for any free port."""
     hosts: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] = ("localhost", "127.0.0.1")
-    """The names and addresses by which clients call the server, for the certificate that it makes itself."""
+    """The server's names and addresses in the certificate that it makes itself."""
     tls: bool = True
     """False for plain HTTP, for instance behind a proxy."""
     certificate: UserPath | None = None
-    """Your own certificate, PEM, with those that lead to the root; the server makes one if it is left out."""
+    """Your own certificate chain, PEM; the server makes a certificate if it is left out."""
     key: UserPath | None = None
     """Its private key, PEM."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = ServerSettings.seed
-    """Fixes the initial model and who is picked."""
+    """Fixes the initial model and which clients are selected."""
     connections_per_address: Count | None = ServerSettings.connections_per_address
-    """Connections of one address; a quarter of all that the server accepts if it is left out."""
+    """The most connections from one address; a quarter of all that the server accepts if it is left out."""
     token_seconds: Positive | None = ServerSettings.token_seconds
-    """How long a client's token is good for; for ever if it is left out."""
+    """How long a client's token is valid; without limit if it is left out."""
     checkpoint_seconds: Positive = ServerSettings.checkpoint_seconds
-    """Between two checkpoints."""
+    """Seconds between two checkpoints."""
     max_update_norm: Positive | None = ServerSettings.max_update_norm
-    """The largest norm of an update; 100 times what has been usual if it is left out."""
+    """The largest norm of an update; 100 times the usual norm if it is left out."""
     max_examples: Count | None = ServerSettings.max_examples
-    """The largest number of examples that a client may declare; any if it is left out."""
+    """The largest number of examples that a client may declare; without limit if it is left out."""
     max_share: Annotated[float, Field(ge=0.5, le=1.0)] = ServerSettings.max_share
-    """The largest share of one client in a step that weighs three or more by the examples they declare; 1 for any."""
+    """The largest weight of one client, as a share, where three or more weigh by declared examples; 1 for no limit."""
     requests_a_second: Positive = ServerSettings.requests_a_second
-    """Requests of one client, over a while."""
+    """The most requests of one client a second, on average."""
 
     @model_validator(mode="after")
     def _check_certificate(self) -> "ServiceSection":
@@ -79,34 +79,34 @@ _SETTINGS = {field.name for field in fields(ServerSettings)} & set(ServiceSectio
 
 
 class VisitsSection(ServerSection):
-    """``[server]``: how the server deals with clients that do not come back."""
+    """``[server]``: how long the server waits for clients."""
 
     lease_seconds: Positive | None = 600.0
     """How long a slot is kept for a silent client."""
     max_visit_seconds: Positive = 14_400.0
-    """How long a slot is kept at most, however often the client says that it is still at work."""
+    """How long a slot is kept at most, also for a client that sends heartbeats."""
 
 
-class StopSection(Section):
-    """``[stop]``: when the run is over."""
+class VersionsSection(Section):
+    """``[stop]``: when the run ends."""
 
     versions: Count
     """Versions of the model."""
 
 
 class ServerFile(Section):
-    """A whole file: one run of one algorithm with real clients."""
+    """A file: one run of one algorithm with real clients."""
 
     service: ServiceSection
     model: ModelSection
     data: DataSection | None = None
-    """What the server evaluates on, and what tells a built-in model its size; the clients' data stay with them."""
+    """The data set for evaluations, which also decides the size of a built-in model; clients have data of their own."""
     local: LocalSection
     server: VisitsSection = VisitsSection()
-    stop: StopSection | None = None
-    """The server goes on for ever if it is left out."""
+    stop: VersionsSection | None = None
+    """The run does not end if it is left out."""
     evaluate: EvaluateSection | None = None
-    """Which versions are measured on the data's test set, in a process of its own; none if it is left out."""
+    """Which versions are measured on the test set, in a process of its own; none if it is left out."""
     algorithm: AlgorithmTable
 
     @model_validator(mode="after")
@@ -114,7 +114,7 @@ class ServerFile(Section):
         if self.algorithm.algorithm is None:
             raise ValueError("algorithm.algorithm is missing: name one, for instance algorithm = 'fedbuff'")
         if self.algorithm.local:
-            raise ValueError("algorithm.local: there is one algorithm only, so put it into [local]")
+            raise ValueError("algorithm.local: put it into [local], since the server runs one algorithm only")
         return self
 
     @model_validator(mode="after")
@@ -157,11 +157,14 @@ class ServerFile(Section):
         return self.local.plan()
 
     def resolved(self) -> dict[str, Any]:
-        """Return what must be the same when the server is started again, every default written out."""
-        whole = self.model_dump(exclude_none=True, exclude={"service", "algorithm", "evaluate"}, mode="json")
-        run = {"clients": self.service.clients, "seed": self.service.seed, "max_share": self.service.max_share}
+        """Return the settings that must not change when the server starts again.
+
+        Includes all defaults.
+        """
+        table = self.model_dump(exclude_none=True, exclude={"service", "algorithm", "evaluate"}, mode="json")
+        service = {"clients": self.service.clients, "seed": self.service.seed, "max_share": self.service.max_share}
         algorithm = {"algorithm": self.algorithm.algorithm, **hyper_parameters_of(self.build_algorithm())}
-        return {**whole, "service": run, "algorithm": algorithm}
+        return {**table, "service": service, "algorithm": algorithm}
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> ServerFile:
@@ -169,10 +172,10 @@ def load(path: Path, overrides: Sequence[str] = ()) -> ServerFile:
 
     Args:
         path: The TOML file.
-        overrides: Changes such as ``local.lr=0.1``; what comes after the equals sign is TOML, or else a string.
+        overrides: Changes such as ``local.lr=0.1``; the text after the equals sign is TOML, or else a string.
 
     Raises:
-        OffbeatError: The file is missing, is no TOML, or holds a wrong key or value; one line names it.
+        OffbeatError: The file is missing, is not TOML, or holds a wrong key or value; one line names it.
     """
     table = read_table(path, overrides)
     try:

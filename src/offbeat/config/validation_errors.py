@@ -1,4 +1,4 @@
-"""What pydantic found wrong with a configuration, as one line for the user."""
+"""Errors of pydantic as one line for the user."""
 
 from typing import Any
 
@@ -9,27 +9,27 @@ _LONGEST = 80  # characters of a value or a key
 
 
 def cut(text: str) -> str:
-    """Return the text, of a long one the beginning."""
+    """Return the text, shortened if it is long."""
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
 def short(value: object) -> str:
-    """Return a value as a message repeats it."""
+    """Return a value for a message, shortened if it is long."""
     return cut(repr(value))
 
 
 def reason(error: ErrorDetails) -> str:
-    """Return what pydantic says, in our words."""
+    """Return pydantic's message in the words of this project."""
     return error["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
 
 
 def one_line(error: ValidationError, table: dict[str, Any], prefix: str = "") -> str:
-    """Return the first problem as one line: the key, its value and what is allowed.
+    """Return the first problem as one line: the key, its value and the allowed values.
 
     Args:
-        error: What pydantic raised.
-        table: What it was given to validate.
-        prefix: Where the table stands in the file, for instance ``algorithms.fedbuff.local``.
+        error: The error that pydantic raised.
+        table: The table that it validated.
+        prefix: The table's place in the file, for instance ``algorithms.fedbuff.local``.
     """
     missing = [".".join([prefix, *map(str, e["loc"])]).strip(".") for e in error.errors() if e["type"] == "missing"]
     if len(missing) == error.error_count() > 1 and all("." not in key for key in missing):
@@ -71,12 +71,15 @@ def _problem(key: str, error: ErrorDetails) -> str:
             message = reason(error)
             if not key:
                 return message
-            # A table is too long to be repeated, and its message speaks of its keys.
+            # A table is too long for the message, which names the table's keys instead.
             return f"{key}: {message}" if isinstance(value, dict) else f"{key} = {short(value)}: {message}"
 
 
 def _key(location: tuple[int | str, ...], table: Any, *, missing: bool) -> list[str]:
-    """Return the parts of a location that are keys of the table; pydantic also puts in which kind it chose."""
+    """Return the parts of a location that are keys of the table.
+
+    pydantic adds the members of unions.
+    """
     *parents, last = location or ("",)
     keys: list[str] = []
     for part in parents:
@@ -89,7 +92,7 @@ def _key(location: tuple[int | str, ...], table: Any, *, missing: bool) -> list[
 
 
 def _example(key: str, value: object) -> str:
-    """Return the table that was probably meant."""
+    """Return a table that the user probably meant."""
     if key.endswith(("step_seconds", "bytes_per_second")):
         number = value if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else 1
         return f'{{ distribution = "constant", value = {number} }}'
@@ -97,6 +100,6 @@ def _example(key: str, value: object) -> str:
 
 
 def _discriminator(context: dict[str, Any]) -> str:
-    """Return the key that says which kind of table it is; where a function looks at it, it is the name."""
+    """Return the key that decides the kind of table; for a function it is the name."""
     name = context["discriminator"].strip("'")
     return "name" if name.endswith("()") else name

@@ -1,4 +1,4 @@
-"""Which runs a report is about: found in folders, and told apart where several experiments are compared."""
+"""Runs for a report: found in folders, checked, and labelled by experiment."""
 
 import math
 import re
@@ -18,35 +18,35 @@ from offbeat.runs.settings import by_label, differences, experiment_of, settings
 _UNFINISHED = ".unfinished"
 _FOLDER = re.compile(r"(?P<label>[^.].*)-seed(?P<seed>[0-9]+)(?P<unfinished>\.unfinished)?")
 _LABEL = re.compile(r"[A-Za-z0-9][\w. +-]*")
-_MOST_HINTS = 3  # folders that hold runs, named where there is none
+_MOST_HINTS = 3  # folders that an error message suggests
 _COUNTS = ("seconds", "version", "counted", "unused", "lost", "bytes_down", "bytes_up")
 
 
 def collect(paths: Sequence[Path]) -> list[Run]:
     """Read runs, finished or not, in the order of ``paths``.
 
-    The runs of one experiment are ordered by label, then by seed. Left out are the unfinished folder of a run that is
-    finished, and an unfinished run that was not evaluated yet; a folder that is named twice counts once.
+    The runs of one experiment are ordered by label, then by seed. The unfinished folder of a finished run is ignored,
+    and an unfinished run without an evaluation; a folder that is named twice counts once.
 
-    Runs of several experiments that have the same label are one algorithm if they differ in the seed alone and no seed
-    comes twice. Else they get the label ``EXPERIMENT/LABEL``, where EXPERIMENT is the folder that a run is in; in
-    ``Run.config`` they keep their label. So do all runs where the experiments' settings differ.
+    Runs of several experiments with the same label are one algorithm if they differ in the seed only and no seed
+    comes twice. Otherwise, and if the experiments' settings differ, they get the label ``EXPERIMENT/LABEL``, where
+    EXPERIMENT is the folder of the run; ``Run.config`` keeps the original label.
 
     Args:
-        paths: Each a run's folder, or one that holds such folders, as ``offbeat compare`` writes it.
+        paths: Each the folder of a run, or a folder of runs as ``offbeat compare`` writes it.
 
     Raises:
-        OffbeatError: There is no run, a file of a run is missing or broken, or runs of one label in one experiment
+        OffbeatError: No run was found, a file of a run is missing or broken, or runs of one label in one experiment
             have different settings.
     """
     folders = {folder.resolve(): folder for path in paths for folder in _folders(path)}
     runs = [run for run in map(_read, folders.values()) if run.finished or len(run.history["seconds"])]
     if not runs:
-        raise OffbeatError(f"no run in {', '.join(map(str, paths))} has been evaluated yet: wait a little")
+        raise OffbeatError(f"no run in {', '.join(map(str, paths))} has an evaluation yet: wait for the first one")
     labels: dict[Path, str] = {}
-    all_apart = len({experiment_of(run) for run in runs}) > 1 and bool(settings_differences(runs))
+    settings_differ = len({experiment_of(run) for run in runs}) > 1 and bool(settings_differences(runs))
     for label, group in by_label(runs).items():
-        labels |= _told_apart(label, group, runs if all_apart else ())
+        labels |= _labels(label, group, runs if settings_differ else ())
     return [replace(run, label=labels[run.path]) for run in runs]
 
 
@@ -70,16 +70,15 @@ def _folders(path: Path) -> list[Path]:
             if near
             else f"{path} holds no runs: name a folder that `offbeat run` or `offbeat compare` wrote"
         )
-    # A run that begins at this moment has no config.toml yet.
-    return [child for *_, child in sorted(runs) if not _begins(child)]
+    return [child for *_, child in sorted(runs) if not _has_just_begun(child)]
 
 
-def _begins(folder: Path) -> bool:
+def _has_just_begun(folder: Path) -> bool:
     return folder.name.endswith(_UNFINISHED) and not (folder / "config.toml").exists()
 
 
 def _near(path: Path) -> list[str]:
-    """Folders in ``path`` that hold runs, with a mark where there are more than are named."""
+    """Return folders in ``path`` that hold runs, with an ellipsis after the third."""
     near: list[str] = []
     for child in sorted(path.iterdir()):
         try:
@@ -100,22 +99,22 @@ def _read(folder: Path) -> Run:
     problem = _problem(run)
     if problem:
         raise OffbeatError(f"{folder} is not a run: {problem}; name a folder that `offbeat run` wrote")
-    measures_of(run)  # says itself what is wrong
+    measures_of(run)  # raises an error of its own
     return run
 
 
 def _problem(run: Run) -> str:
-    """What is wrong with a run's contents, since anybody may have written them; empty if nothing."""
+    """Return what is wrong with the untrusted files of a run; empty if nothing."""
     algorithms: object = run.config["algorithms"]
     if not isinstance(algorithms, dict):
-        return "algorithms in config.toml is no table"
+        return "algorithms in config.toml is not a table"
     if not _LABEL.fullmatch(run.label) or not isinstance(run.config["algorithms"][run.label], dict):
-        return f"config.toml has no algorithm's table at algorithms.{run.label}"
+        return f"algorithms.{run.label} in config.toml is not a table of an algorithm"
     if type(run.config["seeds"][0]) is not int:
         return "seeds in config.toml must be one whole number"
     seconds = cast("object", run.real_seconds)  # of any type: it was read from a file
     if not isinstance(seconds, int | float) or not math.isfinite(seconds):
-        return "timing.json has no number at real_seconds"
+        return "real_seconds in timing.json must be a number"
     try:
         world_of([run])
     except (LookupError, TypeError, ValueError, AttributeError):
@@ -123,12 +122,12 @@ def _problem(run: Run) -> str:
     history, events = run.history, run.events
     metrics = [name for name in history if name not in _COUNTS]
     if not all(_is(np.number, history.get(name)) for name in (*_COUNTS, *metrics)):
-        return "the history lacks a column, or one holds something else than numbers"
+        return "the history lacks a column, or one holds other values than numbers"
     if not all(np.isfinite(history[name]).all() for name in _COUNTS):
         return "the history has gaps"
     numbers = [name for name in EVENTS.names if name not in ("outcome", "staleness")]
     if not all(_is(np.number, events.get(name)) and np.isfinite(events[name]).all() for name in numbers):
-        return "the table of events lacks a column, or one holds something else than numbers"
+        return "the table of events lacks a column, or one holds other values than numbers"
     if "outcome" not in events or not set(map(str, events["outcome"])) <= set(OUTCOMES):
         return f"the events' outcomes must be {', '.join(OUTCOMES)}"
     counted = events["outcome"] == "counted"
@@ -141,27 +140,27 @@ def _is(kind: type[np.generic], column: Any) -> bool:
     return column is not None and np.issubdtype(column.dtype, kind)
 
 
-def _told_apart(label: str, runs: Sequence[Run], apart_from: Sequence[Run]) -> dict[Path, str]:
-    """The label of each run, by its path, where ``runs`` have the same label in their experiments.
+def _labels(label: str, runs: Sequence[Run], others: Sequence[Run]) -> dict[Path, str]:
+    """Return a label by path for runs that have the same label in their experiments.
 
-    If there are runs that they must be told ``apart_from``, each label says which experiment it is of.
+    If there are ``others``, runs of experiments with other settings, each label names its experiment.
     """
     experiments: dict[Path, list[Run]] = {}
     for run in runs:
         experiments.setdefault(experiment_of(run), []).append(run)
-    everywhere = list(dict.fromkeys(map(experiment_of, apart_from or runs)))
-    names = dict(zip(everywhere, _shortest(everywhere), strict=True))
+    folders = list(dict.fromkeys(map(experiment_of, others or runs)))
+    names = dict(zip(folders, _shortest(folders), strict=True))
     for folder, group in experiments.items():
         if reason := _clash(group):
             raise OffbeatError(f"{folder}: the runs of {label} {reason}; name only those that belong together")
     if _clash(runs):
         return {run.path: f"{names[experiment_of(run)]}/{label}" for run in runs}
-    prefix = f"{'+'.join(names[folder] for folder in experiments)}/" if apart_from else ""
+    prefix = f"{'+'.join(names[folder] for folder in experiments)}/" if others else ""
     return {run.path: f"{prefix}{label}" for run in runs}
 
 
 def _clash(runs: Sequence[Run]) -> str:
-    """Why runs are not the same algorithm with different seeds; empty if they are."""
+    """Return why runs differ in more than their seeds; empty if they do not."""
     different = differences([{k: v for k, v in run.config.items() if k not in ("name", "seeds")} for run in runs])
     if different:
         return f"differ in {', '.join(different)}"
@@ -171,7 +170,7 @@ def _clash(runs: Sequence[Run]) -> str:
 
 
 def _shortest(folders: Sequence[Path]) -> list[str]:
-    """The ends of different paths, as short as they can be and still differ."""
+    """Return the shortest ends of different paths that still differ."""
     parts = 1
     while len(names := {"/".join(folder.parts[-parts:]): None for folder in folders}) < len(folders):
         parts += 1

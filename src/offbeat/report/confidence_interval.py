@@ -1,4 +1,4 @@
-"""A measure over several seeds: its mean, and how sure that is."""
+"""Mean and 95 % confidence interval of a measure over seeds."""
 
 import math
 import statistics
@@ -26,7 +26,7 @@ class Estimate:
 
 
 def estimate(values: Iterable[float]) -> Estimate:
-    """Return the estimate from one value a seed; of a measure that is not finite in every seed there is no mean."""
+    """Return the estimate from a value for each seed; NaN if one is not finite."""
     numbers = [float(value) for value in values]
     if not all(map(math.isfinite, numbers)):  # a run diverged
         return Estimate(math.nan, None, None, len(numbers))
@@ -38,7 +38,9 @@ def estimate(values: Iterable[float]) -> Estimate:
 
 
 def half_width(deviation: _Spread, seeds: int) -> _Spread:
-    """Return half the 95 % confidence interval of a mean: t · s / √n, with Student's t for n − 1 degrees of freedom.
+    """Return half the 95 % confidence interval of a mean: t · s / √n.
+
+    t is the quantile of Student's distribution with n − 1 degrees of freedom.
 
     Args:
         deviation: s, the sample standard deviation.

@@ -1,4 +1,4 @@
-"""The numbers of a comparison for other programs: CSV and Markdown."""
+"""Export of a comparison to CSV and Markdown."""
 
 import csv
 import io
@@ -16,19 +16,21 @@ _SUMMARY = ("label", "measure", "mean", "sd", "ci_low", "ci_high", "seeds")
 
 
 def write_csv(rows: Sequence[Row], runs: Sequence[Run], folder: Path) -> tuple[Path, Path]:
-    """Write ``folder/summary.csv`` and ``folder/history.csv``, in UTF-8, with a header, full precision and base units.
+    """Write ``folder/summary.csv`` and ``folder/history.csv``.
+
+    Both are in UTF-8, with a header and full precision.
 
     ``summary.csv`` has a line for each label and measure: ``label``, ``measure``, ``mean``, ``sd`` (the sample standard
     deviation), ``ci_low`` and ``ci_high`` (the 95 % confidence interval of the mean), ``seeds``. Times are in seconds,
-    traffic is in bytes, shares are from 0 to 1. ``max_staleness`` is that of all
-    seeds together. What is not known, such as the deviation of one seed, is empty.
+    traffic is in bytes, shares are from 0 to 1. ``max_staleness`` is the maximum over all seeds. Unknown values, such
+    as the deviation of one seed, are empty.
 
     ``history.csv`` has a line for each evaluation: ``label``, ``seed``, and the columns of ``history.parquet``.
 
     Args:
         rows: The summary of ``runs``.
         runs: One for each label and seed.
-        folder: Made if it is not there.
+        folder: Made if it does not exist.
 
     Returns:
         The paths of the two files.
@@ -38,18 +40,18 @@ def write_csv(rows: Sequence[Row], runs: Sequence[Run], folder: Path) -> tuple[P
     """
     summary, history = folder / "summary.csv", folder / "history.csv"
     write_file(summary, _csv([_SUMMARY, *(line for row in rows for line in _estimates(row))]))
-    # Experiments that are compared may have measured different things.
+    # Experiments may have different metrics.
     columns = list(dict.fromkeys(column for run in runs for column in run.history))
     write_file(history, _csv([("label", "seed", *columns), *(line for run in runs for line in _history(run, columns))]))
     return summary, history
 
 
 def write_markdown(rows: Sequence[Row], path: Path) -> Path:
-    """Write the comparison table, as it is in the terminal, and its caption as a Markdown table (GitHub's).
+    """Write the comparison table of the terminal and its caption in GitHub's Markdown.
 
     Args:
         rows: The summary of the runs.
-        path: The file; its folder is made if it is not there.
+        path: The file; its folder is made if it does not exist.
 
     Returns:
         ``path``.
@@ -62,13 +64,13 @@ def write_markdown(rows: Sequence[Row], path: Path) -> Path:
         "|:--|" + "--:|" * len(rows),
         *(_markdown_line([line.name, *line.cells]) for group in lines(rows) for line in group),
     ]
-    # An empty line between two lines of the caption, or they would be joined.
+    # Markdown joins lines without an empty line between them.
     text = "\n\n".join(["\n".join(table), *(_escape(line) for line in caption(rows).splitlines())])
     return write_file(path, f"{text}\n".encode())
 
 
 def write_file(path: Path, content: bytes) -> Path:
-    """Write a file, and its folder if it is not there; what stands at ``path`` is always whole.
+    """Write a file atomically; make its folder if it does not exist.
 
     Raises:
         OffbeatError: It cannot be written.
@@ -132,5 +134,5 @@ def _markdown_line(cells: Sequence[str]) -> str:
 
 
 def _escape(text: str) -> str:
-    """Make a text that Markdown shows as it is, in one line."""
+    """Escape a text so that Markdown shows it unchanged, in one line."""
     return re.sub(r"([\\`*_\[\]<>|#~$])", r"\\\1", " ".join(text.split()))

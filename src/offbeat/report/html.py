@@ -1,4 +1,4 @@
-"""The report of a comparison: one HTML file that opens anywhere, and its plots as PNG."""
+"""Report of a comparison: one HTML file with embedded plots, and the plots as PNG."""
 
 import base64
 import io
@@ -34,9 +34,9 @@ class _Plot:
     def svg(self) -> str:
         """Return the figure as a data URI.
 
-        As an image of its own, not as part of the page: matplotlib's ids then cannot clash with another figure's.
+        In an image, matplotlib's ids cannot clash with those of another figure in the page.
         """
-        # A fixed salt and no date: the same runs give the same bytes.
+        # A fixed salt and no date, so that the same runs give the same bytes.
         with matplotlib.rc_context({"svg.hashsalt": self.name, "svg.fonttype": "path"}):
             buffer = io.BytesIO()
             metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
@@ -52,10 +52,10 @@ def write_report(runs: Sequence[Run], folder: Path, title: str, command: str, ta
 
     Args:
         runs: At least one; one for each label and seed.
-        folder: Made if it is not there.
+        folder: Made if it does not exist.
         title: The report's heading.
-        command: What the user typed, so that a reader can do it again.
-        target: Of the main measure; None takes the one in the runs' configuration.
+        command: The command that made the report, which the page shows.
+        target: Target of the main measure; None for the target in the runs' configuration.
 
     Returns:
         The path of the report.
@@ -85,35 +85,35 @@ def write_report(runs: Sequence[Run], folder: Path, title: str, command: str, ta
 
 
 def _plots(runs: Sequence[Run], measure: Measure, target: float | None) -> list[_Plot]:
-    who = ", ".join(by_label(runs))
+    labels = ", ".join(by_label(runs))
     name = re.sub(r"\W", "_", measure.name)
     return [
         _Plot(
             f"{name}_over_time",
-            f"Line plot: test {measure.title} over virtual time for {who}. The table has the final numbers.",
+            f"Line plot: test {measure.title} over virtual time for {labels}. The table has the final numbers.",
             plots.over_time(runs, target),
         ),
         _Plot(
             f"{name}_over_bytes",
-            f"Line plot: test {measure.title} over the bytes sent to and by all clients for {who}.",
+            f"Line plot: test {measure.title} over the bytes sent to and by all clients for {labels}.",
             plots.over_bytes(runs, target),
         ),
         _Plot(
             "staleness",
-            f"Histograms: staleness of the counted updates, one panel each for {who}. The table has the means.",
+            f"Histograms: staleness of the counted updates, one panel each for {labels}. The table has the means.",
             plots.staleness(runs),
         ),
         _Plot(
             "timeline",
             f"Time lines: when each client worked and whether its update was counted, unused or lost, "
-            f"one panel each for {who}.",
+            f"one panel each for {labels}.",
             timeline(runs),
         ),
     ]
 
 
 def _configurations(runs: Sequence[Run]) -> dict[str, str]:
-    """The configuration of each label as TOML; its runs differ in the seed alone, so their seeds are put together."""
+    """Return the configuration of each label as TOML, with the seeds of all its runs."""
     return {
         label: tomli_w.dumps({**group[0].config, "seeds": [run.seed for run in group]})
         for label, group in by_label(runs).items()
@@ -121,7 +121,7 @@ def _configurations(runs: Sequence[Run]) -> dict[str, str]:
 
 
 def _versions(runs: Sequence[Run]) -> dict[str, str]:
-    """The versions of each package; several where the runs were made with different ones."""
+    """Return the versions of each package, separated by commas if the runs differ."""
     versions: dict[str, list[str]] = {}
     for run in runs:
         path = run.path / "versions.json"

@@ -1,4 +1,4 @@
-"""What runs are measured by: the main measure, the others, and the target."""
+"""Measures that reports compare: metrics, loss, and the target."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,15 +19,15 @@ _SHARES = ("accuracy",)  # 0 … 1, written in percent
 
 @dataclass(frozen=True)
 class Measure:
-    """A column of the history that says how good the model is."""
+    """A column of the history that measures the model."""
 
     name: str
-    higher_is_better: bool  # known of the main measure and of the loss; True is a guess for others
+    higher_is_better: bool  # known for the main measure and the loss, assumed for others
     is_share: bool  # 0 … 1, written in percent
 
     @property
     def title(self) -> str:
-        """The name as people write it."""
+        """The name without underscores."""
         return self.name.replace("_", " ")
 
     def write(self, value: float, half_width: float | None = None) -> str:
@@ -35,20 +35,20 @@ class Measure:
         return (units.percent if self.is_share else units.number)(value, half_width)
 
     def at(self, target: float) -> str:
-        """Write a value that somebody chose, with no more digits than it has: ``80 %`` or ``loss 0.5``."""
+        """Write a target without padding its digits: ``80 %`` or ``loss 0.5``."""
         return units.level(target) if self.is_share else f"{self.title} {target:.6g}"
 
     def best(self, values: NDArray[np.float64]) -> float:
-        """Return the best of one or more values; NaN only if all are."""
+        """Return the best value; NaN only if all are NaN."""
         return float((np.fmax if self.higher_is_better else np.fmin).reduce(values))
 
     def reached(self, values: NDArray[np.float64], target: float) -> NDArray[np.bool_]:
-        """Say of each value whether it is as good as the target; NaN is not."""
+        """Return for each value whether it is as good as the target; NaN is not."""
         return values >= target if self.higher_is_better else values <= target
 
 
 def measures_of(run: Run) -> list[Measure]:
-    """Return what a run measured: the main measure, the other metrics, the loss.
+    """Return a run's measures: the main measure, the other metrics, the loss.
 
     The main measure is the first of ``[evaluate] metrics``; without metrics it is the loss.
 
@@ -60,7 +60,7 @@ def measures_of(run: Run) -> list[Measure]:
     metrics = table.get("metrics", ["accuracy"])
     if not isinstance(metrics, list) or not all(isinstance(name, str) for name in cast("list[object]", metrics)):
         raise OffbeatError(f"{run.path / 'config.toml'}: evaluate.metrics must be a list of names; run it again")
-    # Of an import path such as "my.py:auc" the history has the last part; a name that comes twice counts once.
+    # The column of an import path such as "my.py:auc" is the last part; repeated names count once.
     names = list(dict.fromkeys([*(name.rpartition(":")[2] for name in cast("list[str]", metrics)), LOSS]))
     for name in names:
         if name not in run.history:
@@ -73,10 +73,10 @@ def measures_of(run: Run) -> list[Measure]:
 
 
 def main_measure(runs: Sequence[Run]) -> Measure:
-    """Return the measure that the runs, at least one, are compared by.
+    """Return the main measure of the runs, at least one.
 
     Raises:
-        OffbeatError: They do not agree on it.
+        OffbeatError: Their main measures differ.
     """
     first = measures_of(runs[0])[0]
     for run in runs[1:]:

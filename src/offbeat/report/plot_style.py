@@ -1,4 +1,4 @@
-"""How all figures look: sizes, colours, spines and grid."""
+"""Style of all figures: sizes, colours, spines and grid."""
 
 import io
 from collections.abc import Sized
@@ -29,17 +29,17 @@ _PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#
 
 
 def colours(labels: Sized) -> list[str]:
-    """Return a colour for each label; it depends on the order of the labels alone."""
+    """Return a colour for each label, by its position."""
     return list(islice(cycle(_PALETTE), len(labels)))
 
 
 def tidy(axes: Axes) -> None:
-    """Leave only what helps to read the data."""
+    """Remove frame and ticks, and draw a light grid."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color("#BBBBBB")
     axes.grid(color="#E6E6E6", linewidth=0.7)
     axes.set_axisbelow(True)
-    # Ticks are made when the figure is saved, when the style no longer applies.
+    # Set here, because the style no longer applies when the figure is saved, and ticks are made.
     axes.tick_params(length=0, labelsize=8.5, labelcolor=INK, labelfontfamily="DejaVu Sans")
 
 

@@ -1,6 +1,6 @@
-"""The figures of a comparison: a measure over time and over bytes, and staleness.
+"""Figures of a comparison: a measure over time and over bytes, and staleness.
 
-Figures are made without pyplot, which would keep them for ever and depend on who drew before.
+Figures are made without pyplot, which keeps them in memory and has global state.
 """
 
 import math
@@ -25,7 +25,7 @@ from offbeat.runs.settings import by_label
 
 _BAND = 3  # seeds; the interval of two is mostly wider than the plot
 _BINS = 60  # at most, in a staleness histogram
-_DRAWN_SHARE = 0.99  # of the updates; a few very late ones must not squeeze the rest against the axis
+_DRAWN_SHARE = 0.99  # of the updates; a few very stale ones would compress the rest
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 @matplotlib.rc_context(STYLE)
 def over_time(runs: Sequence[Run], target: float | None, measure: Measure | None = None) -> Figure:
-    """Draw a measure on the test set, if none is given the main one, over virtual time, one colour an algorithm."""
+    """Draw a measure, by default the main one, over virtual time."""
     unit, name = units.time_unit(max(run.history["seconds"].max() for run in runs))
     seconds = f"virtual time ({name})"
     return _curves(runs, lambda run: run.history["seconds"] / unit, seconds, "virtual time", target, measure)
@@ -49,7 +49,7 @@ def over_time(runs: Sequence[Run], target: float | None, measure: Measure | None
 
 @matplotlib.rc_context(STYLE)
 def over_bytes(runs: Sequence[Run], target: float | None, measure: Measure | None = None) -> Figure:
-    """Draw a measure on the test set, if none is given the main one, over what all clients received and sent."""
+    """Draw a measure, by default the main one, over the bytes to and from clients."""
     unit, name = units.size_unit(max(_traffic(run).max() for run in runs))
     sent = f"sent to and by all clients ({name})"
     return _curves(runs, lambda run: _traffic(run) / unit, sent, "bytes", target, measure)
@@ -57,7 +57,7 @@ def over_bytes(runs: Sequence[Run], target: float | None, measure: Measure | Non
 
 @matplotlib.rc_context(STYLE)
 def over_versions(runs: Sequence[Run], target: float | None, measure: Measure | None = None) -> Figure:
-    """Draw a measure on the test set, if none is given the main one, over the model's versions."""
+    """Draw a measure, by default the main one, over the model's versions."""
     return _curves(
         runs, lambda run: run.history["version"].astype(np.float64), "version of the model", "versions", target, measure
     )
@@ -65,15 +65,15 @@ def over_versions(runs: Sequence[Run], target: float | None, measure: Measure | 
 
 @matplotlib.rc_context(STYLE)
 def over_updates(runs: Sequence[Run], target: float | None, measure: Measure | None = None) -> Figure:
-    """Draw a measure on the test set, if none is given the main one, over the visits that ended."""
+    """Draw a measure, by default the main one, over the visits that ended."""
     return _curves(runs, _visits, "visits of clients", "visits", target, measure)
 
 
 @matplotlib.rc_context(STYLE)
 def staleness(runs: Sequence[Run]) -> Figure:
-    """Draw how stale the counted updates of each algorithm were, all its seeds together.
+    """Draw histograms of the staleness of counted updates, a panel for each algorithm.
 
-    Each algorithm has its own panel and scale: one that waits has everything at 0, which would flatten the others.
+    Each panel has its own scale: a synchronous algorithm has everything at 0, which would flatten the others.
     """
     groups = by_label(runs)
     stale = {label: np.concatenate([counted_staleness(run.events) for run in group]) for label, group in groups.items()}
@@ -100,11 +100,11 @@ def staleness(runs: Sequence[Run]) -> Figure:
         axes.set_title(f"mean {values.mean():.1f}, maximum {values.max():.0f}", loc="right", color=GREY)
     panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
     panels[-1].set_xlim(-0.5 - 0.01 * edges[-1], max(edges[-1], 4.5))
-    note = "staleness (versions made meanwhile"
+    note = "staleness (versions made during the visit"
     if width > 1:
         note += f"; bars of {width}"
     if highest > edges[-1]:
-        note += "; the stalest are beyond the edge"
+        note += "; the largest are beyond the edge"
     panels[-1].set_xlabel(note + ")")
     figure.supylabel("share of counted updates", fontsize=STYLE["axes.labelsize"])
     title(figure, "Staleness")
@@ -156,10 +156,10 @@ def _curves(
     y_limits = axes.get_ylim()
     for xs, mean, half, colour in bands:
         axes.fill_between(xs, mean - half, mean + half, color=colour, alpha=0.16, linewidth=0, zorder=1.5)
-    axes.set_ylim(y_limits)  # what the seeds need: the interval of a few is often far wider
+    axes.set_ylim(y_limits)  # the limits of the seeds: the interval of a few is often far wider
     if len(ends) == len(groups) and all(end.x > 0.85 * right for end in ends):
         _label_ends(axes, ends)
-    else:  # a name in the middle of the plot would lie on other curves
+    else:  # a label in the middle of the plot would cover other curves
         corner = "lower right" if measure.higher_is_better else "upper right"
         axes.legend(loc=corner, frameon=False, labelcolor="linecolor", prop={"weight": "bold"})
     title(figure, f"{measure.title[:1].upper()}{measure.title[1:]} over {over}")
@@ -178,12 +178,12 @@ def _note(seeds: Sequence[int]) -> str:
 
 
 def _finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Infinity as NaN, which is not drawn and does not stretch the axis."""
+    """Replace infinity by NaN, which is not drawn and does not stretch the axis."""
     return np.where(np.isfinite(values), values, np.nan)
 
 
 def _together(curves: Sequence[Curve]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Where curves were sampled that all of them reach, (n,), and what they are there, (curves, n)."""
+    """Return common sample points of curves, ``(n,)``, and values, ``(curves, n)``."""
     xs = np.unique(np.concatenate([x for x, _ in curves]))
     known = (xs >= max(x[0] for x, _ in curves)) & (xs <= min(x[-1] for x, _ in curves))
     if known.any():
@@ -204,7 +204,7 @@ def _draw_target(axes: Axes, target: float, name: str) -> None:
 
 
 def _label_ends(axes: Axes, ends: Iterable[_End]) -> None:
-    """Write each curve's name to the right of its end."""
+    """Write each curve's label to the right of its end."""
     low, high = axes.get_ylim()
     ordered = sorted(ends, key=lambda end: end.y)
     heights = _apart([end.y for end in ordered], gap=0.055 * (high - low))  # a line of text
@@ -223,8 +223,8 @@ def _label_ends(axes: Axes, ends: Iterable[_End]) -> None:
 
 
 def _apart(values: Sequence[float], gap: float) -> list[float]:
-    """Move ascending values as little as possible until neighbours are at least ``gap`` apart."""
-    blocks: list[list[float]] = []  # values that touch; less i gaps, those of one block are to be equal
+    """Move ascending values as little as possible until they are ``gap`` apart."""
+    blocks: list[list[float]] = []  # of values that touch; minus i gaps, the values of a block become equal
     for index, value in enumerate(values):
         blocks.append([value - index * gap])
         while len(blocks) > 1 and fmean(blocks[-2]) > fmean(blocks[-1]):

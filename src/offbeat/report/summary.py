@@ -1,4 +1,4 @@
-"""The numbers of a comparison: one row an algorithm, over its seeds."""
+"""Numbers of a comparison: a row for each algorithm, over its seeds."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,14 +11,13 @@ from offbeat.report.metrics import Measure, main_measure, measures_of, target_fo
 from offbeat.runs.directory import Run
 from offbeat.runs.parquet_chunks import Columns
 from offbeat.runs.settings import by_label, same_world
-from offbeat.runs.settings import world_of as world_of  # the command line takes it from here
 
-TAIL = 10  # evaluations at the end whose mean is also given: one alone jumps up and down
+TAIL = 10  # evaluations at the end whose mean is reported: a single one fluctuates
 
 
 @dataclass(frozen=True)
 class Row:
-    """What the seeds of one algorithm came to."""
+    """The results of one algorithm over its seeds."""
 
     label: str
     seeds: int
@@ -29,34 +28,34 @@ class Row:
     target: float | None
     reached: int  # seeds that reached the target
     seconds_to_target: Estimate | None  # virtual; None unless every seed reached the target
-    baseline: str  # the label that the speed-up is over
+    baseline: str  # the label to which the speed-up refers
     speed_up: float | None
-    other_world: bool  # than the baseline's, so that there is no speed-up
+    other_world: bool  # another world than the baseline's, so that speeds cannot be compared
     counted: Estimate  # client updates
     unused: Estimate
     lost: Estimate
     bytes_down: Estimate
     bytes_up: Estimate
-    mean_staleness: Estimate | None  # over counted updates; None where there are none
+    mean_staleness: Estimate | None  # over counted updates; None without counted updates
     max_staleness: int | None
-    real_seconds: Estimate | None  # of finished runs; None where there are none
+    real_seconds: Estimate | None  # of finished runs; None without finished runs
     without_version: tuple[int, ...]  # seeds that never made a version
-    why_no_version: str  # a sentence on these; empty if there are none
-    unfinished: dict[int, float]  # until when, in virtual seconds, an unfinished run was read, by seed
+    why_no_version: str  # a sentence about these seeds; empty if there are none
+    unfinished: dict[int, float]  # by seed, the virtual seconds of the last evaluation of an unfinished run
 
 
 def counted_staleness(events: Columns) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Return the staleness of each counted update, in versions; lost visits, which have none, are left out."""
+    """Return the staleness of each counted update, in versions."""
     return events["staleness"][events["outcome"] == "counted"].astype(np.float64)
 
 
 def summarise(runs: Sequence[Run], target: float | None = None) -> list[Row]:
-    """Sum up runs, one row a label, in the order in which the labels come.
+    """Return a row for each label, in the order of the runs.
 
     Args:
         runs: One for each label and seed.
-        target: Of the main measure; None takes the one in the runs' configuration. The time to it and the speed-up
-            are left out if there is none either.
+        target: Target of the main measure; None for the target in the runs' configuration. Without a target there is
+            no time to it, and no speed-up.
 
     Raises:
         OffbeatError: A run was never evaluated, or the runs cannot be compared.
@@ -64,12 +63,12 @@ def summarise(runs: Sequence[Run], target: float | None = None) -> list[Row]:
     groups = by_label(runs)
     for run in runs:
         if not len(run.history["seconds"]):
-            what = "run it again with a shorter evaluation interval" if run.finished else "wait for the first"
-            raise OffbeatError(f"{run.path} holds no evaluation; {what}")
+            advice = "run it again with a shorter evaluation interval" if run.finished else "wait for the first"
+            raise OffbeatError(f"{run.path} holds no evaluation; {advice}")
     measure, target = main_measure(runs), target_for(runs, target)
     times = {label: [_seconds_to(target, measure, run) for run in group] for label, group in groups.items()}
     baseline = _baseline(groups)
-    # Another world's times say nothing of this one's.
+    # Times of different worlds cannot be compared.
     elsewhere = {label: not same_world(group[0], groups[baseline][0]) for label, group in groups.items()}
     baseline_time = _over_all(times[baseline]) if groups else None
     return [
@@ -122,22 +121,22 @@ def _row(
 
 
 def _why_no_version(runs: Sequence[Run]) -> str:
-    """What the last line of the histories tells of the reason; no more is known of visits that did not end."""
+    """Return the probable reason for runs without a version."""
     if not runs:
         return ""
     sent, counted, unused, lost = (
         int(sum(run.history[name][-1] for run in runs)) for name in ("bytes_down", "counted", "unused", "lost")
     )
     if not sent:
-        return "No client was given work: was nobody there?"
+        return "No client got an assignment: was any client available?"
     if counted:
         return f"{counted:,} {_updates(counted)} counted, which was not enough for a version."
     if not unused + lost:
-        return "No visit ended: compare how long the run is with how long a visit takes (offbeat population)."
-    came = unused + lost
+        return "No visit ended: compare the length of the run with that of a visit (offbeat population)."
+    failed = unused + lost
     return (
-        f"{came:,} {'visit was' if came == 1 else 'visits were'} lost or came too late: compare server.lease_seconds "
-        "with how long a visit takes (offbeat population)."
+        f"{failed:,} {'visit was' if failed == 1 else 'visits were'} lost or too late: compare server.lease_seconds "
+        "with the length of a visit (offbeat population)."
     )
 
 
@@ -146,12 +145,12 @@ def _updates(number: int) -> str:
 
 
 def _baseline(groups: dict[str, list[Run]]) -> str:
-    """The label ``fedavg``, since that is what papers compare with; else the first FedAvg; else the first."""
+    """Return the label ``fedavg``; else the first FedAvg; else the first label."""
     labels = list(groups)
     if "fedavg" in labels:
         return "fedavg"
     for label, group in groups.items():
-        # The table keeps its name where runs got another label, to tell two experiments apart.
+        # The configuration keeps the original label where ``collect`` has added the experiment's name.
         (name, table), *_ = group[0].config["algorithms"].items()
         if table.get("algorithm", name) == "fedavg":
             return label
@@ -159,7 +158,7 @@ def _baseline(groups: dict[str, list[Run]]) -> str:
 
 
 def _seconds_to(target: float | None, measure: Measure, run: Run) -> float | None:
-    """Virtual seconds of the first evaluation that is as good as the target."""
+    """Return the virtual seconds of the first evaluation that reached the target."""
     if target is None:
         return None
     good = np.flatnonzero(measure.reached(run.history[measure.name], target))
@@ -167,7 +166,10 @@ def _seconds_to(target: float | None, measure: Measure, run: Run) -> float | Non
 
 
 def _over_all(times: Sequence[float | None]) -> Estimate | None:
-    """The mean over the lucky seeds only would flatter an algorithm that sometimes fails."""
+    """Return the estimate; None if a seed missed the target.
+
+    The mean of the others would flatter the algorithm.
+    """
     reached = [time for time in times if time is not None]
     return estimate(reached) if len(reached) == len(times) else None
 

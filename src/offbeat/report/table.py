@@ -1,4 +1,4 @@
-"""The table of a comparison, for the terminal, the report and Markdown: measures down, algorithms across."""
+"""Table of a comparison: a line for each measure, a column for each algorithm."""
 
 import math
 import statistics
@@ -19,7 +19,7 @@ from offbeat.report.metrics import Measure
 from offbeat.report.summary import TAIL, Row
 
 NOTHING = "–"
-_LABEL = 20  # characters of a label; a longer one is folded, if its column is not wider anyway
+_LABEL = 20  # characters of a label; a longer one is folded unless its column is wider
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class Line:
     """One line of the table."""
 
     name: str
-    cells: tuple[str, ...]  # one an algorithm
+    cells: tuple[str, ...]  # one for each algorithm
 
 
 def lines(rows: Sequence[Row]) -> list[list[Line]]:
-    """Return the lines of the table in groups that belong together; a group is never empty."""
+    """Return the lines of the table, in groups that are not empty."""
     measure = rows[0].measure
     time = [Line("Real time", _durations([row.real_seconds for row in rows]))]
     if rows[0].target is not None:
@@ -56,7 +56,7 @@ def lines(rows: Sequence[Row]) -> list[list[Line]]:
 
 
 def caption(rows: Sequence[Row]) -> str:
-    """Return what a reader of the table must know; empty if nothing. Each warning is a line of its own."""
+    """Return the text below the table, each warning on its own line; may be empty."""
     sentences: list[str] = []
     first = rows[0]
     if any(row.tail for row in rows):
@@ -79,7 +79,7 @@ def caption(rows: Sequence[Row]) -> str:
 
 
 def terminal_table(rows: Sequence[Row]) -> RenderableType:
-    """Return the table for the terminal; where it is wider, it is split into blocks of columns, one below the other."""
+    """Return the table for the terminal, in blocks of columns if it is too wide."""
     return _Blocks(rows)
 
 
@@ -106,7 +106,7 @@ class _Blocks:
         table.add_column("", no_wrap=True)
         for column, label in list(enumerate(self._labels))[columns]:
             widest = max(cell_len(line.cells[column]) for group in self._groups for line in group)
-            # Text, because in a plain string rich would take square brackets for markup.
+            # Text, because rich reads square brackets in a string as markup.
             table.add_column(Text(label), justify="right", overflow="fold", max_width=max(widest, _LABEL))
         for group in self._groups:
             for line in group:
@@ -122,7 +122,7 @@ def _quality(rows: Sequence[Row], main: Measure) -> list[Line]:
     ]
     if any(row.tail for row in rows):
         result.append(_line(f"Mean of last {TAIL}", rows, lambda row: _write(row.tail, main.write)))
-    # Experiments that are compared may have measured different things beside the main one; the loss comes last.
+    # Experiments may have different metrics; the loss comes last.
     others = {measure: None for row in rows for measure in row.final if measure != main}
     for measure in sorted(others, key=lambda measure: measure.name == "loss"):
         result.append(_line(f"Final {measure.title}", rows, _final(measure)))
@@ -139,7 +139,7 @@ def _warnings(rows: Sequence[Row]) -> list[str]:
         if row.without_version:
             some = "" if len(row.without_version) == row.seeds else f", {_seeds(row.without_version)},"
             warnings.append(
-                f"{row.label}{some} made no version: its model is still the initial one. {row.why_no_version}"
+                f"{row.label}{some} did not make a version: its model is still the initial one. {row.why_no_version}"
             )
         for seed, seconds in row.unfinished.items():
             warnings.append(f"{row.label}, seed {seed} is unfinished: read up to {seconds:,.0f} virtual seconds.")
@@ -173,7 +173,7 @@ def _times_to_target(rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def _durations(estimates: Sequence[Estimate | None]) -> tuple[str, ...]:
-    # Without an interval a duration is written in two units, such as 1 h 12 min, which nobody misreads.
+    # Without an interval a duration has two units, such as 1 h 12 min, so a row needs no common unit.
     like = _middling(estimates) if any(estimate and estimate.half_width for estimate in estimates) else None
     return tuple(_write(one, lambda mean, half_width: units.duration(mean, half_width, like)) for one in estimates)
 
@@ -184,7 +184,10 @@ def _sizes(estimates: Sequence[Estimate | None]) -> tuple[str, ...]:
 
 
 def _middling(estimates: Sequence[Estimate | None]) -> float | None:
-    """The number whose unit a row has: the lower median, so that few are too small for it."""
+    """Return the lower median, whose unit the row gets.
+
+    So few numbers are too small for the unit.
+    """
     means = [estimate.mean for estimate in estimates if estimate and estimate.mean > 0]
     return statistics.median_low(means) if means else None
 

@@ -1,4 +1,4 @@
-"""Runs for TensorBoard: their curves as event files."""
+"""Export of runs to TensorBoard."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,14 +11,16 @@ _COLUMNS = ("counted", "version", "bytes_down", "bytes_up")
 
 
 def write_tensorboard(runs: Sequence[Run], folder: Path) -> None:
-    """Write an event file for each run into ``folder/LABEL-seedS``; one that was written before is replaced.
+    """Write an event file for each run into ``folder/LABEL-seedS``.
+
+    An earlier file is replaced.
 
     It holds the loss, each metric, and the counted updates, versions and bytes so far, at each evaluation.
     TensorBoard's axis "step" is the number of counted updates; its axis "relative" is virtual time.
 
     Args:
         runs: One for each label and seed.
-        folder: Made if it is not there; ``tensorboard --logdir FOLDER`` shows it.
+        folder: Made if it does not exist; ``tensorboard --logdir FOLDER`` shows it.
 
     Raises:
         OffbeatError: TensorBoard is not installed, or the folder cannot be written.

@@ -1,4 +1,4 @@
-"""The figure that shows which client worked when."""
+"""Figure of the visits: which client worked when."""
 
 from collections.abc import Sequence
 
@@ -16,21 +16,23 @@ from offbeat.runs.directory import OUTCOMES, Run
 from offbeat.runs.parquet_chunks import Columns
 from offbeat.runs.settings import by_label
 
-_CLIENTS = 100  # rows of a panel; more would be thinner than a hair
+_CLIENTS = 100  # rows of a panel; more would be too thin to see
 _VISITS = 1500  # bars in all panels together
-_MOST_VISITS = 6000  # the same, where it takes more to show each panel's _AT_LEAST
-_VISITS_ACROSS = 60  # visits of middling length, one after the other, that span a panel
-_AT_LEAST = 5  # of its own visits of middling length that a panel has room for
+_MOST_VISITS = 6000  # bars in all panels, where _AT_LEAST needs more than _VISITS
+_VISITS_ACROSS = 60  # visits of median length that span a panel
+_AT_LEAST = 5  # visits of its own median length for which a panel has room
 _PANEL_INCHES = 2.1
 _COLOURS = dict(zip(OUTCOMES, ("#7BA7CC", "#E8B923", "#A3243B"), strict=True))  # differ in lightness too
 
 
 @matplotlib.rc_context(STYLE)
 def timeline(runs: Sequence[Run]) -> Figure:
-    """Draw a bar for each visit, one panel an algorithm (its first seed), one row a client.
+    """Draw a bar for each visit, a row for each client, a panel for each algorithm.
 
-    Rows and time are the same in all panels. Where there is more than fits, clients are left out evenly over
-    the order of their speeds, and the time ends early; the labels say so. Time begins at the first visit drawn.
+    Only the first seed of an algorithm is drawn.
+
+    Rows and time are the same in all panels. If there are too many, clients are left out evenly over the order of
+    their speeds, and the time ends early; the labels say so. Time begins at the first visit drawn.
     """
     firsts = {label: group[0] for label, group in by_label(runs).items()}
     everyone = _by_speed([run.events for run in firsts.values()])
@@ -71,7 +73,10 @@ def timeline(runs: Sequence[Run]) -> Figure:
 
 
 def _by_speed(events: Sequence[Columns]) -> NDArray[np.int64]:
-    """The clients that were seen, fastest first by mean visit; those that were always lost come last."""
+    """Return the clients with visits, fastest mean visit first.
+
+    Those that lost all visits come last.
+    """
     client = np.concatenate([part["client"] for part in events])
     seconds = np.concatenate([part["ended_seconds"] - part["assigned_seconds"] for part in events])
     heard = np.concatenate([part["outcome"] != "lost" for part in events])
@@ -88,10 +93,10 @@ def _of_clients(events: Columns, clients: NDArray[np.int64]) -> Columns:
 
 
 def _window(visits: Sequence[Columns]) -> tuple[float, float, float]:
-    """The window's begin and end, and when the last visit ends; seconds.
+    """Return begin and end of the window, and the end of the last visit; seconds.
 
-    It begins with the first visit. It ends where bars become too many or too short to be seen, but not before each
-    panel has room for a few of its own visits: the worlds of a merged report may be of very different speeds.
+    The window begins with the first visit. It ends where bars become too many or too short to see, but each panel has
+    room for a few of its own visits: the worlds of a merged report may have very different speeds.
     """
     panels = [(part["assigned_seconds"], part["ended_seconds"]) for part in visits if len(part["assigned_seconds"])]
     if not panels:

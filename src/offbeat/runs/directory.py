@@ -1,17 +1,16 @@
-"""What a run leaves behind: one folder for each (algorithm, seed).
+"""Run folders, one for each (algorithm, seed): their files, columns and locks.
 
 ========================  ==========================================================================
 ``config.toml``           the resolved configuration; running it again gives the same numbers
-``history.parquet``       a row an evaluation: virtual time, version, counts, bytes, loss, metrics
-``events.parquet``        a row a visit that ended: client, version, staleness, times, bytes, outcome
+``history.parquet``       a row for each evaluation: virtual time, version, counts, bytes, loss, metrics
+``events.parquet``        a row for each visit that ended: client, version, staleness, times, bytes, outcome
 ``model.safetensors``     the final model, by parameter name
-``versions.json``         what the numbers depend on: Python, packages, trainer, threads
-``timing.json``           real seconds; kept apart, since all the rest is the same each time
+``versions.json``         versions that the numbers depend on: Python, packages, trainer, threads
+``timing.json``           real seconds; a file of its own, because all other files are equal in every run
 ========================  ==========================================================================
 
-A run that is not finished is in a folder whose name ends in ``.unfinished``: its tables are in closed parts, its
-state at the end of the last parts in ``checkpoint.safetensors``. When it is whole its folder is written under another
-name and renamed, so one with the plain name can be trusted.
+The folder of an unfinished run ends in ``.unfinished``: its tables are in chunks, its state after the last chunk is in
+``checkpoint.safetensors``. A finished run's folder is written under another name and renamed, so it is complete.
 """
 
 import json
@@ -25,11 +24,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
-import tomli_w
 from filelock import FileLock, Timeout
 
 from offbeat.errors import OffbeatError
-from offbeat.runs.parquet_chunks import Columns, part_paths, read_columns
+from offbeat.runs.parquet_chunks import Columns, chunk_paths, read_columns
 
 OUTCOMES = ("counted", "unused", "lost")
 
@@ -38,7 +36,7 @@ EVENTS = pa.schema(
         ("client", pa.int64()),
         ("visit", pa.int64()),  # the client's 0th, 1st, … visit
         ("version", pa.int64()),  # the version that the client started from
-        ("staleness", pa.int64()),  # versions made meanwhile
+        ("staleness", pa.int64()),  # versions made during the visit
         ("assigned_seconds", pa.float64()),  # virtual time
         ("ended_seconds", pa.float64()),
         ("bytes_down", pa.int64()),
@@ -59,7 +57,7 @@ def history_schema(metrics: Sequence[str]) -> pa.Schema:
             ("counted", pa.int64()),  # client updates so far, by outcome
             ("unused", pa.int64()),
             ("lost", pa.int64()),
-            ("bytes_down", pa.int64()),  # so far, all clients together
+            ("bytes_down", pa.int64()),  # so far, of all clients
             ("bytes_up", pa.int64()),
             ("loss", pa.float64()),  # mean on the test set
             *((metric, pa.float64()) for metric in metrics),  # on the test set
@@ -82,8 +80,8 @@ class Run:
 
 
 @contextmanager
-def prepared(folder: Path) -> Generator[None]:
-    """Make sure, before any work is done, that results can be written into ``folder``, and by nobody else meanwhile.
+def lock_folder(folder: Path) -> Generator[None]:
+    """Make the folder, check that it can be written, and lock it.
 
     Raises:
         OffbeatError: The folder cannot be written, or another process is writing into it.
@@ -107,35 +105,13 @@ def prepared(folder: Path) -> Generator[None]:
         lock.release()
 
 
-def unfinished(path: Path) -> Path:
-    """Return the folder in which the run that is to be at ``path`` is while it goes on."""
+def unfinished_path(path: Path) -> Path:
+    """Return the folder of a run until it is finished and moves to ``path``."""
     return path.with_name(f"{path.name}.unfinished")
 
 
-def is_of(path: Path, config: Mapping[str, Any]) -> bool:
-    """Return whether there is a run at ``path`` with these settings."""
-    there = _settings(path)
-    # Compared as text, in which nan is nan.
-    return there is not None and tomli_w.dumps(there) == tomli_w.dumps(tomllib.loads(tomli_w.dumps(config)))
-
-
-def refuse_other(path: Path, config: Mapping[str, Any]) -> None:
-    """Raise ``OffbeatError`` if there is a run at ``path`` with other settings."""
-    if _settings(path) is not None and not is_of(path, config):
-        raise OffbeatError(
-            f"{path} holds a run with other settings: choose another folder with --output, or add --replace"
-        )
-
-
-def _settings(path: Path) -> dict[str, Any] | None:
-    try:
-        return tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-
-
 def read(path: Path) -> Run:
-    """Read the run in the folder ``path``; of an unfinished one, what is in its closed parts.
+    """Read the run in the folder ``path``; if it is unfinished, its chunks.
 
     Raises:
         OffbeatError: A file is missing or broken.
@@ -147,11 +123,11 @@ def read(path: Path) -> Run:
         history = _read(path / "history.parquet", lambda file: read_columns([file]))
         events = _read(path / "events.parquet", lambda file: read_columns([file]))
     else:
-        # Before the first checkpoint there are neither.
+        # The first checkpoint writes the time and the first chunks.
         real_seconds = _read(path / "timing.json", _real_seconds) if (path / "timing.json").exists() else 0.0
         schema = _read(path / "config.toml", lambda _: history_schema(_metric_names(config)))
-        history = _read(path / "history", _parts(schema))
-        events = _read(path / "events", _parts(EVENTS))
+        history = _read(path / "history", _chunks(schema))
+        events = _read(path / "events", _chunks(EVENTS))
     return Run(path, label, seed, config, history, events, real_seconds, finished)
 
 
@@ -179,14 +155,14 @@ def _real_seconds(path: Path) -> float:
     return json.loads(path.read_text(encoding="utf-8"))["real_seconds"]
 
 
-def _parts(schema: pa.Schema) -> Callable[[Path], Columns]:
+def _chunks(schema: pa.Schema) -> Callable[[Path], Columns]:
     def read_all(path: Path) -> Columns:
-        paths = part_paths(path.parent, path.name)
+        paths = chunk_paths(path.parent, path.name)
         return read_columns(paths) if paths else {name: schema.empty_table()[name].to_numpy() for name in schema.names}
 
     return read_all
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder with all that is in it, if it is there."""
+    """Remove a folder with its contents, if it exists."""
     shutil.rmtree(folder, ignore_errors=True)

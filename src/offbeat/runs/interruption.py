@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: a run is asked to stop, and stops where it can go on later."""
+"""Ctrl-C and SIGTERM: a run stops where it can be resumed."""
 
 import signal
 from types import FrameType
@@ -6,10 +6,10 @@ from typing import Any, Self
 
 
 class InterruptedRunError(Exception):
-    """A run was asked to stop; it can be resumed.
+    """A signal stopped a run, which can be resumed.
 
     Attributes:
-        signal: Which signal it was.
+        signal: The signal's number.
     """
 
     def __init__(self, number: int) -> None:
@@ -18,19 +18,21 @@ class InterruptedRunError(Exception):
 
 
 class Interruption:
-    """Within it, SIGINT and SIGTERM only set ``asked``; the second one ends the program as ever.
+    """A context in which the first SIGINT or SIGTERM is only recorded.
+
+    The second ends the program.
 
     Attributes:
-        asked: The signal that came; None if none has.
+        signal: The signal that came; None if none has.
     """
 
     def __init__(self) -> None:
-        self.asked: int | None = None
-        self._before: dict[int, Any] = {}
+        self.signal: int | None = None
+        self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._ask)
+            self._handlers[number] = signal.signal(number, self._record)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -38,14 +40,14 @@ class Interruption:
 
     def check(self) -> None:
         """Raise ``InterruptedRunError`` if a signal has come."""
-        if self.asked is not None:
-            raise InterruptedRunError(self.asked)
+        if self.signal is not None:
+            raise InterruptedRunError(self.signal)
 
-    def _ask(self, number: int, _: FrameType | None) -> None:
-        self.asked = number
+    def _record(self, number: int, _: FrameType | None) -> None:
+        self.signal = number
         self._restore()
 
     def _restore(self) -> None:
-        for number, handler in self._before.items():
+        for number, handler in self._handlers.items():
             signal.signal(number, handler)
-        self._before = {}
+        self._handlers = {}

@@ -1,4 +1,4 @@
-"""A table that grows: written as closed Parquet files, joined into one when it is whole."""
+"""Growing tables: closed Parquet files that are joined at the end."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,57 +12,60 @@ from numpy.typing import NDArray
 from offbeat.errors import OffbeatError
 from offbeat_client.files import durable_file
 
-MOST_ROWS = 10**8  # that are read: a small file can claim far more than memory holds
+MAX_ROWS = 10**8  # that are read: a small file can claim far more than memory holds
 
 _ROWS_A_GROUP = 1 << 17
 
 Columns = Mapping[str, NDArray[Any]]
 
 
-class Parts:
-    """The parts of one table, ``NAME-00000.parquet`` and so on.
+class ChunkedTable:
+    """A table in chunks, the files ``NAME-00000.parquet`` and so on.
 
     Args:
-        folder: Where they are.
+        folder: The folder of the chunks.
         name: The table's name.
         schema: Its columns.
-        number: How many parts there are already that count; others are removed.
+        chunks: How many existing chunks to keep; later ones are removed.
+
+    Attributes:
+        chunks: How many chunks there are.
     """
 
-    def __init__(self, folder: Path, name: str, schema: pa.Schema, number: int = 0) -> None:
+    def __init__(self, folder: Path, name: str, schema: pa.Schema, chunks: int = 0) -> None:
         self._folder = folder
         self._name = name
         self._schema = schema
         self._rows: list[Sequence[Any]] = []
-        self.number = number
-        for path in part_paths(folder, name)[number:]:
+        self.chunks = chunks
+        for path in chunk_paths(folder, name)[chunks:]:
             path.unlink()
 
     def __len__(self) -> int:
-        """Return how many rows have not been written yet."""
+        """Return the number of rows in memory, which are not in a chunk yet."""
         return len(self._rows)
 
     def add(self, row: Sequence[Any]) -> None:
         """Add a row, its values in the order of the schema."""
         self._rows.append(row)
 
-    def close_part(self) -> None:
-        """Write the rows that have not been written yet as a part of their own."""
+    def close_chunk(self) -> None:
+        """Write the rows in memory as a chunk, if there are any."""
         if not self._rows:
             return
         columns = dict(zip(self._schema.names, zip(*self._rows, strict=True), strict=True))
-        path = self._folder / f"{self._name}-{self.number:05}.parquet"
+        path = self._folder / f"{self._name}-{self.chunks:05}.parquet"
         with durable_file(path) as file:
             pq.write_table(pa.table({name: list(values) for name, values in columns.items()}, self._schema), file)
         self._rows.clear()
-        self.number += 1
+        self.chunks += 1
 
     def join(self, path: Path) -> None:
-        """Write all closed parts as one file, which is the same however the rows were divided."""
+        """Write all chunks as one file, independent of how the rows were divided."""
         with pq.ParquetWriter(path, self._schema) as writer:
             waiting = self._schema.empty_table()
-            for part in part_paths(self._folder, self._name):
-                waiting = pa.concat_tables([waiting, pq.read_table(part, schema=self._schema)])
+            for chunk in chunk_paths(self._folder, self._name):
+                waiting = pa.concat_tables([waiting, pq.read_table(chunk, schema=self._schema)])
                 while waiting.num_rows >= _ROWS_A_GROUP:
                     writer.write_table(waiting.slice(0, _ROWS_A_GROUP).combine_chunks())
                     waiting = waiting.slice(_ROWS_A_GROUP)
@@ -70,23 +73,23 @@ class Parts:
                 writer.write_table(waiting.combine_chunks())
 
 
-def part_paths(folder: Path, name: str) -> list[Path]:
-    """Return the closed parts of a table, in order."""
-    # By the length of the name first: after 99,999 comes 100,000.
+def chunk_paths(folder: Path, name: str) -> list[Path]:
+    """Return the closed chunks of a table, in order."""
+    # By the length of the name first: 100,000 comes after 99,999.
     return sorted(folder.glob(f"{name}-[0-9]*.parquet"), key=lambda path: (len(path.name), path.name))
 
 
 def read_columns(paths: Sequence[Path]) -> Columns:
-    """Return the columns of one or more files that together are a table.
+    """Return the columns of a table in one or more files.
 
     Raises:
-        OffbeatError: They claim more than 100,000,000 rows.
+        OffbeatError: The files claim more than 100,000,000 rows.
     """
     rows = sum(pq.read_metadata(path).num_rows for path in paths)
-    if rows > MOST_ROWS:
+    if rows > MAX_ROWS:
         raise OffbeatError(
-            f"{paths[0].parent}: the table of {paths[0].name} claims {rows:,} rows, "
-            f"more than the {MOST_ROWS:,} that are read; name a run with fewer"
+            f"{paths[0].parent}: the table of {paths[0].name} claims {rows:,} rows, more than the limit of "
+            f"{MAX_ROWS:,}; name a smaller run"
         )
     table = pa.concat_tables([pq.read_table(path) for path in paths])
     return {

@@ -1,4 +1,4 @@
-"""What a user sees while runs go on."""
+"""Progress bars of runs."""
 
 from dataclasses import dataclass
 from types import TracebackType
@@ -19,12 +19,12 @@ class _Bar:
 
 
 class Progress:
-    """A bar for each run that goes on, and one for all runs together; a line for each that is over.
+    """A bar for each run and one for all together; a line for each finished run.
 
     Args:
-        console: Where to draw; on anything but a terminal only the lines are written.
+        console: Where to draw; the bars are drawn on a terminal only.
         stop: When the runs end.
-        metric: The name of the metric that is shown; None for the test loss.
+        metric: The name of the metric to show; None for the test loss.
     """
 
     def __init__(self, console: Console, stop: StopSection, metric: str | None) -> None:
@@ -44,7 +44,7 @@ class Progress:
         self._running: dict[tuple[str, int], _Bar] = {}
         self._all: rich_progress.TaskID | None = None
         self._expected = 0
-        self._over = 0
+        self._ended = 0
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -60,7 +60,7 @@ class Progress:
         self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def expect(self, runs: int) -> None:
-        """Show how many runs there will be."""
+        """Show the total number of runs."""
         self._expected = runs
         if runs > 1:
             self._all = self._bars.add_task("all runs", total=runs, state=f"0 of {runs} done")
@@ -78,12 +78,12 @@ class Progress:
         self._bars.update(bar.task, completed=share, state=bar.state)
 
     def end(self, label: str, seed: int) -> None:
-        """Show that a run is over."""
+        """Show that a run has ended."""
         bar = self._running.pop((label, seed))
         self._bars.remove_task(bar.task)
-        self._over += 1
+        self._ended += 1
         if self._all is not None:
-            self._bars.update(self._all, completed=self._over, state=f"{self._over} of {self._expected} done")
+            self._bars.update(self._all, completed=self._ended, state=f"{self._ended} of {self._expected} done")
         self.say(f"{label}, seed {seed}: {bar.state}")
 
     def _value(self, evaluation: Evaluation) -> str:
@@ -93,10 +93,10 @@ class Progress:
         return units.percent(value) if self._metric == "accuracy" else f"{self._metric} {value:.4g}"
 
     def _share(self, evaluation: Evaluation) -> float:
-        """Return how much of the way to the nearest end is done, 0 … 1."""
-        ways = [
+        """Return the share of the run that is done, 0 … 1."""
+        limits = [
             (evaluation.seconds, self._stop.virtual_seconds),
             (evaluation.version, self._stop.versions),
             (evaluation.counted, self._stop.updates),
         ]
-        return min(1.0, max(done / end for done, end in ways if end is not None))
+        return min(1.0, max(done / end for done, end in limits if end is not None))

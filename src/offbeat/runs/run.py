@@ -1,4 +1,4 @@
-"""One run: a simulation, carried out and written down."""
+"""One run: a simulation that is carried out and written into its folder."""
 
 import math
 import time
@@ -23,7 +23,8 @@ from offbeat.simulation.records import Evaluation
 from offbeat.simulation.simulator import Simulation
 from offbeat.simulation.work import DivergedError
 from offbeat.worlds.buffer_wrappers import wrap_buffer
-from offbeat.worlds.simulation import build_model, build_objective, build_simulation
+from offbeat.worlds.simulation import build_simulation
+from offbeat.worlds.workload import build_workload
 
 # Checkpoints of a large model take long; they get at most this share of the time.
 _SHARE_OF_CHECKPOINTS = 0.05
@@ -31,17 +32,22 @@ _SHARE_OF_CHECKPOINTS = 0.05
 
 @dataclass(frozen=True)
 class RunTask:
-    """What is to be run, and where the result goes."""
+    """What to run, and where the result goes."""
 
     experiment: Experiment
     label: str
     seed: int
     path: Path
-    resume: bool  # go on with what an interrupted run left there
+    resume: bool  # continue the unfinished run at ``path``, if there is one
     checkpoint_seconds: float  # real seconds between two checkpoints
     data: str  # the fingerprint that the data must have; empty for any
-    workers: int = 1  # how many processes it may train in
-    keep_diverged: bool = False  # a run that goes to NaN is an end like others, not an error
+    workers: int = 1  # how many processes may train clients
+    keep_diverged: bool = False  # a run that diverges ends with NaN instead of an error
+
+    @property
+    def name(self) -> str:
+        """The run's name in messages."""
+        return f"{self.label}, seed {self.seed}"
 
     def config(self, dataset: Dataset) -> dict[str, Any]:
         """Return the run's resolved configuration."""
@@ -49,14 +55,14 @@ class RunTask:
 
 
 def carry_out(
-    task: RunTask, dataset: Dataset, *, tell: Callable[[Evaluation], None], check: Callable[[], None]
+    task: RunTask, dataset: Dataset, *, on_evaluation: Callable[[Evaluation], None], check: Callable[[], None]
 ) -> None:
     """Run a task to its end.
 
     Args:
         task: What to run.
-        dataset: What is learnt.
-        tell: Is told each evaluation.
+        dataset: The data.
+        on_evaluation: Called with each evaluation.
         check: Called often; an ``InterruptedRunError`` that it raises ends the run, which can then be resumed.
 
     Raises:
@@ -65,70 +71,100 @@ def carry_out(
     began = time.monotonic()
     if task.data and task.data != dataset.fingerprint:
         raise OffbeatError(
-            f"{dataset.name} returns other data each time it is called, so runs cannot be compared: let it draw its "
-            "random numbers from a generator with a seed"
+            f"{dataset.name} returns other data at each call, so runs cannot be compared: draw its random numbers "
+            "from a generator with a seed"
         )
-    model = build_model(task.experiment.model, dataset, task.seed)
-    objective = build_objective(task.experiment)
+    workload = build_workload(task.experiment, dataset, task.seed)
     with closing(
-        build_simulation(task.experiment, task.label, task.seed, dataset, model, objective, workers=task.workers)
+        build_simulation(task.experiment, task.label, task.seed, workload, workers=task.workers)
     ) as simulation:
-        metrics = [metric_name(metric) for metric in task.experiment.metrics]
-        config = task.config(dataset)
-        made_by = versions(config, dataset)
-        if task.resume:
-            writer, state = RunWriter.resume(task.path, config, metrics, made_by)
-            if state is not None:
-                _load(simulation, state, task)
-                if state["last"] is not None:
-                    tell(Evaluation(*state["last"]))
-        else:
-            writer = RunWriter.begin(task.path, config, metrics, made_by)
-
-        def real_seconds() -> float:
-            return writer.real_seconds + time.monotonic() - began
-
-        is_checked = False
-
-        def save() -> None:
-            nonlocal is_checked
-            # Once, as soon as there is a state to forget: a resumed run would have other numbers.
-            if not is_checked and simulation.coordinator.algorithm.version > 0:
-                _check_restart(simulation, task)
-                is_checked = True
-            writer.checkpoint(simulation.state_dict(), real_seconds())
-
-        due = time.monotonic() + task.checkpoint_seconds
-        diverged = False
-        while not simulation.finished:
-            try:
-                evaluation = simulation.step()
-            except DivergedError as error:
-                if not task.keep_diverged:
-                    raise DivergedError(f"{task.label}, seed {task.seed}: {error}") from None
-                evaluation, diverged = simulation.diverged(metrics), True
-            except WrongStepError as error:
-                raise OffbeatError(f"{task.label}, seed {task.seed}: {error}") from None
-            writer.add(evaluation, simulation.ended)
-            if evaluation is not None:
-                tell(evaluation)
-            if simulation.finished or diverged:
-                break
-            try:
-                check()
-            except InterruptedRunError:
-                save()
-                raise
-            now = time.monotonic()
-            if now >= due:
-                save()
-                took = time.monotonic() - now
-                due = now + max(task.checkpoint_seconds, took / _SHARE_OF_CHECKPOINTS)
-        # Who is asked to stop now finishes, but a worker that nobody waits for must not.
+        recording = _Recording(task, simulation, _open(task, dataset, simulation, on_evaluation), began)
+        diverged = _simulate(task, recording, on_evaluation, check)
+        # A run that is interrupted after its last step finishes; a worker without its parent does not.
         with suppress(InterruptedRunError):
             check()
-        vector = torch.full_like(model.vector, math.nan) if diverged else simulation.model
-        writer.finish(model.named(vector), real_seconds())
+        vector = torch.full_like(workload.model.vector, math.nan) if diverged else simulation.model
+        recording.writer.finish(workload.model.named(vector), recording.real_seconds)
+
+
+def _open(
+    task: RunTask, dataset: Dataset, simulation: Simulation, on_evaluation: Callable[[Evaluation], None]
+) -> RunWriter:
+    """Return the run's writer; load the last checkpoint into the simulation."""
+    config = task.config(dataset)
+    metrics, made_by = _metrics(task), versions(config, dataset)
+    if not task.resume:
+        return RunWriter.begin(task.path, config, metrics, made_by)
+    writer, state = RunWriter.resume(task.path, config, metrics, made_by)
+    if state is not None:
+        _load(simulation, state, task)
+        if state["last"] is not None:
+            on_evaluation(Evaluation(*state["last"]))
+    return writer
+
+
+class _Recording:
+    """A simulation and the writer that records it."""
+
+    def __init__(self, task: RunTask, simulation: Simulation, writer: RunWriter, began: float) -> None:
+        self.simulation = simulation
+        self.writer = writer
+        self._task = task
+        self._began = began - writer.real_seconds
+        self._is_restart_checked = False
+
+    @property
+    def real_seconds(self) -> float:
+        """How long the run has taken, together with the runs that it continues."""
+        return time.monotonic() - self._began
+
+    def checkpoint(self) -> None:
+        """Save rows and state."""
+        # Once, as soon as there is a state: an algorithm that forgets a part of it would give other numbers.
+        if not self._is_restart_checked and self.simulation.coordinator.algorithm.version > 0:
+            _check_restart(self.simulation, self._task)
+            self._is_restart_checked = True
+        self.writer.checkpoint(self.simulation.state_dict(), self.real_seconds)
+
+
+def _simulate(
+    task: RunTask, recording: _Recording, on_evaluation: Callable[[Evaluation], None], check: Callable[[], None]
+) -> bool:
+    """Step the simulation to its end, with checkpoints; return whether it diverged."""
+    simulation = recording.simulation
+    due = time.monotonic() + task.checkpoint_seconds
+    while not simulation.finished:
+        diverged = False
+        try:
+            evaluation = simulation.step()
+        except DivergedError as error:
+            if not task.keep_diverged:
+                raise DivergedError(f"{task.name}: {error}") from None
+            evaluation, diverged = simulation.diverged(_metrics(task)), True
+        except WrongStepError as error:
+            raise OffbeatError(f"{task.name}: {error}") from None
+        recording.writer.add(evaluation, simulation.ended)
+        if evaluation is not None:
+            on_evaluation(evaluation)
+        if diverged:
+            return True
+        if simulation.finished:
+            return False
+        try:
+            check()
+        except InterruptedRunError:
+            recording.checkpoint()
+            raise
+        now = time.monotonic()
+        if now >= due:
+            recording.checkpoint()
+            took = time.monotonic() - now
+            due = now + max(task.checkpoint_seconds, took / _SHARE_OF_CHECKPOINTS)
+    return False
+
+
+def _metrics(task: RunTask) -> list[str]:
+    return [metric_name(metric) for metric in task.experiment.metrics]
 
 
 def _check_restart(simulation: Simulation, task: RunTask) -> None:
@@ -149,6 +185,6 @@ def _load(simulation: Simulation, state: dict[str, Any], task: RunTask) -> None:
         fits = False
     if not fits:
         raise OffbeatError(
-            f"the checkpoint of {task.label}, seed {task.seed}, is not of this model: was a file of your own changed? "
-            "Run again without --resume"
+            f"the checkpoint of {task.name}, does not fit this model: has a file of your own changed? Run again "
+            "without --resume"
         )

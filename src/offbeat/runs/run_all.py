@@ -1,4 +1,4 @@
-"""From an experiment to run directories: one for each algorithm and seed."""
+"""All runs of an experiment: one for each algorithm and seed."""
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -13,12 +13,14 @@ from offbeat.data.dataset import Dataset, MissingDataError
 from offbeat.runs import directory as run_directory
 from offbeat.runs.directory import Run
 from offbeat.runs.interruption import Interruption
-from offbeat.runs.package_versions import check_versions, versions
+from offbeat.runs.package_versions import versions
 from offbeat.runs.progress import Progress
+from offbeat.runs.resume import check_settings, check_versions, has_settings
 from offbeat.runs.run import RunTask, carry_out
 from offbeat.runs.worker_processes import Workers
 from offbeat.training.trainers.choice import available_processors
-from offbeat.worlds.simulation import build_dataset, build_model, build_objective, build_simulation
+from offbeat.worlds.simulation import build_simulation
+from offbeat.worlds.workload import build_dataset, build_workload
 
 CHECKPOINT_SECONDS = 30.0
 
@@ -36,35 +38,35 @@ def run_all(
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     keep_diverged: bool = False,
 ) -> list[Run]:
-    """Run each of ``labels`` with each seed, and return what ``folder`` then holds of them.
+    """Run each of ``labels`` with each seed, and return the finished runs.
 
     Args:
         experiment: The configuration.
         labels: Which of its algorithms.
-        folder: Where a folder for each run goes; one that is there with the same settings is replaced.
-        progress: Is told how far it is.
+        folder: Gets a folder for each run; an earlier run with the same settings is replaced.
+        progress: Shows how far the runs are.
         replace: Also replace runs with other settings.
-        resume: Leave finished runs as they are, and go on with unfinished ones.
-        jobs: How many processes run at once; 1 is this one.
-        workers: These processes, if they are to go on living after the call.
+        resume: Keep finished runs, and continue unfinished ones.
+        jobs: How many runs at once, each in a process of its own; 1 for this process.
+        workers: Processes to use, which stay alive after the call.
         checkpoint_seconds: Real seconds between two checkpoints of a run.
-        keep_diverged: A run that goes to NaN ends there, with NaN, in place of an error.
+        keep_diverged: A run that diverges ends with NaN instead of an error.
 
     Raises:
-        OffbeatError: Something that the user can mend; runs that were finished before it stay.
-        InterruptedRunError: A signal came; what was going on can be resumed.
+        OffbeatError: An error that the user can correct; finished runs stay.
+        InterruptedRunError: A signal came; the runs can be resumed.
     """
-    # With models this small a second thread costs more than it brings, and one thread always adds in one order.
+    # With small models a second thread costs more than it gains, and one thread always adds in the same order.
     torch.set_num_threads(1)
-    # Until the first run begins there is nothing to keep, and a signal may end the program as ever.
-    with run_directory.prepared(folder):
+    # Before the first run there is no state to save, so a signal ends the program at once.
+    with run_directory.lock_folder(folder):
         dataset = _load_data(experiment, progress.say)
-        # What was taken in place of data that could not be had is what all processes take.
+        # If a fallback replaced the data, all processes take the fallback.
         if dataset.name != experiment.data.name:
             experiment = experiment.model_copy(update={"data": DataSection(name=dataset.name)})
         data = dataset.fingerprint if is_import_path(dataset.name) else ""
         processors = 1 if experiment.trainer == "loop" else max(1, available_processors() // jobs)
-        experiment = _checked(experiment, labels, dataset)
+        experiment = _check_runs(experiment, labels, dataset)
         tasks = [
             RunTask(
                 experiment,
@@ -80,31 +82,39 @@ def run_all(
             for label in labels
             for seed in experiment.seeds
         ]
-        waiting = [task for task in tasks if not _is_there(task, dataset, replace)]
+        waiting = [task for task in tasks if not _is_finished(task, dataset, replace)]
         if len(waiting) < len(tasks):
             progress.say(f"{len(tasks) - len(waiting)} of {len(tasks)} runs are finished")
         with Interruption() as interruption, progress:
             progress.expect(len(waiting))
             if jobs == 1:
-                for task in waiting:
-                    progress.begin(task.label, task.seed)
-                    carry_out(
-                        task,
-                        dataset,
-                        tell=lambda now, t=task: progress.advance(t.label, t.seed, now),
-                        check=interruption.check,
-                    )
-                    progress.end(task.label, task.seed)
+                _run_here(waiting, dataset, progress, interruption)
             else:
-                with nullcontext(workers) if workers else Workers(jobs) as its:
-                    its.carry_out(
-                        waiting,
-                        begin=lambda task: progress.begin(task.label, task.seed),
-                        tell=lambda task, now: progress.advance(task.label, task.seed, now),
-                        end=lambda task: progress.end(task.label, task.seed),
-                        interruption=interruption,
-                    )
+                with nullcontext(workers) if workers else Workers(jobs) as processes:
+                    _run_in(processes, waiting, progress, interruption)
         return [run_directory.read(task.path) for task in tasks]
+
+
+def _run_here(tasks: Sequence[RunTask], dataset: Dataset, progress: Progress, interruption: Interruption) -> None:
+    for task in tasks:
+        progress.begin(task.label, task.seed)
+        carry_out(
+            task,
+            dataset,
+            on_evaluation=lambda now, task=task: progress.advance(task.label, task.seed, now),
+            check=interruption.check,
+        )
+        progress.end(task.label, task.seed)
+
+
+def _run_in(processes: Workers, tasks: Sequence[RunTask], progress: Progress, interruption: Interruption) -> None:
+    processes.carry_out(
+        tasks,
+        on_begin=lambda task: progress.begin(task.label, task.seed),
+        on_evaluation=lambda task, now: progress.advance(task.label, task.seed, now),
+        on_end=lambda task: progress.end(task.label, task.seed),
+        interruption=interruption,
+    )
 
 
 def _load_data(experiment: Experiment, say: Callable[[str], None]) -> Dataset:
@@ -117,40 +127,37 @@ def _load_data(experiment: Experiment, say: Callable[[str], None]) -> Dataset:
         return build_dataset(DataSection(name=experiment.data.fallback))
 
 
-def _checked(experiment: Experiment, labels: Sequence[str], dataset: Dataset) -> Experiment:
-    """Return the experiment with one trainer for all runs, so that they can be compared.
+def _check_runs(experiment: Experiment, labels: Sequence[str], dataset: Dataset) -> Experiment:
+    """Return the experiment with the same trainer for all runs.
 
-    What does not fit together shows here, before the first run, not after hours of it.
+    Builds a simulation of each algorithm, so that an error shows before the first run, and not hours later.
     """
-    objective = build_objective(experiment)
     seed = experiment.seeds[0]
     for label in labels:
-        simulation = build_simulation(
-            experiment, label, seed, dataset, build_model(experiment.model, dataset, seed), objective
-        )
+        simulation = build_simulation(experiment, label, seed, build_workload(experiment, dataset, seed))
         if experiment.trainer == "auto" and simulation.trainer == "loop":
             experiment = experiment.model_copy(update={"trainer": "loop"})
     return experiment.model_copy(update={"trainer": "vmap"}) if experiment.trainer == "auto" else experiment
 
 
-def _is_there(task: RunTask, dataset: Dataset, replace: bool) -> bool:
-    """Return whether there is nothing left to do for the task.
+def _is_finished(task: RunTask, dataset: Dataset, replace: bool) -> bool:
+    """Return whether the task's run is finished and to be kept.
 
     Raises:
-        OffbeatError: There is a run with other settings in its place.
+        OffbeatError: Its folder holds a run with other settings.
     """
-    config, unfinished = task.config(dataset), run_directory.unfinished(task.path)
+    config, unfinished = task.config(dataset), run_directory.unfinished_path(task.path)
     if task.resume:
-        if run_directory.is_of(task.path, config):
+        if has_settings(task.path, config):
             check_versions(task.path, versions(config, dataset))
-            # A kill just before a run's last line leaves it.
+            # The unfinished folder of a finished run remains after a kill in the run's last moment.
             run_directory.remove(unfinished)
             return True
-        # It is to replace a finished one with other settings, as was said when it was begun.
-        if run_directory.is_of(unfinished, config):
+        # The unfinished run was begun with --replace: it may replace a finished one with other settings.
+        if has_settings(unfinished, config):
             return False
     elif replace:
         return False
     for folder in (task.path, unfinished):
-        run_directory.refuse_other(folder, config)
+        check_settings(folder, config)
     return False

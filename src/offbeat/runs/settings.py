@@ -1,4 +1,4 @@
-"""The settings of runs: what world they share, and in what they differ."""
+"""Settings of several runs: the world that they share, and their differences."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,9 +22,9 @@ def by_label(runs: Iterable[Run]) -> dict[str, list[Run]]:
 
 
 def world_of(runs: Sequence[Run]) -> str:
-    """Return one line on what was learnt by whom: the runs' data, model, clients, seeds and end.
+    """Return one line on the runs' data, model, clients, seeds and end.
 
-    Where their settings differ, it says in what (see ``settings_differences``), and describes each world.
+    If their settings differ, it names the keys (see ``settings_differences``) and describes each world.
     """
     worlds: dict[str, list[Run]] = {}
     for run in runs:
@@ -32,21 +32,21 @@ def world_of(runs: Sequence[Run]) -> str:
     keys = settings_differences(runs)
     if not keys:
         return _describe(runs)
-    some = ", ".join(keys[:_MOST_KEYS]) + (f" and {len(keys) - _MOST_KEYS} more" if len(keys) > _MOST_KEYS else "")
+    named = ", ".join(keys[:_MOST_KEYS]) + (f" and {len(keys) - _MOST_KEYS} more" if len(keys) > _MOST_KEYS else "")
     described = list(dict.fromkeys(_describe(group) for group in worlds.values()))
     if len(described) > 1:
         described = [f"{', '.join(by_label(group))}: {_describe(group)}" for group in worlds.values()]
     else:
         described = [_describe(runs)]
-    return f"The settings differ in {some}. {'; '.join(described)}"
+    return f"The settings differ in {named}. {'; '.join(described)}"
 
 
 def settings_differences(runs: Sequence[Run]) -> list[str]:
     """Return the shared settings, as ``section.key``, in which runs differ.
 
-    These are the world's, when it was evaluated, and ``local``. An algorithm may have ``local`` settings of its own, so
-    these are compared between experiments only: of the algorithms that both have, or else, if none of one experiment's
-    has a value that one of the other's has.
+    Shared are the settings of the world, the times of evaluations, and ``local``. An algorithm may have ``local``
+    settings of its own, so these are compared between experiments only: for the algorithms in both or, without common
+    algorithms, where all values of one experiment differ from all of the other.
     """
     shared = [
         _world(run) | {"evaluate": {key: _section(run, "evaluate").get(key) for key in _WHEN_EVALUATED}} for run in runs
@@ -60,12 +60,15 @@ def experiment_of(run: Run) -> Path:
 
 
 def same_world(run: Run, other: Run) -> bool:
-    """Return whether two runs have the same data, model, clients, server and end, so that their times compare."""
+    """Return whether the times of two runs can be compared.
+
+    Their data, model, clients, server and end must be the same.
+    """
     return not differences([_world(run), _world(other)])
 
 
 def differences(tables: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the keys, as ``section.key``, at which not all of the tables have the same value."""
+    """Return the keys, as ``section.key``, at which tables differ."""
     flat = [dict(_flat(table)) for table in tables]
     keys = dict.fromkeys(key for one in flat for key in one)
     return [key for key in keys if any(key not in one or one[key] != flat[0].get(key) for one in flat)]
@@ -89,7 +92,7 @@ def _section(run: Run, name: str) -> Mapping[str, Any]:
 
 
 def _local_differences(runs: Sequence[Run]) -> list[str]:
-    """The keys of ``local`` in which experiments differ; see ``settings_differences``."""
+    """Return the keys of ``local`` that differ; see ``settings_differences``."""
     experiments: dict[Path, dict[str, Mapping[str, Any]]] = {}
     for run in runs:
         (name, *_) = run.config["algorithms"]
@@ -108,7 +111,7 @@ def _local_differences(runs: Sequence[Run]) -> list[str]:
 def _describe(runs: Sequence[Run]) -> str:
     config, seeds = runs[0].config, sorted({run.seed for run in runs})
     ends = [f"{number:,g} {key.replace('_', ' ')}" for key, number in config["stop"].items()]
-    # Of an import path such as /some/folder/my.py:load the folders say nothing.
+    # An import path such as /some/folder/my.py:load is shown without its folders.
     data, model = (config[section]["name"].rpartition("/")[2] for section in ("data", "model"))
     return (
         f"{data}, {model}, {config['population']['clients']:,} clients, "

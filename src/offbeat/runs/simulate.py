@@ -1,4 +1,4 @@
-"""Simulations from Python, for notebooks and scripts: the user's own objects in, a table out."""
+"""``offbeat.simulate``: simulations from notebooks and scripts."""
 
 import copy
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.config.algorithm_table import build_algorithm
-from offbeat.config.compression_table import checked
-from offbeat.config.experiment_file import check_patience
+from offbeat.config.compression_table import check_compression
+from offbeat.config.experiment_file import check_lease
 from offbeat.config.experiment_sections import RESERVED, EvaluateSection, LocalSection, ServerSection, StopSection
 from offbeat.config.population_sections import PopulationSection
 from offbeat.config.validation_errors import one_line
@@ -37,7 +37,8 @@ from offbeat.training.objectives import LOSSES, METRICS
 from offbeat.training.trainers.choice import TRAINERS, TrainerName, available_processors
 from offbeat.training.training_loss import TRAINING_LOSS
 from offbeat.worlds.population import build_population
-from offbeat.worlds.simulation import Objective, assemble
+from offbeat.worlds.simulation import World
+from offbeat.worlds.workload import Objective, Workload
 from offbeat_client.user_code_errors import error_line, failure
 
 if TYPE_CHECKING:
@@ -50,7 +51,10 @@ _Table = TypeVar("_Table", bound=BaseModel)
 
 @contextmanager
 def _one_thread() -> Generator[None]:
-    """As runs have; more threads add in another order, and with small models they are slower."""
+    """Use one thread, as runs do.
+
+    More threads would add in another order, and be slower with small models.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -82,63 +86,60 @@ def simulate(
     output: str | Path | None = None,
     progress: bool = True,
 ) -> "DataFrame":
-    """Train a model over clients that come and go in virtual time, and return how it went.
+    """Train a model over clients in virtual time, and return the evaluations.
 
-    Nothing that is passed in is changed: each call begins anew, from the same model.
+    The arguments are not changed: each call starts from the same model.
 
     Args:
-        model: A module, whose present parameters are the initial ones, or a class or function that makes one.
+        model: A module, whose parameters are the initial ones, or a class or function that makes one.
         data: The name of a built-in data set, a pair (train, test) of torch data sets, or a ``Dataset``.
-        algorithm: For instance ``FedBuff(buffer_size=5)``; a name stands for it with its defaults.
+        algorithm: For instance ``FedBuff(buffer_size=5)``, or a name for the algorithm with its defaults.
         population: The number of clients, or a table as ``[population]`` in an experiment's file.
-        local: What a client does in a visit: a plan, or a table as ``[local]``.
+        local: The work of a client in a visit: a plan, or a table as ``[local]``.
         evaluate_every_seconds: Virtual seconds between two evaluations on the test set; exactly one of this and the
-            next is needed. The first and the last model are evaluated anyhow.
+            next is needed. The first and the last model are always evaluated.
         evaluate_every_versions: Versions between two evaluations: at the instant at which the version reaches or
             passes a multiple of this.
-        virtual_seconds: The run ends then, or at what comes first of these three; at least one is needed.
-        versions: … or when there are so many versions of the model.
-        updates: … or when so many client updates have counted.
+        virtual_seconds: When the run ends; the first of these three limits counts, and at least one is needed.
+        versions: The number of versions after which the run ends.
+        updates: The number of counted updates after which the run ends.
         server: A table as ``[server]``.
-        loss: A built-in loss's name, or a function of (outputs, labels) that returns the mean.
-        metrics: Built-in metrics' names, among them ``training_loss``, or functions of the test set's (outputs, labels)
-            by name; if it is left out accuracy for a loss between classes, else none.
-        batch_norm: What to do with BatchNorm layers; as ``model.batch_norm``.
-        augmentation: ``crop-and-flip`` for images that are shifted and mirrored at random in training; as
-            ``data.augmentation``.
+        loss: The name of a built-in loss, or a function of (outputs, labels) that returns the mean.
+        metrics: Names of built-in metrics or ``training_loss``, or functions of the test set's (outputs, labels) by
+            name. Default: accuracy for a loss between classes, else none.
+        batch_norm: How to treat BatchNorm layers; as ``model.batch_norm``.
+        augmentation: ``crop-and-flip`` shifts and mirrors training images at random; as ``data.augmentation``.
         trainer: ``loop`` for one client after the other, ``vmap`` for many at once, ``processes`` for several, each in
             a process of its own; ``auto`` chooses by the model.
-        seed: Fixes clients, devices, minibatches and, where ``model`` makes one, the initial model.
-        output: A folder for ``history.parquet``, ``events.parquet`` (a row a visit) and ``model.safetensors``.
-        progress: Whether to show how far it is.
+        seed: Fixes clients, devices, minibatches and, if ``model`` is a class or function, the initial model.
+        output: A folder for ``history.parquet``, ``events.parquet`` (a row for each visit) and ``model.safetensors``.
+        progress: Whether to show a progress bar.
 
     Returns:
-        A row an evaluation: seconds (virtual), version, counted, unused, lost, bytes_down, bytes_up, loss, and a
-        column a metric.
+        A row for each evaluation: seconds (virtual), version, counted, unused, lost, bytes_down, bytes_up, loss, and a
+        column for each metric.
 
     Raises:
-        OffbeatError: Something does not fit; one line says what.
+        OffbeatError: An argument is wrong, or two do not fit together; the message is one line.
     """
-    _check(algorithm, batch_norm, augmentation, trainer, seed)
+    _check_arguments(algorithm, batch_norm, augmentation, trainer, seed)
     dataset = load_dataset(data) if isinstance(data, str) else from_user(data, "data")
     seed = int(seed)
     if isinstance(population, Integral) and not isinstance(population, bool | int):  # for instance numpy's
         population = int(population)
     section = _table(PopulationSection, {"clients": population} if isinstance(population, int) else population)
     stop = _table(StopSection, {"virtual_seconds": virtual_seconds, "versions": versions, "updates": updates}, "stop")
-    waiting = _table(ServerSection, server or {})
+    server_section = _table(ServerSection, server or {})
     objective = _objective(loss, metrics)
-    folder = None if output is None else _made(Path(output))
+    folder = None if output is None else _make_folder(Path(output))
     try:
-        check_patience(section, waiting)
-        simulation = assemble(
-            build_algorithm(algorithm, {}) if isinstance(algorithm, str) else copy.deepcopy(algorithm),
-            _plan(local),
-            build_population(section, dataset, seed),
-            dataset,
-            flat := FlatModel(_module(model, seed), batch_norm=batch_norm),
-            objective,
-            server=waiting,
+        check_lease(section, server_section)
+        world = World(
+            algorithm=build_algorithm(algorithm, {}) if isinstance(algorithm, str) else copy.deepcopy(algorithm),
+            plan=_plan(local),
+            population=build_population(section, dataset, seed),
+            workload=Workload(dataset, FlatModel(_module(model, seed), batch_norm=batch_norm), objective, augmentation),
+            server=server_section,
             stop=stop,
             evaluate=_table(
                 EvaluateSection,
@@ -148,8 +149,8 @@ def simulate(
             trainer=trainer,
             workers=1 if trainer == "loop" else available_processors(),
             seed=seed,
-            augmentation=augmentation,
         )
+        simulation = world.build()
     except ValueError as error:
         raise OffbeatError(str(error)) from None
     name = algorithm if isinstance(algorithm, str) else algorithm.name
@@ -163,12 +164,14 @@ def simulate(
         bars.end(name, seed)
     history = _history(evaluations)
     if folder is not None:
-        _write(folder, history, simulation.ended, flat.named(simulation.model))
+        _write(folder, history, simulation.ended, world.workload.model.named(simulation.model))
     return history
 
 
-def _check(algorithm: object, batch_norm: object, augmentation: object, trainer: object, seed: object) -> None:
-    # Only an object of a subclass surely has what the contract asks for.
+def _check_arguments(
+    algorithm: object, batch_norm: object, augmentation: object, trainer: object, seed: object
+) -> None:
+    # Only a subclass surely has every method of the contract.
     if not isinstance(algorithm, str) and Algorithm not in type(algorithm).__mro__:
         raise OffbeatError(f"algorithm = {algorithm!r}: must be a name or an algorithm such as FedBuff(buffer_size=5)")
     if batch_norm not in ("refuse", "local"):
@@ -194,7 +197,7 @@ def _table(kind: type[_Table], values: Mapping[str, Any], key: str | None = None
 
 def _plan(local: LocalPlan | Mapping[str, Any]) -> LocalPlan:
     if isinstance(local, LocalPlan):
-        return replace(local, compression=checked("local.compression", local.compression))
+        return replace(local, compression=check_compression("local.compression", local.compression))
     return _table(LocalSection, local).plan()
 
 
@@ -226,48 +229,49 @@ def _objective(loss: str | Function, metrics: Sequence[str] | Mapping[str, Funct
             raise OffbeatError("metrics: must be names, or a dict of functions by name, such as {'f1': my_f1}")
         training_loss = TRAINING_LOSS in names
         known = {**{name: metric.function for name, metric in METRICS.items()}, TRAINING_LOSS: None}
-        metrics = {name: _named(name, known, "metrics") for name in names if name != TRAINING_LOSS}
+        metrics = {name: _look_up(name, known, "metrics") for name in names if name != TRAINING_LOSS}
     for name, function in metrics.items():
         if not callable(function) or name in RESERVED:
             raise OffbeatError(
-                f"metrics: {name!r} must be a function of (outputs, labels), and must not be called like a column "
-                "that there is anyhow"
+                f"metrics: {name!r} must be a function of (outputs, labels), and its name must not be one of "
+                f"{', '.join(sorted(RESERVED))}"
             )
     if not isinstance(loss, str) and not callable(loss):
         raise OffbeatError(f"loss = {loss!r}: must be a name or a function of (outputs, labels)")
-    return Objective(_named(loss, LOSSES, "loss") if isinstance(loss, str) else loss, metrics, training_loss)
+    return Objective(_look_up(loss, LOSSES, "loss") if isinstance(loss, str) else loss, metrics, training_loss)
 
 
-def _named(name: str, known: Mapping[str, Any], what: str) -> Any:
+def _look_up(name: str, known: Mapping[str, Any], key: str) -> Any:
     if name not in known:
-        raise OffbeatError(f"{what} = {name!r}: {did_you_mean(name, known)}, or pass a function")
+        raise OffbeatError(f"{key} = {name!r}: {did_you_mean(name, known)}, or pass a function")
     return known[name]
 
 
 def _history(evaluations: Sequence[Evaluation]) -> "DataFrame":
-    # Only here, because pandas takes a while to import.
+    # Imported here, because pandas takes long to import.
     from pandas import DataFrame
 
     return DataFrame([{**row._asdict(), **row.metrics} for row in evaluations]).drop(columns="metrics")
 
 
-def _made(folder: Path) -> Path:
+def _make_folder(folder: Path) -> Path:
     if (folder / "config.toml").exists():
         raise OffbeatError(f"output = {str(folder)!r} holds a run: choose another folder")
-    with _told(folder):
+    with _one_line_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 def _write(folder: Path, history: "DataFrame", ended: Sequence[VisitEnded], model: Mapping[str, Tensor]) -> None:
-    with _told(folder):
+    with _one_line_errors(folder):
         history.to_parquet(folder / "history.parquet", index=False)
         pq.write_table(pa.Table.from_pylist([visit._asdict() for visit in ended], EVENTS), folder / "events.parquet")
         (folder / "model.safetensors").write_bytes(save(dict(model)))
 
 
 @contextmanager
-def _told(folder: Path) -> Generator[None]:
+def _one_line_errors(folder: Path) -> Generator[None]:
+    """Turn an error of the disk into one line for the user."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Runs in processes of their own, several at once."""
+"""Several runs at once, each in a process of its own."""
 
 import math
 import multiprocessing
@@ -17,15 +17,17 @@ from offbeat.errors import OffbeatError
 from offbeat.runs.interruption import InterruptedRunError, Interruption
 from offbeat.runs.run import RunTask, carry_out
 from offbeat.simulation.records import Evaluation
-from offbeat.worlds.simulation import build_dataset
+from offbeat.worlds.workload import build_dataset
 
 _PATIENCE_SECONDS = 60.0  # for a worker that was asked to stop
 
-# What a worker says: an evaluation, that its run is done, that it was interrupted, or the user's mistake in one line.
+# From a worker: an evaluation, the end of its run, an interruption, or an error message for the user.
 Message = tuple[Literal["evaluation", "done", "interrupted", "error"], Any]
 
 
 class _Worker:
+    """A process, and the task that it carries out."""
+
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, other = context.Pipe()
@@ -34,40 +36,41 @@ class _Worker:
             self.process.start()
         other.close()
         self.task: RunTask | None = None
-        self.since = 0.0
+        self.began = 0.0
 
-    def give(self, task: RunTask) -> None:
+    def begin(self, task: RunTask) -> None:
         self.task = task
-        self.since = time.monotonic()
-        with suppress(OSError):  # if it has died, there is nothing to hear from it
+        self.began = time.monotonic()
+        with suppress(OSError):  # the process has died, which ``receive`` reports
             self.connection.send(task)
 
-    def hear(self) -> Message:
+    def receive(self) -> Message:
         try:
             return self.connection.recv()
         except (EOFError, ConnectionError):
             self.process.join()
             assert self.task is not None
-            if self.process.exitcode == -signal.SIGTERM:  # it came before the process was ready for it
+            if self.process.exitcode == -signal.SIGTERM:  # the signal came before the process had its handler
                 return "interrupted", None
-            name, code = f"{self.task.label}, seed {self.task.seed}", self.process.exitcode or 0
+            name, code = self.task.name, self.process.exitcode or 0
             if code >= 0:
-                raise OffbeatError(
-                    f"the process of {name}, failed (exit code {code}); what is above says why"
-                ) from None
+                raise OffbeatError(f"the process of {name}, failed (exit code {code}): see the output above") from None
             raise OffbeatError(
-                f"the process of {name}, was killed (exit code {code}), perhaps for want of memory: go on with "
+                f"the process of {name}, was killed (exit code {code}), perhaps because memory ran out: continue with "
                 "--resume and fewer --jobs"
             ) from None
 
 
 @contextmanager
 def _ctrl_c_blocked() -> Generator[None]:
-    """Keep Ctrl-C from a process that is started from its first moment on, as it inherits that; here it only waits."""
+    """Block Ctrl-C while a process is started.
+
+    The process inherits the block, so Ctrl-C never interrupts it.
+    """
     if os.name == "nt":
         yield
         return
-    # Were it started along with the first process, it would unblock the signal.
+    # The resource tracker would unblock the signal if it were started together with the first process.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -77,10 +80,10 @@ def _ctrl_c_blocked() -> Generator[None]:
 
 
 class Workers:
-    """Processes that carry out runs; they live from one call to the next, until the ``with`` statement ends.
+    """Processes that carry out runs; they live until the ``with`` statement ends.
 
     Args:
-        jobs: How many processes there are at most.
+        jobs: The largest number of processes.
     """
 
     def __init__(self, jobs: int) -> None:
@@ -97,26 +100,28 @@ class Workers:
         self,
         tasks: Sequence[RunTask],
         *,
-        begin: Callable[[RunTask], None],
-        tell: Callable[[RunTask, Evaluation], None],
-        end: Callable[[RunTask], None],
+        on_begin: Callable[[RunTask], None],
+        on_evaluation: Callable[[RunTask, Evaluation], None],
+        on_end: Callable[[RunTask], None],
         interruption: Interruption,
     ) -> None:
-        """Run tasks: each label once, in order, then those of the label that took longest, so that all end together.
+        """Run tasks: each label once, in order, then the slowest label first.
+
+        So all processes end at about the same time.
 
         Args:
             tasks: What to run.
-            begin: Is told a task that begins.
-            tell: Is told a task's evaluations.
-            end: Is told a task that is done.
-            interruption: Is looked at often; if somebody asks for it, all runs are to stop.
+            on_begin: Called with a task when it begins.
+            on_evaluation: Called with a task and each of its evaluations.
+            on_end: Called with a task when it ends.
+            interruption: Checked often; after a signal all runs stop.
 
         Raises:
-            OffbeatError: A run failed by something that the user can mend; the others stop where they can be resumed.
-            InterruptedRunError: Somebody asked for it.
+            OffbeatError: A run failed; the others stop where they can be resumed.
+            InterruptedRunError: A signal came.
         """
         try:
-            self._carry_out(list(tasks), begin, tell, end, interruption)
+            self._carry_out(list(tasks), on_begin, on_evaluation, on_end, interruption)
         except BaseException:
             self._stop()
             raise
@@ -124,12 +129,12 @@ class Workers:
     def _carry_out(
         self,
         waiting: list[RunTask],
-        begin: Callable[[RunTask], None],
-        tell: Callable[[RunTask, Evaluation], None],
-        end: Callable[[RunTask], None],
+        on_begin: Callable[[RunTask], None],
+        on_evaluation: Callable[[RunTask, Evaluation], None],
+        on_end: Callable[[RunTask], None],
         interruption: Interruption,
     ) -> None:
-        took: dict[str, float] = {}  # by label, in seconds; what has begun and is not done comes last
+        took: dict[str, float] = {}  # seconds by label; 0 for a label whose first run is not finished
         while waiting or any(worker.task for worker in self._workers):
             interruption.check()
             idle = [worker for worker in self._workers if worker.task is None]
@@ -140,25 +145,25 @@ class Workers:
                 task = max(waiting, key=lambda task: took.get(task.label, math.inf))
                 waiting.remove(task)
                 took.setdefault(task.label, 0.0)
-                begin(task)
-                idle.pop().give(task)
+                on_begin(task)
+                idle.pop().begin(task)
             busy = {worker.connection: worker for worker in self._workers if worker.task}
-            heard = wait(list(busy), timeout=0.2)
-            # Again, because a signal to all processes ends the others as well.
+            ready = wait(list(busy), timeout=0.2)
+            # Again, because a signal to all processes ends the workers as well.
             interruption.check()
-            for connection in heard:
+            for connection in ready:
                 worker = busy[connection]  # pyright: ignore[reportArgumentType]
                 assert worker.task is not None
-                kind, content = worker.hear()
+                kind, content = worker.receive()
                 if kind == "evaluation":
-                    tell(worker.task, content)
+                    on_evaluation(worker.task, content)
                 elif kind == "done":
-                    end(worker.task)
-                    took[worker.task.label] = time.monotonic() - worker.since
+                    on_end(worker.task)
+                    took[worker.task.label] = time.monotonic() - worker.began
                     worker.task = None
                 elif kind == "error":
                     raise OffbeatError(content)
-                else:  # somebody sent the signal to the worker alone
+                else:  # the signal was sent to the worker alone
                     raise InterruptedRunError(signal.SIGTERM)
 
     def _stop(self) -> None:
@@ -170,33 +175,33 @@ class Workers:
             else:
                 worker.process.terminate()
         for worker in workers:
-            # A pipe that nobody empties would keep the worker from ending.
+            # A worker cannot end while it waits for a full pipe.
             worker.connection.close()
             worker.process.join(_PATIENCE_SECONDS)
             worker.process.kill()
 
 
 def _work(connection: "Connection[Message, RunTask]", parent: int) -> None:
-    """Carry out the tasks that come, until the connection ends."""
+    """Carry out the received tasks, until the connection closes."""
     torch.set_num_threads(1)
-    # Ctrl-C goes to all processes of a terminal; the first one passes it on as SIGTERM.
+    # Ctrl-C goes to all processes of a terminal; the parent passes it on as SIGTERM.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    asked: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
+    signals: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
 
     def check() -> None:
         if os.getppid() != parent:
-            # The parent was killed, and somebody may go on with the run at once: nothing more may be written.
+            # The parent was killed, and another process may resume the run: this one must not write any more.
             os._exit(1)
-        if asked:
-            raise InterruptedRunError(asked[0])
+        if signals:
+            raise InterruptedRunError(signals[0])
 
-    def say(message: Message) -> None:
-        with suppress(OSError):  # nobody listens any more
+    def send(message: Message) -> None:
+        with suppress(OSError):  # the parent has closed the connection
             connection.send(message)
 
     dataset, data = None, None
-    while not asked:
+    while not signals:
         try:
             task = connection.recv()
         except (EOFError, OSError):
@@ -204,9 +209,9 @@ def _work(connection: "Connection[Message, RunTask]", parent: int) -> None:
         try:
             if dataset is None or task.experiment.data != data:
                 dataset, data = build_dataset(task.experiment.data), task.experiment.data
-            carry_out(task, dataset, tell=lambda evaluation: say(("evaluation", evaluation)), check=check)
-            say(("done", None))
+            carry_out(task, dataset, on_evaluation=lambda evaluation: send(("evaluation", evaluation)), check=check)
+            send(("done", None))
         except OffbeatError as error:
-            say(("error", str(error)))
+            send(("error", str(error)))
         except InterruptedRunError:
-            say(("interrupted", None))
+            send(("interrupted", None))

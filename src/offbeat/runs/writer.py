@@ -1,4 +1,4 @@
-"""Writing a run while it goes on, such that a kill loses no more than what came after the last checkpoint."""
+"""Writer of a run's folder; a kill loses only the rows after the last checkpoint."""
 
 import json
 from collections.abc import Generator, Iterable, Mapping
@@ -13,38 +13,38 @@ from torch import Tensor
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.errors import OffbeatError
 from offbeat.runs import directory as run_directory
-from offbeat.runs.package_versions import check_versions
-from offbeat.runs.parquet_chunks import Parts, part_paths
+from offbeat.runs.parquet_chunks import ChunkedTable
+from offbeat.runs.resume import check_chunks, check_settings, check_versions
 from offbeat.simulation.records import Evaluation, VisitEnded
 from offbeat_client.files import sync_file, sync_folder, write_durably
 
-_MOST_ROWS = 100_000  # in memory
+_MAX_ROWS = 100_000  # in memory
 
 
 class RunWriter:
-    """The folder of a run that goes on; see ``run_directory`` for what is in it.
+    """Writer of one run; ``directory`` lists the files.
 
     Attributes:
-        real_seconds: How long the run took up to the checkpoint that it goes on from; 0 for one that begins.
+        real_seconds: How long the run took until the checkpoint that it was resumed from; 0 for a new run.
     """
 
     def __init__(self, path: Path, metrics: Iterable[str], checkpoint: Mapping[str, Any]) -> None:
         self._path = path
-        self._folder = run_directory.unfinished(path)
+        self._folder = run_directory.unfinished_path(path)
         self._metrics = tuple(metrics)
         history, events = checkpoint.get("parts", (0, 0))
         self.real_seconds: float = checkpoint.get("real_seconds", 0.0)
-        self._history = Parts(self._folder, "history", run_directory.history_schema(self._metrics), history)
-        self._events = Parts(self._folder, "events", run_directory.EVENTS, events)
+        self._history = ChunkedTable(self._folder, "history", run_directory.history_schema(self._metrics), history)
+        self._events = ChunkedTable(self._folder, "events", run_directory.EVENTS, events)
 
     @classmethod
     def begin(cls, path: Path, config: Mapping[str, Any], metrics: Iterable[str], versions: Mapping[str, str]) -> Self:
-        """Begin a run that is to be at ``path``; an unfinished one is forgotten."""
-        folder = run_directory.unfinished(path)
-        with _told(path):
+        """Begin the run of ``path``; an unfinished one is removed."""
+        folder = run_directory.unfinished_path(path)
+        with _one_line_errors(path):
             run_directory.remove(folder)
             folder.mkdir(parents=True)
-            # Last, so that where there are settings the rest is there too.
+            # The settings come last: a folder with settings is complete.
             _write(folder / "versions.json", _as_json(versions))
             _write(folder / "config.toml", tomli_w.dumps(config))
             return cls(path, metrics, {})
@@ -53,95 +53,87 @@ class RunWriter:
     def resume(
         cls, path: Path, config: Mapping[str, Any], metrics: Iterable[str], versions: Mapping[str, str]
     ) -> tuple[Self, dict[str, Any] | None]:
-        """Go on with the unfinished run that is to be at ``path``, or begin it.
+        """Continue the unfinished run of ``path``, or begin it.
 
         Returns:
-            The writer, and the state that it was given last; None if it was never given one.
+            The writer, and the state of the last checkpoint; None without a checkpoint.
 
         Raises:
-            OffbeatError: The unfinished run has other settings or was made with other versions of what the numbers
-                depend on, or its checkpoint cannot be read.
+            OffbeatError: The unfinished run has other settings or versions, or its checkpoint cannot be read.
         """
-        folder = run_directory.unfinished(path)
+        folder = run_directory.unfinished_path(path)
         checkpoint = folder / "checkpoint.safetensors"
-        run_directory.refuse_other(folder, config)
+        check_settings(folder, config)
         if not checkpoint.exists():
             return cls.begin(path, config, metrics, versions), None
         check_versions(folder, versions)
         state = read_checkpoint(checkpoint)
-        _check_parts(folder, state)
-        with _told(path):
+        check_chunks(folder, state)
+        with _one_line_errors(path):
             return cls(path, metrics, state), state
 
     def add(self, evaluation: Evaluation | None, ended: list[VisitEnded]) -> None:
-        """Add an evaluation, if there is one, and the visits that ended, which are taken out of the list."""
+        """Add an evaluation, if it is not None, and the visits that ended.
+
+        The visits are removed from the list.
+        """
         if evaluation is not None:
             *numbers, metrics = evaluation
             self._history.add([*numbers, *(metrics[name] for name in self._metrics)])
         for visit in ended:
             self._events.add(visit)
         ended.clear()
-        if len(self._events) > _MOST_ROWS:
-            with _told(self._path):
-                self._events.close_part()
+        if len(self._events) > _MAX_ROWS:
+            with _one_line_errors(self._path):
+                self._events.close_chunk()
 
     def checkpoint(self, state: Mapping[str, Any], real_seconds: float) -> None:
-        """Write all rows up to now, and the state at this moment."""
-        with _told(self._path):
-            self._history.close_part()
-            self._events.close_part()
+        """Write all rows, and the state."""
+        with _one_line_errors(self._path):
+            self._history.close_chunk()
+            self._events.close_chunk()
             _write(self._folder / "timing.json", _as_json({"real_seconds": real_seconds}))
-            parts = [self._history.number, self._events.number]
+            chunks = [self._history.chunks, self._events.chunks]
             write_checkpoint(
-                self._folder / "checkpoint.safetensors", {**state, "parts": parts, "real_seconds": real_seconds}
+                self._folder / "checkpoint.safetensors", {**state, "parts": chunks, "real_seconds": real_seconds}
             )
 
     def finish(self, model: Mapping[str, Tensor], real_seconds: float) -> None:
-        """Put the whole run at its path; an earlier one there is gone only after this one stands."""
-        whole = self._path.with_name(f".{self._path.name}.partial")
-        with _told(self._path):
+        """Write the finished run to its path; an earlier run there is removed afterwards."""
+        new = self._path.with_name(f".{self._path.name}.partial")
+        with _one_line_errors(self._path):
             try:
-                self._history.close_part()
-                self._events.close_part()
-                run_directory.remove(whole)
-                whole.mkdir()
+                self._history.close_chunk()
+                self._events.close_chunk()
+                run_directory.remove(new)
+                new.mkdir()
                 for name in ("config.toml", "versions.json"):
-                    (whole / name).write_bytes((self._folder / name).read_bytes())
-                self._history.join(whole / "history.parquet")
-                self._events.join(whole / "events.parquet")
-                (whole / "model.safetensors").write_bytes(save(dict(model)))
-                _write(whole / "timing.json", _as_json({"real_seconds": real_seconds}))
-                for file in whole.iterdir():
+                    (new / name).write_bytes((self._folder / name).read_bytes())
+                self._history.join(new / "history.parquet")
+                self._events.join(new / "events.parquet")
+                (new / "model.safetensors").write_bytes(save(dict(model)))
+                _write(new / "timing.json", _as_json({"real_seconds": real_seconds}))
+                for file in new.iterdir():
                     sync_file(file)
-                sync_folder(whole)
-                _replace(self._path, whole)
+                sync_folder(new)
+                _replace(self._path, new)
                 # The checkpoint is removed only once the finished run survives a power cut.
                 sync_folder(self._path.parent)
             finally:
-                run_directory.remove(whole)
+                run_directory.remove(new)
         run_directory.remove(self._folder)
 
 
 @contextmanager
-def _told(path: Path) -> Generator[None]:
-    """Make one line of what the disk refuses."""
+def _one_line_errors(path: Path) -> Generator[None]:
+    """Turn an error of the disk into one line for the user."""
     try:
         yield
     except OSError as error:
         raise OffbeatError(
-            f"cannot write the run into {path}: {error.strerror or error}; free some space and go on with --resume, or "
-            "choose another --output"
+            f"cannot write the run into {path}: {error.strerror or error}; free some space and continue with "
+            "--resume, or choose another --output"
         ) from None
-
-
-def _check_parts(folder: Path, state: Mapping[str, Any]) -> None:
-    match state:
-        case {"parts": [int(history), int(events)], "real_seconds": float()}:
-            for name, parts in (("history", history), ("events", events)):
-                if len(part_paths(folder, name)) < parts:
-                    raise OffbeatError(f"{folder} lacks a part of its {name}: run again without --resume")
-        case _:
-            raise OffbeatError(f"{folder / 'checkpoint.safetensors'} is broken: run again without --resume")
 
 
 def _as_json(content: Mapping[str, Any]) -> str:
@@ -153,7 +145,7 @@ def _write(path: Path, content: str) -> None:
 
 
 def _replace(path: Path, new: Path) -> None:
-    """Put the folder ``new`` at ``path``; a folder that stood there is gone only after the new one stands."""
+    """Move the folder ``new`` to ``path``; remove an earlier folder only afterwards."""
     old = path.with_name(f".{path.name}.old")
     run_directory.remove(old)
     if path.exists():

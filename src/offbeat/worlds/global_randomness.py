@@ -1,4 +1,4 @@
-"""Random numbers for the user's own code, which draws them from the libraries' global generators."""
+"""Seeds for user code that draws from Python's, numpy's or torch's generators."""
 
 import random
 from collections.abc import Generator
@@ -10,8 +10,8 @@ import torch
 
 @contextmanager
 def fixed_randomness(seed: int) -> Generator[None]:
-    """Let Python's, numpy's and torch's global generators begin from the seed; afterwards they are as they were."""
-    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - users' code draws from it
+    """Seed the global generators; afterwards they continue where they were."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - user code draws from it
     with torch.random.fork_rng(devices=[]):
         random.seed(seed)
         np.random.seed(seed % 2**32)  # noqa: NPY002

@@ -1,4 +1,4 @@
-"""A communication pattern of the user's own: what its rule does wrong is one line for the user."""
+"""Checks of a user's communication pattern during a run."""
 
 from dataclasses import replace
 
@@ -10,25 +10,32 @@ from offbeat_client.user_code_errors import failure
 
 
 def guard_pattern(algorithm: Algorithm) -> None:
-    """Guard the pattern of an algorithm that has one."""
-    schedule = getattr(algorithm, "schedule", None)  # an algorithm of the user's own may have none
+    """Guard the algorithm's pattern, if it has one."""
+    schedule = getattr(algorithm, "schedule", None)  # a user's algorithm may have none
     if isinstance(schedule, Periodic) and schedule.pattern is not None:
         schedule.pattern = guarded(schedule.pattern)
 
 
 def guarded(pattern: Pattern) -> Pattern:
-    """Return the pattern; one of the user's own raises an ``OffbeatError`` where its rule fails or breaks its word."""
+    """Return the pattern with checks of the user's rule.
+
+    ``next_round`` then raises ``OffbeatError`` where the rule fails or exceeds its ``longest_gap``.
+    """
     rule = pattern.own
     if rule is None:
         return pattern
 
-    def next_round(client: int, last: int, clients: int) -> int:
+    def call_rule(client: int, last: int, clients: int) -> int:
         try:
-            following = rule(client, last, clients)
+            return rule(client, last, clients)
         except (Exception, SystemExit) as error:
             raise failure(f"pattern {pattern.name} failed for client {client} after round {last}", error) from error
+
+    called = replace(pattern, own=call_rule)
+
+    def next_round(client: int, last: int, clients: int) -> int:
         try:
-            number = replace(pattern, own=lambda *_: following).next_round(client, last, clients)
+            number = called.next_round(client, last, clients)
         except ValueError as error:
             raise OffbeatError(str(error)) from None
         longest = pattern.longest_gap(clients)

@@ -1,4 +1,4 @@
-"""The world of sequential SGD: everybody's data on one machine."""
+"""One client with the data of all, for sequential SGD."""
 
 import numpy as np
 
@@ -8,10 +8,10 @@ from offbeat.population.devices.links import ConstantLink
 from offbeat.worlds.population import Population
 
 
-def pooled(population: Population, cohort: int) -> Population:
-    """Return one client that holds what all clients hold, in place of them.
+def pool_clients(population: Population, cohort: int) -> Population:
+    """Return a population of one client that holds the examples of all.
 
-    It takes ``cohort`` times as many steps a second as they do on average, is always there and never loses anything.
+    It takes ``cohort`` times as many steps a second as the mean client, is always available and loses nothing.
 
     Raises:
         ValueError: The cohort is larger than the population.
@@ -19,7 +19,7 @@ def pooled(population: Population, cohort: int) -> Population:
     clients = len(population.shards)
     if cohort > clients:
         raise ValueError(f"cohort must be at most the number of clients, {clients}, got {cohort}")
-    link = ConstantLink(np.array([1e12]))  # nothing is sent over it
+    link = ConstantLink(np.array([1e12]))  # the client is the server's machine: transfers take no time
     devices = Devices(
         step_seconds=np.array([population.devices.step_seconds.mean() / cohort]),
         down=link,

@@ -1,4 +1,4 @@
-"""The population of an experiment, made from its configuration: who holds what, how fast, and there when."""
+"""Clients of one seed, made from ``[population]``: shards and devices."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,11 +32,11 @@ from offbeat.population.devices.devices import Devices
 from offbeat.population.devices.links import ConstantLink, Link, random_traces
 from offbeat.population.devices.published_measurements import PHONES, TRACES
 from offbeat.randomness import Purpose
-from offbeat.worlds.population_availability import build_availability, build_quiet_hours, named
+from offbeat.worlds.population_availability import build_availability, build_quiet_hours, with_key
 
 Shards = list[NDArray[np.int64]]
 
-# 30 million years a step or, with a model of a gigabyte, a transfer: beyond, floats no longer tell seconds apart.
+# 30 million years a step, or a transfer of a gigabyte: beyond, float64 no longer resolves seconds.
 _SLOWEST_STEP = 1e15
 _SLOWEST_LINK = 1e-6
 
@@ -61,51 +61,51 @@ class Population:
 
 
 def build_population(section: PopulationSection, dataset: Dataset, seed: int) -> Population:
-    """Return the clients that a configuration describes; a function of it, the data and the seed alone.
+    """Return the clients of a seed.
 
     Raises:
-        OffbeatError: The data set cannot be divided like that, or a file is wrong; names the key.
+        OffbeatError: The data set cannot be divided in this way, or a file is wrong; the message begins with the key.
     """
     quiet = build_quiet_hours(section, seed)
-    with named("partition"):
+    with with_key("partition"):
         shards = _divide(section, dataset, quiet, seed)
-    there = build_availability(section, dataset, shards, quiet, seed)
-    return Population(shards, _build_devices(section, there, seed))
+    availability = build_availability(section, dataset, shards, quiet, seed)
+    return Population(shards, _build_devices(section, availability, seed))
 
 
 def _divide(section: PopulationSection, dataset: Dataset, quiet: QuietHours | HoursOfDay | None, seed: int) -> Shards:
     """Return for each client the numbers of its training examples, int64 ``(n_i,)``."""
-    clients, how, labels = section.clients, section.partition, dataset.train_labels
-    match how:
+    clients, kind, labels = section.clients, section.partition, dataset.train_labels
+    match kind:
         case IidSection():
             return partition.iid(labels, clients, seed)
         case QuantitySkewSection():
-            return partition.quantity_skew(labels, clients, how.sigma, seed)
+            return partition.quantity_skew(labels, clients, kind.sigma, seed)
         case FilePartitionSection():
-            return partition.from_file(Path(how.path), len(labels), clients)
+            return partition.from_file(Path(kind.path), len(labels), clients)
         case ByUserSection():
             if dataset.users is None:
-                raise OffbeatError(f"{dataset.name} does not say which user an example is from; take another one")
+                raise OffbeatError(f"{dataset.name} does not say which user an example is from; use another data set")
             return partition.by_user(dataset.users, clients, seed)
         case _:
             if dataset.classes is None:
-                raise OffbeatError(f"{how.name} divides classes, which {dataset.name} has none of; take another one")
-    match how:
+                raise OffbeatError(f"{kind.name} divides classes, but {dataset.name} has none; use another partition")
+    match kind:
         case DirichletSection():
-            return partition.dirichlet(labels, clients, how.alpha, seed)
+            return partition.dirichlet(labels, clients, kind.alpha, seed)
         case OneClassSection():
-            return partition.one_class(labels, clients, seed, how.sigma or 0.0)
+            return partition.one_class(labels, clients, seed, kind.sigma or 0.0)
         case MixingSection():
-            return partition.mixing(labels, clients, how.mu, seed)
+            return partition.mixing(labels, clients, kind.mu, seed)
         case ByHourSection():
             if quiet is None:
                 raise OffbeatError(
                     f'by_hour needs availability.name = "quiet_hours", not "{section.availability.name}"'
                 )
-            return partition.by_hour(labels, quiet.middle_hours, how.alpha, seed)
+            return partition.by_hour(labels, quiet.middle_hours, kind.alpha, seed)
 
 
-def _build_devices(section: PopulationSection, there: Availability, seed: int) -> Devices:
+def _build_devices(section: PopulationSection, availability: Availability, seed: int) -> Devices:
     lossy = section.lossy
     return Devices(
         step_seconds=_draw_step_seconds(section, seed),
@@ -117,18 +117,18 @@ def _build_devices(section: PopulationSection, there: Availability, seed: int) -
             probability=lossy.probability if lossy else 0.0,
             seed=seed,
         ),
-        availability=there,
+        availability=availability,
         when_away=section.when_away,
     )
 
 
-def _build_link(section: PopulationSection, key: str, how: BandwidthSection, seed: int, draw: int) -> Link:
-    with named(key):
-        if isinstance(how, TraceSection):
-            traces = TRACES[how.name]() if how.name else load_traces(Path(how.path or ""))
+def _build_link(section: PopulationSection, key: str, bandwidth: BandwidthSection, seed: int, draw: int) -> Link:
+    with with_key(key):
+        if isinstance(bandwidth, TraceSection):
+            traces = TRACES[bandwidth.name]() if bandwidth.name else load_traces(Path(bandwidth.path or ""))
             link = random_traces(traces, section.clients, seed=seed, draw=2 * draw)
         else:
-            link = ConstantLink(_draw(section, key, how, seed, Purpose.BANDWIDTH, draw))
+            link = ConstantLink(_draw(section, key, bandwidth, seed, Purpose.BANDWIDTH, draw))
         rates = link.mean_bytes_per_second()
         slowest = int(rates.argmin())
         if rates[slowest] < _SLOWEST_LINK:
@@ -137,7 +137,7 @@ def _build_link(section: PopulationSection, key: str, how: BandwidthSection, see
 
 
 def _draw_step_seconds(section: PopulationSection, seed: int) -> NDArray[np.float64]:
-    with named("step_seconds"):
+    with with_key("step_seconds"):
         values = _draw(section, "step_seconds", section.step_seconds, seed, Purpose.DEVICE_SPEED)
         slowest = int(values.argmax())
         if values[slowest] > _SLOWEST_STEP:
@@ -148,16 +148,17 @@ def _draw_step_seconds(section: PopulationSection, seed: int) -> NDArray[np.floa
 def _draw(
     section: PopulationSection,
     key: str,
-    how: SpeedSection | BandwidthSection,
+    distribution: SpeedSection | BandwidthSection,
     seed: int,
     purpose: Purpose,
     draw: int = 0,
 ) -> NDArray[np.float64]:
-    parameters = how.model_dump(exclude={"distribution", "name"})
-    if isinstance(how, PhonesSection) and how.name:
-        parameters["path"] = PHONES[how.name]()
+    parameters = distribution.model_dump(exclude={"distribution", "name"})
+    if isinstance(distribution, PhonesSection) and distribution.name:
+        parameters["path"] = PHONES[distribution.name]()
     elif "path" in parameters:
         parameters["path"] = Path(parameters["path"])
-    if how.distribution == "file":
+    if distribution.distribution == "file":
         parameters["column"] = parameters["column"] or key
-    return _DISTRIBUTIONS[how.distribution](section.clients, **parameters, seed=seed, purpose=purpose, draw=draw)
+    function = _DISTRIBUTIONS[distribution.distribution]
+    return function(section.clients, **parameters, seed=seed, purpose=purpose, draw=draw)

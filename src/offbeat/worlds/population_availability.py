@@ -1,4 +1,4 @@
-"""When the clients of an experiment are there, made from its configuration."""
+"""The availability of clients, made from ``population.availability``."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -21,8 +21,8 @@ from offbeat.population.availability import Availability, HoursOfDay, QuietHours
 
 
 @contextmanager
-def named(key: str) -> Generator[None]:
-    """Let an error begin with the key."""
+def with_key(key: str) -> Generator[None]:
+    """Put ``population.KEY`` before the message of an error."""
     try:
         yield
     except OffbeatError as error:
@@ -30,19 +30,21 @@ def named(key: str) -> Generator[None]:
 
 
 def build_quiet_hours(section: PopulationSection, seed: int) -> QuietHours | HoursOfDay | None:
-    """Return the clients' quiet hours, before it is known who holds what; None if they are there at other times.
+    """Return the clients' quiet hours; None for another availability.
+
+    A partition may depend on them.
 
     Raises:
         OffbeatError: The file of hourly counts is wrong.
     """
-    how = section.availability
-    if not isinstance(how, QuietHoursSection):
+    kind = section.availability
+    if not isinstance(kind, QuietHoursSection):
         return None
-    if how.path is None:
-        starts = availability.quiet_starts(section.clients, how.first_hour, how.spread_hours, seed)
-        return QuietHours(starts, how.hours)
-    with named("availability"):
-        return HoursOfDay(availability.quietest_hours(how.path, section.clients, int(how.hours)))
+    if kind.path is None:
+        starts = availability.quiet_starts(section.clients, kind.first_hour, kind.spread_hours, seed)
+        return QuietHours(starts, kind.hours)
+    with with_key("availability"):
+        return HoursOfDay(availability.quietest_hours(kind.path, section.clients, int(kind.hours)))
 
 
 def build_availability(
@@ -52,13 +54,13 @@ def build_availability(
     quiet: QuietHours | HoursOfDay | None,
     seed: int,
 ) -> Availability:
-    """Return when each client is there.
+    """Return when each client is available.
 
     Args:
         section: The configuration.
         dataset: The data.
         shards: For each client the numbers of its training examples.
-        quiet: What ``build_quiet_hours`` returned.
+        quiet: The result of ``build_quiet_hours``.
         seed: The run's seed.
 
     Raises:
@@ -67,21 +69,21 @@ def build_availability(
     if quiet is not None:
         return quiet
     match section.availability:
-        case AlternatingSection() as how:
-            return availability.Alternating(how.groups, how.period_seconds, _groups(how, dataset, shards))
-        case BernoulliSection() as how:
-            return availability.Bernoulli(how.probability, how.round_seconds, seed)
-        case IntervalsSection() as how:
-            with named("availability"):
-                return availability.intervals_from_file(Path(how.path), section.clients)
+        case AlternatingSection() as kind:
+            return availability.Alternating(kind.groups, kind.period_seconds, _groups(kind, dataset, shards))
+        case BernoulliSection() as kind:
+            return availability.Bernoulli(kind.probability, kind.round_seconds, seed)
+        case IntervalsSection() as kind:
+            with with_key("availability"):
+                return availability.intervals_from_file(Path(kind.path), section.clients)
         case _:
             return availability.Always()
 
 
-def _groups(how: AlternatingSection, dataset: Dataset, shards: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    if how.first_labels is None:
-        return np.arange(len(shards)) % how.groups
-    with named("availability"):
+def _groups(kind: AlternatingSection, dataset: Dataset, shards: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    if kind.first_labels is None:
+        return np.arange(len(shards)) % kind.groups
+    with with_key("availability"):
         if dataset.classes is None:
-            raise OffbeatError(f"first_labels needs classes, which {dataset.name} has none of; take another one")
-        return availability.label_groups(shards, dataset.train_labels, dataset.classes, how.first_labels)
+            raise OffbeatError(f"first_labels needs classes, but {dataset.name} has none; use groups instead")
+        return availability.label_groups(shards, dataset.train_labels, dataset.classes, kind.first_labels)

@@ -20,29 +20,29 @@ from offbeat.errors import OffbeatError
 from offbeat.service.server.certificates import Certificates, make_certificates
 from offbeat.service.server.server import Listening, serve
 from offbeat.service.store.model_files import Layout
-from offbeat.worlds.algorithm_trial import check_first_visit
 from offbeat.worlds.buffer_wrappers import wrap_buffer
+from offbeat.worlds.dry_run import dry_run
 from offbeat.worlds.pattern_guard import guard_pattern
-from offbeat.worlds.simulation import build_dataset, build_model
+from offbeat.worlds.workload import build_dataset, build_model
 
 _DISK_THREADS = 32  # most of them wait for the disk
 
 
 def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
-    """Run a server until it is asked to stop.
+    """Run a server until SIGTERM or Ctrl-C.
 
     Args:
         file: Its settings.
-        ready: Called once it listens.
+        ready: Called when it listens.
 
     Raises:
         OffbeatError: The settings do not fit together, or the folder, the port or the disk cannot be used.
     """
     torch.set_num_threads(1)  # one thread always adds in one order
-    coordinator, layout = fresh(file)
+    coordinator, layout = build_coordinator(file)
     settings = file.settings(
         certificates=_certificates(file),
-        evaluate_command=_evaluation(file),
+        evaluate_command=_evaluation_command(file),
         config=json.loads(json.dumps(file.resolved())),
     )
 
@@ -54,13 +54,13 @@ def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
             loop.add_signal_handler(number, stop.set)
         await serve(settings, coordinator, layout, ready=ready, stop=stop)
 
-    _calm_the_garbage_collector()
-    with asyncio.Runner(loop_factory=_event_loop()) as runner:
+    _relax_garbage_collection()
+    with asyncio.Runner(loop_factory=_event_loop_factory()) as runner:
         runner.run(until_a_signal())
 
 
-def fresh(file: ServerFile) -> tuple[Coordinator, Layout]:
-    """Return the run as it is at first, and what the model's vector is made of; the model itself is not kept.
+def build_coordinator(file: ServerFile) -> tuple[Coordinator, Layout]:
+    """Return the coordinator of a new run, and the layout of the model's parameters.
 
     Raises:
         OffbeatError: The algorithm does not fit the run, or is for simulations only.
@@ -76,9 +76,9 @@ def fresh(file: ServerFile) -> tuple[Coordinator, Layout]:
     try:
         if file.server.aggregate in (None, "mean"):  # a robust mean has no weights
             algorithm.wrap(cap_share(section.max_share))
-        # The service itself refuses updates that are too long, before they are logged.
+        # The service itself refuses updates whose norm is too large, before they are logged.
         wrap_buffer(algorithm, file.server.model_copy(update={"max_update_norm": None}))
-        check_first_visit(algorithm, model.vector, torch.ones(section.clients, dtype=torch.float64), plan)
+        dry_run(algorithm, model.vector, torch.ones(section.clients, dtype=torch.float64), plan)
         coordinator = Coordinator(
             algorithm,
             model.vector,
@@ -95,8 +95,11 @@ def fresh(file: ServerFile) -> tuple[Coordinator, Layout]:
     return coordinator, [(name, tuple(tensor.shape)) for name, tensor in model.named(model.vector).items()]
 
 
-def _event_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return what makes the event loop: uvloop's, which small requests take less time in, but for Windows."""
+def _event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return the factory of uvloop's event loop; asyncio's own on Windows.
+
+    uvloop serves small requests faster.
+    """
     if sys.platform == "win32":
         return None
     import uvloop
@@ -104,15 +107,18 @@ def _event_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def _calm_the_garbage_collector() -> None:
-    """Let it look at less: what is loaded now stays, and a request makes hundreds of objects, but hardly a cycle."""
+def _relax_garbage_collection() -> None:
+    """Skip the objects that exist now, and collect less often.
+
+    Requests make many objects, but few cycles.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 100)
 
 
-def _evaluation(file: ServerFile) -> Sequence[str]:
-    """Return the command of the program that measures models."""
+def _evaluation_command(file: ServerFile) -> Sequence[str]:
+    """Return the command that starts ``server_evaluation``; empty without evaluations."""
     if file.evaluate is None or file.data is None:
         return ()
     sections = {

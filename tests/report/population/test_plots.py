@@ -7,11 +7,11 @@ import pytest
 
 from offbeat.errors import OffbeatError
 from offbeat.report.population.plots import population_figure, write_population
-from offbeat.report.population.table import PopulationView
+from offbeat.report.population.statistics import PopulationStatistics
 
 
 class Turns:
-    """Client c is there for ``length`` seconds from c · ``length`` on, and again each ``period``."""
+    """Client c is available for ``length`` seconds from c · ``length`` on, and again every ``period``."""
 
     def __init__(self, length, period):
         self.length, self.period = length, period
@@ -25,7 +25,7 @@ class Turns:
 
 
 class Until:
-    """Client c is there until ``ends[c]``."""
+    """Client c is available until ``ends[c]``."""
 
     def __init__(self, *ends):
         self.ends = ends
@@ -37,9 +37,9 @@ class Until:
         return self.ends[client]
 
 
-def a_view(clients=3, classes=4, availability=None, **changes):
+def example(clients=3, classes=4, availability=None, **changes):
     counts = np.arange(clients * max(classes, 1)).reshape(clients, -1) % 7
-    view = PopulationView(
+    statistics = PopulationStatistics(
         title="quick",
         seed=7,
         label_counts=counts if classes else None,
@@ -53,11 +53,11 @@ def a_view(clients=3, classes=4, availability=None, **changes):
         availability=availability or Turns(100.0, 300.0),
         horizon_seconds=1000.0,
     )
-    return replace(view, **changes)
+    return replace(statistics, **changes)
 
 
-def panel(view, heading):
-    return next(axes for axes in population_figure(view).axes if axes.get_ylabel().endswith(heading))
+def panel(statistics, heading):
+    return next(axes for axes in population_figure(statistics).axes if axes.get_ylabel().endswith(heading))
 
 
 def image(axes):
@@ -69,27 +69,27 @@ def heights(axes):
 
 
 def test_the_picture(tmp_path):
-    path = write_population(a_view(), tmp_path / "new" / "folder")
+    path = write_population(example(), tmp_path / "new" / "folder")
     assert path == tmp_path / "new" / "folder" / "population.png"
     assert path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     assert [file.name for file in path.parent.iterdir()] == ["population.png"]
 
 
 def test_the_same_population_gives_the_same_bytes(tmp_path):
-    one, two = (write_population(a_view(150), tmp_path / name).read_bytes() for name in ("one", "two"))
+    one, two = (write_population(example(150), tmp_path / name).read_bytes() for name in ("one", "two"))
     assert one == two
-    assert one != write_population(a_view(150, steps=11), tmp_path / "three").read_bytes()
+    assert one != write_population(example(150, steps=11), tmp_path / "three").read_bytes()
     assert b"matplotlib" not in one.lower()
 
 
-def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path):
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "out").write_text("a file, not a folder", encoding="utf-8")
     with pytest.raises(OffbeatError, match=r"cannot write .*population\.png: .*; free some space"):
-        write_population(a_view(), tmp_path / "out")
+        write_population(example(), tmp_path / "out")
 
 
-def test_an_earlier_picture_stays_whole_when_writing_fails(tmp_path, monkeypatch):
-    before = write_population(a_view(), tmp_path).read_bytes()
+def test_an_earlier_picture_stays_complete_when_writing_fails(tmp_path, monkeypatch):
+    before = write_population(example(), tmp_path).read_bytes()
 
     def full(self, data):
         with self.open("wb") as file:
@@ -98,54 +98,54 @@ def test_an_earlier_picture_stays_whole_when_writing_fails(tmp_path, monkeypatch
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OffbeatError, match="No space left on device"):
-        write_population(a_view(5), tmp_path)
+        write_population(example(5), tmp_path)
     assert (tmp_path / "population.png").read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["population.png"]
 
 
 def test_the_heat_map_sorts_clients_by_their_commonest_label():
     counts = np.array([[0, 1, 3], [5, 0, 0], [0, 9, 1], [6, 2, 2], [0, 0, 0]])
-    view = a_view(5, label_counts=counts, examples=counts.sum(axis=1))
+    statistics = example(5, label_counts=counts, examples=counts.sum(axis=1))
     # Label 0: clients 1 (all of it), 3 (0.6) and 4 (nothing at all); label 1: client 2; label 2: client 0.
     expected = [[1, 0, 0], [0.6, 0.2, 0.2], [0, 0, 0], [0, 0.9, 0.1], [0, 0.25, 0.75]]
-    assert image(panel(view, "label")) == pytest.approx(np.transpose(expected))
-    assert heights(panel(view, "examples")) == [[5, 10, 0, 10, 4]]
-    assert panel(view, "label").get_xlabel() == "5 clients, sorted by their commonest label"
+    assert image(panel(statistics, "label")) == pytest.approx(np.transpose(expected))
+    assert heights(panel(statistics, "examples")) == [[5, 10, 0, 10, 4]]
+    assert panel(statistics, "label").get_xlabel() == "5 clients, sorted by their commonest label"
 
 
 def test_a_hundred_labels_are_a_heat_map_and_more_are_counted():
-    assert image(panel(a_view(classes=100), "label")).shape == (100, 3)
+    assert image(panel(example(classes=100), "label")).shape == (100, 3)
     counts = np.zeros((3, 101), np.int64)
     counts[0, :2] = 4
     counts[1, 100] = 9
     counts[2, :] = 1
-    view = a_view(label_counts=counts, examples=counts.sum(axis=1))
-    labels = panel(view, "labels")
+    statistics = example(label_counts=counts, examples=counts.sum(axis=1))
+    labels = panel(statistics, "labels")
     assert not labels.images
     held, effective = heights(labels)  # most examples first: clients 2, 1, 0
     assert held == [101, 1, 2]
     assert effective == pytest.approx([101, 1, 2])
-    assert heights(panel(view, "examples")) == [[101, 9, 8]]
+    assert heights(panel(statistics, "examples")) == [[101, 9, 8]]
     assert labels.get_xlabel() == "3 clients, most examples first"
 
 
 def test_without_classes_there_are_examples_only():
-    view = a_view(classes=0, examples=np.array([3, 9, 5]))
-    assert len(population_figure(view).axes) == len(population_figure(a_view()).axes) - 1
-    assert heights(panel(view, "examples")) == [[9, 5, 3]]
-    assert panel(view, "examples").get_xlabel() == "3 clients, most examples first"
+    statistics = example(classes=0, examples=np.array([3, 9, 5]))
+    assert len(population_figure(statistics).axes) == len(population_figure(example()).axes) - 1
+    assert heights(panel(statistics, "examples")) == [[9, 5, 3]]
+    assert panel(statistics, "examples").get_xlabel() == "3 clients, most examples first"
 
 
 def test_the_visits_are_counted_where_they_belong():
     # 0.2 s down, 10 s of steps, 2 s up; one client is ten times slower.
-    view = a_view(step_seconds=np.array([1.0, 1.0, 10.0]))
-    axes = next(axes for axes in population_figure(view).axes if axes.get_xscale() == "log")
+    statistics = example(step_seconds=np.array([1.0, 1.0, 10.0]))
+    axes = next(axes for axes in population_figure(statistics).axes if axes.get_xscale() == "log")
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert names == [
         "download\nmedian 0.2 s",
         "local steps\nmedian 10.0 s",
         "upload\nmedian 2.0 s",
-        "whole visit\nmedian 12.2 s",
+        "visit\nmedian 12.2 s",
     ]
     bars = [patch.get_data() for patch in axes.patches]
     for row, (values, times) in enumerate(zip(bars, ([0.2], [10, 100], [2.0], [12.2, 102.2]), strict=True)):
@@ -158,48 +158,48 @@ def test_the_visits_are_counted_where_they_belong():
     assert ticks == ["1 s", "10 s", "1 min"]
 
 
-def test_a_part_that_takes_no_time_is_drawn_too(tmp_path):
-    write_population(a_view(steps=0), tmp_path)
-    write_population(a_view(steps=0, model_bytes=0), tmp_path)
+def test_a_part_of_zero_seconds_is_drawn(tmp_path):
+    write_population(example(steps=0), tmp_path)
+    write_population(example(steps=0, model_bytes=0), tmp_path)
 
 
-def test_who_is_there_when():
-    # Seen after 1, 3, …, 999 s; the one that is there longest comes first.
-    view = a_view(availability=Until(300.0, 900.0, 600.0))
-    raster = panel(view, "clients")
+def test_availability_over_time():
+    # At 1, 3, …, 999 s; the client that is available longest comes first.
+    statistics = example(availability=Until(300.0, 900.0, 600.0))
+    raster = panel(statistics, "3 clients")
     seen = np.arange(1, 1000, 2)
     assert image(raster).tolist() == [(seen < end).tolist() for end in (900, 600, 300)]
     assert raster.get_xlim() == pytest.approx((0, 1000 / 60))
-    assert [label.get_text() for label in raster.get_yticklabels()] == ["most there", "least there"]
-    count = panel(view, "clients there")
+    assert [label.get_text() for label in raster.get_yticklabels()] == ["most available", "least available"]
+    count = panel(statistics, "available clients")
     values, edges, _ = count.patches[0].get_data()
     assert values == pytest.approx(np.repeat([3, 2, 1, 0], [150, 150, 150, 50]))
     assert edges[[0, -1]] == pytest.approx([0, 1000 / 60])
     assert count.get_title(loc="right") == "mean 60.0 %, 0.0 % to 100.0 %"
 
 
-def test_always_the_same_number_there():
-    assert panel(a_view(), "clients there").get_title(loc="right") == "always 33.3 %"
+def test_a_constant_number_of_available_clients():
+    assert panel(example(), "available clients").get_title(loc="right") == "always 33.3 %"
 
 
 def test_of_many_clients_a_hundred_are_drawn():
-    view = a_view(10_000, availability=Turns(1.0, 7919.0))
-    assert image(panel(view, "label")).shape == (4, 100)
-    raster = panel(view, "10,000 clients")
+    statistics = example(10_000, availability=Turns(1.0, 7919.0))
+    assert image(panel(statistics, "label")).shape == (4, 100)
+    raster = panel(statistics, "10,000 clients")
     assert raster.get_ylabel() == "100 of 10,000 clients"
     assert image(raster).shape == (100, 500)
-    count = panel(view, "clients there")
+    count = panel(statistics, "available clients")
     assert count.get_title(loc="right").endswith("; from 1,000 of the clients")
     assert count.get_ylim()[1] == pytest.approx(10_500)
-    assert panel(view, "label").get_xlabel().startswith("100 of 10,000 clients")
+    assert panel(statistics, "label").get_xlabel().startswith("100 of 10,000 clients")
 
 
 def test_one_client(tmp_path):
-    write_population(a_view(1), tmp_path)
-    assert population_figure(a_view(1)).get_suptitle() == "quick: 1 client (seed 7)"
+    write_population(example(1), tmp_path)
+    assert population_figure(example(1)).get_suptitle() == "quick: 1 client (seed 7)"
 
 
 def test_titles_are_taken_as_they_are_but_cut(tmp_path):
     title = "costs $5 & $6 {x} " + 300 * "y"
-    write_population(a_view(title=title), tmp_path)
-    assert population_figure(a_view(title=title)).get_suptitle() == f"{title[:69]}…: 3 clients (seed 7)"
+    write_population(example(title=title), tmp_path)
+    assert population_figure(example(title=title)).get_suptitle() == f"{title[:69]}…: 3 clients (seed 7)"

@@ -14,7 +14,7 @@ from offbeat.report.theory_bound.constants import (
     Constant,
     Known,
     counts_equally,
-    is_always_there,
+    is_always_available,
     is_uniform,
     longest_gap,
     minibatch_variance,
@@ -80,8 +80,8 @@ def test_arrivals_are_uniform_where_clients_are_alike_or_come_one_by_one(changes
 @pytest.mark.parametrize(
     ("changes", "wanted"), [({}, True), ({"availability": BERNOULLI}, False), ({"lossy": LOSSY}, False)]
 )
-def test_who_is_always_there(changes, wanted):
-    assert is_always_there(population(**changes)) is wanted
+def test_who_is_always_available(changes, wanted):
+    assert is_always_available(population(**changes)) is wanted
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_minibatch_varies_less_than_an_example():
 @pytest.mark.parametrize(
     "pattern", [p.full(3), p.round_robin(2, 3), p.imbalanced(), p.own(lambda c, last, n: last + 4, 4)]
 )
-def test_the_gap_of_a_regular_pattern_is_its_own(pattern):
+def test_the_gap_of_a_regular_pattern_is_exact(pattern):
     assert longest_gap(pattern, 6, 5) == (pattern.longest_gap(6), f"pattern {pattern.name}")
     assert longest_gap(pattern, 6, 10**9) == longest_gap(pattern, 6, 5)
 
@@ -128,14 +128,14 @@ def test_the_gap_of_a_random_pattern_is_looked_for(seed):
     assert longest_gap(pattern, 4, 25) == (longest, "pattern random")
 
 
-def test_with_many_clients_and_rounds_the_gap_of_a_random_pattern_is_one_that_is_hardly_ever_exceeded():
+def test_with_many_clients_and_rounds_the_gap_of_a_random_pattern_is_estimated():
     # 1000 · (1 + 1998/2) = 10⁶ gaps begin, and 10⁶ · 2⁻²⁷ ≤ 0.01 < 10⁶ · 2⁻²⁶
     gap, source = longest_gap(p.random(0.5), 1000, 1998)
     assert gap == 27
     assert source == "pattern random, exceeded with probability at most 1 %"
 
 
-def test_whoever_surely_talks_in_every_round_has_no_longer_gap():
+def test_probability_1_has_gap_1():
     assert longest_gap(p.random(1.0), 10**4, 10**4)[0] == 1
 
 
@@ -143,7 +143,7 @@ def test_no_gap_is_longer_than_the_run():
     assert longest_gap(p.random(1e-4), 10**6, 50)[0] == 50
 
 
-def test_that_gap_is_exceeded_as_seldom_as_it_says(monkeypatch):
+def test_the_estimated_gap_is_rarely_exceeded(monkeypatch):
     found = [longest_gap(p.random(0.3, seed=seed), 4, 60)[0] for seed in range(300)]
     monkeypatch.setattr(theory_constants, "_MOST_PAIRS", 0)
     limit, _ = longest_gap(p.random(0.3), 4, 60)
@@ -176,7 +176,7 @@ def test_plain_steps():
     assert not plain_steps(FedBuff(), LocalPlan(steps=3, batch_size=8, lr=0.1, mu=0.1))[0].holds
 
 
-def test_fedlucks_theorem_knows_compression_but_no_feedback():
+def test_fedlucks_theorem_includes_compression_without_feedback():
     compression = Compression("top_k", (("share", 0.5),))
     assert plain_steps(FedLuck(), LocalPlan(steps=3, batch_size=8, lr=0.1, compression=compression))[0].holds
     plan = LocalPlan(steps=3, batch_size=8, lr=0.1, compression=compression, error_feedback=True)

@@ -11,7 +11,7 @@ from offbeat.algorithms import FedBuff
 from offbeat.config.experiment_sections import SoftmaxSection
 from offbeat.data import load_dataset
 from offbeat.training.evaluation import Evaluator
-from offbeat.worlds.simulation import build_model, objective_of
+from offbeat.worlds.workload import build_model, build_objective
 from tests.service.conftest import body_of, running
 
 SECTIONS = {"data": {"name": "digits"}, "model": {"name": "softmax"}, "metrics": ["accuracy"], "seed": 1}
@@ -55,7 +55,7 @@ def test_each_nth_version_is_measured_as_in_a_simulation(model, tmp_path):
         wait_for(lambda: lines.exists() and lines.read_text().count("\n") == 2)
         assert server.admin.http.get("/v1/status").json()["evaluated"]["version"] == 4
     dataset = load_dataset("digits")
-    objective = objective_of("cross_entropy", ["accuracy"])
+    objective = build_objective("cross_entropy", ["accuracy"])
     evaluate = Evaluator(
         model,
         loss=objective.loss,

@@ -1,1 +1,1 @@
-"""The report on a population: who holds what, how fast, and when available."""
+"""Report on a population: examples, speeds, availability."""

@@ -1,4 +1,4 @@
-"""The constants and assumptions of convergence theorems, as far as an experiment's file says them."""
+"""Constants and assumptions of convergence theorems, from a file and the user."""
 
 import math
 from dataclasses import dataclass
@@ -18,22 +18,22 @@ from offbeat.config.population_sections import (
 )
 from offbeat.theory.bound import Assumption, given
 
-# (client, round) pairs of a random pattern that are drawn to find its longest gap; beyond, it would take too long.
+# (client, round) pairs of a random pattern that are drawn to find its longest gap; more would take too long.
 _MOST_PAIRS = 10**6
 _RISK = 0.01
 
 
 @dataclass(frozen=True)
 class Known:
-    """What a file cannot know of its problem and its runs; None where the user has not said it either.
+    """Constants that the user gives and a file lacks; None if not given.
 
     Attributes:
         smoothness: L of every client's loss.
         initial_error: f(w_0) − f*.
         variance: σ² of a single example's gradient.
-        diversity: γ² or ζ², how far the clients' gradients lie from their mean.
-        gradient_bound: G, G² ≥ the mean square of a client's minibatch gradient.
-        max_staleness: The largest staleness of an update that is used: τ, or FedLaAvg's I in rounds.
+        diversity: γ² or ζ², the mean square distance of the clients' gradients from their mean.
+        gradient_bound: G, with G² ≥ the mean square of a client's minibatch gradient.
+        max_staleness: The largest staleness of an update that counts: τ, or FedLaAvg's I in rounds.
         rounds: T.
     """
 
@@ -51,9 +51,9 @@ class Constant:
     """One constant of a theorem.
 
     Attributes:
-        symbol: As in the paper.
-        value: Its value; None if it is missing.
-        source: The key or the option that it is from, or that would give it.
+        symbol: The paper's symbol.
+        value: None if it is missing.
+        source: The key or option that gives the value, or that is missing.
     """
 
     symbol: str
@@ -62,7 +62,13 @@ class Constant:
 
 
 def problem(known: Known, function: str, model: str) -> dict[str, Constant]:
-    """Return what all theorems need of the problem, ``function`` and ``model`` being the paper's letters."""
+    """Return the constants of the problem that all theorems need.
+
+    Args:
+        known: The user's constants.
+        function: The paper's letter for the objective.
+        model: The paper's letter for the model.
+    """
     start = f"{function}({model}_0) − {function}*"
     return {
         "smoothness": Constant("L", known.smoothness, "--smoothness"),
@@ -71,28 +77,28 @@ def problem(known: Known, function: str, model: str) -> dict[str, Constant]:
 
 
 def minibatch_variance(known: Known, plan: LocalPlan) -> Constant:
-    """Return σ² of a minibatch's gradient: a single example's, divided by the batch size.
+    """Return σ² of a minibatch's gradient: an example's, divided by the batch size.
 
-    A client that holds fewer examples takes all of them in every step, which leaves no variance at all.
+    A client with fewer examples uses all of them in every step, so its variance is 0.
     """
     variance = known.variance
     return Constant("σ²", None if variance is None else variance / plan.batch_size, "--variance")
 
 
 def step_size(plan: LocalPlan) -> float:
-    """Return the clients' step size, in a file one for all steps."""
+    """Return the clients' step size, which a file sets for all steps."""
     assert not isinstance(plan.lr, tuple)
     return plan.lr
 
 
 def rounds(stop: StopSection, known: Known, *, buffer_size: int | None = None, period: float | None = None) -> Constant:
-    """Return T, the server's steps until a run ends.
+    """Return T, the number of server steps until a run ends.
 
     Args:
-        stop: When it ends.
-        known: T, if the user says it.
-        buffer_size: Updates a step, if every step takes as many.
-        period: Seconds a step, if every step takes as long.
+        stop: When the run ends.
+        known: The user's constants, maybe with T.
+        buffer_size: Updates in each step, if constant.
+        period: Seconds of each step, if constant.
     """
     if known.rounds is not None:
         return Constant("T", known.rounds, "--rounds")
@@ -111,34 +117,34 @@ def rounds(stop: StopSection, known: Known, *, buffer_size: int | None = None, p
 
 
 def staleness(symbol: str, experiment: Experiment, known: Known) -> Constant:
-    """Return the largest staleness of an update that is used: what the user says, or the server's limit."""
+    """Return the largest staleness: the user's, or else the server's limit."""
     if known.max_staleness is None and experiment.server.max_staleness is not None:
         return Constant(symbol, experiment.server.max_staleness, "server.max_staleness")
     return Constant(symbol, known.max_staleness, "--max-staleness")
 
 
-def is_always_there(population: PopulationSection) -> bool:
-    """Return whether nobody goes away, and no work gets lost."""
+def is_always_available(population: PopulationSection) -> bool:
+    """Return whether clients are always available and never lose work."""
     return isinstance(population.availability, AlwaysSection) and not population.lossy
 
 
 def is_uniform(population: PopulationSection, concurrency: int) -> bool:
-    """Return whether each arrival's client is equally likely to be any.
+    """Return whether each arrival is equally likely to come from any client.
 
-    It is where nothing tells clients apart, or where one client works at a time; else who is fast comes more often.
+    This needs equal clients, or one client that works at a time; else fast clients arrive more often.
     """
     speeds = (population.step_seconds, population.down_bytes_per_second, population.up_bytes_per_second)
     alike = not population.lossy and all(isinstance(speed, ConstantSection) for speed in speeds)
     if alike and isinstance(population.availability, BernoulliSection):
         return True
-    return is_always_there(population) and (alike or concurrency == 1)
+    return is_always_available(population) and (alike or concurrency == 1)
 
 
 def counts_equally(population: PopulationSection, weighting: str) -> bool:
-    """Return whether all clients have the same weight, but for what rounding makes of it.
+    """Return whether all clients have the same weight, up to rounding.
 
-    By ``examples`` they have it where their sizes differ by at most one whatever the data: classes, users and files
-    may be of any size.
+    With ``examples`` this needs a partition into sizes that differ by at most one for all data; classes, users and
+    files may have any size.
     """
     partition = population.partition
     if weighting == "uniform" or population.clients == 1:
@@ -149,10 +155,10 @@ def counts_equally(population: PopulationSection, weighting: str) -> bool:
 
 
 def longest_gap(pattern: Pattern, clients: int, rounds: int) -> tuple[int, str]:
-    """Return Δ, the longest gap between two rounds in which a client talks, and what it is from.
+    """Return Δ, the longest gap between two talks of a client, and its source.
 
-    A random pattern has none for all times; its longest one until round T is looked for, rounds 0 and T included. Where
-    there are too many clients and rounds to draw them all, it is a gap that hardly ever is exceeded.
+    The gaps of a random pattern have no bound; its longest gap until round T is drawn, rounds 0 and T included. With
+    too many clients and rounds it is a gap that is exceeded with a small probability.
     """
     source = f"pattern {pattern.name}"
     if pattern.name != "random":
@@ -164,7 +170,7 @@ def longest_gap(pattern: Pattern, clients: int, rounds: int) -> tuple[int, str]:
 
 
 def _unlikely_gap(p: float, clients: int, rounds: int) -> int:
-    """Return a gap that any client exceeds until round T with a probability of at most ``_RISK``.
+    """Return a gap that clients exceed with probability ``_RISK`` at most.
 
     On average N(1 + Tp) gaps begin, N of them in round 0; each is longer than g with probability (1 − p)^g.
     """
@@ -185,21 +191,21 @@ def _drawn_gap(pattern: Pattern, clients: int, rounds: int) -> int:
 
 
 def is_in_time(experiment: Experiment, plan: LocalPlan, period: float) -> Assumption:
-    """Return the assumption that clients are done with their steps when it is their turn to talk."""
+    """Return the assumption that clients finish their steps before they talk."""
     population = experiment.population
-    if not is_always_there(population):
-        return Assumption("clients go away or lose work, so that they talk less often than the pattern says", False)
+    if not is_always_available(population):
+        return Assumption("clients go offline or lose work, so they talk less often than the pattern says", False)
     speed = population.step_seconds
     if isinstance(speed, ConstantSection) and plan.steps * speed.value >= period:
-        busy = f"{plan.steps} steps of {speed.value:g} s leave no time to talk in a round of {period:g} s"
-        return Assumption(f"{busy}, so that clients talk less often than the pattern says", False)
-    return given("clients are done in time for their rounds")
+        busy = f"{plan.steps} steps of {speed.value:g} s do not fit into a round of {period:g} s"
+        return Assumption(f"{busy}, so clients talk less often than the pattern says", False)
+    return given("clients finish in time for their rounds")
 
 
 def plain_steps(algorithm: Algorithm, plan: LocalPlan) -> tuple[Assumption, ...]:
-    """Return the assumption that clients and server take plain steps, or else each thing that makes them others."""
+    """Return the assumption of plain steps, or a broken one for each other setting."""
     keys = ["momentum", "weight_decay", "mu", "clip_norm", "error_feedback"]
-    if not isinstance(algorithm, FedLuck):  # which compresses by itself, and its theorem knows
+    if not isinstance(algorithm, FedLuck):  # its theorem includes its compression
         keys.append("compression")
     extras = [f"local.{key}" for key in keys if getattr(plan, key)]
     if getattr(algorithm, "server_optimizer", None) is not None:

@@ -1,4 +1,4 @@
-"""The papers' bounds in the setting of an experiment's file, and which of their assumptions it breaks."""
+"""The papers' bounds for an experiment's file, and the assumptions that it breaks."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from offbeat.config.experiment_file import Experiment
 from offbeat.errors import OffbeatError
 from offbeat.report.theory_bound.constants import Constant, Known
-from offbeat.report.theory_bound.settings import THEOREMS, Setting
+from offbeat.report.theory_bound.theorems import THEOREMS, Setting
 from offbeat.theory import Assumption, Bound
 
 
 @dataclass(frozen=True)
 class TheoryReport:
-    """What is proven of one algorithm of a file.
+    """The theorem for one algorithm of a file.
 
     Attributes:
-        theorem: Whose, and which.
-        left_side: What is bounded.
-        constants: What the bound was computed from.
-        bound: The bound with all its assumptions, the broken ones first and those that only the user knows last.
-        recommended_lr: The step size that the paper recommends; None where it recommends none.
+        theorem: Its name and authors.
+        left_side: The bounded quantity.
+        constants: The constants of the bound.
+        bound: The bound with all assumptions, broken ones first, those that only the user can check last.
+        recommended_lr: The step size that the paper recommends; None if it recommends none.
     """
 
     theorem: str
@@ -30,15 +30,15 @@ class TheoryReport:
 
 
 def theory_reports(experiment: Experiment, labels: Iterable[str], known: Known) -> dict[str, TheoryReport | str]:
-    """Return what is proven of each algorithm, by its label; a line that says why where it is nothing.
+    """Return the theorem for each label, or a line that says why there is none.
 
     Args:
         experiment: The configuration.
         labels: Which of its algorithms.
-        known: What the file cannot know.
+        known: The user's constants.
 
     Raises:
-        OffbeatError: A theorem needs a constant that is neither in the file nor given, or one is out of range.
+        OffbeatError: A constant is neither in the file nor given, or out of range.
     """
     settings = {label: _setting(experiment, label, known) for label in labels}
     _check_complete(settings)
@@ -69,7 +69,7 @@ def _check_complete(settings: Mapping[str, Setting | str]) -> None:
         missing.setdefault(_listed(labels), []).append(option)
     if missing:
         options = "; ".join(f"{_listed(options)} for {labels}" for labels, options in missing.items())
-        raise OffbeatError(f"the file does not say all that is needed: give {options}; or choose by --algorithm")
+        raise OffbeatError(f"constants are missing: give {options}; or select algorithms with --algorithm")
 
 
 def _report(label: str, setting: Setting) -> TheoryReport:

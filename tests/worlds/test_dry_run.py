@@ -1,4 +1,4 @@
-"""Before the run begins, for what is asked otherwise when the first client is given work."""
+"""Dry runs of algorithms, which find errors before a run begins."""
 
 import re
 import threading
@@ -15,15 +15,18 @@ from offbeat.config.experiment_file import Experiment
 from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
 from offbeat.simulation.simulator import Simulation
-from offbeat.worlds.algorithm_trial import check_first_visit
-from offbeat.worlds.simulation import build_model, build_objective, build_simulation
+from offbeat.worlds.dry_run import dry_run
+from offbeat.worlds.simulation import build_simulation
+from offbeat.worlds.workload import build_workload
+
+Load = Callable[..., Experiment]
 
 Built = Callable[[Experiment], Simulation]
 PLAN = LocalPlan(steps=3, batch_size=8, lr=0.1)
 
 
 class Diary(FedBuff):
-    """It counts how often it was asked."""
+    """Counts the assignments that are asked of it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +38,7 @@ class Diary(FedBuff):
 
 
 class Locked(Diary):
-    """It holds what cannot be copied."""
+    """Holds an object that cannot be copied."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +46,7 @@ class Locked(Diary):
 
 
 class Patient(Diary):
-    """It wants nobody yet."""
+    """Has no slots yet."""
 
     def slots(self) -> int:
         return 0
@@ -53,7 +56,7 @@ class Patient(Diary):
 
 
 class Compresses(Diary):
-    """It thinks that there is a compressor of that name."""
+    """Names a compressor that does not exist."""
 
     def assign(self, client: int, local: LocalPlan) -> LocalPlan:
         return replace(super().assign(client, local), compression=Compression("topk"))
@@ -64,7 +67,7 @@ def built(digits: Dataset) -> Callable[[Experiment], Simulation]:
     """Return a function that builds the world of the algorithm labelled ``mine``."""
 
     def build(here: Experiment) -> Simulation:
-        return build_simulation(here, "mine", 1, digits, build_model(here.model, digits, 1), build_objective(here))
+        return build_simulation(here, "mine", 1, build_workload(here, digits, 1))
 
     return build
 
@@ -98,8 +101,8 @@ def built(digits: Dataset) -> Callable[[Experiment], Simulation]:
         ),
     ],
 )
-def test_what_cannot_be_sent_is_one_line_with_the_label(
-    table: str, local: str, parts: list[str], experiment: Callable[..., Experiment], built: Built
+def test_a_plan_that_cannot_be_sent_is_one_line_with_the_label(
+    table: str, local: str, parts: list[str], experiment: Load, built: Built
 ) -> None:
     here = experiment(f"algorithms={{ mine = {table} }}", f"local.compression={local}")
     with pytest.raises(OffbeatError) as caught:
@@ -123,9 +126,7 @@ def test_what_cannot_be_sent_is_one_line_with_the_label(
         ("{ algorithm = 'port' }", "{ name = 'sign' }"),
     ],
 )
-def test_what_can_be_is_built(
-    table: str, compression: str, experiment: Callable[..., Experiment], built: Built
-) -> None:
+def test_valid_combinations_are_built(table: str, compression: str, experiment: Load, built: Built) -> None:
     here = experiment(f"algorithms={{ mine = {table} }}", f"local.compression={compression}")
     built(here)
 
@@ -144,7 +145,7 @@ def test_what_can_be_is_built(
     ],
 )
 def test_a_plan_that_the_algorithm_cannot_make_is_one_too(
-    table: str, part: str, experiment: Callable[..., Experiment], built: Built
+    table: str, part: str, experiment: Load, built: Built
 ) -> None:
     here = experiment(f"algorithms={{ mine = {table} }}")
     with pytest.raises(OffbeatError, match=rf"^algorithms\.mine: {part}"):
@@ -152,23 +153,23 @@ def test_a_plan_that_the_algorithm_cannot_make_is_one_too(
 
 
 @pytest.mark.parametrize("kind", [Diary, Locked, Patient])
-def test_the_algorithm_itself_is_not_asked(kind: type[Diary]) -> None:
+def test_the_algorithm_itself_is_not_changed(kind: type[Diary]) -> None:
     algorithm = kind()
-    check_first_visit(algorithm, zeros(5), ones(4), PLAN)
+    dry_run(algorithm, zeros(5), ones(4), PLAN)
     assert algorithm.asked == 0
     assert not hasattr(algorithm, "_model")  # nor is it started
 
 
 @pytest.mark.parametrize("kind", [Locked, Patient])
-def test_where_nobody_can_be_asked_it_is_the_runs_plan_that_is_checked(kind: type[Diary]) -> None:
+def test_without_a_slot_the_runs_plan_is_checked(kind: type[Diary]) -> None:
     plan = replace(PLAN, compression=Compression("random_k", (("share", 0.5),)), error_feedback=True)
     with pytest.raises(ValueError, match=r"^error_feedback needs a compressor that is a contraction"):
-        check_first_visit(kind(), zeros(5), ones(4), plan)
+        dry_run(kind(), zeros(5), ones(4), plan)
 
 
-def test_a_compressor_that_an_algorithm_of_ones_own_made_up_is_one_line() -> None:
+def test_an_unknown_compressor_of_a_users_algorithm_is_one_line() -> None:
     with pytest.raises(ValueError, match=r"^the plan for a visit: compression\.name = 'topk': did you mean 'top_k'\?"):
-        check_first_visit(Compresses(), zeros(5), ones(4), PLAN)
+        dry_run(Compresses(), zeros(5), ones(4), PLAN)
 
 
 class NoAnswer(FedBuff):
@@ -245,7 +246,7 @@ class CompressesTheOthers(FedLuck):
 def test_the_plans_of_clients_that_were_measured_and_of_others_are_tried(kind: type[FedLuck], message: str) -> None:
     algorithm = kind()
     with pytest.raises(ValueError, match=re.escape(message)):
-        check_first_visit(algorithm, zeros(4), ones(5), PLAN)
+        dry_run(algorithm, zeros(4), ones(5), PLAN)
     assert not hasattr(algorithm, "step_seconds")
 
 
@@ -270,22 +271,22 @@ class RefusesZeros(FedBuff):
         (CorrectsModels, "corrects_gradients = True needs payload = 'delta', it is 'params'"),
     ],
 )
-def test_a_fault_of_ones_own_algorithm_is_one_line_before_the_run(kind: type[FedBuff], message: str) -> None:
+def test_a_fault_of_a_users_algorithm_is_one_line_before_the_run(kind: type[FedBuff], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)) as caught:
-        check_first_visit(kind(buffer_size=2), zeros(4), ones(5), PLAN)
+        dry_run(kind(buffer_size=2), zeros(4), ones(5), PLAN)
     assert "\n" not in str(caught.value)
 
 
-def test_clients_cannot_remember_both_c_i_and_what_compression_left_out() -> None:
+def test_control_variates_exclude_error_feedback() -> None:
     class Corrects(NoDown):
         def down(self) -> Tensor:
             return zeros(4)
 
     plan = replace(PLAN, compression=Compression("sign"), error_feedback=True)
-    check_first_visit(Corrects(), zeros(4), ones(5), replace(plan, error_feedback=False))
+    dry_run(Corrects(), zeros(4), ones(5), replace(plan, error_feedback=False))
     with pytest.raises(ValueError, match=r"remember c_i, .*leave error_feedback out"):
-        check_first_visit(Corrects(), zeros(4), ones(5), plan)
+        dry_run(Corrects(), zeros(4), ones(5), plan)
 
 
 def test_an_algorithm_that_cannot_take_updates_of_zeros_is_left_in_peace() -> None:
-    check_first_visit(RefusesZeros(buffer_size=2), zeros(4), ones(5), PLAN)
+    dry_run(RefusesZeros(buffer_size=2), zeros(4), ones(5), PLAN)

@@ -1,15 +1,12 @@
-from collections.abc import Callable
-from pathlib import Path
+"""Theorems in the setting of a file."""
+
 from typing import Any
 
 import pytest
-import tomli_w
 
-from offbeat.config import experiment_file
-from offbeat.config.experiment_file import Experiment
 from offbeat.errors import OffbeatError
 from offbeat.report.theory_bound.constants import Known
-from offbeat.report.theory_bound.table import TheoryReport, theory_reports
+from offbeat.report.theory_bound.theory_report import theory_reports
 from offbeat.theory import (
     async_comm_bound,
     fedbuff_bound,
@@ -18,45 +15,7 @@ from offbeat.theory import (
     fedlaavg_bound,
     fedluck_bound,
 )
-
-KNOWN = Known(smoothness=0.5, initial_error=2.0, variance=4.0, diversity=0.3, gradient_bound=3.0, max_staleness=1)
-UNIFORM = {"distribution": "uniform", "low": 1.0, "high": 2.0}
-CONSTANT = {"name": "constant"}
-
-Load = Callable[..., Experiment]
-
-
-@pytest.fixture
-def load(tmp_path: Path) -> Load:
-    """Return a function that makes an experiment of some algorithms; other arguments replace sections' keys."""
-
-    def make(algorithms: dict[str, Any], **changes: dict[str, Any]) -> Experiment:
-        table: dict[str, Any] = {
-            "data": {"name": "digits"},
-            "model": {"name": "softmax"},
-            "local": {"steps": 1, "batch_size": 8, "lr": 0.1},
-            "population": {"clients": 20},
-            "stop": {"versions": 5000},
-            "evaluate": {"every_seconds": 20.0},
-            "algorithms": algorithms,
-        }
-        for section, keys in changes.items():
-            table[section] = {**table.get(section, {}), **keys} if section != "stop" else keys
-        path = tmp_path / "experiment.toml"
-        path.write_text(tomli_w.dumps(table), encoding="utf-8")
-        return experiment_file.load(path)
-
-    return make
-
-
-def one(experiment: Experiment, known: Known = KNOWN) -> TheoryReport:
-    (report,) = theory_reports(experiment, experiment.algorithms, known).values()
-    assert isinstance(report, TheoryReport)
-    return report
-
-
-def broken(report: TheoryReport) -> list[str]:
-    return [assumption.text for assumption in report.bound.broken]
+from tests.report.theory_bound.conftest import CONSTANT, KNOWN, UNIFORM, Load, broken, one
 
 
 class TestFedBuff:
@@ -132,14 +91,14 @@ class TestFedLaAvg:
             {"server": {"lease_seconds": 60.0}},
         ],
     )
-    def test_where_all_are_there_lemma_2_says_how_old_updates_get(
+    def test_with_all_clients_available_lemma_2_bounds_the_staleness(
         self, load: Load, elsewhere: dict[str, dict[str, Any]]
     ) -> None:
         known = Known(**{**vars(KNOWN), "max_staleness": None})
         report = one(load({"fedlaavg": {"cohort": 6}}), known)
         assert next(constant.value for constant in report.constants if constant.symbol == "I") == 3
         assert broken(report) == []
-        with pytest.raises(OffbeatError, match="give --max-staleness for fedlaavg; or choose"):
+        with pytest.raises(OffbeatError, match="give --max-staleness for fedlaavg; or select"):
             one(load({"fedlaavg": {"cohort": 6}}, **elsewhere), known)
 
     def test_each_thing_that_a_file_can_break(self, load: Load) -> None:
@@ -178,15 +137,14 @@ class TestAsyncCommSGD:
         report = one(load({"async_comm_sgd": {"server_lr": 0.5}}, local={"steps": 4, "clip_norm": 1.0, "lr": 0.2}))
         assert broken(report) == [
             "γ = 0.2 is above 1/(18L) = 0.111111",
-            "4 steps of 1 s leave no time to talk in a round of 1 s, "
-            "so that clients talk less often than the pattern says",
+            "4 steps of 1 s do not fit into a round of 1 s, so clients talk less often than the pattern says",
             "server_lr = 0.5 is not 1",
             "local.clip_norm is set: steps are not plain gradient steps",
         ]
 
     def test_steps_that_fill_a_round(self, load: Load) -> None:
         full = {"step_seconds": {"distribution": "constant", "value": 0.5}}
-        text = "2 steps of 0.5 s leave no time to talk in a round of 1 s, so that clients talk less often than"
+        text = "2 steps of 0.5 s do not fit into a round of 1 s, so clients talk less often than"
         for period, filled in ((1.0, True), (1.01, False)):
             experiment = load({"async_comm_sgd": {"period": period}}, population=full, local={"steps": 2})
             assert any(line.startswith(text) for line in broken(one(experiment))) is filled
@@ -194,15 +152,15 @@ class TestAsyncCommSGD:
     def test_clients_that_go_away(self, load: Load) -> None:
         away = {"availability": {"name": "alternating", "period_seconds": 10.0}}
         report = one(load({"async_comm_sgd": {}}, population=away))
-        assert broken(report) == ["clients go away or lose work, so that they talk less often than the pattern says"]
+        assert broken(report) == ["clients go offline or lose work, so they talk less often than the pattern says"]
 
     def test_decreasing_step_sizes_have_no_bound(self, load: Load) -> None:
         experiment = load({"async_comm_sgd": {"step_sizes": {"name": "inverse_square_root"}}})
         (line,) = theory_reports(experiment, experiment.algorithms, Known()).values()
         assert isinstance(line, str)
-        assert line.startswith("Theorem 2.4 is for one step size")
+        assert line.startswith("Theorem 2.4 needs one step size")
 
-    def test_a_gap_that_is_not_drawn_says_so(self, load: Load) -> None:
+    def test_an_estimated_gap_is_marked(self, load: Load) -> None:
         table = {"pattern": {"name": "random", "p": 1.0}, "period": 10.0}
         report = one(load({"async_comm_sgd": table}, local={"steps": 2, "lr": 0.01}, stop={"versions": 10**7}))
         (gap,) = [constant for constant in report.constants if constant.symbol == "Δ"]
@@ -237,7 +195,7 @@ class TestFedLuck:
         report = one(load({"fedluck": {"steps": [3, 3], "compression": [0.5, 0.5], **ranges}}, local={"lr": 0.3}))
         assert [line.split(":")[0] for line in broken(report)] == ["visits differ"]
 
-    def test_visits_of_its_own_choice(self, load: Load) -> None:
+    def test_an_algorithm_that_chooses_its_plans(self, load: Load) -> None:
         report = one(load({"fedluck": {"steps": [2, 40], "compression": [0.1, 0.8], "server_lr": 3.0}}))
         assert broken(report) == [
             "η_l k = 0.2 is not between 0.592 and 1.408",
@@ -246,33 +204,3 @@ class TestFedLuck:
         ]
         taken = {constant.symbol: constant.value for constant in report.constants}
         assert (taken["k"], taken["δ"]) == (2, 0.8)
-
-
-def test_all_that_is_missing_is_one_line(load: Load) -> None:
-    experiment = load({"fedbuff": {}, "fedlaavg": {"cohort": 6}, "fedavg": {}}, stop={"virtual_seconds": 9.0})
-    with pytest.raises(OffbeatError) as caught:
-        theory_reports(experiment, experiment.algorithms, Known(initial_error=0.0))
-    assert str(caught.value) == (
-        "the file does not say all that is needed: "
-        "give --rounds, --smoothness and --variance for fedbuff and fedlaavg; "
-        "--max-staleness and --diversity for fedbuff; --gradient-bound for fedlaavg; or choose by --algorithm"
-    )
-    with pytest.raises(OffbeatError, match="give --gradient-bound for fedlaavg; or"):
-        theory_reports(experiment, ["fedlaavg"], Known(initial_error=0.0, smoothness=1.0, variance=0.0, rounds=5))
-    experiment = load({"async_comm_sgd": {}}, stop={"updates": 9})
-    with pytest.raises(OffbeatError, match="give --rounds for async_comm_sgd; or"):
-        theory_reports(experiment, experiment.algorithms, KNOWN)
-
-
-def test_an_algorithm_without_a_theorem_says_so(load: Load, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(
-        "from offbeat.algorithms import FedBuff\n\n\nclass Mine(FedBuff):\n    pass\n", encoding="utf-8"
-    )
-    experiment = load({"fedavg": {}, "mine": {"algorithm": "mine.py:Mine"}})
-    line = "no theorem; there is one for fedbuff, fedlaavg, async_comm_sgd, fedluck"
-    assert theory_reports(experiment, experiment.algorithms, Known()) == {"fedavg": line, "mine": line}
-
-
-def test_a_constant_out_of_range_names_the_algorithm(load: Load) -> None:
-    with pytest.raises(OffbeatError, match=r"^algorithms\.fedbuff: smoothness must be a finite number .*, got nan$"):
-        one(load({"fedbuff": {}}), Known(**{**vars(KNOWN), "smoothness": float("nan")}))

@@ -7,6 +7,8 @@ import pytest
 from offbeat.config.experiment_file import load
 from offbeat.errors import OffbeatError
 
+Save = Callable[..., Path]
+
 Changed = Callable[..., dict[str, Any]]
 
 # (key, value, what the line must hold besides the key)
@@ -63,7 +65,7 @@ WRONG_VALUES: list[tuple[str, Any, list[str]]] = [
     ("population.partition", {"name": "mixing", "mu": 1.5}, ["1.5", "less than or equal to 1"]),
     ("population.partition", {"name": "quantity_skew", "sigma": -1.0}, ["-1", "greater than or equal to 0"]),
     ("population.partition", {"name": "file", "path": 3}, ["path = 3", "string"]),
-    ("population.partition", {"name": "file", "path": "~nobody-of-that-name/x.csv"}, ["path", "no such user"]),
+    ("population.partition", {"name": "file", "path": "~nobody-of-that-name/x.csv"}, ["path", "does not exist"]),
     ("population.step_seconds", {"distribution": "uniform", "low": 2.0, "high": 1.0}, ["high must be at least low"]),
     ("seeds", [], ["[]", "at least 1"]),
     ("seeds", [4, 4], ["[4, 4]", "different"]),
@@ -90,7 +92,7 @@ WRONG_VALUES: list[tuple[str, Any, list[str]]] = [
     ("algorithms", "fedavg", ["'fedavg'", "table"]),
     ("algorithms.fedavg", 10, ["10", "table"]),
     ("algorithms.fedavg.local", 0.1, ["0.1", "table"]),
-    # not one of those that there are
+    # unknown names
     ("data.name", "fashion-mnis", ["'fashion-mnis'", "did you mean 'fashion-mnist'?", "digits"]),
     ("data.fallback", "mnits", ["'mnits'", "did you mean 'mnist'?", "digits, fashion-mnist"]),
     ("data.name", "data.py:1", ["data.py:1'", "after the colon"]),
@@ -180,7 +182,7 @@ MISSING_KEYS = [
 class TestErrors:
     @pytest.mark.parametrize(("key", "value", "parts"), WRONG_VALUES)
     def test_a_wrong_value(
-        self, key: str, value: Any, parts: list[str], changed: Changed, save: Callable[..., Path], tiny: dict[str, Any]
+        self, key: str, value: Any, parts: list[str], changed: Changed, save: Save, tiny: dict[str, Any]
     ) -> None:
         path = save(changed(tiny, key, value))
         line = _error(lambda: load(path))
@@ -189,9 +191,7 @@ class TestErrors:
             assert part in line
 
     @pytest.mark.parametrize(("key", "hint"), UNKNOWN_KEYS)
-    def test_an_unknown_key(
-        self, key: str, hint: str, changed: Changed, save: Callable[..., Path], tiny: dict[str, Any]
-    ) -> None:
+    def test_an_unknown_key(self, key: str, hint: str, changed: Changed, save: Save, tiny: dict[str, Any]) -> None:
         line = _error(lambda: load(save(changed(tiny, key, 1))))
         assert f"unknown key {key}: " in line
         assert hint in line
@@ -212,7 +212,7 @@ class TestErrors:
         key: str,
         hint: str,
         changed: Changed,
-        save: Callable[..., Path],
+        save: Save,
         tiny: dict[str, Any],
     ) -> None:
         line = _error(lambda: load(save(changed(tiny, "algorithms.fedbuff", table))))
@@ -222,19 +222,17 @@ class TestErrors:
         assert hint in line
 
     @pytest.mark.parametrize("key", MISSING_KEYS)
-    def test_a_missing_key(self, key: str, changed: Changed, save: Callable[..., Path], tiny: dict[str, Any]) -> None:
+    def test_a_missing_key(self, key: str, changed: Changed, save: Save, tiny: dict[str, Any]) -> None:
         line = _error(lambda: load(save(changed(tiny, key))))
         assert f"{key} is missing" in line
 
     @pytest.mark.parametrize("label", ["../outside", "a/b", "/elsewhere/x"])
-    def test_a_label_that_is_no_folders_name(self, label: str, save: Callable[..., Path], tiny: dict[str, Any]) -> None:
+    def test_a_label_must_be_a_folder_name(self, label: str, save: Save, tiny: dict[str, Any]) -> None:
         """Results go into a folder of this name, which must not lie elsewhere."""
         tiny["algorithms"] = {label: {"algorithm": "fedavg", "cohort": 4}}
         assert label in _error(lambda: load(save(tiny)))
 
-    def test_lossy_clients_without_a_lease(
-        self, changed: Changed, save: Callable[..., Path], tiny: dict[str, Any]
-    ) -> None:
+    def test_lossy_clients_without_a_lease(self, changed: Changed, save: Save, tiny: dict[str, Any]) -> None:
         line = _error(lambda: load(save(changed(tiny, "server", {}))))
         assert "population.lossy needs server.lease_seconds" in line
 
@@ -243,7 +241,7 @@ class TestErrors:
         [("when_away", "lose"), ("availability", {"name": "intervals", "path": "x.csv"})],
     )
     def test_clients_that_may_not_come_back_without_a_lease(
-        self, key: str, value: Any, changed: Changed, save: Callable[..., Path], tiny: dict[str, Any]
+        self, key: str, value: Any, changed: Changed, save: Save, tiny: dict[str, Any]
     ) -> None:
         without = changed(changed(tiny, "population.lossy"), f"population.{key}", value)
         load(save(without))
@@ -251,25 +249,21 @@ class TestErrors:
         assert f"population.{key}" in line
         assert "needs server.lease_seconds" in line
 
-    def test_a_world_in_which_everything_is_lost(
-        self, changed: Changed, save: Callable[..., Path], tiny: dict[str, Any]
-    ) -> None:
+    def test_a_world_in_which_everything_is_lost(self, changed: Changed, save: Save, tiny: dict[str, Any]) -> None:
         everything = {"fraction": 1.0, "probability": 1.0}
         line = _error(lambda: load(save(changed(tiny, "population.lossy", everything))))
         assert "population.lossy: every client loses all its work" in line
         load(save(changed(tiny, "population.lossy", {"fraction": 1.0, "probability": 0.9})))
 
-    def test_no_end(self, changed: Changed, save: Callable[..., Path], tiny: dict[str, Any]) -> None:
+    def test_no_end(self, changed: Changed, save: Save, tiny: dict[str, Any]) -> None:
         line = _error(lambda: load(save(changed(tiny, "stop", {}))))
         assert "stop: set virtual_seconds, versions or updates" in line
 
-    def test_one_problem_is_not_said_to_be_more(
-        self, changed: Changed, save: Callable[..., Path], tiny: dict[str, Any]
-    ) -> None:
+    def test_a_single_problem_has_no_count(self, changed: Changed, save: Save, tiny: dict[str, Any]) -> None:
         assert "more)" not in _error(lambda: load(save(changed(tiny, "seeds", [-1]))))
         assert "more)" not in _error(lambda: load(save(changed(tiny, "local.lr", -1.0))))
 
-    def test_more_problems_are_counted(self, changed: Changed, save: Callable[..., Path], tiny: dict[str, Any]) -> None:
+    def test_more_problems_are_counted(self, changed: Changed, save: Save, tiny: dict[str, Any]) -> None:
         table = changed(changed(changed(tiny, "local.lr", -1.0), "local.steps", 0), "stop.versions", 0)
         assert "(and 2 more)" in _error(lambda: load(save(table)))
 
@@ -296,20 +290,20 @@ class TestFile:
         assert "not UTF-8" in line
 
     @pytest.mark.parametrize("text", ["seeds = [1", "a = 1\na = 2", "{}", "[data\nname = 1", "local.lr = 0,1"])
-    def test_not_toml(self, text: str, save: Callable[..., Path]) -> None:
+    def test_not_toml(self, text: str, save: Save) -> None:
         path = save(text)
         line = _error(lambda: load(path))
         assert f"{path} is not valid TOML: " in line
         assert "line " in line or "end of document" in line
 
-    def test_empty(self, save: Callable[..., Path]) -> None:
+    def test_empty(self, save: Save) -> None:
         assert "data, model, local, population, stop, evaluate, algorithms are missing" in _error(
             lambda: load(save(""))
         )
 
 
 @pytest.mark.parametrize("value", ["1" * 5000, "[" * 5000])
-def test_toml_that_is_too_much_for_the_parser_is_one_line(value: str, tmp_path: Path) -> None:
+def test_toml_that_is_nested_too_deeply_is_one_line(value: str, tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_text(f"seeds = {value}")
     with pytest.raises(OffbeatError, match=r"x\.toml is not valid TOML: .+$"):

@@ -1,4 +1,4 @@
-"""Each theorem in the setting of an experiment's file."""
+"""Theorems in the setting of an experiment's file."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from offbeat.report.theory_bound.constants import (
     Constant,
     Known,
     counts_equally,
-    is_always_there,
+    is_always_available,
     is_in_time,
     is_uniform,
     longest_gap,
@@ -38,20 +38,20 @@ from offbeat.theory import (
 from offbeat.theory.bound import at_least, equal
 
 Values = Mapping[str, Any]
-"""The constants' values by the names of the bound's arguments."""
+"""Values of the constants, by argument of the bound."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A theorem, and what the file and the user say of it.
+    """A theorem with the constants of a file.
 
     Attributes:
-        theorem: Whose, and which.
-        left_side: What is bounded.
-        constants: By the names of the bound's arguments.
+        theorem: Its name and authors.
+        left_side: The bounded quantity.
+        constants: By argument of the bound.
         bound: Maps their values to the bound.
-        more: Assumptions that the bound does not look at by itself.
-        recommended_lr: Maps the values to the step size that the paper recommends, if it does.
+        more: Assumptions that ``bound`` does not check.
+        recommended_lr: Maps the values to the step size that the paper recommends; None if it recommends none.
     """
 
     theorem: str
@@ -82,7 +82,7 @@ def _fedbuff(experiment: Experiment, label: str, known: Known, algorithm: FedBuf
         },
         partial(
             fedbuff_bound,
-            # Weights never grow with the staleness.
+            # Constant if the largest staleness has weight 1, because weights never grow with the staleness.
             constant_weights=stalest.value is not None and algorithm.staleness(int(stalest.value)) == 1,
             uniform_arrivals=is_uniform(population, algorithm.concurrency),
         ),
@@ -95,8 +95,9 @@ def _fedlaavg(experiment: Experiment, label: str, known: Known, algorithm: FedLa
     plan, clients, cohort = experiment.plan(label), experiment.population.clients, algorithm.cohort
     oldest = Constant("I", known.max_staleness, "--max-staleness")
     least = fedlaavg_max_staleness(clients=clients, cohort=cohort, available_every=1)
-    if known.max_staleness is None and is_always_there(experiment.population) and not experiment.server.lease_seconds:
-        oldest = Constant("I", least, "Lemma 2: in every round all are there, and waited for")
+    always = is_always_available(experiment.population)
+    if known.max_staleness is None and always and not experiment.server.lease_seconds:
+        oldest = Constant("I", least, "Lemma 2: in every round all clients are available and return")
 
     def recommended_lr(values: Values) -> float:
         # The smallest E for which Lemma 2 allows this I.
@@ -128,11 +129,11 @@ def _fedlaavg(experiment: Experiment, label: str, known: Known, algorithm: FedLa
 
 def _async_comm_sgd(experiment: Experiment, label: str, known: Known, algorithm: AsyncCommSGD) -> Setting | str:
     if algorithm.step_sizes is not None:
-        return "Theorem 2.4 is for one step size, not for step_sizes; Theorem 2.2 is about another average than a run's"
+        return "Theorem 2.4 needs one step size, not step_sizes; Theorem 2.2 is about another average than a run's"
     plan, clients, period = experiment.plan(label), experiment.population.clients, algorithm.period
     assert period is not None
     run = rounds(experiment.stop, known, period=period)
-    # A round of C steps is C rounds of one step each, with nobody talking in between.
+    # A round of C steps is C rounds of one step each, without communication in between.
     steps = gap = None
     gap_source = run.source
     if run.value is not None:
@@ -197,7 +198,7 @@ def _only(values: Values, *names: str) -> dict[str, Any]:
     return {name: values[name] for name in names}
 
 
-# What a class of the user's own inherits from one of these is not proven of it.
+# Looked up by the exact class: a theorem need not hold for a subclass.
 THEOREMS: dict[type[Algorithm], Callable[[Experiment, str, Known, Any], Setting | str]] = {
     FedBuff: _fedbuff,
     FedLaAvg: _fedlaavg,

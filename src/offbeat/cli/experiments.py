@@ -1,0 +1,190 @@
+"""Commands on experiments: ``run``, ``compare``, ``report``, ``population``."""
+
+import math
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from offbeat.cli.console import console
+from offbeat.cli.options import ALGORITHM, FILE, SET, TENSORBOARD
+from offbeat.config import experiment_file
+from offbeat.config.experiment_file import Experiment
+from offbeat.config.experiment_sections import metric_name
+from offbeat.errors import OffbeatError, did_you_mean
+from offbeat.report import export
+from offbeat.report.collect import collect
+from offbeat.report.html import write_report
+from offbeat.report.population.plots import write_population
+from offbeat.report.population.statistics import population_statistics
+from offbeat.report.population.table import population_table
+from offbeat.report.summary import summarise
+from offbeat.report.table import terminal_table
+from offbeat.report.tensorboard import write_tensorboard
+from offbeat.runs.directory import Run
+from offbeat.runs.progress import Progress
+from offbeat.runs.run_all import CHECKPOINT_SECONDS, run_all
+from offbeat.runs.settings import world_of
+
+Command = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Arguments of the commands that run an experiment."""
+
+    file: Path
+    changes: Sequence[str]
+    labels: Sequence[str]
+    output: Path | None
+    replace: bool
+    resume: bool
+    jobs: int
+    checkpoint_seconds: float
+    tensorboard: bool
+
+
+def _with_run_options(command: Callable[[RunOptions], None]) -> Command:
+    """Add the options of ``RunOptions`` to a command."""
+
+    def with_options(**options: Any) -> None:
+        command(RunOptions(**options))
+
+    with_options.__name__, with_options.__doc__ = command.__name__, command.__doc__
+    result: Command = with_options
+    for option in (
+        TENSORBOARD,
+        click.option(
+            "--checkpoint-every",
+            "checkpoint_seconds",
+            metavar="SECONDS",
+            type=click.FloatRange(min=0, min_open=True),
+            default=CHECKPOINT_SECONDS,
+            show_default=True,
+            help="Real seconds between two checkpoints of a run.",
+        ),
+        click.option(
+            "--jobs",
+            metavar="N",
+            type=click.IntRange(min=1),
+            default=1,
+            show_default=True,
+            help="Runs at once, each in a process of its own.",
+        ),
+        click.option("--resume", is_flag=True, help="Keep finished runs, and continue unfinished ones."),
+        click.option("--replace", is_flag=True, help="Replace runs with other settings in the folder."),
+        click.option("--output", metavar="FOLDER", type=Path, help="Folder of the results; runs/NAME by default."),
+        ALGORITHM,
+        SET,
+        FILE,
+    ):
+        result = option(result)
+    return result
+
+
+@click.command(
+    epilog="\b\nExample:\n  offbeat compare experiments/quickstart.toml --set local.lr=0.1 --set 'seeds=[1, 2]'"
+)
+@_with_run_options
+def compare(options: RunOptions) -> None:
+    """Run the algorithms of the experiment FILE and report how they compare."""
+    experiment, folder, runs = _run(options)
+    _show(runs, folder, experiment.name)
+
+
+@click.command(epilog="\b\nExample:\n  offbeat run experiments/quickstart.toml --algorithm fedbuff --jobs 2")
+@_with_run_options
+def run(options: RunOptions) -> None:
+    """Run the algorithms of the experiment FILE and print the folders of the results."""
+    _, _, runs = _run(options)
+    for finished in runs:
+        click.echo(finished.path)
+
+
+@click.command(epilog="\b\nExample:\n  offbeat report runs/quickstart runs/500-clients --output runs/both --csv")
+@click.argument("folders", metavar="RUN...", type=Path, nargs=-1, required=True)
+@click.option("--output", metavar="FOLDER", type=Path, help="Folder of the report; the first RUN by default.")
+@click.option("--target", metavar="VALUE", type=float, help="Target of the first metric, instead of the runs' own.")
+@click.option("--csv", is_flag=True, help="Also write summary.csv and history.csv.")
+@click.option("--markdown", is_flag=True, help="Also write the table as Markdown.")
+@TENSORBOARD
+def report(
+    folders: Sequence[Path], output: Path | None, target: float | None, csv: bool, markdown: bool, tensorboard: bool
+) -> None:
+    """Report on existing runs; each RUN is the folder of a run, or a folder of runs."""
+    runs = collect(folders)
+    folder = output or folders[0]
+    rows = summarise(runs, target)
+    _show(runs, folder, " and ".join(path.resolve().name for path in folders), target)
+    if csv:
+        for path in export.write_csv(rows, runs, folder):
+            click.echo(f"CSV: {path}")
+    if markdown:
+        click.echo(f"Markdown: {export.write_markdown(rows, folder / 'summary.md')}")
+    if tensorboard:
+        _write_tensorboard(runs, folder)
+
+
+@click.command(epilog="\b\nExample:\n  offbeat population experiments/quickstart.toml --set population.clients=500")
+@FILE
+@SET
+@click.option("--output", metavar="FOLDER", type=Path, help="Folder of the drawing; runs/NAME by default.")
+def population(file: Path, changes: Sequence[str], output: Path | None) -> None:
+    """Draw the clients of the experiment FILE: availability, speeds and labels."""
+    experiment = experiment_file.load(file, changes)
+    statistics = population_statistics(experiment)
+    console.print(population_table(statistics))
+    click.echo(f"Drawing: {write_population(statistics, output or Path('runs') / experiment.name)}")
+
+
+def _run(options: RunOptions) -> tuple[Experiment, Path, list[Run]]:
+    if options.replace and options.resume:
+        raise OffbeatError("--resume keeps runs and --replace removes them: leave one of them out")
+    if not math.isfinite(options.checkpoint_seconds):
+        raise OffbeatError(f"--checkpoint-every {options.checkpoint_seconds}: must be a finite number of seconds")
+    experiment = experiment_file.load(options.file, options.changes)
+    folder = options.output or Path("runs") / experiment.name
+    labels = select_labels(experiment, options.labels)
+    metric = metric_name(experiment.metrics[0]) if experiment.metrics else None
+    runs = run_all(
+        experiment,
+        labels,
+        folder,
+        Progress(console, experiment.stop, metric),
+        replace=options.replace,
+        resume=options.resume,
+        jobs=options.jobs,
+        checkpoint_seconds=options.checkpoint_seconds,
+    )
+    if options.tensorboard:
+        _write_tensorboard(runs, folder)
+    return experiment, folder, runs
+
+
+def select_labels(experiment: Experiment, labels: Sequence[str]) -> list[str]:
+    """Return the labels of ``--algorithm``, or all.
+
+    Raises ``OffbeatError`` if a label does not exist.
+    """
+    for label in labels:
+        if label not in experiment.algorithms:
+            raise OffbeatError(f"--algorithm {label}: {did_you_mean(label, experiment.algorithms)}")
+    return list(dict.fromkeys(labels or experiment.algorithms))
+
+
+def _show(runs: Sequence[Run], folder: Path, title: str, target: float | None = None) -> None:
+    """Print the table of a comparison and write its report."""
+    rows = summarise(runs, target)  # first, because it raises an error if the runs cannot be compared
+    click.echo(f"\n{world_of(runs)}")
+    console.print(terminal_table(rows))
+    command = shlex.join(["offbeat", *sys.argv[1:]])
+    click.echo(f"Report: {write_report(runs, folder, title, command, target)}")
+
+
+def _write_tensorboard(runs: Sequence[Run], folder: Path) -> None:
+    write_tensorboard(runs, folder / "tensorboard")
+    click.echo(f"TensorBoard: tensorboard --logdir {shlex.quote(str(folder / 'tensorboard'))}")

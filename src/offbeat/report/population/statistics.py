@@ -1,0 +1,185 @@
+"""Statistics of a population: examples, labels, speeds and availability."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offbeat.config.experiment_file import Experiment
+from offbeat.population.availability import Availability
+from offbeat.worlds.population import build_population
+from offbeat.worlds.workload import build_dataset, build_model
+
+_RUNS = 10  # of adjacent clients whose presence is computed
+_RUN = 100  # clients in each of them
+TIMES = 500  # at which presence is computed
+_DAY = 86_400.0
+_BYTES_A_PARAMETER = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Presence:
+    """Availability of some clients at some times.
+
+    Attributes:
+        clients: int64 ``(n,)``, the clients.
+        first: ``(n,)``, when each client is first available; inf if never; seconds.
+        times: ``(T,)``, ascending; seconds.
+        stays: ``(n, T)``, how long each client then stays available; 0 if it is offline, inf if it never leaves.
+    """
+
+    clients: NDArray[np.int64]
+    first: NDArray[np.float64]
+    times: NDArray[np.float64]
+    stays: NDArray[np.float64]
+
+    @property
+    def is_available(self) -> NDArray[np.bool_]:
+        """Whether each client is available at each time, ``(n, T)``."""
+        return self.stays > 0
+
+    @property
+    def share(self) -> NDArray[np.float64]:
+        """The share of available clients at each time, ``(T,)``."""
+        return self.is_available.mean(axis=0)
+
+
+@dataclass(frozen=True, eq=False)
+class PopulationStatistics:
+    """Statistics of the clients of one seed.
+
+    Attributes:
+        title: The experiment's name.
+        seed: The seed of the clients.
+        label_counts: ``(N, classes)``, each client's training examples of each class; None without classes.
+        examples: ``(N,)``, each client's training examples.
+        steps: Local steps of a visit.
+        step_seconds: ``(N,)``, the time of a local step.
+        down_bytes_per_second: ``(N,)``, the mean over time.
+        up_bytes_per_second: ``(N,)``, the mean over time.
+        model_bytes: The size of a download, and of an upload.
+        loss_probability: ``(N,)``, the probability that a visit is lost.
+        availability: When clients are available.
+        horizon_seconds: The end of the considered time; finite.
+    """
+
+    title: str
+    seed: int
+    label_counts: NDArray[np.int64] | None
+    examples: NDArray[np.int64]
+    steps: int
+    step_seconds: NDArray[np.float64]
+    down_bytes_per_second: NDArray[np.float64]
+    up_bytes_per_second: NDArray[np.float64]
+    model_bytes: int
+    loss_probability: NDArray[np.float64]
+    availability: Availability
+    horizon_seconds: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.horizon_seconds < math.inf:
+            raise ValueError(f"horizon_seconds is {self.horizon_seconds}, but must be above 0 and finite")
+
+    @property
+    def clients(self) -> int:
+        """The number of clients, N."""
+        return len(self.examples)
+
+    @cached_property
+    def visit_parts(self) -> dict[str, NDArray[np.float64]]:
+        """The duration of each part of a client's visit, ``(N,)`` each; seconds."""
+        return {
+            "download": self.model_bytes / self.down_bytes_per_second,
+            "local steps": self.steps * self.step_seconds,
+            "upload": self.model_bytes / self.up_bytes_per_second,
+        }
+
+    @cached_property
+    def visit_seconds(self) -> NDArray[np.float64]:
+        """The duration of a client's visit, ``(N,)``; seconds."""
+        return np.sum(list(self.visit_parts.values()), axis=0)
+
+    @cached_property
+    def presence(self) -> Presence:
+        """The availability of up to 1,000 clients at 500 times, evenly over the horizon."""
+        clients = np.arange(self.clients)
+        if self.clients > _RUNS * _RUN:
+            # In blocks, because some availabilities compute adjacent clients together.
+            starts = evenly(np.arange(self.clients - _RUN + 1), _RUNS)
+            clients = (starts[:, np.newaxis] + np.arange(_RUN)).ravel()
+        times = np.linspace(0, self.horizon_seconds, 2 * TIMES + 1)[1::2]  # the centres of 500 intervals
+        first = np.array([self.availability.next_available(client, 0.0) for client in clients.tolist()], np.float64)
+        return Presence(clients, first, times, _stays(self.availability, clients, times, first))
+
+
+def population_statistics(experiment: Experiment) -> PopulationStatistics:
+    """Return statistics of the experiment's first seed, until its end.
+
+    If the end is not in seconds, of one day.
+
+    Raises:
+        OffbeatError: The data are missing or cannot be divided in this way, or a file of the population is wrong.
+    """
+    dataset, seed = build_dataset(experiment.data), experiment.seeds[0]
+    population = build_population(experiment.population, dataset, seed)
+    counts = None
+    if dataset.classes is not None:
+        labels = [np.bincount(dataset.train_labels[shard], minlength=dataset.classes) for shard in population.shards]
+        counts = np.array(labels, np.int64)
+    devices = population.devices
+    return PopulationStatistics(
+        title=experiment.name,
+        seed=seed,
+        label_counts=counts,
+        examples=np.array([len(shard) for shard in population.shards], np.int64),
+        steps=experiment.local.steps,
+        step_seconds=devices.step_seconds,
+        down_bytes_per_second=devices.down.mean_bytes_per_second(),
+        up_bytes_per_second=devices.up.mean_bytes_per_second(),
+        model_bytes=_BYTES_A_PARAMETER * build_model(experiment.model, dataset, seed).vector.numel(),
+        loss_probability=devices.loss_probability,
+        availability=devices.availability,
+        horizon_seconds=experiment.stop.virtual_seconds or _DAY,
+    )
+
+
+def evenly(items: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Return at most ``most`` evenly spaced items, including first and last."""
+    if len(items) <= most:
+        return items
+    return items[np.linspace(0, len(items) - 1, most).round().astype(int)]
+
+
+def effective_labels(label_counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return each client's effective number of labels, ``(N,)``: exp(−Σ p ln p).
+
+    This is the Hill number of order 1 (Jost, "Entropy and diversity", Oikos 2006): 1 for one label, the number of
+    classes for equal shares of all, 0 for a client without examples.
+
+    Args:
+        label_counts: ``(N, classes)``.
+    """
+    total = label_counts.sum(axis=1, keepdims=True)
+    share = label_counts / np.maximum(total, 1)
+    logarithm = np.log(share, out=np.zeros_like(share), where=share > 0)
+    return np.where(total[:, 0] > 0, np.exp(-(share * logarithm).sum(axis=1)), 0.0)
+
+
+def _stays(
+    availability: Availability, clients: NDArray[np.int64], times: NDArray[np.float64], first: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return how long each client stays available from each time on, ``(n, T)``."""
+    stays = np.zeros((len(clients), len(times)))
+    leaves = np.zeros(len(clients))  # when each client leaves or, if it is offline, has left
+    known = first.copy()  # the time until which the last answer holds
+    # Time is the outer loop, as in a run: availabilities forget the past.
+    for column, now in enumerate(times.tolist()):
+        for row in np.flatnonzero(known <= now).tolist():
+            client = int(clients[row])
+            known[row] = availability.next_available(client, now)
+            if known[row] == now:
+                known[row] = leaves[row] = availability.next_offline(client, now)
+        stays[:, column] = np.maximum(leaves - now, 0)
+    return stays

@@ -1,0 +1,76 @@
+"""Conditions for resuming a run: same settings, same versions, all chunks."""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from offbeat.errors import OffbeatError
+from offbeat.runs.parquet_chunks import chunk_paths
+
+
+def has_settings(path: Path, config: Mapping[str, Any]) -> bool:
+    """Return whether the folder holds a run with these settings."""
+    settings = _settings(path)
+    # Compared as text, in which nan equals nan.
+    return settings is not None and tomli_w.dumps(settings) == tomli_w.dumps(tomllib.loads(tomli_w.dumps(config)))
+
+
+def check_settings(path: Path, config: Mapping[str, Any]) -> None:
+    """Raise ``OffbeatError`` if the folder holds a run with other settings."""
+    if _settings(path) is not None and not has_settings(path, config):
+        raise OffbeatError(
+            f"{path} holds a run with other settings: choose another folder with --output, or add --replace"
+        )
+
+
+def _settings(path: Path) -> dict[str, Any] | None:
+    try:
+        return tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def check_versions(folder: Path, versions: Mapping[str, str]) -> None:
+    """Check that a run was begun with these versions.
+
+    Raises:
+        OffbeatError: It was not; names the first difference.
+    """
+    try:
+        begun: dict[str, str] = dict(json.loads((folder / "versions.json").read_text(encoding="utf-8")))
+    except (OSError, TypeError, ValueError):
+        raise OffbeatError(f"{folder / 'versions.json'} cannot be read: remove {folder} and run again") from None
+    for name, version in versions.items():
+        is_file = Path(name).is_absolute()
+        # An unknown file belongs to another run, for instance to an algorithm that was added to the comparison.
+        if begun.get(name) == version or (is_file and name not in begun):
+            continue
+        if name == "data" or is_file:
+            changed = "the return value of data.name" if name == "data" else name
+            raise OffbeatError(
+                f"{changed} has changed since {folder} was begun, so the numbers may differ: restore it, or remove "
+                f"{folder} and run again"
+            )
+        raise OffbeatError(
+            f"{folder} was begun with {name} {begun.get(name)}, but {name} is now {version}, so the numbers may "
+            f"differ: use {name} {begun.get(name)}, or remove {folder} and run again"
+        )
+
+
+def check_chunks(folder: Path, state: Mapping[str, Any]) -> None:
+    """Check that all chunks of the tables exist that a checkpoint counts.
+
+    Raises:
+        OffbeatError: One is missing, or the checkpoint is not that of a run.
+    """
+    match state:
+        case {"parts": [int(history), int(events)], "real_seconds": float()}:
+            for name, chunks in (("history", history), ("events", events)):
+                if len(chunk_paths(folder, name)) < chunks:
+                    raise OffbeatError(f"{folder} lacks a part of its {name}: run again without --resume")
+        case _:
+            raise OffbeatError(f"{folder / 'checkpoint.safetensors'} is broken: run again without --resume")

@@ -1,0 +1,90 @@
+"""Dry run of an algorithm: its first assignments and version, before a run begins."""
+
+import copy
+
+import torch
+from torch import Tensor
+
+from offbeat import algorithms
+from offbeat.algorithms import Algorithm, LocalPlan, Update
+from offbeat.algorithms.components import WrongStepError
+from offbeat.config.compression_table import check_compression
+from offbeat.coordinator.algorithm_checks import check_answer, check_declarations, check_down, check_model
+from offbeat.errors import OffbeatError
+from offbeat_client.sending import check_sending
+
+
+def dry_run(algorithm: Algorithm, model: Tensor, data_weights: Tensor, plan: LocalPlan) -> None:
+    """Check that the algorithm accepts the plan and makes plans that clients can do.
+
+    Works on a copy. Without it, such an error would show during the run, when the first client gets an assignment.
+
+    Args:
+        algorithm: Not started; stays as it is.
+        model: The initial model, float32 ``(d,)``.
+        data_weights: The weight of each client's data, ``(N,)``.
+        plan: The run's plan for a visit.
+
+    Raises:
+        ValueError: Its payload or selection does not exist; it refuses the plan, or makes one that cannot be sent; or
+            an algorithm that is not built in gives a wrong answer or a wrong model.
+    """
+    check_declarations(algorithm)
+    for made in _plans(algorithm, model, data_weights, plan) or [plan]:
+        try:
+            check_compression("compression", made.compression)
+        except OffbeatError as error:
+            raise ValueError(f"the plan for a visit: {error}") from None
+        check_sending(algorithm.payload, made, len(model))
+        if algorithm.corrects_gradients and made.error_feedback:
+            raise ValueError(
+                f"clients of {algorithm.name} remember c_i, not what compression left out: leave error_feedback out"
+            )
+
+
+def _plans(algorithm: Algorithm, model: Tensor, data_weights: Tensor, plan: LocalPlan) -> list[LocalPlan]:
+    """Return the plans of a copy of the algorithm, for known and unknown speeds."""
+    try:
+        trial = copy.deepcopy(algorithm)
+    except (TypeError, RuntimeError):  # a user's algorithm may hold objects that cannot be copied
+        return []
+    clients = len(data_weights)
+    try:
+        trial.start(model, clients, data_weights)
+    except TypeError as error:  # a part of the state that cannot be saved
+        raise ValueError(str(error)) from None
+    check_down(trial, len(model))
+    if algorithm.measures:
+        trial.note_speed(0, 1.0, 1.0)  # client 1 stays unmeasured
+    plans: dict[int, LocalPlan] = {}
+    while trial.slots() > 0 and len(plans) < min(1 + algorithm.measures, clients):
+        plans[len(plans)] = trial.assign(len(plans), plan)
+    if plans and not type(algorithm).__module__.startswith(f"{algorithms.__name__}."):
+        _check_first_version(trial, dict(plans), plan, clients, len(model))
+    return list(plans.values())
+
+
+def _check_first_version(
+    trial: Algorithm, plans: dict[int, LocalPlan], local: LocalPlan, clients: int, length: int
+) -> None:
+    """Upload updates of zeros until the first version; check answers and model."""
+    while trial.slots() > 0 and len(plans) < clients:
+        client = len(plans)
+        plans[client] = trial.assign(client, local)
+    zeros = torch.zeros(length)
+    for client, plan in plans.items():
+        if trial.version > 0 or not trial.wants(client, 0):
+            continue
+        base = zeros if trial.needs_base else None
+        update = Update(client, 0, zeros, 1, plan.steps, float(plan.steps), base, None, 1.0, 1.0, 1.0, plan)
+        try:
+            answer = trial.receive(update)
+        except (ArithmeticError, ValueError):  # an algorithm may refuse updates of zeros
+            return
+        check_answer("receive", answer)
+    if trial.period is not None:
+        check_answer("tick", trial.tick())
+    try:
+        check_model(trial.model, length)
+    except WrongStepError as error:
+        raise ValueError(str(error)) from None

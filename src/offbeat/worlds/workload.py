@@ -1,0 +1,197 @@
+"""Data, model, loss and metrics of a run, made from their sections."""
+
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from offbeat.config.experiment_file import Experiment
+from offbeat.config.experiment_sections import (
+    CnnSection,
+    DataSection,
+    LstmSection,
+    MlpSection,
+    ModelSection,
+    OwnModelSection,
+    ResnetSection,
+    metric_name,
+)
+from offbeat.config.import_path import call, is_import_path, load_callable
+from offbeat.data import load_dataset
+from offbeat.data.dataset import Dataset
+from offbeat.data.user_data import from_user
+from offbeat.errors import OffbeatError
+from offbeat.randomness import Purpose, integer
+from offbeat.training import models
+from offbeat.training.augmentation import AugmentationName
+from offbeat.training.evaluation import Evaluator
+from offbeat.training.flat_model import FlatModel
+from offbeat.training.objectives import LOSSES, METRICS
+from offbeat.training.training_loss import TRAINING_LOSS, TrainingLossEvaluator, choose_evenly
+from offbeat.worlds.global_randomness import fixed_randomness
+
+Metrics = Mapping[str, Callable[[Tensor, Tensor], float]]
+Evaluate = Callable[[Tensor], tuple[float, dict[str, float]]]
+"""Maps a model's vector to its test loss and its metrics."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A loss and the metrics that are measured beside it.
+
+    Attributes:
+        loss: Maps (outputs, labels) to the mean loss of a minibatch.
+        metrics: By name; each maps the (outputs, labels) of the test set to a number.
+        training_loss: Whether the loss on training examples is measured, too.
+    """
+
+    loss: Callable[[Tensor, Tensor], Tensor]
+    metrics: Metrics
+    training_loss: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """What a run learns.
+
+    Attributes:
+        dataset: Training and test examples.
+        model: The initial model; evaluations overwrite its values.
+        objective: The loss and the metrics.
+        augmentation: How training images are changed at random; None if they are not.
+    """
+
+    dataset: Dataset
+    model: FlatModel
+    objective: Objective
+    augmentation: AugmentationName | None = None
+
+    def evaluator(self, seed: int) -> Evaluate:
+        """Return the function that measures a model, by its vector."""
+        data, objective = self.dataset, self.objective
+        on_test = self._evaluator(as_tensor(data.test_inputs), as_tensor(data.test_labels), objective.metrics, seed)
+        if not objective.training_loss:
+            return on_test
+        inputs, labels = choose_evenly(as_tensor(data.train_inputs), as_tensor(data.train_labels))
+        return TrainingLossEvaluator(on_test, self._evaluator(inputs, labels, {}, seed))
+
+    def _evaluator(self, inputs: Tensor, labels: Tensor, metrics: Metrics, seed: int) -> Evaluator:
+        return Evaluator(self.model, loss=self.objective.loss, metrics=metrics, inputs=inputs, labels=labels, seed=seed)
+
+
+def build_workload(experiment: Experiment, dataset: Dataset, seed: int) -> Workload:
+    """Return the workload of a run.
+
+    Raises like ``build_model`` and ``build_objective``.
+    """
+    return Workload(
+        dataset,
+        build_model(experiment.model, dataset, seed),
+        build_objective(experiment.model.loss, experiment.metrics),
+        experiment.data.augmentation,
+    )
+
+
+def build_dataset(data: DataSection) -> Dataset:
+    """Return the data set of a ``[data]`` section.
+
+    Raises:
+        OffbeatError: It is broken.
+        MissingDataError: It cannot be found.
+    """
+    name = data.name
+    if is_import_path(name):
+        _import("data.name", name)  # so that an error names the key
+        # Every process of a comparison calls the function: each gets the same random numbers, for instance for a split.
+        with fixed_randomness(integer(0, Purpose.OWN_DATA)):
+            return from_user(call(name, data.arguments, "data"), name)
+    return load_dataset(name)
+
+
+def build_model(section: ModelSection, dataset: Dataset | None, seed: int) -> FlatModel:
+    """Return the initial model of a ``[model]`` section.
+
+    Args:
+        section: Which model.
+        dataset: What it is for; None if that is not known, which only a model of the user's own allows.
+        seed: The run's seed.
+
+    Raises:
+        OffbeatError: The model is not made for such data, or cannot be trained.
+    """
+    with models.initial_randomness(seed):
+        module = _users_model(section) if isinstance(section, OwnModelSection) else _built_in_model(section, dataset)
+    return FlatModel(module, batch_norm=section.batch_norm)
+
+
+def _users_model(section: OwnModelSection) -> nn.Module:
+    _import("model.name", section.name)
+    module = call(section.name, section.arguments, "model")
+    if not isinstance(module, nn.Module):
+        raise OffbeatError(f"model.name: {section.name} made a {type(module).__name__}, not a torch.nn.Module")
+    return module
+
+
+def _built_in_model(section: ModelSection, dataset: Dataset | None) -> nn.Module:
+    if dataset is None:
+        raise OffbeatError(
+            f"model.name = {section.name!r}: its size depends on the data: name a data set in data.name, or use a "
+            "model of your own"
+        )
+    shape = dataset.input_shape
+    if (dataset.tokens is None) is isinstance(section, LstmSection):
+        content = "no tokens" if dataset.tokens is None else "tokens"
+        raise OffbeatError(f"model.name = {section.name!r}: {dataset.name} holds {content}; use another model")
+    # Without classes the labels are target values, one for each output.
+    outputs = dataset.classes or math.prod(dataset.train_labels.shape[1:])
+    match section:
+        case LstmSection():
+            assert dataset.tokens is not None
+            return models.lstm(dataset.tokens, outputs, embedding=section.embedding, hidden=section.hidden)
+        case MlpSection():
+            return models.mlp(shape, outputs, section.hidden)
+        case CnnSection():
+            return models.cnn(shape, outputs)
+        case ResnetSection():
+            return models.resnet18(shape, outputs)
+        case _:
+            return models.softmax_regression(shape, outputs)
+
+
+def build_objective(loss: str, metrics: Sequence[str]) -> Objective:
+    """Return a loss and metrics by their names or import paths.
+
+    Raises:
+        OffbeatError: An import path does not lead to a function.
+    """
+    return Objective(
+        loss=_import("model.loss", loss) if is_import_path(loss) else LOSSES[loss],
+        metrics={
+            metric_name(metric): _import("evaluate.metrics", metric)
+            if is_import_path(metric)
+            else METRICS[metric].function
+            for metric in metrics
+            if metric != TRAINING_LOSS
+        },
+        training_loss=TRAINING_LOSS in metrics,
+    )
+
+
+def _import(key: str, text: str) -> Callable[..., Any]:
+    try:
+        return load_callable(text)
+    except OffbeatError as error:
+        raise OffbeatError(f"{key}: {error}") from error
+
+
+def as_tensor(array: NDArray[Any]) -> Tensor:
+    """Return an array as a tensor in the same memory."""
+    with warnings.catch_warnings():
+        # A file larger than the memory can only be mapped read-only; models and losses get copies.
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+        return torch.from_numpy(array)

@@ -1,0 +1,170 @@
+"""Commands on experiments."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from offbeat.cli import experiments
+from offbeat.runs.directory import read
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+class TestCompare:
+    def test_writes_a_report_and_runs_and_prints_the_table_twice_alike(
+        self, folder: Path, run_process: Command
+    ) -> None:
+        code, out, err = run_process("compare", "tiny.toml")
+        assert (code, err) == (0, "")
+        for text in ("fedavg, seed 1: ", "Final accuracy", "Updates lost", "Report: runs/tiny/report.html"):
+            assert text in out
+        runs = [folder / "runs" / "tiny" / f"{label}-seed1" for label in ("fedavg", "fedasync", "fedbuff")]
+        report = (folder / "runs" / "tiny" / "report.html").read_text(encoding="utf-8")
+        assert "fedbuff" in report
+        assert report.startswith("<!")
+        before = [(pq.read_table(run / "history.parquet"), pq.read_table(run / "events.parquet")) for run in runs]
+        models = [(run / "model.safetensors").read_bytes() for run in runs]
+        written = files(folder)
+
+        code, again, err = run_process("compare", "tiny.toml")
+        assert (code, err) == (0, "")
+        assert _without_real_time(again) == _without_real_time(out)
+        assert files(folder) == written
+        for run, (history, events), model in zip(runs, before, models, strict=True):
+            assert pq.read_table(run / "history.parquet").equals(history)
+            assert pq.read_table(run / "events.parquet").equals(events)
+            assert (run / "model.safetensors").read_bytes() == model
+
+    @pytest.mark.usefixtures("folder")
+    def test_the_table_holds_what_the_runs_hold(self, offbeat: Command) -> None:
+        code, out, _ = offbeat("compare", "tiny.toml", "--algorithm", "fedbuff", "--output", "out")
+        assert code == 0
+        history = read(Path("out/fedbuff-seed1")).history
+        line = next(line for line in out.splitlines() if "Final accuracy" in line)
+        assert f"{100 * history['accuracy'][-1]:.1f}" in line
+        line = next(line for line in out.splitlines() if "Updates counted" in line)
+        assert line.split()[-1] == str(history["counted"][-1])
+
+
+class TestRun:
+    def test_names_the_folders(self, folder: Path, offbeat: Command) -> None:
+        code, out, err = offbeat(
+            "run", "tiny.toml", "--output", "out", "--set", "seeds=[3, 4]", "--algorithm", "fedavg"
+        )
+        assert (code, err) == (0, "")
+        assert out.splitlines()[-2:] == ["out/fedavg-seed3", "out/fedavg-seed4"]
+        assert {path.name for path in (folder / "out").iterdir()} == {"fedavg-seed3", "fedavg-seed4"}
+
+    @pytest.mark.usefixtures("folder")
+    def test_changes_of_the_file_are_taken(self, offbeat: Command) -> None:
+        code, _, _ = offbeat(
+            "run", "tiny.toml", "--set", "name=other", "--set", "local.lr=0.5", "--set", "stop.virtual_seconds=20",
+            "--algorithm", "fedbuff",
+        )  # fmt: skip
+        assert code == 0
+        run = read(Path("runs/other/fedbuff-seed1"))
+        assert run.config["local"]["lr"] == 0.5
+        assert run.history["seconds"][-1] == 20.0
+
+    @pytest.mark.usefixtures("folder")
+    def test_an_algorithm_named_twice_is_run_once(self, offbeat: Command) -> None:
+        twice = ("--algorithm", "fedbuff", "--algorithm", "fedbuff")
+        code, out, _ = offbeat("run", "tiny.toml", "--set", "stop.virtual_seconds=20", *twice)
+        assert code == 0
+        assert out.count("runs/tiny/fedbuff-seed1") == 1
+
+
+class TestHow:
+    """The options that say how runs are made."""
+
+    @pytest.fixture
+    def told(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+        """What run_all is called with."""
+        told: dict[str, Any] = {}
+        run_all = experiments.run_all
+
+        def watch(experiment: Any, labels: Any, folder: Any, progress: Any, **how: Any) -> Any:
+            told.update(how, labels=labels, folder=folder)
+            return run_all(experiment, labels, folder, progress, **{**how, "jobs": 1})
+
+        monkeypatch.setattr(experiments, "run_all", watch)
+        return told
+
+    @pytest.mark.usefixtures("folder")
+    @pytest.mark.parametrize("command", ["run", "compare"])
+    def test_arrive(self, command: str, offbeat: Command, told: dict[str, Any]) -> None:
+        only = ("--set", "stop.virtual_seconds=20", "--algorithm", "fedavg")
+        assert offbeat(command, "tiny.toml", *only)[0] == 0
+        assert told == {
+            "replace": False, "resume": False, "jobs": 1, "checkpoint_seconds": 30.0,
+            "labels": ["fedavg"], "folder": Path("runs/tiny"),
+        }  # fmt: skip
+        assert offbeat(command, "tiny.toml", *only, "--replace", "--jobs", "3", "--checkpoint-every", "0.5")[0] == 0
+        assert (told["replace"], told["jobs"], told["checkpoint_seconds"]) == (True, 3, 0.5)
+        assert offbeat(command, "tiny.toml", *only, "--resume")[0] == 0
+        assert (told["resume"], told["replace"]) == (True, False)
+
+    def test_tensorboard(self, folder: Path, offbeat: Command) -> None:
+        pytest.importorskip("tensorboard")
+        only = ("--set", "stop.virtual_seconds=20", "--algorithm", "fedavg")
+        code, out, _ = offbeat("run", "tiny.toml", *only, "--tensorboard")
+        assert code == 0
+        assert "TensorBoard: tensorboard --logdir runs/tiny/tensorboard" in out
+        assert list((folder / "runs" / "tiny" / "tensorboard").rglob("events.out.*"))
+
+
+class TestReport:
+    @pytest.fixture
+    def runs(self, folder: Path, offbeat: Command) -> Path:
+        small = ("--set", "stop.virtual_seconds=40", "--algorithm", "fedavg", "--algorithm", "fedbuff")
+        assert offbeat("run", "tiny.toml", *small)[0] == 0
+        return folder / "runs" / "tiny"
+
+    def test_prints_the_same_as_compare(self, folder: Path, runs: Path, offbeat: Command) -> None:
+        before = files(runs)
+        small = ("--set", "stop.virtual_seconds=40", "--algorithm", "fedavg", "--algorithm", "fedbuff")
+        _, compared, _ = offbeat("compare", "tiny.toml", *small, "--output", "other")
+        code, out, err = offbeat("report", "runs/tiny")
+        assert (code, err) == (0, "")
+        table = [line for line in _without_real_time(compared) if line and "seed 1:" not in line]
+        assert [line.replace("other/", "runs/tiny/") for line in table] == [
+            line for line in _without_real_time(out) if line
+        ]
+        assert {name for name in files(runs) if not name.startswith("plots")} == before | {"report.html"}
+
+    @pytest.mark.usefixtures("runs")
+    def test_writes_tables_into_the_output_folder(self, folder: Path, offbeat: Command) -> None:
+        code, out, _ = offbeat("report", "runs/tiny/fedbuff-seed1", "--output", "new", "--csv", "--markdown")
+        assert code == 0
+        tables = {"summary.csv", "history.csv", "summary.md"}
+        assert {name for name in files(folder / "new") if not name.startswith("plots")} == {"report.html", *tables}
+        for line in ("Report: new/report.html", "CSV: new/summary.csv", "CSV: new/history.csv", "new/summary.md"):
+            assert line in out
+        assert "fedavg" not in out
+
+    @pytest.mark.usefixtures("runs")
+    def test_another_target(self, offbeat: Command) -> None:
+        assert "Time to 50 %" in offbeat("report", "runs/tiny")[1]
+        assert "Time to 12 %" in offbeat("report", "runs/tiny", "--target", "0.12")[1]
+
+
+class TestPopulation:
+    def test_draws_and_prints_the_path(self, folder: Path, offbeat: Command) -> None:
+        code, out, err = offbeat("population", "tiny.toml", "--set", "population.clients=17", "--output", "drawn")
+        assert (code, err) == (0, "")
+        assert "17" in out
+        (drawing,) = files(folder / "drawn")
+        assert f"Drawing: drawn/{drawing}" in out
+        offbeat("population", "tiny.toml")
+        assert files(folder / "runs" / "tiny") == {drawing}
+
+
+def _without_real_time(out: str) -> list[str]:
+    return [line for line in out.splitlines() if "Real time" not in line]

@@ -1,0 +1,24 @@
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from offbeat.config.experiment_file import Experiment
+from offbeat.runs.progress import Progress
+from offbeat.runs.run_all import run_all
+
+ALL = ["fedavg", "fedasync", "fedbuff"]
+
+
+@pytest.fixture
+def run(progress: Callable[..., Progress], tmp_path: Path) -> Callable[..., str]:
+    """Return a function that runs an experiment's algorithms into a folder, and returns its output."""
+
+    def all_into(experiment: Experiment, folder: str, labels: list[str] = ALL, **how: Any) -> str:
+        screen = io.StringIO()
+        run_all(experiment, labels, tmp_path / folder, progress(experiment, screen), **how)
+        return screen.getvalue()
+
+    return all_into

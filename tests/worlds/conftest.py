@@ -1,0 +1,63 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from offbeat.data.dataset import Dataset
+
+OWN = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, width=3):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 10))
+
+    def forward(self, inputs):
+        return self.layers(inputs)
+
+def bare():
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 5))
+
+def normed():
+    return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, 10))
+
+def number():
+    return 3
+
+def data(examples=30):
+    inputs = torch.randn(examples, 1, 8, 8, generator=torch.Generator().manual_seed(7))
+    labels = torch.arange(examples) % 10
+    pair = torch.utils.data.TensorDataset(inputs, labels)
+    return pair, pair
+
+def hinge(outputs, labels):
+    return nn.functional.multi_margin_loss(outputs, labels)
+
+def per_example(outputs, labels):
+    return nn.functional.cross_entropy(outputs, labels, reduction="none")
+
+def top_two(outputs, labels):
+    return (outputs.topk(2).indices == labels[:, None]).any(dim=1).float().mean()
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> str:
+    """The path of a file with a user's code."""
+    path = tmp_path / "own.py"
+    path.write_text(OWN)
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def tokens() -> Callable[[int], Dataset]:
+    """Return a function that makes a data set of four texts, with a vocabulary of this size."""
+
+    def make(count: int) -> Dataset:
+        inputs, labels = np.arange(20, dtype=np.int64).reshape(4, 5) % count, np.array([0, 1, 0, 1], np.int64)
+        return Dataset("words", inputs, labels, inputs, labels, classes=2, tokens=count)
+
+    return make
