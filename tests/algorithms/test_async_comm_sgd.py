@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offbeat.algorithms import AsyncCommSGD, Update
-from offbeat.algorithms.components.patterns import full, imbalanced, own, random, round_robin
+from offbeat.algorithms.components.schedules.patterns import full, imbalanced, own, random, round_robin
 from offbeat.algorithms.components.server_optimizer import momentum
 from offbeat.algorithms.components.step_sizes import inverse_square_root, inverse_time
 from offbeat.coordinator import Coordinator

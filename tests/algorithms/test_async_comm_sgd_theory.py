@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from offbeat.algorithms import AsyncCommSGD, LocalPlan, Update
-from offbeat.algorithms.components.patterns import full, imbalanced, own, random, round_robin
+from offbeat.algorithms.components.schedules.patterns import full, imbalanced, own, random, round_robin
 from offbeat.algorithms.components.step_sizes import inverse_square_root
 
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offbeat.algorithms import FedBuff, Update
-from offbeat.algorithms.components.robust import robust
+from offbeat.algorithms.components.buffers.robust import robust
+from offbeat.algorithms.components.buffers.wrappers import clip
 from offbeat.algorithms.components.server_optimizer import adagrad, adam
 from offbeat.algorithms.components.staleness import constant, exponential, hinge, polynomial
-from offbeat.algorithms.components.wrappers import clip
 from tests.algorithms.case import Case
 
 

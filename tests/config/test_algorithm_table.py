@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from offbeat.algorithms import ALGORITHMS, AsyncCommSGD, FedAvg, FedBuff, FedLuck
-from offbeat.algorithms.components.patterns import round_robin
+from offbeat.algorithms.components.schedules.patterns import round_robin
 from offbeat.algorithms.components.server_optimizer import adam
 from offbeat.algorithms.components.staleness import hinge, polynomial
 from offbeat.algorithms.components.step_sizes import inverse_time

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offbeat.algorithms import AsyncCommSGD, FedBuff, FedLaAvg, FedLuck, LocalPlan, Port
-from offbeat.algorithms.components.patterns import full, imbalanced, own, round_robin
+from offbeat.algorithms.components.schedules.patterns import full, imbalanced, own, round_robin
 from offbeat.coordinator import Coordinator
 from tests.coordinator.conftest import CLIENTS, PLAN
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from offbeat.algorithms import AsyncCommSGD, FedAvg, FedLaAvg, LocalPlan
-from offbeat.algorithms.components.patterns import round_robin
+from offbeat.algorithms.components.schedules.patterns import round_robin
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import Call
 

@@ -15,7 +15,7 @@ from torch.utils.data import TensorDataset
 import offbeat
 from offbeat.algorithms import AsyncCommSGD, FedAsync, FedAvg, FedBuff, LocalPlan
 from offbeat.algorithms.components import Compression
-from offbeat.algorithms.components.patterns import own
+from offbeat.algorithms.components.schedules.patterns import own
 from offbeat.algorithms.components.server_optimizer import adam
 from offbeat.compression import top_k
 from offbeat.config.experiment_file import Experiment

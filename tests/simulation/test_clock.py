@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from offbeat.algorithms import AsyncCommSGD, FedAvg, FedBuff, FedLuck, LocalPlan
-from offbeat.algorithms.components.patterns import full, imbalanced, random, round_robin
+from offbeat.algorithms.components.schedules.patterns import full, imbalanced, random, round_robin
 from offbeat.algorithms.components.step_sizes import inverse_time
 from offbeat.algorithms.fedluck_choice import best_steps_and_compression
 from offbeat.simulation.clock import at_tick

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offbeat.algorithms import AsyncCommSGD, FedAsync, FedAvg, FedBuff, FedFa, FedLaAvg, FedLuck, Port
-from offbeat.algorithms.components.patterns import round_robin
+from offbeat.algorithms.components.schedules.patterns import round_robin
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.errors import OffbeatError
 from offbeat.simulation.records import Stop

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from offbeat.algorithms import MIFA, SCAFFOLD, FedBuff, FedLaAvg, LocalPlan
+from offbeat.algorithms.components.buffers.wrappers import limit
 from offbeat.algorithms.components.staleness import constant
-from offbeat.algorithms.components.wrappers import limit
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator.selection import UniformPool
 from offbeat.simulation.records import Stop

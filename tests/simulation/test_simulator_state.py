@@ -18,7 +18,7 @@ from offbeat.algorithms import (
     SequentialSGD,
 )
 from offbeat.algorithms.components import Compression
-from offbeat.algorithms.components.patterns import random
+from offbeat.algorithms.components.schedules.patterns import random
 from offbeat.algorithms.components.step_sizes import inverse_time
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.simulation.events import Kind

@@ -7,7 +7,7 @@ from offbeat.algorithms import FedBuff, LocalPlan
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator import Coordinator
 from offbeat.simulation.events import Kind
-from offbeat.simulation.visit import Visit, visits_from_state, visits_state
+from offbeat.simulation.visit import OpenVisit, visits_from_state, visits_state
 from offbeat.simulation.work import WorkQueue
 from offbeat.training.trainers.trainer import Job, Result, Trainer
 
@@ -54,7 +54,7 @@ def make(coordinator):
         start = starts[assignment.version]
         job = Job(client, assignment.visit, assignment.version, start, PLAN, "delta")
         work = queue.promise(job) if has_work else None
-        return Visit(assignment, 2.0 * assignment.version, PLAN, work, start if has_base else None, **more)
+        return OpenVisit(assignment, 2.0 * assignment.version, PLAN, work, start if has_base else None, **more)
 
     return build
 
@@ -174,7 +174,7 @@ def test_a_visit_goes_on_with_what_its_client_remembers(coordinator, trained, me
     coordinator.algorithm.payload = "difference"
     assignment = coordinator.assignment(3)
     job = Job(3, assignment.visit, assignment.version, torch.ones(2), PLAN, "difference")
-    visit = Visit(assignment, 2.0, PLAN, with_memories(Counting(), memories).promise(job))
+    visit = OpenVisit(assignment, 2.0, PLAN, with_memories(Counting(), memories).promise(job))
     if trained:
         visit.work.resolve()
     write_checkpoint(tmp_path / "checkpoint", visits_state({3: visit}))

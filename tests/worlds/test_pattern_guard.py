@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from offbeat.algorithms.components.patterns import own, round_robin
+from offbeat.algorithms.components.schedules.patterns import own, round_robin
 from offbeat.errors import OffbeatError
 from offbeat.worlds.pattern_guard import guarded
 

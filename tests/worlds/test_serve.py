@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from offbeat.algorithms.components.share_cap import ShareCap
+from offbeat.algorithms.components.buffers.share_cap import ShareCap
 from offbeat.config.server_file import ServerFile, load
 from offbeat.errors import OffbeatError
 from offbeat.worlds.serve import build_coordinator, run_server

@@ -19,7 +19,7 @@ from offbeat.algorithms.components import (
     Weight,
     Weighting,
 )
-from offbeat.algorithms.components.patterns import Pattern, round_robin
+from offbeat.algorithms.components.schedules.patterns import Pattern, round_robin
 from offbeat.algorithms.components.step_sizes import StepSizes
 
 

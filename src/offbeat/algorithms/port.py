@@ -12,7 +12,7 @@ from offbeat.algorithms.components import (
     Entry,
     NotNegative,
     Positive,
-    Run,
+    RunFacts,
     ServerOptimizer,
     ServerStep,
     Update,
@@ -64,7 +64,7 @@ class Port(Algorithm):
         if self.min_clients > self.concurrency:
             raise ValueError(f"min_clients must be at most concurrency, {self.concurrency}, got {self.min_clients}")
 
-    def check_run(self, run: Run) -> None:
+    def check_run(self, run: RunFacts) -> None:
         if self.min_clients > run.clients:
             raise ValueError(
                 f"min_clients must be at most the number of clients, {run.clients}, got {self.min_clients}"

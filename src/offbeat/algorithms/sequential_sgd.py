@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from offbeat.algorithms.components import Algorithm, ClosedBuffer, Continuous, Count, Each, LocalPlan, Run
+from offbeat.algorithms.components import Algorithm, ClosedBuffer, Continuous, Count, Each, LocalPlan, RunFacts
 
 
 class SequentialSGD(Algorithm):
@@ -34,7 +34,7 @@ class SequentialSGD(Algorithm):
         self.schedule = Continuous(concurrency=1)
         self.buffer = Each()
 
-    def check_run(self, run: Run) -> None:
+    def check_run(self, run: RunFacts) -> None:
         if run.clients != 1:
             raise ValueError(f"sequential SGD is for 1 client that holds all the data, got {run.clients} clients")
 

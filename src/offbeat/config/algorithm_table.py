@@ -7,7 +7,7 @@ from typing import Any, get_args, get_type_hints
 import tomli_w
 
 from offbeat.algorithms import ALGORITHMS, Algorithm
-from offbeat.algorithms.components.patterns import PATTERNS, Pattern, own
+from offbeat.algorithms.components.schedules.patterns import PATTERNS, Pattern, own
 from offbeat.algorithms.components.server_optimizer import SERVER_OPTIMIZERS, ServerOptimizer
 from offbeat.algorithms.components.staleness import STALENESS, Staleness
 from offbeat.algorithms.components.step_sizes import STEP_SIZES, StepSizes

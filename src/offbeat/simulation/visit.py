@@ -16,7 +16,7 @@ from offbeat.training.trainers.trainer import Job
 
 
 @dataclass(slots=True, eq=False)
-class Visit:
+class OpenVisit:
     """A client's work on one assignment: download, local steps, upload."""
 
     assignment: Assignment
@@ -37,7 +37,7 @@ class Visit:
         return self.steps_began < self.upload_began == math.inf and self.plan is self.assignment.plan
 
 
-def visits_state(visits: Mapping[int, Visit]) -> dict[str, Any]:
+def visits_state(visits: Mapping[int, OpenVisit]) -> dict[str, Any]:
     """Return the visits as a flat dict of tensors and plain values.
 
     A trained visit is saved with its upload, one that is not trained with its starting model: training it later gives
@@ -78,7 +78,7 @@ def _without_shared_memory(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return separate
 
 
-def visits_from_state(state: Mapping[str, Any], coordinator: Coordinator, queue: WorkQueue) -> dict[int, Visit]:
+def visits_from_state(state: Mapping[str, Any], coordinator: Coordinator, queue: WorkQueue) -> dict[int, OpenVisit]:
     """Return the visits that ``visits_state`` saved.
 
     Args:
@@ -86,7 +86,7 @@ def visits_from_state(state: Mapping[str, Any], coordinator: Coordinator, queue:
         coordinator: In the state that it was in then.
         queue: With the clients' memories; takes the jobs that are still to be trained.
     """
-    visits: dict[int, Visit] = {}
+    visits: dict[int, OpenVisit] = {}
     for client, steps, sent, next_kind, loss, assigned, steps_began, upload_began, next_seconds, *has in state["rows"]:
         assignment = coordinator.assignment(client)
         assert assignment is not None
@@ -103,7 +103,7 @@ def visits_from_state(state: Mapping[str, Any], coordinator: Coordinator, queue:
             job = Job(client, assignment.visit, assignment.version, start, plan, coordinator.algorithm.payload, offset)
             work = queue.promise(job)
         times = steps_began, upload_began, sent, next_seconds
-        visits[client] = Visit(
+        visits[client] = OpenVisit(
             assignment, assigned, plan, work, start if has_start else None, offset, *times, next_kind
         )
     return visits

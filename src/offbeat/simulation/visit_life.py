@@ -19,7 +19,7 @@ from offbeat.simulation.events import EventQueue, Kind
 from offbeat.simulation.plan_costs import PlanCosts
 from offbeat.simulation.records import Outcome, Totals, VisitEnded
 from offbeat.simulation.timing import Timing
-from offbeat.simulation.visit import Visit, visits_from_state, visits_state
+from offbeat.simulation.visit import OpenVisit, visits_from_state, visits_state
 from offbeat.simulation.work import WorkQueue
 from offbeat.training.trainers.trainer import Job, Trainer
 
@@ -79,7 +79,7 @@ class VisitLife:
         seed: int,
         on_end: Callable[[VisitEnded], None],
     ) -> None:
-        self.visits: dict[int, Visit] = {}
+        self.visits: dict[int, OpenVisit] = {}
         self.work = WorkQueue(trainer, coordinator.algorithm.model.numel(), seed)
         self._coordinator = coordinator
         self._needs = _Needs.of(coordinator)
@@ -103,7 +103,7 @@ class VisitLife:
 
     def _begin(self, now: float, assignment: Assignment, model: Tensor, down: Tensor | None) -> None:
         client, plan = assignment.client, assignment.plan
-        visit = Visit(assignment, now, plan, start=model if self._needs.start else None)
+        visit = OpenVisit(assignment, now, plan, start=model if self._needs.start else None)
         if down is not None:
             memory = self.work.memory(client)
             visit.offset = down.clone() if memory is None else down - memory
@@ -194,12 +194,12 @@ class VisitLife:
         self._train(visit, visit.start)
         self._expect(visit, now, ending.seconds, Kind.OFFER)
 
-    def _train(self, visit: Visit, start: Tensor) -> None:
+    def _train(self, visit: OpenVisit, start: Tensor) -> None:
         client, number, version, *_ = visit.assignment
         payload = self._coordinator.algorithm.payload
         visit.work = self.work.promise(Job(client, number, version, start, visit.plan, payload, visit.offset))
 
-    def _upload(self, visit: Visit, began: float) -> None:
+    def _upload(self, visit: OpenVisit, began: float) -> None:
         visit.upload_began = began
         size = self._costs.upload_bytes(visit.plan)
         ending = self._timing.upload(visit.assignment.client, began, size)
@@ -208,7 +208,7 @@ class VisitLife:
             visit.sent = size - math.ceil(ending.left)
         self._expect(visit, began, ending.seconds, Kind.LOSS if ending.left else Kind.ARRIVAL)
 
-    def _expect(self, visit: Visit, now: float, seconds: float, kind: int) -> None:
+    def _expect(self, visit: OpenVisit, now: float, seconds: float, kind: int) -> None:
         """Let this be the visit's next event; it has none if the seconds are infinite."""
         period = self._coordinator.algorithm.period
         if period is not None and seconds < math.inf:
@@ -217,7 +217,7 @@ class VisitLife:
         if seconds < math.inf:
             self._queue.put(seconds, kind, visit.assignment.client)
 
-    def _visit_at(self, now: float, client: int, kind: int) -> Visit | None:
+    def _visit_at(self, now: float, client: int, kind: int) -> OpenVisit | None:
         """Return the client's visit if this is its next event, and not one that is void."""
         visit = self.visits.get(client)
         return visit if visit is not None and visit.next_seconds == now and visit.next_kind == kind else None
@@ -226,19 +226,19 @@ class VisitLife:
         client, number, *_ = assignment
         return self._is_lossy[client] > 0 and self._devices.visit_is_lost(self._seed, client, number)
 
-    def _end_if_unwanted(self, now: float, visit: Visit) -> bool:
+    def _end_if_unwanted(self, now: float, visit: OpenVisit) -> bool:
         """Offer the update to the server; end the visit and return True if it is not wanted."""
         receipt = self._coordinator.offer(now, visit.assignment.client, visit.assignment.visit)
         if receipt is not None:
             self._end(now, visit, "unused", receipt.staleness)
         return receipt is not None
 
-    def _cancel_work(self, visit: Visit) -> None:
+    def _cancel_work(self, visit: OpenVisit) -> None:
         if visit.work is not None:
             self.work.cancel(visit.work)
             visit.work = None
 
-    def _end(self, now: float, visit: Visit, outcome: Outcome, staleness: int | None, bytes_up: int = 0) -> None:
+    def _end(self, now: float, visit: OpenVisit, outcome: Outcome, staleness: int | None, bytes_up: int = 0) -> None:
         client, number, version, *_ = visit.assignment
         del self.visits[client]
         if outcome == "unused":

@@ -1,8 +1,8 @@
 """The wrappers that ``[server]`` puts around an algorithm's buffer and step."""
 
 from offbeat.algorithms import Algorithm
-from offbeat.algorithms.components.robust import robust
-from offbeat.algorithms.components.wrappers import clip, limit
+from offbeat.algorithms.components.buffers.robust import robust
+from offbeat.algorithms.components.buffers.wrappers import clip, limit
 from offbeat.config.experiment_sections import ServerSection
 
 

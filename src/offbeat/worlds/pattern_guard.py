@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from offbeat.algorithms import Algorithm
 from offbeat.algorithms.components import Periodic
-from offbeat.algorithms.components.patterns import Pattern
+from offbeat.algorithms.components.schedules.patterns import Pattern
 from offbeat.errors import OffbeatError
 from offbeat_client.user_code_errors import failure
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from offbeat.algorithms.components.share_cap import cap_share
+from offbeat.algorithms.components.buffers.share_cap import cap_share
 from offbeat.config.experiment_file import metrics_of
 from offbeat.config.server_file import ServerFile
 from offbeat.coordinator import Coordinator

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from offbeat.algorithms import Algorithm, Update
-from offbeat.algorithms.components import ClosedBuffer, Continuous, Count, Positive, Run, Schedule, Sum, Weight
+from offbeat.algorithms.components import ClosedBuffer, Continuous, Count, Positive, RunFacts, Schedule, Sum, Weight
 
 
 class Mean(Algorithm[Schedule]):
@@ -21,7 +21,7 @@ class Mean(Algorithm[Schedule]):
         self.schedule = Continuous(self.places)
         self.buffer = Sum()
 
-    def check_run(self, run: Run) -> None:
+    def check_run(self, run: RunFacts) -> None:
         if self.size > run.clients:
             raise ValueError(f"size must be at most the number of clients, {run.clients}, got {self.size}")
 

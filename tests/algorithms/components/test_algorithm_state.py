@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from offbeat.algorithms import ALGORITHMS
-from offbeat.algorithms.components import Run
+from offbeat.algorithms.components import RunFacts
 from offbeat.algorithms.components.hyper_parameters import hyper_parameters
 
 
@@ -136,11 +136,11 @@ def test_a_component_of_an_authors_own_is_started_and_saved(mean, begin, upload)
     class Counter:
         """Counts updates by client."""
 
-        def check_run(self, run: Run) -> None:
+        def check_run(self, run: RunFacts) -> None:
             if run.clients > 50:
                 raise ValueError("at most 50 clients are counted")
 
-        def start(self, run: Run) -> None:
+        def start(self, run: RunFacts) -> None:
             self.counts = torch.zeros(run.clients, dtype=torch.int64)
 
         def state_dict(self):

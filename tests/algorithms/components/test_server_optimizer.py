@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from offbeat.algorithms import FedAvg, FedBuff
-from offbeat.algorithms.components import Run
+from offbeat.algorithms.components import RunFacts
 from offbeat.algorithms.components.server_optimizer import SERVER_OPTIMIZERS, ServerStep, adagrad, adam, momentum
 from offbeat.algorithms.components.staleness import constant
 
@@ -14,7 +14,7 @@ OPTIMIZERS = [momentum(), momentum(0.0), adam(), adam(0.5, 0.9, 1e-8), adagrad()
 
 def started(optimizer, lr, length):
     step = ServerStep(optimizer, lr)
-    step.start(Run(length, clients=1))
+    step.start(RunFacts(length, clients=1))
     return step
 
 
@@ -122,7 +122,7 @@ def test_plain_step_has_no_state():
 def test_a_step_that_starts_again_forgets_its_moments(optimizer, vector, same_state):
     fresh, used = started(optimizer, 0.1, length=2), started(optimizer, 0.1, length=2)
     used(vector(1, 2), vector(3, 4))
-    used.start(Run(2, clients=1))
+    used.start(RunFacts(2, clients=1))
     assert same_state(used.state_dict(), fresh.state_dict())
     assert torch.equal(used(vector(1, 1), vector(5, -6)), fresh(vector(1, 1), vector(5, -6)))
 

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbeat.algorithms import AsyncCommSGD, FedAvg
-from offbeat.algorithms.components import Run, Shares
+from offbeat.algorithms.components import RunFacts, Shares
 
 
 def client_shares(clients, weights, weighting):
-    shares, run = Shares(weighting), Run(1, clients, weights)
+    shares, run = Shares(weighting), RunFacts(1, clients, weights)
     shares.check_run(run)
     shares.start(run)
     return [shares[client] for client in range(clients)]
@@ -57,9 +57,9 @@ def test_weights_that_are_none_are_refused(weights):
 
 def test_wrong_weights_are_refused_before_anything_changes():
     shares = Shares("examples")
-    shares.start(Run(1, 2, torch.tensor([1.0, 3.0])))
+    shares.start(RunFacts(1, 2, torch.tensor([1.0, 3.0])))
     with pytest.raises(ValueError, match="data_weights must be 3 finite numbers"):
-        shares.check_run(Run(1, 3, torch.ones(2)))
+        shares.check_run(RunFacts(1, 3, torch.ones(2)))
     assert (shares[0], shares[1]) == (0.25, 0.75)
 
 
@@ -69,8 +69,8 @@ def test_uniform_shares_do_not_look_at_the_weights():
 
 def test_shares_are_saved_since_a_resumed_run_gets_no_weights():
     shares, resumed = Shares("examples"), Shares("examples")
-    shares.start(Run(1, 3, torch.tensor([1.0, 2.0, 7.0])))
-    resumed.start(Run(1, 3))
+    shares.start(RunFacts(1, 3, torch.tensor([1.0, 2.0, 7.0])))
+    resumed.start(RunFacts(1, 3))
     resumed.load_state_dict(shares.state_dict())
     assert [resumed[client] for client in range(3)] == [shares[client] for client in range(3)] == [0.1, 0.2, 0.7]
 

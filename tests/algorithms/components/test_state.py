@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from offbeat.algorithms.components import Run, Sum
+from offbeat.algorithms.components import RunFacts, Sum
 from offbeat.algorithms.components.state import prefixed, restored, saved, under
 
 
@@ -48,7 +48,7 @@ def test_a_tensor_is_copied_both_ways():
 
 def test_a_component_is_saved_under_its_name_and_loaded_in_place():
     component = Sum()
-    component.start(Run(2, 3))
+    component.start(RunFacts(2, 3))
     state = saved("buffer", component)
     assert {"buffer.count", "buffer.weight", "buffer.sum"} == set(state)
     assert restored("buffer", component, state | {"buffer.count": 7}) is component

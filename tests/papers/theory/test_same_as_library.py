@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from offbeat.algorithms import Algorithm, AsyncCommSGD, FedBuff, FedLaAvg, FedLuck, LocalPlan, Update
-from offbeat.algorithms.components import patterns as p
+from offbeat.algorithms.components.schedules import patterns as p
 from offbeat.algorithms.components.staleness import constant
 from offbeat.algorithms.components.step_sizes import inverse_square_root
 from offbeat.compression import top_k

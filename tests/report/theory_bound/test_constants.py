@@ -5,7 +5,7 @@ import pytest
 
 from offbeat.algorithms import FedBuff, FedLuck, LocalPlan
 from offbeat.algorithms.components import Compression
-from offbeat.algorithms.components import patterns as p
+from offbeat.algorithms.components.schedules import patterns as p
 from offbeat.algorithms.components.server_optimizer import adam
 from offbeat.config.experiment_sections import StopSection
 from offbeat.config.population_sections import PopulationSection

@@ -11,7 +11,7 @@ import torch
 from click.testing import CliRunner
 
 from offbeat.algorithms import AsyncCommSGD, FedLaAvg
-from offbeat.algorithms.components.patterns import round_robin
+from offbeat.algorithms.components.schedules.patterns import round_robin
 from offbeat.cli import service as cli_service
 from offbeat.coordinator import Coordinator
 from offbeat.service.accounts.declared_examples import within_share

@@ -1,6 +1,7 @@
 """The components of algorithms: one import for authors."""
 
-from offbeat.algorithms.components.aggregate import (
+from offbeat.algorithms.components.algorithm import Algorithm
+from offbeat.algorithms.components.buffers.aggregate import (
     Aggregate,
     ClosedBuffer,
     Entry,
@@ -9,16 +10,16 @@ from offbeat.algorithms.components.aggregate import (
     Weight,
     WrongStepError,
 )
-from offbeat.algorithms.components.algorithm import Algorithm
-from offbeat.algorithms.components.by_round import ByRound
+from offbeat.algorithms.components.buffers.by_round import ByRound
+from offbeat.algorithms.components.buffers.each import Each
+from offbeat.algorithms.components.buffers.latest_of_each import LatestOfEach
+from offbeat.algorithms.components.buffers.window import Window
 from offbeat.algorithms.components.checks import check_not_negative
-from offbeat.algorithms.components.component import Run
-from offbeat.algorithms.components.each import Each
+from offbeat.algorithms.components.component import RunFacts
 from offbeat.algorithms.components.hyper_parameters import Count, NotNegative, Positive, Share, Weighting
-from offbeat.algorithms.components.latest_of_each import LatestOfEach
-from offbeat.algorithms.components.periodic import Periodic
-from offbeat.algorithms.components.rounds import Available, OverSelection, Rounds
-from offbeat.algorithms.components.schedule import Continuous, Schedule
+from offbeat.algorithms.components.schedules.periodic import Periodic
+from offbeat.algorithms.components.schedules.rounds import Available, OverSelection, Rounds
+from offbeat.algorithms.components.schedules.schedule import Continuous, Schedule
 from offbeat.algorithms.components.server_optimizer import ServerOptimizer, ServerStep
 from offbeat.algorithms.components.shares import Shares
 from offbeat.algorithms.components.staleness import Staleness, polynomial
@@ -30,7 +31,6 @@ from offbeat.algorithms.components.update import (
     check_vector,
     resolve,
 )
-from offbeat.algorithms.components.window import Window
 from offbeat_client.local_plan import Compression, LocalPlan, Payload
 
 __all__ = [
@@ -54,7 +54,7 @@ __all__ = [
     "Positive",
     "Promise",
     "Rounds",
-    "Run",
+    "RunFacts",
     "Schedule",
     "ServerOptimizer",
     "ServerStep",

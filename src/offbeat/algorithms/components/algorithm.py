@@ -7,9 +7,9 @@ from typing import Any, dataclass_transform
 
 from torch import Tensor
 
-from offbeat.algorithms.components.aggregate import Aggregate, ClosedBuffer, NotFiniteError
+from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, NotFiniteError
 from offbeat.algorithms.components.checks import check_client, check_count
-from offbeat.algorithms.components.component import Run
+from offbeat.algorithms.components.component import RunFacts
 from offbeat.algorithms.components.hooks import Hooks, Schedule_co
 from offbeat.algorithms.components.hyper_parameters import check_hyper_parameters
 from offbeat.algorithms.components.lazy_model import LazyModel
@@ -152,7 +152,7 @@ class Algorithm(Hooks[Schedule_co]):
         """
         check_count("clients", clients)
         initial = LazyModel(model)
-        run = Run(initial.length, clients, data_weights)
+        run = RunFacts(initial.length, clients, data_weights)
         components = [part for name in sorted(self._state) if hasattr(part := getattr(self, name), "check_run")]
         self.check_run(run)
         for component in components:

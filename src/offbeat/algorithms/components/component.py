@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunFacts:
     """The facts of a run that its components start with.
 
     Attributes:
@@ -24,11 +24,11 @@ class Run:
 class Component(Protocol):
     """A part of an algorithm: made from hyper-parameters, started with a run, saved with the algorithm's state."""
 
-    def check_run(self, run: Run) -> None:
+    def check_run(self, run: RunFacts) -> None:
         """Raise ``ValueError`` if the component does not fit the run; nothing changes."""
         ...
 
-    def start(self, run: Run) -> None:
+    def start(self, run: RunFacts) -> None:
         """Begin a run and forget any run before it."""
         ...
 

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Generic, cast
 from torch import Tensor
 from typing_extensions import TypeVar
 
-from offbeat.algorithms.components.aggregate import Aggregate, ClosedBuffer, Weight
-from offbeat.algorithms.components.component import Run
-from offbeat.algorithms.components.schedule import NoSchedule, Schedule
+from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Weight
+from offbeat.algorithms.components.component import RunFacts
+from offbeat.algorithms.components.schedules.schedule import NoSchedule, Schedule
 from offbeat.algorithms.components.update import Update
 from offbeat_client.local_plan import LocalPlan, Payload
 
@@ -61,7 +61,7 @@ class Hooks(Generic[Schedule_co]):
         """Assign ``schedule``, ``buffer`` and other components, from the hyper-parameters alone."""
         raise NotImplementedError(f"{type(self).__name__} must define compose")
 
-    def check_run(self, run: Run) -> None:
+    def check_run(self, run: RunFacts) -> None:
         """Raise ``ValueError`` if the hyper-parameters do not fit the run."""
 
     def begin(self, model: Tensor) -> None:

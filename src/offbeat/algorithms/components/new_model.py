@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from offbeat.algorithms.components.aggregate import WrongStepError, check_finite
+from offbeat.algorithms.components.buffers.aggregate import WrongStepError, check_finite
 
 
 def checked_model(model: Tensor, proposed: object, max_step_norm: float) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from offbeat.algorithms.components.checks import check_not_negative, check_positive
-from offbeat.algorithms.components.component import Run
+from offbeat.algorithms.components.component import RunFacts
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,10 @@ class ServerStep:
         self._kind = optimizer
         self._lr = lr
 
-    def check_run(self, run: Run) -> None:
+    def check_run(self, run: RunFacts) -> None:
         """Do nothing: a step fits every run."""
 
-    def start(self, run: Run) -> None:
+    def start(self, run: RunFacts) -> None:
         """Begin a run with an optimiser that has no moments yet."""
         self._parameter = torch.zeros(run.length if self._kind else 0)
         self._optimizer = self._kind.make(self._parameter, self._lr) if self._kind else None

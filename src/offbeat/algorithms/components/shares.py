@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from offbeat.algorithms.components.component import Run
+from offbeat.algorithms.components.component import RunFacts
 from offbeat.algorithms.components.hyper_parameters import Weighting
 
 
@@ -25,11 +25,11 @@ class Shares:
         """Return p_i."""
         return self._shares[client]
 
-    def check_run(self, run: Run) -> None:
+    def check_run(self, run: RunFacts) -> None:
         """Raise ``ValueError`` if there are not N weights, one is negative or not finite, or all are 0."""
         _shares(run, self.weighting)
 
-    def start(self, run: Run) -> None:
+    def start(self, run: RunFacts) -> None:
         """Begin a run with its data weights."""
         self._shares = _shares(run, self.weighting)
 
@@ -42,7 +42,7 @@ class Shares:
         self._shares: list[float] = state["shares"].tolist()
 
 
-def _shares(run: Run, weighting: Weighting) -> list[float]:
+def _shares(run: RunFacts, weighting: Weighting) -> list[float]:
     if run.data_weights is None or weighting == "uniform":
         return [1.0 / run.clients] * run.clients
     weights: Tensor = run.data_weights.to(torch.float64)

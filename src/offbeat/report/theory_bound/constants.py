@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from offbeat.algorithms import Algorithm, FedLuck, LocalPlan
-from offbeat.algorithms.components.patterns import Pattern
+from offbeat.algorithms.components.schedules.patterns import Pattern
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.experiment_sections import StopSection
 from offbeat.config.population_sections import (

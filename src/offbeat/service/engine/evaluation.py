@@ -15,8 +15,8 @@ _SUFFIX = ".evaluated"
 _RETRY_SECONDS = 1.0  # on a full disk
 
 
-class Evaluations:
-    """Has every n-th version evaluated, one after the other; each result is a line of ``evaluations.jsonl``.
+class EvaluationQueue:
+    """Every n-th version, evaluated one after the other; results go to ``evaluations.jsonl``.
 
     Args:
         folder: The store's folder.

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TypeVar
 
 from offbeat.coordinator import Coordinator
-from offbeat.service.engine.evaluation import Evaluations
+from offbeat.service.engine.evaluation import EvaluationQueue
 from offbeat.service.logs import event
 from offbeat.service.store.disk import Disk
 from offbeat.service.store.journal import Journal
@@ -36,7 +36,7 @@ class VersionPublisher:
 
     def __init__(self, coordinator: Coordinator, models: ModelFiles, journal: Journal, disk: Disk) -> None:
         self.problem: str | None = None
-        self.evaluations: Evaluations | None = None
+        self.evaluations: EvaluationQueue | None = None
         self._algorithm = coordinator.algorithm
         self._models = models
         self._journal = journal

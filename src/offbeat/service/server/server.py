@@ -16,7 +16,7 @@ from offbeat.service.descriptors import max_connections, raise_limit
 from offbeat.service.engine.checkpoint import CheckpointWriter
 from offbeat.service.engine.checkpoint_schedule import CheckpointSchedule
 from offbeat.service.engine.engine import Engine
-from offbeat.service.engine.evaluation import Evaluations
+from offbeat.service.engine.evaluation import EvaluationQueue
 from offbeat.service.engine.lease_timer import LeaseTimer
 from offbeat.service.engine.service import Service
 from offbeat.service.engine.start_up import open_engine
@@ -213,7 +213,7 @@ async def _evaluating(settings: ServerSettings, engine: Engine) -> AsyncGenerato
     if settings.evaluate_every is None:
         yield
         return
-    evaluations = engine.publisher.evaluations = Evaluations(
+    evaluations = engine.publisher.evaluations = EvaluationQueue(
         settings.folder,
         engine.models,
         engine.journal.wait_until_durable,

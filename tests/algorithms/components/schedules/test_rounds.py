@@ -3,11 +3,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbeat.algorithms import FedAvg
-from offbeat.algorithms.components import Available, Rounds, Run
+from offbeat.algorithms.components import Available, Rounds, RunFacts
 
 
 def started(schedule, clients=6):
-    run = Run(1, clients)
+    run = RunFacts(1, clients)
     schedule.check_run(run)
     schedule.start(run)
     return schedule

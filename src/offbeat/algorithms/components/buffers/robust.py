@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from offbeat.algorithms.components.aggregate import Aggregate, ClosedBuffer, Sum
-from offbeat.algorithms.components.each import Each
+from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Sum
+from offbeat.algorithms.components.buffers.each import Each
 
 if TYPE_CHECKING:
     from offbeat.algorithms.components.algorithm import Algorithm
-    from offbeat.algorithms.components.wrappers import Wrap
+    from offbeat.algorithms.components.buffers.wrappers import Wrap
 
 Rule = Callable[[Tensor], Tensor]
 """Maps updates, the rows of ``(n, d)``, to their robust mean ``(d,)``."""

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offbeat.algorithms.components.running_sum import RunningSum
+from offbeat.algorithms.components.buffers.running_sum import RunningSum
 
 
 def test_an_empty_sum_is_zero():

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from offbeat.algorithms.components.component import Run
-from offbeat.algorithms.components.patterns import Pattern
-from offbeat.algorithms.components.schedule import Schedule
+from offbeat.algorithms.components.component import RunFacts
+from offbeat.algorithms.components.schedules.patterns import Pattern
+from offbeat.algorithms.components.schedules.schedule import Schedule
 from offbeat.algorithms.components.state import prefixed, restored, saved, under
 
 
@@ -24,7 +24,7 @@ class Periodic(Schedule):
         self.period = period
         self.pattern = pattern
 
-    def start(self, run: Run) -> None:
+    def start(self, run: RunFacts) -> None:
         """Begin a run with round 0."""
         super().start(run)
         self._number = 0

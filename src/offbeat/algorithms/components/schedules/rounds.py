@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import torch
 from annotated_types import Interval
 
-from offbeat.algorithms.components.component import Run
-from offbeat.algorithms.components.schedule import Schedule
+from offbeat.algorithms.components.component import RunFacts
+from offbeat.algorithms.components.schedules.schedule import Schedule
 from offbeat.algorithms.components.state import prefixed, under
 
 OverSelection = Annotated[float, Interval(ge=1, le=1000)]
@@ -21,7 +21,7 @@ class RoundSchedule(Schedule):
     wants_all = False
     has_rounds = True
 
-    def start(self, run: Run) -> None:
+    def start(self, run: RunFacts) -> None:
         """Begin a run with round 0."""
         self._number = -1
         self._run = run
@@ -111,12 +111,12 @@ class Rounds(RoundSchedule):
         self.cohort = cohort
         self.over_selection = over_selection
 
-    def check_run(self, run: Run) -> None:
+    def check_run(self, run: RunFacts) -> None:
         """Raise ``ValueError`` if there are fewer clients than the cohort."""
         if self.cohort > run.clients:
             raise ValueError(f"cohort must be at most the number of clients, {run.clients}, got {self.cohort}")
 
-    def start(self, run: Run) -> None:
+    def start(self, run: RunFacts) -> None:
         """Begin a run with round 0."""
         # Rounding first keeps 100 · 1.1 = 110.00000000000001 from assigning one client too many.
         self._places = min(math.ceil(round(self.cohort * self.over_selection, 9)), run.clients)

@@ -3,8 +3,8 @@ import torch
 
 from offbeat.algorithms import SCAFFOLD, FedAsync, FedAvg, FedBuff, FedLaAvg
 from offbeat.algorithms.components import UpdateRefusedError
+from offbeat.algorithms.components.buffers.wrappers import clip, limit
 from offbeat.algorithms.components.staleness import constant
-from offbeat.algorithms.components.wrappers import clip, limit
 
 
 @pytest.fixture

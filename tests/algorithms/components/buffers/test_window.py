@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbeat.algorithms import Update
-from offbeat.algorithms.components import Run, Weight, Window
-from offbeat.algorithms.components.window import WindowSum
+from offbeat.algorithms.components import RunFacts, Weight, Window
+from offbeat.algorithms.components.buffers.window import WindowSum
 
 
 def test_an_empty_window_sums_to_zero():
@@ -183,7 +183,7 @@ def test_loading_forgets_what_was_there(vector):
 
 def started(size, every=1, *tallies):
     buffer = Window(size, every, *tallies)
-    buffer.start(Run(1, 9))
+    buffer.start(RunFacts(1, 9))
     return buffer
 
 
@@ -258,6 +258,6 @@ def test_a_saved_window_slides_on(saved_after, upload, same_state):
 def test_start_empties_the_window(upload):
     buffer = started(3, 1, "a")
     buffer.add(upload(0, 0, 7), Weight(1.0, a=2.0))
-    buffer.start(Run(2, 9))
+    buffer.start(RunFacts(2, 9))
     closed = buffer.release(0)
     assert (closed.total().tolist(), closed.tallies, closed.count) == ([0, 0], {"a": 0.0}, 0)

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from offbeat.algorithms.components.component import Run
+from offbeat.algorithms.components.component import RunFacts
 
 
 class Schedule(ABC):
@@ -24,10 +24,10 @@ class Schedule(ABC):
     wants_all = True
     has_rounds = False
 
-    def check_run(self, run: Run) -> None:
+    def check_run(self, run: RunFacts) -> None:
         """Raise ``ValueError`` if the schedule does not fit the run."""
 
-    def start(self, run: Run) -> None:
+    def start(self, run: RunFacts) -> None:
         """Begin a run: no client is at work."""
         self.clients = run.clients
         self._versions: dict[int, int] = {}
@@ -123,7 +123,7 @@ class Continuous(Schedule):
     def __init__(self, concurrency: int) -> None:
         self.concurrency = concurrency
 
-    def start(self, run: Run) -> None:
+    def start(self, run: RunFacts) -> None:
         """Begin a run: no client is at work."""
         super().start(run)
         self._places = min(self.concurrency, run.clients)

@@ -2,13 +2,13 @@ import pytest
 import torch
 
 from offbeat.algorithms import Update
-from offbeat.algorithms.components import Each, Run, Weight
-from offbeat.algorithms.components.each import stacked
+from offbeat.algorithms.components import Each, RunFacts, Weight
+from offbeat.algorithms.components.buffers.each import stacked
 
 
 def started():
     buffer = Each()
-    buffer.start(Run(2, 9))
+    buffer.start(RunFacts(2, 9))
     return buffer
 
 

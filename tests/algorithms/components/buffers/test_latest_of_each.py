@@ -2,7 +2,7 @@
 
 import pytest
 
-from offbeat.algorithms.components import LatestOfEach, Run
+from offbeat.algorithms.components import LatestOfEach, RunFacts
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def add(upload):
 
 def started(**parameters):
     buffer = LatestOfEach(**parameters)
-    buffer.start(Run(1, 4))
+    buffer.start(RunFacts(1, 4))
     return buffer
 
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from offbeat.algorithms import AsyncCommSGD, FedAvg, FedBuff, FedFa, FedLuck, FedNova
-from offbeat.algorithms.components.robust import RULES, krum, robust, trimmed_mean
-from offbeat.algorithms.components.wrappers import clip
+from offbeat.algorithms.components.buffers.robust import RULES, krum, robust, trimmed_mean
+from offbeat.algorithms.components.buffers.wrappers import clip
 
 
 def updates_of(seed, number, length=4):

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from offbeat.algorithms.components.aggregate import Aggregate, ClosedBuffer, Entry, Weight
+from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Entry, Weight
 from offbeat.algorithms.components.update import Update, resolve
 
 _COLUMNS = {"client": torch.int64, "version": torch.int64, "examples": torch.int64, "steps": torch.int64}

@@ -2,13 +2,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offbeat.algorithms.components import Periodic, Run
-from offbeat.algorithms.components.patterns import full, random, round_robin
+from offbeat.algorithms.components import Periodic, RunFacts
+from offbeat.algorithms.components.schedules.patterns import full, random, round_robin
 
 
 def started(pattern=None, clients=4):
     schedule = Periodic(2.5, pattern)
-    schedule.start(Run(1, clients))
+    schedule.start(RunFacts(1, clients))
     return schedule
 
 
@@ -72,7 +72,7 @@ def test_start_begins_with_round_0():
     schedule.assign(0, 0)
     schedule.hear(0)
     schedule.tick()
-    schedule.start(Run(1, 3))
+    schedule.start(RunFacts(1, 3))
     assert (schedule.number, schedule.slots(), schedule.returns_in(0)) == (0, 3, 0)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from offbeat.algorithms.components.aggregate import Aggregate, ClosedBuffer, Weight
+from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Weight
 from offbeat.algorithms.components.state import prefixed, under
 from offbeat.algorithms.components.update import Update, Vector, resolve
 

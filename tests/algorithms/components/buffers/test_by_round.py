@@ -2,12 +2,12 @@ import pytest
 import torch
 
 from offbeat.algorithms import Update
-from offbeat.algorithms.components import ByRound, Run, Weight
+from offbeat.algorithms.components import ByRound, RunFacts, Weight
 
 
 def started():
     buffer = ByRound()
-    buffer.start(Run(2, 9))
+    buffer.start(RunFacts(2, 9))
     return buffer
 
 
@@ -37,7 +37,7 @@ def test_it_needs_only_sums_and_a_vector_takes_part_in_one(deferred, vector):
 def test_start_forgets_all_rounds(upload):
     buffer = started()
     buffer.add(upload(0, 0, 1, 2), Weight(1.0, round=1))
-    buffer.start(Run(2, 9))
+    buffer.start(RunFacts(2, 9))
     assert (buffer.count, buffer.release(0).total().tolist()) == (0, [0, 0])
 
 

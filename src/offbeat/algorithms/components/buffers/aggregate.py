@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from offbeat.algorithms.components.component import Run
-from offbeat.algorithms.components.running_sum import RunningSum
+from offbeat.algorithms.components.buffers.running_sum import RunningSum
+from offbeat.algorithms.components.component import RunFacts
 from offbeat.algorithms.components.state import prefixed, under
 from offbeat.algorithms.components.update import Update, resolve
 from offbeat_client.local_plan import Payload
@@ -170,10 +170,10 @@ class Aggregate(ABC):
         """How many updates were added since the last release."""
         return self._count
 
-    def check_run(self, run: Run) -> None:
+    def check_run(self, run: RunFacts) -> None:
         """Raise ``ValueError`` if the buffer does not fit the run."""
 
-    def start(self, run: Run) -> None:
+    def start(self, run: RunFacts) -> None:
         """Begin a run with an empty buffer."""
         self._length = run.length
         self._empty()

@@ -3,12 +3,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offbeat.algorithms.components import Continuous, Run, Schedule
+from offbeat.algorithms.components import Continuous, RunFacts, Schedule
 
 
 def started(concurrency=10, clients=10):
     schedule = Continuous(concurrency)
-    schedule.start(Run(1, clients))
+    schedule.start(RunFacts(1, clients))
     return schedule
 
 
@@ -100,7 +100,7 @@ def test_closing_and_opening_leave_those_at_work_alone(three, same_state):
 
 def test_start_forgets_who_was_at_work(three):
     three.lose(5, 0)
-    three.start(Run(1, 4))
+    three.start(RunFacts(1, 4))
     assert (three.at_work, three.slots()) == (0, 4)
     assert not three.wants(2, 1)
 

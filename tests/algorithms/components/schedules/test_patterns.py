@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offbeat.algorithms.components.patterns import PATTERNS, Pattern, full, imbalanced, own, random, round_robin
+from offbeat.algorithms.components.schedules.patterns import (
+    PATTERNS,
+    Pattern,
+    full,
+    imbalanced,
+    own,
+    random,
+    round_robin,
+)
 
 BUILT_IN = st.one_of(
     st.builds(full, every=st.integers(1, 9)),

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from offbeat.algorithms.components.aggregate import Aggregate, ClosedBuffer, Weight
-from offbeat.algorithms.components.component import Run
+from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Weight
+from offbeat.algorithms.components.component import RunFacts
 from offbeat.algorithms.components.update import Update, UpdateRefusedError, Vector, resolve
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ class Wrapper(Aggregate):
         """How many updates were added since the last release."""
         return self.inner.count
 
-    def check_run(self, run: Run) -> None:
+    def check_run(self, run: RunFacts) -> None:
         """Raise ``ValueError`` if the wrapped buffer does not fit the run."""
         self.inner.check_run(run)
 
-    def start(self, run: Run) -> None:
+    def start(self, run: RunFacts) -> None:
         """Begin a run with an empty buffer."""
         self._length = run.length
         self.inner.start(run)

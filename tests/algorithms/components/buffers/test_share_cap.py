@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from offbeat.algorithms import FedAsync, FedAvg, FedNova, Port
 from offbeat.algorithms.components import Update
-from offbeat.algorithms.components.share_cap import ShareCap, cap_share
+from offbeat.algorithms.components.buffers.share_cap import ShareCap, cap_share
 
 CLIENTS = 4
 

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from offbeat.algorithms.components.aggregate import Aggregate, ClosedBuffer, Weight
-from offbeat.algorithms.components.component import Run
-from offbeat.algorithms.components.each import Each
+from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Weight
+from offbeat.algorithms.components.buffers.each import Each
+from offbeat.algorithms.components.buffers.wrappers import Wrap, Wrapper
+from offbeat.algorithms.components.component import RunFacts
 from offbeat.algorithms.components.state import prefixed, restored, saved, under
 from offbeat.algorithms.components.update import Update
-from offbeat.algorithms.components.wrappers import Wrap, Wrapper
 
 if TYPE_CHECKING:
     from offbeat.algorithms.components.algorithm import Algorithm
@@ -41,7 +41,7 @@ class ShareCap(Wrapper):
         """How many updates were added since the last release."""
         return self.inner.count + self._held.count
 
-    def start(self, run: Run) -> None:
+    def start(self, run: RunFacts) -> None:
         """Begin a run with an empty buffer."""
         super().start(run)
         self._held.start(run)

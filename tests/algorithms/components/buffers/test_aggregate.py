@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbeat.algorithms import Update
-from offbeat.algorithms.components import Aggregate, ClosedBuffer, Entry, NotFiniteError, Run, Sum, Weight
-from offbeat.algorithms.components.aggregate import check_finite
+from offbeat.algorithms.components import Aggregate, ClosedBuffer, Entry, NotFiniteError, RunFacts, Sum, Weight
+from offbeat.algorithms.components.buffers.aggregate import check_finite
 
 
 def started(*tallies, length=2):
     buffer = Sum(*tallies)
-    buffer.start(Run(length, clients=9))
+    buffer.start(RunFacts(length, clients=9))
     return buffer
 
 
@@ -75,7 +75,7 @@ def test_a_vector_of_the_wrong_shape_changes_nothing(wrong, upload, same_state):
 def test_start_empties_the_buffer(upload):
     buffer = started("examples")
     buffer.add(upload(0, 0, 1, 2), Weight(2.0, examples=3))
-    buffer.start(Run(1, 4))
+    buffer.start(RunFacts(1, 4))
     assert buffer.count == 0
     closed = buffer.release(0)
     assert (closed.total().tolist(), closed.weight, closed.tallies) == ([0], 0, {"examples": 0})

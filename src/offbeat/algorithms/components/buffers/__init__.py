@@ -1,0 +1,1 @@
+"""Buffers: what they add as updates arrive, and what they release to a server step."""

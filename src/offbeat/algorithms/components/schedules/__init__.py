@@ -1,0 +1,1 @@
+"""Schedules: which clients work, and when a buffer may close."""
