@@ -131,7 +131,11 @@ def test_inputs_and_labels(small, small_images):
         np.testing.assert_array_equal(labels, small_images[numbers].elements)
 
 
-@pytest.mark.parametrize("content", [b"\x1f\x8b", gzip.compress(struct.pack(">II", 0x801, 10) + bytes([10] * 10))])
+@pytest.mark.parametrize(
+    "content",
+    [b"\x1f\x8b", gzip.compress(struct.pack(">II", 0x801, 10) + bytes([10] * 10))],
+    ids=["not gzip", "a label out of range"],
+)
 def test_a_broken_file_is_named(small, nowhere, content):
     path = nowhere / "cache" / "small" / "t10k-labels-idx1-ubyte.gz"
     path.write_bytes(content)
