@@ -5,7 +5,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
-from offbeat.simulation.work import WorkQueue
+from offbeat.simulation.training_queue import WorkQueue
 from offbeat.training.trainers.trainer import Job, Result, Trainer
 from offbeat.training.trainers.trainer import result_vector as trainers_vector
 from offbeat_client.compression import Encoded, decode

@@ -12,7 +12,7 @@ from offbeat.algorithms.components.schedules.patterns import round_robin
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.errors import OffbeatError
 from offbeat.simulation.records import Stop
-from offbeat.simulation.work import DivergedError
+from offbeat.simulation.training_queue import DivergedError
 from tests.simulation.conftest import run
 
 ALGORITHMS = {

@@ -23,7 +23,7 @@ from offbeat.algorithms.components.step_sizes import inverse_time
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.simulation.events import Kind
 from offbeat.simulation.records import Evaluation, Stop
-from offbeat.simulation.work import DivergedError
+from offbeat.simulation.training_queue import DivergedError
 from offbeat.training.trainers.trainer import Result
 
 

@@ -7,8 +7,8 @@ from offbeat.algorithms import FedBuff, LocalPlan
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator import Coordinator
 from offbeat.simulation.events import Kind
+from offbeat.simulation.training_queue import WorkQueue
 from offbeat.simulation.visit import OpenVisit, visits_from_state, visits_state
-from offbeat.simulation.work import WorkQueue
 from offbeat.training.trainers.trainer import Job, Result, Trainer
 
 PLAN = LocalPlan(steps=2, batch_size=1, lr=0.1)

@@ -14,7 +14,7 @@ from offbeat.coordinator.assignments import VisitTable
 from offbeat.coordinator.calls import Assignment, Call, Receipt
 from offbeat.coordinator.candidates import Candidates
 from offbeat.coordinator.leases import Leases
-from offbeat.coordinator.questions import Questions
+from offbeat.coordinator.queries import Queries
 from offbeat.coordinator.transitions import Transitions
 
 _NOT_RECORDED = frozenset({"client", "version", "plan"})  # parts of an update that its visit determines
@@ -23,7 +23,7 @@ _REPLAYED_AS_NAMED = frozenset(
 )
 
 
-class Coordinator(Questions):
+class Coordinator(Queries):
     """Gives out work and takes updates in, each exactly once.
 
     Sans-IO: a simulator makes the calls from its event queue, a server from its requests, and each says the time. Every
@@ -31,7 +31,7 @@ class Coordinator(Questions):
 
     Each part of the state is in one object: ``Candidates`` (the clients that may be assigned, and the rounds),
     ``VisitTable`` (the open visits), ``Leases`` (their ends) and the algorithm (the model). A call is checked first;
-    then ``Transitions`` changes all of them together, one visit at a time; then the call is recorded. ``Questions``
+    then ``Transitions`` changes all of them together, one visit at a time; then the call is recorded. ``Queries``
     has the methods that only read.
 
     A client has at most one open visit. It has to be ``present`` again before it is given another; that closes the

@@ -21,7 +21,7 @@ from offbeat.runs.package_versions import versions
 from offbeat.runs.writer import RunWriter
 from offbeat.simulation.records import Evaluation
 from offbeat.simulation.simulator import Simulation
-from offbeat.simulation.work import DivergedError
+from offbeat.simulation.training_queue import DivergedError
 from offbeat.worlds.buffer_wrappers import wrap_buffer
 from offbeat.worlds.simulation import build_simulation
 from offbeat.worlds.workload import build_workload

@@ -9,7 +9,7 @@ from torch import Tensor
 from offbeat.algorithms.components import Algorithm
 from offbeat.simulation.events import EventQueue, Kind
 from offbeat.simulation.records import Evaluation, Totals
-from offbeat.simulation.work import DivergedError
+from offbeat.simulation.training_queue import DivergedError
 
 Evaluate = Callable[[Tensor], tuple[float, dict[str, float]]]
 """Maps a model ``(d,)`` to its mean loss and its metrics by name."""

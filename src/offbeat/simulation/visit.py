@@ -11,7 +11,7 @@ from offbeat.algorithms.components import LocalPlan
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import Assignment
 from offbeat.simulation.events import Kind
-from offbeat.simulation.work import Work, WorkQueue
+from offbeat.simulation.training_queue import Work, WorkQueue
 from offbeat.training.trainers.trainer import Job
 
 

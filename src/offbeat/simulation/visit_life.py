@@ -18,9 +18,9 @@ from offbeat.simulation.clock import at_tick
 from offbeat.simulation.events import EventQueue, Kind
 from offbeat.simulation.plan_costs import PlanCosts
 from offbeat.simulation.records import Outcome, Totals, VisitEnded
-from offbeat.simulation.timing import Timing
+from offbeat.simulation.timing_with_pauses import Timing
+from offbeat.simulation.training_queue import WorkQueue
 from offbeat.simulation.visit import OpenVisit, visits_from_state, visits_state
-from offbeat.simulation.work import WorkQueue
 from offbeat.training.trainers.trainer import Job, Trainer
 
 

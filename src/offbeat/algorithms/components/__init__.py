@@ -11,8 +11,8 @@ from offbeat.algorithms.components.buffers.aggregate import (
     WrongStepError,
 )
 from offbeat.algorithms.components.buffers.by_round import ByRound
-from offbeat.algorithms.components.buffers.each import Each
 from offbeat.algorithms.components.buffers.latest_of_each import LatestOfEach
+from offbeat.algorithms.components.buffers.single_updates import Each
 from offbeat.algorithms.components.buffers.window import Window
 from offbeat.algorithms.components.checks import check_not_negative
 from offbeat.algorithms.components.component import RunFacts

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 
 from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Weight
-from offbeat.algorithms.components.buffers.each import stacked
 from offbeat.algorithms.components.buffers.running_sum import RunningSum
+from offbeat.algorithms.components.buffers.single_updates import stacked
 from offbeat.algorithms.components.update import Update
 
 

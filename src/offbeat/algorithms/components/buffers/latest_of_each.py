@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Weight, check_finite
-from offbeat.algorithms.components.buffers.each import stacked
 from offbeat.algorithms.components.buffers.running_sum import RunningSum
+from offbeat.algorithms.components.buffers.single_updates import stacked
 from offbeat.algorithms.components.state import restored, saved
 from offbeat.algorithms.components.update import Update, Vector, resolve
 

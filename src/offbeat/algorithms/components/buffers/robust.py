@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Sum
-from offbeat.algorithms.components.buffers.each import Each
+from offbeat.algorithms.components.buffers.single_updates import Each
 
 if TYPE_CHECKING:
     from offbeat.algorithms.components.algorithm import Algorithm

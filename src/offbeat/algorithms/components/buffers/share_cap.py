@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Weight
-from offbeat.algorithms.components.buffers.each import Each
+from offbeat.algorithms.components.buffers.single_updates import Each
 from offbeat.algorithms.components.buffers.wrappers import Wrap, Wrapper
 from offbeat.algorithms.components.component import RunFacts
 from offbeat.algorithms.components.state import prefixed, restored, saved, under

@@ -10,7 +10,7 @@ from offbeat.coordinator.leases import Leases
 from offbeat.coordinator.transitions import Transitions
 
 
-class Questions:
+class Queries:
     """The part of a coordinator that only reads.
 
     Attributes:

@@ -9,8 +9,7 @@ from offbeat.errors import OffbeatError
 from offbeat.population.availability import Alternating, Always
 from offbeat.population.devices.devices import Devices
 from offbeat.population.devices.links import ConstantLink
-from offbeat.simulation import timing
-from offbeat.simulation.timing import Timing
+from offbeat.simulation.timing_with_pauses import Timing
 
 
 def make(availability, when_away, *, step_seconds=(1.0,), down=None, up=None):

@@ -1,4 +1,4 @@
-"""Questions to a coordinator."""
+"""Queries to a coordinator."""
 
 import math
 

@@ -3,7 +3,7 @@ import torch
 
 from offbeat.algorithms import Update
 from offbeat.algorithms.components import Each, RunFacts, Weight
-from offbeat.algorithms.components.buffers.each import stacked
+from offbeat.algorithms.components.buffers.single_updates import stacked
 
 
 def started():

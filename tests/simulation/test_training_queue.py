@@ -3,7 +3,7 @@ import torch
 
 from offbeat.algorithms import LocalPlan
 from offbeat.algorithms.components import Compression
-from offbeat.simulation.work import DivergedError, WorkQueue
+from offbeat.simulation.training_queue import DivergedError, WorkQueue
 from offbeat.training.trainers.trainer import Job, Result, Trainer
 
 PLAN = LocalPlan(steps=1, batch_size=1, lr=0.1)
