@@ -101,7 +101,7 @@ def test_rounding_loses_nothing_that_ends_as_the_client_goes(intervals, when_awa
 
 
 def test_a_line_that_is_dead_whenever_the_client_is_there_is_an_error_and_not_a_loop(trace_link, monkeypatch):
-    monkeypatch.setattr(timing, "_MAX_INTERVALS", 1000)
+    monkeypatch.setattr(timing_with_pauses, "_MAX_INTERVALS", 1000)
     dead_by_turns = trace_link([(1, 8), (1, 0)])
     world = make(Alternating(2, 1.0, np.array([1])), "pause", up=dead_by_turns)
     with pytest.raises(OffbeatError, match=r"client 0 goes offline 1,000 times.*began at 3 virtual.*population\.avail"):
