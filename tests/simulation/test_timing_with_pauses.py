@@ -9,6 +9,7 @@ from offbeat.errors import OffbeatError
 from offbeat.population.availability import Alternating, Always
 from offbeat.population.devices.devices import Devices
 from offbeat.population.devices.links import ConstantLink
+from offbeat.simulation import timing_with_pauses
 from offbeat.simulation.timing_with_pauses import Timing
 
 
