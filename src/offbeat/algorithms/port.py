@@ -20,7 +20,7 @@ from offbeat.algorithms.components import (
 
 
 class Port(Algorithm):
-    """A server step as soon as enough updates are in and no client at work is too stale.
+    """A server step once enough updates are in and no working client is too stale.
 
     With t the version and v_i the one that client i works from, the server steps when ``min_clients`` updates are in
     and t − v_i ≤ B = ``staleness_bound`` for all clients at work: ``w_{t+1} = w_t − server_lr · Σ p_i Δ_i`` over all
