@@ -22,7 +22,7 @@ from offbeat.algorithms.components import (
 
 
 class FedNova(Algorithm):
-    """Synchronous rounds in which more local steps do not count for more.
+    """Synchronous rounds like FedAvg's; more local steps do not count for more.
 
     ``w_{t+1} = w_t − server_lr · (Σ p_i a_i) · Σ p_i Δ_i / a_i``, ``p_i = n_i / Σ n``: the clients' directions
     Δ_i / a_i are averaged, and the model moves along their mean by the clients' mean number of steps. With equal a_i

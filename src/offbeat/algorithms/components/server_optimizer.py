@@ -43,10 +43,7 @@ def momentum(beta: float = 0.9) -> ServerOptimizer:
 
 
 def adam(beta1: float = 0.9, beta2: float = 0.99, epsilon: float = 1e-3) -> ServerOptimizer:
-    """FedAdam, with the paper's defaults; ``epsilon`` > 0 is the paper's τ.
-
-    τ is the degree of adaptivity.
-    """
+    """FedAdam, the paper's defaults; ``epsilon`` > 0 is τ, the degree of adaptivity."""
     _check_beta("beta1", beta1)
     _check_beta("beta2", beta2)
     check_positive("epsilon", epsilon)

@@ -25,9 +25,7 @@ class StepSizes:
 
 
 def inverse_time(strong_convexity: float = 1.0, smoothness: float = 1.0, gap: float = 1.0) -> StepSizes:
-    """γ_t = 8/(λ(t + Δ + 8L/λ)), for strongly convex, smooth losses; Δ = ``gap``.
-
-    The losses are λ-strongly convex and L-smooth; Δ ≥ 0.
+    """γ_t = 8/(λ(t + Δ + 8L/λ)), λ-strongly convex, L-smooth losses; Δ = ``gap`` ≥ 0.
 
     Avdyukhin and Kasiviswanathan (ICML 2021), Theorem 2.2.
     """

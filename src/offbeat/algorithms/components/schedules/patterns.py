@@ -60,7 +60,7 @@ class Pattern:
 
 
 def full(every: int = 1) -> Pattern:
-    """All clients talk every Δ = ``every`` rounds: local SGD.
+    """All clients talk every Δ = ``every`` rounds: local SGD; Δ = 1: minibatch SGD.
 
     With Δ = 1 it is distributed minibatch SGD.
     """
@@ -69,9 +69,9 @@ def full(every: int = 1) -> Pattern:
 
 
 def round_robin(k: int = 2, every: int = 1) -> Pattern:
-    """Every Δ = ``every`` rounds the next k clients talk.
+    """Every Δ = ``every`` rounds the next k clients talk; first 0 … k − 1.
 
-    Clients 0 … k − 1 come first, then k … 2k − 1, and so on, and again from 0.
+    Then come k … 2k − 1, and so on, and again from 0.
     """
     check_count("k", k)
     check_count("every", every)
@@ -79,9 +79,9 @@ def round_robin(k: int = 2, every: int = 1) -> Pattern:
 
 
 def random(p: float = 0.2, seed: int = 0) -> Pattern:
-    """Each client talks in each round with probability p, 10⁻⁴ ≤ p ≤ 1.
+    """Each client talks in a round with probability p, 10⁻⁴ ≤ p ≤ 1, independently.
 
-    The draws are independent; ``seed`` fixes them.
+    ``seed`` fixes the draws.
     """
     # Every round up to the next talk is drawn.
     if not 1e-4 <= p <= 1:
@@ -92,9 +92,9 @@ def random(p: float = 0.2, seed: int = 0) -> Pattern:
 
 
 def imbalanced() -> Pattern:
-    """Client i, from 1, talks every i-th round.
+    """Client i, from 1, talks every i-th round: the last of N in every N-th.
 
-    The first client talks in every round, the last in every N-th.
+    The first client talks in every round.
     """
     return Pattern("imbalanced")
 
