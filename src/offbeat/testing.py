@@ -43,8 +43,9 @@ def check_algorithm(
 
     A script has assignments, arrivals, losses, duplicates, ticks and restarts.
 
-    Each script is played several times, and all must come to the same model, bit for bit: once undisturbed; once with
-    the model read after every step; once with promises in place of tensors; once saved to a checkpoint and restored.
+    Each script is played several times, and all plays must come to the same model, bit for bit: once undisturbed;
+    once with the model read after every step; once with promises in place of tensors; once saved to a checkpoint and
+    restored.
 
     Args:
         factory: Returns a new algorithm, with the same hyper-parameters every time.

@@ -134,7 +134,7 @@ class Hooks(Generic[Schedule_co]):
     def cancelled(self) -> Sequence[int]:
         """Return the clients at work whose updates are not wanted any more.
 
-        The driver stops them.
+        They are to stop.
         """
         return ()
 

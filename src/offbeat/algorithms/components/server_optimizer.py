@@ -1,9 +1,9 @@
 """The server's step from the averaged delta: plain, or by ``torch.optim``.
 
 Reddi et al., "Adaptive Federated Optimization" (ICLR 2021), treat the averaged delta as a gradient and give it to
-an optimiser on the server. ``momentum`` is their FedAvgM, ``adagrad`` FedAdagrad and ``adam`` FedAdam, except that
-``torch.optim.Adam`` corrects the bias of its moments' start at zero, which the paper's Algorithm 2 does not. FedYogi is
-missing, since torch has no Yogi.
+an optimiser on the server. ``momentum`` is their FedAvgM, ``adagrad`` FedAdagrad and ``adam`` FedAdam, with one
+difference: ``torch.optim.Adam`` corrects the bias of moments that start at zero, the paper's Algorithm 2 does not.
+FedYogi is missing, since torch has no Yogi.
 """
 
 from collections.abc import Callable

@@ -12,7 +12,8 @@ from offbeat.algorithms.components.hyper_parameters import Weighting
 class Shares:
     """The shares p_i of all N clients, which sum to 1.
 
-    They are the run's data weights, or 1/N. They are saved, since a run that is resumed gets no data weights.
+    They are in proportion to the run's data weights, or 1/N. They are saved, since a run that is resumed gets no data
+    weights.
 
     Args:
         weighting: ``examples`` (p_i by the data weights, 1/N if there are none) or ``uniform``.

@@ -1,4 +1,4 @@
-"""Periods: the buffer closes with the clock, and each client has its rounds."""
+"""Periods: the buffer closes with the clock; clients return in their own rounds."""
 
 from typing import Any
 

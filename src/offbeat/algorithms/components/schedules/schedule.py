@@ -57,7 +57,7 @@ class Schedule(ABC):
         """Record that the client now works from ``version``.
 
         Raises:
-            ValueError: The client may not.
+            ValueError: The client may not be assigned.
         """
         self._versions[client] = version
         self._lapsed.discard(client)
