@@ -1,6 +1,6 @@
 """AsyncCommSGD's convergence: bounds, step sizes and weights.
 
-They are Proposition 2.1 and Theorems 2.2 and 2.4.
+The bounds are Proposition 2.1 and Theorems 2.2 and 2.4.
 
 Avdyukhin and Kasiviswanathan, "Federated Learning under Arbitrary Communication Patterns" (ICML 2021). The theorems
 give orders of magnitude; the constants here are those of the proofs in appendix B. Δ is the largest gap between two
@@ -124,7 +124,7 @@ def async_comm_convex_bound(
     G²(Δ + 8L/λ)³/(2λS_T) + 4T(T + 2Δ + 16L/λ)σ²/(λS_T N) + 2·10⁴ T L²G²Δ²/(λ³S_T), with the step sizes γ_t and weights
     w_t of this file; f is the average of the f_i (Theorem 2.2 writes their sum). The main text has other constants, for
     half of its γ_t. The proof drops a factor of 2 in (4) and so needs γ_t ≤ 1/(2L), which the first 8L/λ − Δ rounds
-    miss. No setting was found in which this breaks the bound: its last constant is very large.
+    miss. No setting was found in which this breaks the bound; its last constant is very large.
 
     Args:
         rounds: T.
