@@ -1,4 +1,7 @@
-"""A state in one file: its tensors as safetensors, its plain values as JSON in a tensor of bytes."""
+"""States in one file, as safetensors.
+
+Plain values are JSON in a tensor of bytes.
+"""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +22,9 @@ _PLAIN = "plain values"
 
 
 def write_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
-    """Write a flat dict of tensors and plain values, durably; a kill leaves the old state or the new one.
+    """Write a flat dict of tensors and plain values, durably.
+
+    A kill during the call leaves the old state or the new one.
 
     Raises:
         OSError: The disk is full, or the folder cannot be written.

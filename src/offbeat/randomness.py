@@ -1,4 +1,6 @@
-"""Uniform random numbers and the order of examples, drawn from ``offbeat_client.randomness``.
+"""Uniform random numbers and the order of examples.
+
+They are drawn from ``offbeat_client.randomness``.
 
 **Changing anything in this file changes the result of every experiment.**
 """
@@ -27,7 +29,9 @@ _FEW = 0.5  # share of the keys below which sorting those alone takes less time 
 def uniform(
     seed: int, purpose: int, client: ArrayLike = 0, visit: ArrayLike = 0, draw: ArrayLike = 0
 ) -> NDArray[np.float64]:
-    """Return one uniform number in [0, 1), with 53 random bits, for each (client, visit, draw).
+    """Return a uniform number in [0, 1) for each (client, visit, draw).
+
+    Each has 53 random bits.
 
     The arguments are those of ``words``; the shape is theirs broadcast, at least ``(1,)``.
     """
@@ -42,7 +46,10 @@ def number(seed: int, purpose: int, client: int = 0, visit: int = 0, draw: int =
 
 
 class UniformStream:
-    """The numbers ``uniform(seed, purpose, draw=0, 1, 2, …)`` one after the other, computed a block at a time."""
+    """The numbers ``uniform(seed, purpose, draw=0, 1, 2, …)`` in order.
+
+    They are computed a block at a time.
+    """
 
     _BLOCK = 1024
 
@@ -90,7 +97,7 @@ def example_order(seed: int, client: int, visit: int, examples: int, draws: int)
 
 
 def smallest_in_rows(keys: NDArray[np.uint64], count: int) -> NDArray[np.int64]:
-    """Return each row's argsort, one row after the other, up to ``count`` indices in total.
+    """Return the argsorts of the rows in order, ``count`` indices in total.
 
     Args:
         keys: ``(rows, n)``, random in 0 … 2⁶⁴ − 1.

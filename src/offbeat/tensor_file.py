@@ -1,4 +1,7 @@
-"""Tensors to a safetensors file as they lie in memory: no copy is made, however large they are."""
+"""Safetensors files, written from tensors as they lie in memory.
+
+No copy is made, however large the tensors are.
+"""
 
 import json
 import struct

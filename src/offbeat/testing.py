@@ -1,4 +1,7 @@
-"""A check for algorithms of one's own: random scripts of a run, and one line on what is wrong."""
+"""A check for user-defined algorithms.
+
+It plays random scripts of a run, and reports a fault in one line.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -36,18 +39,21 @@ def check_algorithm(
     seed: int = 0,
     local: LocalPlan | None = None,
 ) -> None:
-    """Play random scripts of assignments, arrivals, losses, duplicates, ticks and restarts; nothing is trained.
+    """Play random scripts of a run with an algorithm; nothing is trained.
 
-    Each script is played several times, and all must come to the same model, bit for bit: once undisturbed; once with
-    the model read after every step; once with promises in place of tensors; once saved to a checkpoint and restored.
+    A script has assignments, arrivals, losses, duplicates, ticks and restarts.
+
+    Each script is played several times, and all plays must come to the same model, bit for bit: once undisturbed;
+    once with the model read after every step; once with promises in place of tensors; once saved to a checkpoint and
+    restored.
 
     Args:
         factory: Returns a new algorithm, with the same hyper-parameters every time.
         clients: Number of clients N; 1 for an algorithm that is ``pooled``.
         length: The model's number of parameters d.
-        scripts: How many scripts.
-        steps: The length of each.
-        seed: Of the scripts; the same seed makes the same scripts.
+        scripts: Number of scripts.
+        steps: Length of each script.
+        seed: The seed of the scripts; the same seed makes the same scripts.
         local: The run's plan for a visit.
 
     Raises:
@@ -105,7 +111,10 @@ def _compare(alone: ScriptPlay, other: ScriptPlay, message: str) -> None:
 
 
 def _check_start(world: ScriptWorld) -> None:
-    """Check that a start that fails changes nothing, and that one that succeeds forgets the run before."""
+    """Check that a failed start changes nothing and that a good one starts afresh.
+
+    A start that succeeds must forget the run before.
+    """
     for model, clients in ((torch.full_like(world.model, float("nan")), world.clients), (world.model, 1)):
         play = ScriptPlay(world)
         play.play(_BEGINNING)

@@ -23,7 +23,10 @@ def time_unit(seconds: float) -> tuple[float, str]:
 
 
 def size_unit(size: float) -> tuple[float, str]:
-    """Return the unit, in bytes and by name, in which ``size`` bytes have one to three digits before the point."""
+    """Return the unit for ``size`` bytes, in bytes and by name.
+
+    In this unit the size has one to three digits before the point.
+    """
     for unit, name in _BYTES:
         if round(size / unit, 3) >= 1:  # 999.96 kB would be written 1000.0 kB
             return unit, name
@@ -50,7 +53,10 @@ def size(size: float, half_width: float | None = None, like: float | None = None
 
 
 def count(number: float, half_width: float | None = None) -> str:
-    """Write a count as ``1,250`` or, where it is a mean over seeds that differ, ``12.5 ± 0.7``."""
+    """Write a count as ``1,250``, or ``12.5 ± 0.7``.
+
+    The second form is for a mean over seeds that differ.
+    """
     digits = 1 if half_width and number < 100 else 0
     return f"{number:,.{digits}f}{_plus_minus(half_width, 1, digits)}"
 
@@ -61,7 +67,10 @@ def decimal(number: float, half_width: float | None = None) -> str:
 
 
 def number(value: float, half_width: float | None = None) -> str:
-    """Write a number of any size to three digits: ``0.453 ± 0.012``, ``1,234`` or ``4.5e-05``."""
+    """Write a number to three digits: ``0.453 ± 0.012``, ``1,234``, ``4.5e-05``.
+
+    Numbers may be of any size.
+    """
     if not math.isfinite(value) or (value and not 1e-3 <= abs(value) < 1e6):
         return f"{value:.3g}" + (f" ± {half_width:.2g}" if half_width else "")
     digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 3
@@ -74,9 +83,11 @@ def factor(ratio: float) -> str:
 
 
 def duration(seconds: float, half_width: float | None = None, like: float | None = None) -> str:
-    """Write a duration as ``12.3 s``, ``35 min 10 s``, ``1 h 12 min``, or ``72.1 ± 3.2 min``.
+    """Write a duration, such as ``12.3 s`` or ``72.1 ± 3.2 min``.
 
-    With ``like`` it has always one unit.
+    Without ``half_width`` longer durations have two units: ``35 min 10 s``, ``1 h 12 min``.
+
+    With ``like`` it always has one unit.
     """
     unit, name = _duration_unit(seconds)
     if like is not None and round(seconds / _duration_unit(like)[0], 1) > 0:

@@ -1,4 +1,7 @@
-"""Server-side algorithms, one file each: pure state machines for a simulator or a server."""
+"""Server-side algorithms, one file each.
+
+They are pure state machines, for a simulator or a server.
+"""
 
 import sys
 

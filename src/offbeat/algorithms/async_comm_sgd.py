@@ -24,12 +24,12 @@ from offbeat.algorithms.components.step_sizes import StepSizes
 
 
 class AsyncCommSGD(Algorithm[Periodic]):
-    """All clients work all the time; a client's steps since its last talk count when it talks again.
+    """Clients that never stop working; their steps count when they next talk.
 
     In round t every client i takes a step from its own point x_i. The clients in C_{t+1} then upload Δ_i, the sum of
     their steps since they last talked, and continue from ``x_{t+1} = x_t − server_lr · Σ_{i ∈ C_{t+1}} p_i Δ_i``. Here
     p_i is the client's share of the objective, 1/N for equal shares: the sum is over C_{t+1}, but the shares are of
-    all N clients. So a visit runs from one talk of the client to its next, and needs no memory.
+    all N clients. A visit runs from one talk of the client to its next, and needs no memory.
 
     A round lasts ``period`` seconds, and a client's step of a round is ``local.steps`` minibatch steps. An update that
     comes before its round waits for it; a later one counts in the next round. Choose the period such that a round's

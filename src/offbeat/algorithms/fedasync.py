@@ -16,7 +16,7 @@ from offbeat.algorithms.components import (
 
 
 class FedAsync(Algorithm):
-    """Fully asynchronous: each client's end point is mixed into the model as it arrives.
+    """Fully asynchronous: clients' end points are mixed into the model on arrival.
 
     ``w_{t+1} = (1 − α_t) w_t + α_t w_i`` with ``α_t = mixing_alpha · s(τ)``, computed anew for each arrival.
 

@@ -18,7 +18,7 @@ from offbeat.algorithms.components import (
 
 
 class FedAvg(Algorithm):
-    """Synchronous rounds: a cohort of clients works from one model, and their updates are averaged.
+    """Synchronous rounds: a cohort works from one model; its updates are averaged.
 
     ``w_{t+1} = w_t − server_lr · Σ p_i Δ_i`` over the first m = ``cohort`` updates, with ``p_i = n_i / Σ n`` or
     uniform. With over-selection r, ``ceil(m · r)`` clients are assigned, and updates after the first m are not wanted.

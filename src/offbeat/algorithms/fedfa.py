@@ -1,4 +1,7 @@
-"""FedFa: asynchronous clients, and a server step for every update from a window of the last K."""
+"""FedFa: asynchronous clients, and a window of the last K updates.
+
+Every update makes a server step from the window.
+"""
 
 from typing import Literal
 
@@ -20,9 +23,9 @@ from offbeat.algorithms.components import (
 
 
 class FedFa(Algorithm):
-    """Fully asynchronous: each update makes a new model, from it and the K − 1 updates before it.
+    """Fully asynchronous: each update makes a new model from the last K updates.
 
-    A window holds the last K uploads; a new one replaces the oldest. Until K have arrived the model stays w_0; the
+    A window holds the last K uploads; a new one replaces the oldest. Until K have arrived the model stays w_0. The
     K-th makes the first version, and every r-th after it, r = ``release_every``, the next:
 
     - delta: ``w_{t+1} = w_t − (server_lr / K) · Σ Δ_j`` over the window;
@@ -32,10 +35,13 @@ class FedFa(Algorithm):
     arrived); equations (3) and (4), both algorithms and the global learning rate were not available to us.
     ``server_lr = 1`` is our assumption, not the paper's value.
 
-    With r = 1 each delta counts in K successive versions, so an upload moves the model by ``server_lr · ‖Δ‖`` in all;
-    in FedBuff by ``server_lr / K``, with params by ``1 / (M + (K − 1)/2)``, M clients at work, in FedAsync by
-    ``α / (1 + α τ̄)``, all for equal directions. Compare algorithms at equal displacement by an upload, or tune each,
-    and count uploads, not versions. r = K is FedBuff, and K = 1 plain asynchronous SGD, both with s = 1.
+    With r = 1 each delta counts in K successive versions. For equal directions an upload moves the model in all
+
+    - with delta by ``server_lr · ‖Δ‖``; in FedBuff by ``server_lr / K`` times ‖Δ‖;
+    - with params by ``1 / (M + (K − 1)/2)`` times ‖Δ‖, M clients at work; in FedAsync by ``α / (1 + α τ̄)`` times ‖Δ‖.
+
+    Compare algorithms at equal displacement by an upload, or tune each, and count uploads, not versions. With s = 1,
+    r = K is FedBuff, and K = 1 plain asynchronous SGD.
 
     With ``normalise`` clients count as in FedNova: each delta is divided by its a_j and the sum multiplied by the
     window's mean a_j (Table 6; the paper found the pair unstable). A client that was cut short before its first
@@ -50,7 +56,7 @@ class FedFa(Algorithm):
         window: K ≥ 1.
         transmit: ``delta`` or ``params``, what clients upload.
         server_lr: Step size on the averaged delta, > 0; 1 for params, which take no step.
-        release_every: r, 1 ≤ r ≤ K, for an update that left the window between two versions would count in none.
+        release_every: r, 1 ≤ r ≤ K; with r > K an update could leave the window before it counts in a version.
         concurrency: Clients at work at the same time, ≥ 1.
         normalise: Divide each delta by its a_j; for deltas only.
         server_optimizer: Takes the step instead of plain subtraction; None for plain. For deltas only.

@@ -1,4 +1,4 @@
-"""FedLuck: periodic aggregation, with local steps and compression chosen for each client."""
+"""FedLuck: periodic aggregation, with steps and compression for each client."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -30,7 +30,7 @@ _best = lru_cache(maxsize=4096)(best_steps_and_compression)
 
 
 class FedLuck(Algorithm):
-    """The updates of every T̃ seconds are averaged; each client has its own number of steps and its own compression.
+    """Averages every T̃ seconds; each client has its own steps and compression.
 
     Every ``period`` T̃, ``w_{t+1} = w_t − server_lr · mean_{i ∈ S_t} C(Δ_i)`` over the clients S_t whose updates came in
     it; without any, the version stays. The clients in S_t then begin anew. A visit of client i takes

@@ -58,7 +58,11 @@ def best_steps_and_compression(
 
 
 def check_ranges(steps: tuple[int, int], compression: Range) -> None:
-    """Raise ``ValueError`` unless 1 ≤ smallest ≤ largest k ≤ 10⁵, both whole, and 0 < smallest ≤ largest δ ≤ 1."""
+    """Check the ranges of k and δ.
+
+    Raises:
+        ValueError: Not 1 ≤ smallest ≤ largest k ≤ 10⁵, both whole, or not 0 < smallest ≤ largest δ ≤ 1.
+    """
     for count in steps:
         check_count("steps", count)
     if steps[1] > _MOST_STEPS:

@@ -1,4 +1,7 @@
-"""FedNova: synchronous rounds, averaged by direction, for clients with different numbers of steps."""
+"""FedNova: synchronous rounds for clients with different numbers of steps.
+
+Updates are averaged by direction.
+"""
 
 from torch import Tensor
 
@@ -19,7 +22,7 @@ from offbeat.algorithms.components import (
 
 
 class FedNova(Algorithm):
-    """Synchronous rounds like FedAvg's, in which a client that took more steps does not count for more.
+    """Synchronous rounds like FedAvg's; more local steps do not count for more.
 
     ``w_{t+1} = w_t − server_lr · (Σ p_i a_i) · Σ p_i Δ_i / a_i``, ``p_i = n_i / Σ n``: the clients' directions
     Δ_i / a_i are averaged, and the model moves along their mean by the clients' mean number of steps. With equal a_i

@@ -17,7 +17,9 @@ from offbeat.algorithms.components import (
 
 
 class MIFA(Algorithm):
-    """Memory-augmented impatient averaging: rounds of the available clients, and the memory of all others.
+    """Rounds of the available clients, with a memory of all others' updates.
+
+    The name stands for memory-augmented impatient averaging.
 
     A round takes in the clients that are available until the first of them is back, and ends when all of them are back
     or lost. They refresh their updates Δ_i; then ``w ← w − server_lr · Σ p_i Δ_i`` over the latest updates of all N

@@ -20,14 +20,16 @@ from offbeat.algorithms.components import (
 
 
 class Port(Algorithm):
-    """A server step as soon as enough updates are in and no client at work is too stale.
+    """A server step once enough updates are in and no working client is too stale.
 
-    With t the version and v_i the one that client i works from, the server steps when ``min_clients`` updates are in
+    Let t be the version and v_i the one that client i works from. The server steps when ``min_clients`` updates are in
     and t − v_i ≤ B = ``staleness_bound`` for all clients at work: ``w_{t+1} = w_t − server_lr · Σ p_i Δ_i`` over all
-    updates that are in, ``p_i ∝ n_i · (a · (cos(Δ_i, w_{v_i} − w_t) + 1)/2 + b · B/(τ_i + B))``, Σ p_i = 1,
-    a = ``similarity_weight`` and b = ``staleness_weight``. The cosine compares a client's update with the movement of
-    the model since the client's version; it is 1 for a fresh update and 0 where one of the two is the zero vector. A
-    client that is too stale is asked for a partial update (Port-urgent), or waited for (Port-non-urgent).
+    updates that are in. Their weights are ``p_i ∝ n_i · (a · (cos(Δ_i, w_{v_i} − w_t) + 1)/2 + b · B/(τ_i + B))``,
+    Σ p_i = 1, with a = ``similarity_weight`` and b = ``staleness_weight``.
+
+    The cosine compares a client's update with the movement of the model since the client's version. It is 1 for a fresh
+    update and 0 where one of the two is the zero vector. The server asks a client that is too stale for a partial
+    update (Port-urgent), or waits for it (Port-non-urgent).
 
     Su and Li, "How Asynchronous can Federated Learning Be?" (IWQoS 2022).
 

@@ -20,7 +20,7 @@ from offbeat.algorithms.components import (
 
 
 class SCAFFOLD(Algorithm):
-    """Synchronous rounds whose clients correct their drift: each local gradient becomes ``g − c_i + c``.
+    """Synchronous rounds with drift correction: local gradients are ``g − c_i + c``.
 
     With P the sum of a visit's step sizes (steps · lr if they are equal), a client's control variate becomes
     ``c_i ← Δ_i / P − (c − c_i)`` once its update has counted. The server takes the step

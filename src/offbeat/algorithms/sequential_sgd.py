@@ -8,7 +8,7 @@ from offbeat.algorithms.components import Algorithm, ClosedBuffer, Continuous, C
 
 
 class SequentialSGD(Algorithm):
-    """One machine with all the data takes the local steps of a whole cohort, one after the other.
+    """One machine with all the data takes a cohort's local steps one by one.
 
     A round is ``cohort`` · ``local.steps`` steps of SGD on all clients' examples together, βNC in the paper. The
     machine is as fast as the cohort's clients together, on average, so that its round takes as long as their visits

@@ -1,4 +1,7 @@
-"""Checks of an algorithm that is not built in: what it declares, answers, computes and saves."""
+"""Checks of an algorithm that is not built in.
+
+They look at its declarations, return values, computations and saved state.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +28,10 @@ Answer = TypeVar("Answer")
 
 
 def check_declarations(algorithm: Algorithm) -> None:
-    """Raise ``FaultError`` if the algorithm's payload or selection does not exist or does not suit it."""
+    """Raise ``FaultError`` unless the payload and the selection suit the algorithm.
+
+    Both must exist.
+    """
     payload, payloads = getattr(algorithm, "payload", None), get_args(Payload)
     if payload not in payloads:
         raise FaultError(f"payload = {payload!r}: {did_you_mean(str(payload), payloads)}")
@@ -37,7 +43,10 @@ def check_declarations(algorithm: Algorithm) -> None:
 
 
 def check_answer(method: str, answer: object) -> None:
-    """Raise ``FaultError`` unless ``receive``, ``drop`` or ``tick`` has answered True or False."""
+    """Raise ``FaultError`` unless a method has returned True or False.
+
+    The methods are ``receive``, ``drop`` and ``tick``.
+    """
     if not isinstance(answer, bool):
         raise FaultError(f"{method} must return True or False, whether there is a new version; it returned {answer!r}")
 
@@ -71,7 +80,10 @@ def check_model(model: object, length: int) -> None:
 
 
 def check_down(algorithm: Algorithm, length: int) -> None:
-    """Raise ``FaultError`` unless ``down`` returns a vector ``(length,)`` if clients correct gradients, else None."""
+    """Raise ``FaultError`` unless ``down`` returns a vector ``(length,)`` or None.
+
+    It must return the vector if clients correct gradients, else None.
+    """
     down: Any = attempt("down", algorithm.down)
     if not algorithm.corrects_gradients:
         if down is not None:
@@ -82,10 +94,10 @@ def check_down(algorithm: Algorithm, length: int) -> None:
 
 
 def check_restart(algorithm: Algorithm, fresh: Algorithm) -> None:
-    """Load an algorithm's state into a fresh one, as from a checkpoint, and compare the two.
+    """Compare an algorithm with a fresh one that has loaded its state.
 
-    Where the algorithm saves its state by itself, its attributes are compared as well; those whose names begin with
-    ``_cached`` are computed again, and need not be saved.
+    The state is saved and loaded as with a checkpoint. Where the algorithm saves its state by itself, its attributes
+    are compared as well. Attributes whose names begin with ``_cached`` are computed again, and need not be saved.
 
     Raises:
         FaultError: They differ, or the state cannot be saved or loaded; names the attribute.
@@ -136,7 +148,11 @@ def differing_entries(one: Mapping[str, Any], other: Mapping[str, Any]) -> Itera
 
 
 def check_failed_start(algorithm: Algorithm, model: Tensor, clients: int) -> None:
-    """Start a running algorithm anew; a ``FaultError`` if that raises ``ValueError`` and yet changes something."""
+    """Start a running algorithm anew; a refused start must not change anything.
+
+    Raises:
+        FaultError: The start raised ``ValueError`` and yet changed something.
+    """
     before = algorithm.state_dict()
     try:
         algorithm.start(model, clients)

@@ -15,7 +15,9 @@ _COLUMNS = ("visit", "version", "state", "receipt", "counted_visit", "counted_ve
 
 
 class VisitTable:
-    """The open visits, and one row a client in arrays, so that a million clients take 50 MB.
+    """The open visits, and one row for each client.
+
+    The rows lie in arrays, so that a million clients take 50 MB.
 
     A visit is open until its update is answered. Its lease may lapse before that.
 
@@ -56,7 +58,10 @@ class VisitTable:
         return client in self._open and client not in self._lapsed
 
     def assignment(self, client: int, visit: int | None = None) -> Assignment | None:
-        """Return the assignment of the client's open visit, if it has one, and if that is this visit."""
+        """Return the assignment of the client's open visit; None if it has none.
+
+        With ``visit``, return None also if another visit is open.
+        """
         assignment = self._open.get(client)
         return assignment if visit is None or (assignment is not None and assignment.visit == visit) else None
 
@@ -65,7 +70,10 @@ class VisitTable:
         return ((assignment, self.state(client)) for client, assignment in self._open.items())
 
     def receipt(self, client: int, visit: int) -> Receipt | None:
-        """Return the receipt of the client's latest or last counted visit; None for others, and for an open one."""
+        """Return the receipt of the client's latest or last counted visit.
+
+        None for any other visit, and for an open one.
+        """
         if self._visit[client] == visit:
             return None if client in self._open else _unpacked(self._receipt[client])
         return _unpacked(self._counted_receipt[client]) if self._counted_visit[client] == visit else None
@@ -86,7 +94,7 @@ class VisitTable:
         return assignment
 
     def renew(self, client: int, lease_until: float) -> Assignment:
-        """Let the lease of the client's open visit end at another time; return the new assignment."""
+        """Change the end of the open visit's lease; return the new assignment."""
         renewed = self._open[client] = self._open[client]._replace(lease_until=lease_until)
         return renewed
 
@@ -95,7 +103,7 @@ class VisitTable:
         self._lapsed.add(client)
 
     def close(self, client: int, receipt: Receipt) -> bool:
-        """Close the client's open visit with a receipt; return whether its lease had lapsed."""
+        """Close the client's open visit; return whether its lease had lapsed."""
         del self._open[client]
         packed = _packed(receipt)
         self._receipt[client] = packed
@@ -109,7 +117,10 @@ class VisitTable:
         return False
 
     def state_dict(self, local: LocalPlan) -> dict[str, Any]:
-        """Return all that a restart needs; the run's own plan ``local``, which most visits have, is left out."""
+        """Return all that a restart needs, except the run's own plan ``local``.
+
+        Most visits have that plan.
+        """
         # The column of states repeats what the open assignments say, but for the leases that have lapsed.
         states = array("b", [VisitState.CLOSED]) * len(self._visit)
         for client in self._open:

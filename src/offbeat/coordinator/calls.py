@@ -9,7 +9,7 @@ from offbeat.algorithms.components import Compression, LocalPlan
 
 
 class Assignment(NamedTuple):
-    """Work for a client: from which version, by which plan, and until when its slot is kept."""
+    """Work for a client: its version, its plan, and the time limit of its slot."""
 
     client: int
     visit: int  # counted from 0 for each client; names the assignment together with the client
@@ -29,7 +29,10 @@ class Receipt(NamedTuple):
 
 
 class Unknown:
-    """The answer for a closed visit before the client's last counted one, whose receipt is forgotten."""
+    """The answer for a closed visit whose receipt is forgotten.
+
+    Receipts before the client's last counted one are forgotten.
+    """
 
 
 class VisitState(IntEnum):
@@ -46,7 +49,10 @@ def plan_to_plain(plan: LocalPlan, local: LocalPlan) -> dict[str, Any] | None:
 
 
 def plan_from_plain(values: dict[str, Any] | None, local: LocalPlan) -> LocalPlan:
-    """Return the plan from which ``plan_to_plain`` made these values; tuples may have become lists, as in JSON."""
+    """Return the plan from which ``plan_to_plain`` made these values.
+
+    Tuples may have become lists, as in JSON.
+    """
     if values is None:
         return local
     values = dict(values)
@@ -60,7 +66,10 @@ def plan_from_plain(values: dict[str, Any] | None, local: LocalPlan) -> LocalPla
 
 @dataclass
 class Statistics:
-    """Numbers of visits so far. ``assigned − counted − unused − lost`` visits are open."""
+    """Numbers of visits so far.
+
+    ``assigned − counted − unused − lost`` visits are open.
+    """
 
     assigned: int = 0
     counted: int = 0
@@ -72,7 +81,10 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Call:
-    """A call that changed a coordinator; the same calls make the same state again, bit for bit."""
+    """A call that changed a coordinator.
+
+    The same calls make the same state again, bit for bit.
+    """
 
     name: str
     arguments: dict[str, Any]

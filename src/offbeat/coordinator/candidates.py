@@ -1,4 +1,7 @@
-"""The clients that may be given work: available, and with a turn left in the open round."""
+"""The clients that can be assigned.
+
+They are available, and have a turn left in the open round.
+"""
 
 from typing import Any
 
@@ -10,13 +13,14 @@ from offbeat.coordinator.selection import POOLS, Pool
 
 
 class Candidates:
-    """Keeps the selection pool: the available clients that the open round has not seen yet.
+    """The selection pool: available clients that the open round has not seen yet.
 
-    Where the algorithm has rounds, a client that was assigned or heard in one has had its turn in it. When the next
-    round opens it may be assigned again, unless the algorithm wants it back in a later one: then it rests.
+    Where the algorithm has rounds, a client that was assigned or heard in a round has had its turn in it. When the next
+    round opens, the client may be assigned again, unless the algorithm wants it back in a later round: until then it
+    rests.
 
     Args:
-        algorithm: Started. Its ``selection`` makes the pool.
+        algorithm: The run's algorithm, started. Its ``selection`` makes the pool.
         clients: Number of clients N.
         seed: The run's seed.
 
@@ -36,7 +40,7 @@ class Candidates:
 
     @property
     def has_rounds(self) -> bool:
-        """Whether the algorithm has rounds."""
+        """True if the algorithm has rounds."""
         return self._round is not None
 
     def begin(self) -> None:
@@ -75,13 +79,19 @@ class Candidates:
             self.pool.add(client)
 
     def note_assigned(self, client: int) -> None:
-        """Record that a client has work: it is neither available nor has it a turn left in this round."""
+        """Record that a client was assigned.
+
+        It is not available any more, and has had its turn in this round.
+        """
         self._available[client] = False
         if self._round is not None:
             self._take_turn(client)
 
     def note_counted(self, update: Update) -> None:
-        """Record that an update has counted: in the round that is still open, this was its client's turn."""
+        """Record that an update has counted.
+
+        If its round is still open, this was its client's turn.
+        """
         self.pool.counted(update)
         if self._round is not None and self._algorithm.round == self._round:
             self._take_turn(update.client)
@@ -114,7 +124,10 @@ class Candidates:
         self._returning.setdefault(number, []).append(client)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the pool, the available clients, and whose turn is over; the round is the algorithm's."""
+        """Return the pool, the available clients, and the clients without a turn.
+
+        The number of the round is in the algorithm's state.
+        """
         return {
             **prefixed("pool", self.pool.state_dict()),
             "present": torch.frombuffer(bytearray(self._available), dtype=torch.uint8).nonzero().view(-1),

@@ -91,7 +91,9 @@ class Coordinator(Queries):
         self._transitions = Transitions(algorithm, self._candidates, self._leases, self._visits, local)
 
     def weigh_clients(self, now: float, examples: Sequence[int]) -> None:
-        """Start the algorithm with the numbers of examples of the N clients, before any work is given out.
+        """Start the algorithm with the numbers of examples of the N clients.
+
+        To be called before any work is given out.
 
         Raises:
             ValueError: There are not N numbers, one is negative, all are 0, or the clients have been weighed.
@@ -111,7 +113,11 @@ class Coordinator(Queries):
             self._note("present", now=now, client=client)
 
     def absent(self, now: float, client: int) -> None:
-        """Record that a client is not available for new work; a ``ValueError`` if it does not exist."""
+        """Record that a client is not available for new work.
+
+        Raises:
+            ValueError: The client does not exist.
+        """
         check_client(client, self.clients)
         if self._candidates.depart(client):
             self._note("absent", now=now, client=client)
@@ -122,7 +128,9 @@ class Coordinator(Queries):
             self.absent(0.0, client)
 
     def note_speed(self, now: float, client: int, step_seconds: float, upload_seconds: float) -> None:
-        """Record the seconds of a client's local step and uncompressed upload, where ``wants_speed``.
+        """Record the seconds of a client's local step and uncompressed upload.
+
+        Only where ``wants_speed`` is true.
 
         Raises:
             ValueError: The client does not exist, or a number is negative or not finite.
@@ -136,7 +144,7 @@ class Coordinator(Queries):
             self._note("note_speed", now=now, client=client, step_seconds=step_seconds, upload_seconds=upload_seconds)
 
     def assign(self, now: float) -> list[Assignment]:
-        """Give work to available clients until the algorithm wants no more; return their assignments."""
+        """Assign available clients until the algorithm wants no more."""
 
         def picks() -> Iterator[int]:
             while self.has_work:
@@ -156,7 +164,10 @@ class Coordinator(Queries):
         return assignments
 
     def renew(self, now: float, client: int, visit: int) -> bool:
-        """Let the lease of an open visit begin anew, within its longest duration; return whether it has a slot."""
+        """Renew the lease of an open visit; return whether the visit has a slot.
+
+        The lease begins anew, within the visit's longest duration.
+        """
         assignment = self._open_visit(client, visit)
         if assignment is None or not self.is_open(client):
             return False
@@ -167,9 +178,9 @@ class Coordinator(Queries):
         return True
 
     def offer(self, now: float, client: int, visit: int) -> Receipt | None:
-        """Answer a client that is about to upload: None if it should, else the receipt of its update.
+        """Return None if the client should upload, else the receipt of its update.
 
-        If the update would not count, the visit is closed and the upload is saved; like ``drop``, that may end a round.
+        If the update would not count, the visit is closed without an upload. Like ``drop``, that may end a round.
         """
         assignment = self._open_visit(client, visit)
         if assignment is None:
@@ -250,7 +261,10 @@ class Coordinator(Queries):
         return new_version
 
     def tick(self, now: float) -> bool:
-        """Let a period pass, once the clients were weighed; return whether that made a new version."""
+        """Let a period pass; return whether that made a new version.
+
+        Before the clients were weighed, nothing happens.
+        """
         if self.waits_for_examples:
             return False
         self.algorithm.now = now
@@ -259,7 +273,11 @@ class Coordinator(Queries):
         return new_version
 
     def _open_visit(self, client: int, visit: int) -> Assignment | None:
-        """Return the assignment of a visit, None if it is closed; a ``ValueError`` if it never was."""
+        """Return the assignment of a visit; None if it is closed.
+
+        Raises:
+            ValueError: The client was never given this visit.
+        """
         assignment = self._visits.assignment(client, visit)
         if assignment is None:
             check_client(client, self.clients)

@@ -10,7 +10,9 @@ _MIN_RENEWAL = 0.05  # as a share of a lease
 
 
 class Leases:
-    """The ends of leases in order, and when a round stops waiting for free places to be taken.
+    """The ends of leases in order, and the deadline of the open round.
+
+    At the deadline the round stops waiting for free places to be taken.
 
     Args:
         lease_seconds: How long a slot is kept for a silent client.
@@ -32,7 +34,10 @@ class Leases:
         return min(now + self._lease_seconds, visit_until), visit_until
 
     def renewed(self, now: float, assignment: Assignment) -> float | None:
-        """Return the end of a renewed lease; None if it is hardly later, so that frequent calls make little work."""
+        """Return the end of a renewed lease; None if it is hardly later.
+
+        With None the old lease stays, so that frequent calls make little work.
+        """
         lease_until = min(now + self._lease_seconds, assignment.visit_until)
         is_later = lease_until - assignment.lease_until > _MIN_RENEWAL * self._lease_seconds
         return lease_until if is_later else None
@@ -44,7 +49,7 @@ class Leases:
             self.round_deadline = lease_until
 
     def first_ended(self, now: float) -> tuple[float, int, int] | None:
-        """Return the earliest end, with its client and visit, if that is not after ``now``."""
+        """Return the earliest end, with its client and visit; None after ``now``."""
         return self._heap[0] if self._heap and self._heap[0][0] <= now else None
 
     def remove_first(self) -> None:
@@ -52,7 +57,10 @@ class Leases:
         heapq.heappop(self._heap)
 
     def next_seconds(self) -> float:
-        """Return the earliest time at which a lease or the open round ends; infinity if none does."""
+        """Return the earliest time at which a lease or the open round ends.
+
+        Infinity if none does.
+        """
         return min(self._heap[0][0] if self._heap else math.inf, self.round_deadline)
 
     def load(self, assignments: Iterable[Assignment], round_deadline: float) -> None:

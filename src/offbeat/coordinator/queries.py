@@ -1,4 +1,4 @@
-"""The questions that a driver may ask a coordinator; none of them changes anything."""
+"""The queries of a coordinator, which do not change anything."""
 
 from collections.abc import Iterable, Iterator
 
@@ -33,23 +33,30 @@ class Queries:
 
     @property
     def has_work(self) -> bool:
-        """Whether ``assign`` would give work to a client now."""
+        """True if ``assign`` would give work to a client now."""
         return not self.waits_for_examples and bool(self._candidates.pool) and self.algorithm.slots() > 0
 
     @property
     def may_refuse(self) -> bool:
-        """Whether an update may come too late to count; if not, ``offer`` answers None for every open visit."""
+        """True if an update may come too late to count.
+
+        If False, ``offer`` returns None for every open visit.
+        """
         return self._max_staleness is not None or not self.algorithm.wants_all
 
     def wants_speed(self, client: int) -> bool:
-        """Return whether the algorithm plans by speed, and the client has had no visit that would show its speed.
+        """Return whether the algorithm needs the client's speed to be measured.
 
-        A run that waits for its clients' examples wants none: the algorithm will start anew.
+        It does if it plans by speed and the client has had no visit that would show its speed. A run that waits for
+        its clients' examples does not, since the algorithm will start anew.
         """
         return self.algorithm.measures and not self.waits_for_examples and self._visits.latest(client) < 0
 
     def assignment(self, client: int) -> Assignment | None:
-        """Return the client's open assignment, for instance for a client that lost the answer to its call."""
+        """Return the client's open assignment.
+
+        It serves, for instance, a client that lost the answer to its call.
+        """
         return self._visits.assignment(client)
 
     def unfinished(self) -> Iterator[Assignment]:
@@ -61,7 +68,10 @@ class Queries:
         return self._assignments_of(self.algorithm.urgent())
 
     def cancelled(self) -> list[Assignment]:
-        """Return the assignments whose updates are not wanted any more, so that their clients stop."""
+        """Return the assignments whose updates are not wanted any more.
+
+        Their clients should stop.
+        """
         return self._assignments_of(self.algorithm.cancelled())
 
     def _assignments_of(self, clients: Iterable[int]) -> list[Assignment]:
@@ -82,7 +92,10 @@ class Queries:
         return not too_stale and self.algorithm.wants(client, version)
 
     def remembers(self, client: int, visit: int) -> bool:
-        """Return whether the receipt of a closed visit is known: it is no older than the last that counted."""
+        """Return whether the receipt of a closed visit is known.
+
+        It is known unless the visit is older than the last that counted.
+        """
         return visit >= self._visits.counted_visit(client)
 
     def has_counted(self, client: int, visit: int) -> bool:
@@ -91,5 +104,8 @@ class Queries:
         return receipt is not None and receipt.counted
 
     def next_lapse(self) -> float:
-        """Return when ``lapse`` is to be called next, in seconds; infinity if nothing is due."""
+        """Return when ``lapse`` is to be called next, in seconds.
+
+        Infinity if nothing is due.
+        """
         return min(self._leases.next_seconds(), self.algorithm.deadline())

@@ -189,7 +189,10 @@ class ScriptPlay:
         return receipt
 
     def _duplicate(self, number: int, choice: int) -> Any:
-        """Repeat the last counted update, past the coordinator, which would not let it through."""
+        """Repeat the last counted update, past the coordinator.
+
+        The coordinator would not let it through.
+        """
         update, algorithm = self._last, self.algorithm
         if update is None or attempt("wants", algorithm.wants, update.client, update.version):
             return None

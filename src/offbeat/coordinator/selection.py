@@ -32,7 +32,10 @@ class Pool(Protocol):
         ...
 
     def take(self, client: int) -> None:
-        """Take out this client, in the pool or not, as if it had been picked: the picks after it are the same."""
+        """Take out this client, in the pool or not, as if it had been picked.
+
+        The picks after it are the same as after such a pick.
+        """
         ...
 
     def counted(self, update: Update) -> None:
@@ -49,7 +52,9 @@ class Pool(Protocol):
 
 
 class UniformPool:
-    """Each client in the pool is equally likely to be next. Every operation takes O(1) time.
+    """A pool in which each client is equally likely to be next.
+
+    Every operation takes O(1) time.
 
     Args:
         clients: Number of clients N; the pool is empty to begin with.
@@ -91,7 +96,10 @@ class UniformPool:
         return client
 
     def take(self, client: int) -> None:
-        """Take out this client, in the pool or not, as if it had been picked: the picks after it are the same."""
+        """Take out this client, in the pool or not, as if it had been picked.
+
+        The picks after it are the same as after such a pick.
+        """
         self._stream.position += 1
         self.discard(client)
 
@@ -99,7 +107,10 @@ class UniformPool:
         """Do nothing: a client that has counted is as likely as any other."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the clients inside, in the order that the next picks depend on, and the number of picks."""
+        """Return the clients inside, in their order, and the number of picks.
+
+        The next picks depend on the order.
+        """
         return {"inside": torch.tensor(self._inside, dtype=torch.int64), "picks": self._stream.position}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -112,9 +123,9 @@ class UniformPool:
 
 
 class LongestAbsentPool:
-    """The client whose last counted version R_i is the lowest is next; of equals, the one of the lowest number.
+    """A pool that picks the client whose last counted version R_i is the lowest.
 
-    Every operation takes O(log N) time at most, on average.
+    Of equals it picks the client of the lowest number. Every operation takes O(log N) time at most, on average.
 
     Args:
         clients: Number of clients N; the pool is empty to begin with, and no client has counted.
@@ -155,7 +166,10 @@ class LongestAbsentPool:
                 return client
 
     def take(self, client: int) -> None:
-        """Take out this client, in the pool or not, as if it had been picked: the picks after it are the same."""
+        """Take out this client, in the pool or not, as if it had been picked.
+
+        The picks after it are the same as after such a pick.
+        """
         self.discard(client)
 
     def counted(self, update: Update) -> None:

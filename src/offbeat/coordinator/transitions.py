@@ -61,7 +61,9 @@ class Transitions:
         self._leases.expect_end(assignment.lease_until, assignment.client, assignment.visit, of_round=of_round)
 
     def receive(self, update: Update, *, counts: bool) -> Receipt:
-        """Close a visit with its update, which counts unless it comes too late or the algorithm refuses it.
+        """Close a visit with its update.
+
+        The update counts unless it comes too late or the algorithm refuses it.
 
         Raises:
             ValueError: The update is malformed; nothing has changed.
@@ -86,7 +88,12 @@ class Transitions:
         return receipt
 
     def refuse(self, client: int, version: int) -> Receipt:
-        """Close the visit of a client from a version without its update, and free its slot."""
+        """Close the visit of a client without its update, and free its slot.
+
+        Args:
+            client: The visit's client.
+            version: The version that the visit works from.
+        """
         staleness = self._algorithm.version - version
         receipt = Receipt(False, staleness, self._algorithm.drop(client, version))
         self.statistics.lost -= self._visits.close(client, receipt)
@@ -95,12 +102,18 @@ class Transitions:
         return receipt
 
     def closed_receipt(self, client: int, visit: int) -> Receipt:
-        """Return the receipt of a closed visit; one that is no longer known says that the visit did not count."""
+        """Return the receipt of a closed visit.
+
+        A receipt that is no longer known says that the visit did not count.
+        """
         staleness = self._algorithm.version - self._visits.version(client)
         return self._visits.receipt(client, visit) or Receipt(False, staleness, False)
 
     def lose(self, client: int) -> bool:
-        """Free the slot of an open visit, which stays open; return whether that made a new version."""
+        """Free the slot of an open visit; return whether that made a new version.
+
+        The visit stays open.
+        """
         new_version = self._algorithm.drop(client, self._visits.version(client))
         self._visits.lapse(client)
         self.statistics.lost += 1
@@ -108,7 +121,10 @@ class Transitions:
         return new_version
 
     def ended_leases(self, now: float) -> Iterator[Assignment]:
-        """Yield the open visits whose leases have ended; each is to be lost before the next is asked for."""
+        """Yield the open visits whose leases have ended.
+
+        Call ``lose`` for each before asking for the next.
+        """
         while (first := self._leases.first_ended(now)) is not None:
             lease_until, client, visit = first
             assignment = self._visits.assignment(client, visit)

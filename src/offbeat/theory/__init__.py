@@ -1,7 +1,8 @@
-"""The papers' convergence bounds as functions, with the assumptions that they rest on as data.
+"""The papers' convergence bounds as functions, their assumptions as data.
 
-One paper a file. A bound is a ``Bound``: its value, and what it assumes; ``bound.broken`` lists what a setting does
-not meet, for instance "T = 1000 is below 160 L (Q + 7)(τ + 1)³ = 1280". ``python -m papers theory`` measures them all.
+Each paper has a file. A bound is a ``Bound``: a value and its assumptions. ``bound.broken`` lists the assumptions that
+a setting does not meet, for instance "T = 1000 is below 160 L (Q + 7)(τ + 1)³ = 1280". ``python -m papers theory``
+measures all bounds.
 
 The names, and the papers' symbols: ``smoothness`` L · ``strong_convexity`` λ · ``initial_error`` f(x_0) − f* ·
 ``variance`` σ² · ``gradient_bound`` G · ``rounds``, ``server_steps`` T or R · ``steps`` Q, C, k · ``clients`` N or n ·

@@ -1,4 +1,6 @@
-"""AsyncCommSGD's convergence: Proposition 2.1, Theorems 2.2 and 2.4, with their step sizes and weights.
+"""AsyncCommSGD's convergence: bounds, step sizes and weights.
+
+The bounds are Proposition 2.1 and Theorems 2.2 and 2.4.
 
 Avdyukhin and Kasiviswanathan, "Federated Learning under Arbitrary Communication Patterns" (ICML 2021). The theorems
 give orders of magnitude; the constants here are those of the proofs in appendix B. Δ is the largest gap between two
@@ -23,11 +25,13 @@ from offbeat.theory.bound import (
 def async_comm_distance_bound(
     *, lr: float | Sequence[float], round_number: int, max_gap: int, gradient_bound: float
 ) -> Bound:
-    """Return Proposition 2.1's bound on E‖z_t − x_{i,t}‖² for every client i and on E‖z_t − x_t‖²: 72 γ_t² G² Δ².
+    """Return Proposition 2.1's bound on the distance of clients and average.
 
-    The proof bounds ‖x_t − x_{t'}‖², t' the client's last communication, by Δ steps where it can be 2Δ of them; put
-    together directly (z_t' and x_t' are Δ steps apart, client and average then go at most Δ steps each) it comes to
-    64 γ_t² G² Δ², so that the proposition stands.
+    72 γ_t² G² Δ² bounds E‖z_t − x_{i,t}‖² for every client i, and E‖z_t − x_t‖².
+
+    The proof bounds ‖x_t − x_{t'}‖², t' the client's last communication, by Δ steps where it can be 2Δ of them. The
+    proposition stands nevertheless: z_t' and x_t' are Δ steps apart, client and average then go at most Δ steps each,
+    and put together directly this comes to 64 γ_t² G² Δ².
 
     Args:
         lr: γ, or γ_0, γ_1, … for all rounds of the run.
@@ -72,7 +76,9 @@ def async_comm_convex_step_size(
 
 
 def async_comm_convex_weight(*, round_number: int, max_gap: int, smoothness: float, strong_convexity: float) -> float:
-    """Return w_t = (t + Δ + 8L/λ)², the weight of z_t in the average for which the bound is proven (Lemma B.4).
+    """Return w_t = (t + Δ + 8L/λ)², the weight of z_t in the average (Lemma B.4).
+
+    The bound is proven for this average.
 
     The main text has (t + Δ)², which does not fit its own γ_t. Arguments as for the step size.
     """
@@ -111,12 +117,14 @@ def async_comm_convex_bound(
     variance: float,
     equal_weights: bool = True,
 ) -> Bound:
-    """Return the bound on E f(ẑ_T) − f* for strongly convex f, ẑ_T = Σ_{t<T} w_t z_t / S_T (proof of Theorem B.3).
+    """Return the bound on E f(ẑ_T) − f* for strongly convex f (proof of Theorem B.3).
+
+    Here ẑ_T = Σ_{t<T} w_t z_t / S_T, and the bound is:
 
     G²(Δ + 8L/λ)³/(2λS_T) + 4T(T + 2Δ + 16L/λ)σ²/(λS_T N) + 2·10⁴ T L²G²Δ²/(λ³S_T), with the step sizes γ_t and weights
     w_t of this file; f is the average of the f_i (Theorem 2.2 writes their sum). The main text has other constants, for
     half of its γ_t. The proof drops a factor of 2 in (4) and so needs γ_t ≤ 1/(2L), which the first 8L/λ − Δ rounds
-    miss; no setting was found in which this breaks the bound, whose last constant is very large.
+    miss. No setting was found in which this breaks the bound; its last constant is very large.
 
     Args:
         rounds: T.
@@ -158,7 +166,9 @@ def async_comm_convex_bound(
 
 
 def async_comm_step_size(*, rounds: float, clients: int, smoothness: float) -> float:
-    """Return γ = √N/(L√T), Corollary 2.5's constant step size for f that need not be convex.
+    """Return γ = √N/(L√T), Corollary 2.5's constant step size.
+
+    f need not be convex.
 
     Args:
         rounds: T.
@@ -185,7 +195,9 @@ def async_comm_bound(
     variance: float,
     equal_weights: bool = True,
 ) -> Bound:
-    """Return the bound on (1/T) Σ_{t<T} E‖∇f(x_t)‖² at a constant step size (proof of Theorem B.5).
+    """Return the bound on (1/T) Σ_{t<T} E‖∇f(x_t)‖² at a constant step size.
+
+    From the proof of Theorem B.5:
 
     8(f(x_0) − f*)/(γT) + 944 γ²L²G²Δ² + 4γLσ²/N, γ ≤ 1/(18L). (The appendix needs only γ ≤ 1/(4L). The paper divides
     T + 1 terms by T, which the constants do not cover.)

@@ -1,4 +1,4 @@
-"""What a theorem gives: a number, and the assumptions that it rests on."""
+"""A theorem's bound: a number, and the assumptions that it rests on."""
 
 import math
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Bound:
 
     @property
     def holds(self) -> bool:
-        """Whether the setting meets every assumption."""
+        """True if the setting meets every assumption."""
         return not self.broken
 
 

@@ -1,4 +1,6 @@
-"""FedLaAvg's convergence: Lemma 2, Theorem 3 and its step size, and Example 1, in which FedAvg goes wrong.
+"""FedLaAvg's convergence: Lemma 2, Theorem 3 with its step size, and Example 1.
+
+In Example 1 FedAvg goes wrong.
 
 Yan et al., "Distributed Non-Convex Optimization with Sublinear Speedup under Intermittent Client Availability" (2020).
 """
@@ -18,12 +20,14 @@ from offbeat.theory.bound import (
 
 
 def fedlaavg_max_staleness(*, clients: int, cohort: int, available_every: int) -> int:
-    """Return Lemma 2's I = ⌈N/K⌉E − 1 ≥ r − R_i: how many rounds old a client's latest update can be. Tight.
+    """Return I = ⌈N/K⌉E − 1 ≥ r − R_i, Lemma 2's bound on a client's staleness.
+
+    I is how many rounds old a client's latest update can be. The bound is tight.
 
     Args:
         clients: N.
         cohort: K ≤ N, clients chosen a round (fewer if fewer are available).
-        available_every: E: each client is available at least once in any E successive rounds. A client that is away
+        available_every: E: each client is available at least once in any E successive rounds. A client that is offline
             for exactly e rounds at a stretch has E = e + 1.
 
     Raises:
@@ -38,7 +42,9 @@ def fedlaavg_max_staleness(*, clients: int, cohort: int, available_every: int) -
 def fedlaavg_step_size(
     *, rounds: float, steps: int, clients: int, cohort: int, available_every: int, smoothness: float
 ) -> float:
-    """Return the recommended γ = β^½ N^¼ / (2 L C E^½ R^½), β = K/N; the paper requires γ ≤ 1/(4L) of it.
+    """Return the recommended γ = β^½ N^¼ / (2 L C E^½ R^½), β = K/N.
+
+    The paper requires γ ≤ 1/(4L).
 
     Corollary 4 (C = 1) and section 5.
 
@@ -130,7 +136,9 @@ def fedlaavg_bound(
 def fedavg_example_limit(
     *, lr: float, first_rounds: int, second_rounds: int, first_centre: float, second_centre: float
 ) -> float:
-    """Return where FedAvg goes in Example 1: the wrong point X (Theorem 2 and its proof).
+    """Return FedAvg's limit in Example 1: the wrong point X.
+
+    Source: Theorem 2 and its proof.
 
     Two clients with f_i(x) = (x − e_i)², f their mean, minimal at (e_1 + e_2)/2. In each period client 1 alone is
     available for t_1 rounds, then client 2 alone for t_2. With exact gradients and one step a round FedAvg's model at

@@ -1,4 +1,4 @@
-"""FedLuck: the joint choice of local steps and compression, and the bound on its convergence.
+"""FedLuck: the joint choice of steps and compression, and the convergence bound.
 
 "Theory for FedLuck" (the paper's appendix), section 2. A visit of k local steps whose update is cut to its share δ
 takes d = kα + δβ seconds (α a step, β an uncompressed upload); the server aggregates every T̃ seconds.
@@ -20,7 +20,9 @@ from offbeat.theory.bound import (
 
 
 def staleness_in_periods(*, visit_seconds: float, period: float) -> int:
-    """Return ⌈d/T̃⌉ − 1: how many versions old an update is when every period makes one; the paper's τ is one more.
+    """Return ⌈d/T̃⌉ − 1, the number of versions that an update is old.
+
+    Every period makes a version. The paper's τ is one more.
 
     Args:
         visit_seconds: d > 0.
@@ -42,7 +44,9 @@ def fedluck_objective(
     period: float,
     compression_exponent: float = 0.5,
 ) -> float:
-    """Return φ(k, δ) = ((kα + δβ)²(2 − δ) + 1)/(k δ^e), α and β in periods; the smaller, the faster the convergence.
+    """Return φ(k, δ) = ((kα + δβ)²(2 − δ) + 1)/(k δ^e), α and β in periods.
+
+    The smaller φ is, the faster is the convergence.
 
     Args:
         steps: k > 0.
@@ -63,7 +67,7 @@ def fedluck_objective(
 
 
 class FedLuckConstants(TypedDict):
-    """What the bound is made of.
+    """The constants of the bound.
 
     Attributes:
         rounds: T, periods.
@@ -118,7 +122,9 @@ def fedluck_bound(**constants: Unpack[FedLuckConstants]) -> Bound:
 
 
 def fedluck_bound_as_printed(**constants: Unpack[FedLuckConstants]) -> Bound:
-    """Return the bound as the paper prints it, with Q_l = 6(1 − η_l k)² − 1 ≥ 0. It does not hold.
+    """Return the bound as the paper prints it; it does not hold.
+
+    It has Q_l = 6(1 − η_l k)² − 1 ≥ 0. A counter-example:
 
     One client, F(w) = ½w², w_0 = 1, one exact step a visit, η_g = 1, δ = 1 and T = 1: the left side is 1, while the
     right side goes to 2F(w_0)/Q_l = 1/5 for η_l → 0.

@@ -1,4 +1,7 @@
-"""The contract between an algorithm and its driver, and the implementation that every algorithm inherits."""
+"""The contract between an algorithm and its driver.
+
+``Algorithm`` also holds the implementation that every algorithm inherits.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +25,9 @@ from offbeat_client.local_plan import LocalPlan
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
 class Algorithm(Hooks[Schedule_co]):
-    """A server-side algorithm: a state machine without clock, thread, file, socket or global random state.
+    """A server-side algorithm: a pure state machine.
+
+    It has no clock, thread, file, socket or global random state.
 
     **For authors.** A subclass declares its hyper-parameters as annotated class attributes with defaults; they become
     keyword arguments, are checked against their annotations, and are the keys of the TOML table. It then overrides
@@ -73,22 +78,31 @@ class Algorithm(Hooks[Schedule_co]):
             raise ValueError(f"{self.name}: {buffer} needs payload = {needed!r}, it is {self.payload!r}")
 
     def age(self, update: Update) -> int:
-        """Return the update's staleness τ: the number of versions made since its client began."""
+        """Return the update's staleness τ.
+
+        τ is the number of versions made since the update's client began.
+        """
         return self._version - update.version
 
     @property
     def model(self) -> Tensor:
-        """The current model, float32 ``(d,)``; never changed in place. Reading it may train."""
+        """The current model, float32 ``(d,)``.
+
+        It is never changed in place. Reading it may train.
+        """
         return self._model.read()
 
     @property
     def result(self) -> Tensor:
-        """The result of the run so far, ``(d,)``: the current model, unless the algorithm averages its models."""
+        """The result of the run so far, float32 ``(d,)``.
+
+        It is the current model, unless the algorithm averages its models.
+        """
         return self.model
 
     @property
     def version(self) -> int:
-        """How many server steps have been taken."""
+        """The number of server steps taken."""
         return self._version
 
     @property
@@ -106,12 +120,18 @@ class Algorithm(Hooks[Schedule_co]):
 
     @property
     def wants_all(self) -> bool:
-        """Whether every update counts, however late it comes: ``wants`` is then always true of it."""
+        """True if every update counts, however late it comes.
+
+        ``wants`` is then always true.
+        """
         return self.schedule.wants_all
 
     @property
     def weighs_all_clients(self) -> bool:
-        """Whether it averages over all N clients by their data weights, so that it needs them to start."""
+        """True if the algorithm averages over all N clients by their data weights.
+
+        It then needs the data weights to start.
+        """
         return any(isinstance(part, Shares) and part.weighting == "examples" for part in vars(self).values())
 
     @property
@@ -121,11 +141,17 @@ class Algorithm(Hooks[Schedule_co]):
 
     @property
     def refused_steps(self) -> Mapping[int, str]:
-        """Why server steps were refused and left the model as it was, by the version that they began from."""
+        """The reasons for refused server steps, by the version that they began from.
+
+        A refused step leaves the model as it was.
+        """
         return self._refused_steps
 
     def returns_in(self, client: int) -> int | None:
-        """Return the round in which a client that had its turn may be assigned again: the open one, or a later one."""
+        """Return the round in which a client that had its turn may be assigned again.
+
+        It is the open round or a later one.
+        """
         return self.schedule.returns_in(client)
 
     def wrap(self, wrapper: Callable[["Algorithm[Any]"], Aggregate]) -> None:
@@ -175,7 +201,9 @@ class Algorithm(Hooks[Schedule_co]):
         return self.schedule.slots()
 
     def assign(self, client: int, local: LocalPlan) -> LocalPlan:
-        """Record that the client works from the current version; return its plan, made from the run's.
+        """Record that the client works from the current version; return its plan.
+
+        The plan is made from the run's.
 
         Raises:
             ValueError: The client does not exist; the run's plan does not suit; or, where there are rounds, the client
@@ -189,7 +217,7 @@ class Algorithm(Hooks[Schedule_co]):
         return plan
 
     def wants(self, client: int, version: int) -> bool:
-        """Return whether an update of this client, made from this version, would count if it came now."""
+        """Return whether an update of the client from this version would count now."""
         return self.schedule.wants(client, version)
 
     def receive(self, update: Update) -> bool:
@@ -211,18 +239,24 @@ class Algorithm(Hooks[Schedule_co]):
         return self.schedule.hear(update.client) and self._close()
 
     def drop(self, client: int, version: int) -> bool:
-        """Free the slot of a client whose update did not come in time; return whether there is a new version.
+        """Free the client's slot; return whether there is a new version.
 
-        Its update still counts if it comes while ``wants`` is true.
+        The client's update did not come in time. It still counts if it comes while ``wants`` is true.
         """
         return self.schedule.lose(client, version) and self._close()
 
     def tick(self) -> bool:
-        """Record that a period, a deadline or a round's last lease has passed; return whether there is a version."""
+        """Let a period or a round end; return whether there is a new version.
+
+        To be called when a period, a deadline or a round's last lease has passed.
+        """
         return self.schedule.tick() and self._close()
 
     def reveal(self, answer: Tensor) -> bool:
-        """Open the oldest sealed sum by a helper's answer; return whether there is a new version.
+        """Open the oldest sealed sum; return whether there is a new version.
+
+        Args:
+            answer: The helper's answer.
 
         Raises:
             ValueError: No sum is sealed, or the answer does not open it; nothing has changed.
@@ -235,7 +269,10 @@ class Algorithm(Hooks[Schedule_co]):
         return self._make_version(opened)
 
     def _close(self) -> bool:
-        """Release the buffer if it is ready, and open the next round; return whether there is a new version."""
+        """Release the buffer if it is ready; return whether there is a new version.
+
+        Where there are rounds, the next one opens.
+        """
         is_ready = self.is_ready()
         has_rounds = self.schedule.has_rounds
         if has_rounds:
@@ -287,7 +324,10 @@ class Algorithm(Hooks[Schedule_co]):
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from ``state``, in place of ``start``; the hyper-parameters must be the same."""
+        """Resume from ``state``, in place of ``start``.
+
+        The hyper-parameters must be the same.
+        """
         self.start(state["model"], state["clients"])
         self._version = state["version"]
         self._refused_steps = dict(state["refused_steps"])

@@ -1,4 +1,7 @@
-"""Checks of single values, each a ``ValueError`` that names the value and its range."""
+"""Checks of single values.
+
+Each raises a ``ValueError`` that names the value and its range.
+"""
 
 from offbeat_client.checks import LARGEST_COUNT, LARGEST_FLOAT32, check_count, check_not_negative, check_positive
 

@@ -22,7 +22,10 @@ class RunFacts:
 
 
 class Component(Protocol):
-    """A part of an algorithm: made from hyper-parameters, started with a run, saved with the algorithm's state."""
+    """A part of an algorithm.
+
+    It is made from hyper-parameters, started with a run, and saved with the algorithm's state.
+    """
 
     def check_run(self, run: RunFacts) -> None:
         """Raise ``ValueError`` if the component does not fit the run; nothing changes."""

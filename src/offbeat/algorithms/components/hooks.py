@@ -58,21 +58,34 @@ class Hooks(Generic[Schedule_co]):
         """Raise ``ValueError`` if the hyper-parameters do not go together."""
 
     def compose(self) -> None:
-        """Assign ``schedule``, ``buffer`` and other components, from the hyper-parameters alone."""
+        """Assign ``schedule``, ``buffer`` and other components.
+
+        They depend on the hyper-parameters alone.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define compose")
 
     def check_run(self, run: RunFacts) -> None:
         """Raise ``ValueError`` if the hyper-parameters do not fit the run."""
 
     def begin(self, model: Tensor) -> None:
-        """Assign the rest of the saved state: tensors, numbers, dicts of numbers. ``model`` is w_0, ``(d,)``."""
+        """Assign the rest of the saved state: tensors, numbers, dicts of numbers.
+
+        Args:
+            model: w_0, ``(d,)``.
+        """
 
     def plan(self, client: int, local: LocalPlan) -> LocalPlan:
-        """Return the client's plan, made from the run's; a ``ValueError`` if that does not suit. Changes nothing."""
+        """Return the client's plan, made from the run's; change nothing.
+
+        Raises:
+            ValueError: The run's plan does not suit.
+        """
         return local
 
     def weigh(self, update: Update) -> float | Weight | None:
-        """Return the weight of an update; None if it is received but does not count. Changes nothing.
+        """Return the weight of an update; change nothing.
+
+        None means that the update is received but does not count.
 
         Raises:
             ValueError: The update is refused.
@@ -83,7 +96,9 @@ class Hooks(Generic[Schedule_co]):
         """Record other facts of an update, which is in the buffer now."""
 
     def note_speed(self, client: int, step_seconds: float, upload_seconds: float) -> None:
-        """Record the speed of a client that has had no visit yet; only where ``measures`` is true.
+        """Record the speed of a client that has had no visit yet.
+
+        Called only where ``measures`` is true.
 
         Args:
             client: 0 ≤ client < N.
@@ -92,17 +107,23 @@ class Hooks(Generic[Schedule_co]):
         """
 
     def is_ready(self) -> bool:
-        """Return whether the buffer makes a new version, now that the schedule lets it close."""
+        """Return whether the buffer makes a new version.
+
+        Called when the schedule lets the buffer close.
+        """
         return self.buffer.count > 0
 
     def next_model(self, model: Tensor, closed: ClosedBuffer) -> Tensor:
-        """Return w_{t+1}, a new float32 tensor ``(d,)``, from w_t and the closed buffer; t = ``closed.version``."""
+        """Return w_{t+1}, a new float32 tensor ``(d,)``, from w_t and the buffer.
+
+        Here t is ``closed.version``.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define next_model")
 
     def down(self) -> Tensor | None:
-        """Return the vector that goes to clients beside the model, float32 ``(d,)``; None for none. May train.
+        """Return the vector that goes to clients beside the model; None for none.
 
-        It belongs to the version, and changes with it only.
+        It is float32 ``(d,)``, belongs to the version, and changes with it only. Computing it may train.
         """
         return None
 
@@ -111,9 +132,15 @@ class Hooks(Generic[Schedule_co]):
         return ()
 
     def cancelled(self) -> Sequence[int]:
-        """Return the clients at work whose updates are not wanted any more, so that they stop."""
+        """Return the clients at work whose updates are not wanted any more.
+
+        They are to stop.
+        """
         return ()
 
     def deadline(self) -> float:
-        """Return when ``tick`` is to be called next, in the driver's seconds; infinity for never."""
+        """Return when ``tick`` is to be called next, in the driver's seconds.
+
+        Infinity means never.
+        """
         return math.inf

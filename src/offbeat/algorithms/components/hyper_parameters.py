@@ -1,4 +1,4 @@
-"""Hyper-parameters: annotated types with bounds, and the checks that follow from them.
+"""Hyper-parameters: annotated types with bounds, and their checks.
 
 The bounds are those of ``annotated_types``, so pydantic reads them too: one annotation checks the Python call and the
 TOML file, and fills the reference page.
@@ -22,13 +22,20 @@ Weighting = Literal["examples", "uniform"]
 
 
 def hyper_parameters(kind: type[Any]) -> dict[str, Any]:
-    """Return the types of an algorithm's hyper-parameters by name, in the order of their declaration."""
+    """Return the types of an algorithm's hyper-parameters by name.
+
+    They are in the order of their declaration.
+    """
     hints = get_type_hints(kind, include_extras=True)
     return {field.name: hints[field.name] for field in fields(kind)}
 
 
 def check_hyper_parameters(algorithm: Any) -> None:
-    """Raise ``ValueError`` if a hyper-parameter is outside the bounds of its annotation."""
+    """Check the hyper-parameters against the bounds of their annotations.
+
+    Raises:
+        ValueError: A hyper-parameter is out of bounds.
+    """
     for name, hint in hyper_parameters(type(algorithm)).items():
         _check(name, getattr(algorithm, name), hint)
 

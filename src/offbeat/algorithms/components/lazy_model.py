@@ -27,7 +27,10 @@ class LazyModel:
         self._steps: deque[Callable[[Tensor], Tensor]] = deque()
 
     def step(self, rule: Callable[[Tensor], Tensor]) -> None:
-        """Record that the next model is ``rule(this model)``; the rule returns a new tensor."""
+        """Record that the next model is ``rule(this model)``.
+
+        The rule returns a new tensor.
+        """
         self._steps.append(rule)
 
     def read(self) -> Tensor:

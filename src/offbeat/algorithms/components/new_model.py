@@ -9,16 +9,18 @@ from offbeat.algorithms.components.buffers.aggregate import WrongStepError, chec
 
 
 def checked_model(model: Tensor, proposed: object, max_step_norm: float) -> Tensor:
-    """Return the proposed model; if its step is longer than ``max_step_norm``, the model that a shorter step reaches.
+    """Return the proposed model; shorten a step longer than ``max_step_norm``.
+
+    A shortened step keeps its direction.
 
     Args:
         model: The current model, float32 ``(d,)``.
-        proposed: What ``next_model`` has returned.
+        proposed: The value that ``next_model`` returned.
         max_step_norm: The largest Euclidean norm of a step.
 
     Raises:
         NotFiniteError: The new model is not finite.
-        WrongStepError: It is not a float32 vector ``(d,)``.
+        WrongStepError: The proposed model is not a float32 vector ``(d,)``.
     """
     length = len(model)
     if not isinstance(proposed, Tensor):

@@ -15,11 +15,11 @@ ENTRY_POINTS = "offbeat.algorithms"
 
 
 class Registry(Mapping[str, type[Algorithm[Any]]]):
-    """The algorithms in a package's modules, and those that other packages declare, by name.
+    """Algorithms by name: built-in ones and those of other packages.
 
-    An algorithm is built in by being a module of the package. Other packages name theirs in the entry point group
-    ``offbeat.algorithms``; they are loaded when the registry is first read. A name that is taken already is ignored,
-    and one that cannot be loaded is a warning.
+    The built-in algorithms are the package's modules. Other packages name theirs in the entry point group
+    ``offbeat.algorithms``; they are loaded when the registry is first read. A name that is already taken is ignored,
+    and one that cannot be loaded gives a warning.
 
     Args:
         package: The package of the built-in algorithms.

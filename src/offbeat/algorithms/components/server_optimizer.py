@@ -1,9 +1,9 @@
-"""The server's step from the averaged delta: plain, or by an optimiser of ``torch.optim``.
+"""The server's step from the averaged delta: plain, or by ``torch.optim``.
 
 Reddi et al., "Adaptive Federated Optimization" (ICLR 2021), treat the averaged delta as a gradient and give it to
-an optimiser on the server. ``momentum`` is their FedAvgM, ``adagrad`` FedAdagrad and ``adam`` FedAdam, except that
-``torch.optim.Adam`` corrects the bias of its moments' start at zero, which the paper's Algorithm 2 does not. FedYogi is
-missing, since torch has no Yogi.
+an optimiser on the server. ``momentum`` is their FedAvgM, ``adagrad`` FedAdagrad and ``adam`` FedAdam, with one
+difference: ``torch.optim.Adam`` corrects the bias of moments that start at zero, the paper's Algorithm 2 does not.
+FedYogi is missing, since torch has no Yogi.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,9 @@ from offbeat.algorithms.components.component import RunFacts
 
 @dataclass(frozen=True)
 class ServerOptimizer:
-    """The optimiser of the server's steps; its step size is the algorithm's ``server_lr``.
+    """The optimiser of the server's steps.
+
+    Its step size is the algorithm's ``server_lr``.
 
     Attributes:
         name: As in a configuration, for instance ``adam``.
@@ -41,7 +43,7 @@ def momentum(beta: float = 0.9) -> ServerOptimizer:
 
 
 def adam(beta1: float = 0.9, beta2: float = 0.99, epsilon: float = 1e-3) -> ServerOptimizer:
-    """FedAdam, with the paper's defaults; ``epsilon`` > 0 is its τ, the degree of adaptivity."""
+    """FedAdam, the paper's defaults; ``epsilon`` > 0 is τ, the degree of adaptivity."""
     _check_beta("beta1", beta1)
     _check_beta("beta2", beta2)
     check_positive("epsilon", epsilon)
@@ -73,7 +75,9 @@ _MAKERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 
 
 class ServerStep:
-    """``w_{t+1}`` from ``w_t`` and the averaged delta: ``w_t − lr · mean delta`` without an optimiser.
+    """The step from ``w_t`` to ``w_{t+1}`` by the averaged delta.
+
+    Without an optimiser ``w_{t+1} = w_t − lr · mean delta``.
 
     Args:
         optimizer: Takes the step instead of plain subtraction; None for plain.

@@ -10,9 +10,10 @@ from offbeat.algorithms.components.hyper_parameters import Weighting
 
 
 class Shares:
-    """The shares p_i of all N clients, which sum to 1: by the run's data weights, or 1/N.
+    """The shares p_i of all N clients, which sum to 1.
 
-    They are saved, since a run that is resumed gets no data weights.
+    They are in proportion to the run's data weights, or 1/N. They are saved, since a run that is resumed gets no data
+    weights.
 
     Args:
         weighting: ``examples`` (p_i by the data weights, 1/N if there are none) or ``uniform``.
@@ -26,7 +27,11 @@ class Shares:
         return self._shares[client]
 
     def check_run(self, run: RunFacts) -> None:
-        """Raise ``ValueError`` if there are not N weights, one is negative or not finite, or all are 0."""
+        """Check the run's data weights.
+
+        Raises:
+            ValueError: There are not N weights, one is negative or not finite, or all are 0.
+        """
         _shares(run, self.weighting)
 
     def start(self, run: RunFacts) -> None:

@@ -13,7 +13,9 @@ from offbeat.algorithms.components.checks import check_not_negative
 
 @dataclass(frozen=True)
 class Staleness:
-    """A weight s(τ) that knows its name, so that it can be printed, compared and saved.
+    """A staleness weight s(τ) with a name.
+
+    The name and the parameters let it be printed, compared and saved.
 
     Attributes:
         name: As in a configuration, for instance ``polynomial``.

@@ -16,7 +16,7 @@ def prefixed(prefix: str, state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def under(prefix: str, state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of ``state`` whose keys begin with ``prefix.``, without the prefix."""
+    """Return the entries whose keys begin with ``prefix.``, without the prefix."""
     return {key.removeprefix(f"{prefix}."): value for key, value in state.items() if key.startswith(f"{prefix}.")}
 
 
@@ -41,7 +41,10 @@ def saved(name: str, value: Any) -> dict[str, Any]:
 
 
 def restored(name: str, value: Any, state: Mapping[str, Any]) -> Any:
-    """Return an attribute's value from a state dict; a component, ``value``, is loaded in place and returned."""
+    """Return an attribute's value from a state dict.
+
+    If ``value`` is a component, it is loaded in place and returned.
+    """
     if isinstance(value, dict):
         return dict(zip(*(state[f"{name}.{part}"].tolist() for part in ("keys", "values")), strict=True))
     if isinstance(value, (Tensor, *_PLAIN)):

@@ -25,9 +25,9 @@ class StepSizes:
 
 
 def inverse_time(strong_convexity: float = 1.0, smoothness: float = 1.0, gap: float = 1.0) -> StepSizes:
-    """γ_t = 8/(λ(t + Δ + 8L/λ)), for λ-strongly convex and L-smooth losses; Δ = ``gap`` ≥ 0.
+    """γ_t = 8/(λ(t + Δ + 8L/λ)) for λ-strongly convex, L-smooth losses; Δ = ``gap``.
 
-    Avdyukhin and Kasiviswanathan (ICML 2021), Theorem 2.2.
+    Δ ≥ 0. Avdyukhin and Kasiviswanathan (ICML 2021), Theorem 2.2.
     """
     check_positive("strong_convexity", strong_convexity)
     check_positive("smoothness", smoothness)

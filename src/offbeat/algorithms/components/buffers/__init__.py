@@ -1,1 +1,1 @@
-"""Buffers: what they add as updates arrive, and what they release to a server step."""
+"""Buffers that take in updates and release an aggregate to each server step."""

@@ -15,7 +15,10 @@ from offbeat_client.local_plan import Payload
 
 
 class NotFiniteError(ValueError):
-    """A sum of updates, or a model made from one, has NaN or infinity in it, or overflows when it is squared."""
+    """A sum of updates, or a model made from one, that is not finite.
+
+    It has NaN or infinity in it, or overflows when it is squared.
+    """
 
 
 class WrongStepError(TypeError):
@@ -64,7 +67,10 @@ class Entry:
 
     @property
     def base(self) -> Tensor:
-        """The model that the client started from, float32 ``(d,)``; only where the algorithm ``needs_base``."""
+        """The model that the client started from, float32 ``(d,)``.
+
+        Only where the algorithm ``needs_base``.
+        """
         assert self.update.base is not None
         return self.update.base
 
@@ -108,10 +114,12 @@ class ClosedBuffer:
         self._divided = is_mean
 
     def total(self) -> Tensor:
-        """Return the weighted sum of the updates, float32 ``(d,)``; computed once, and shared.
+        """Return the weighted sum of the updates, float32 ``(d,)``.
+
+        It is computed once, and shared.
 
         Raises:
-            NotFiniteError: It is not finite.
+            NotFiniteError: The sum is not finite.
         """
         if self._total is None:
             total = self._make()
@@ -167,7 +175,7 @@ class Aggregate(ABC):
 
     @property
     def count(self) -> int:
-        """How many updates were added since the last release."""
+        """The number of updates added since the last release."""
         return self._count
 
     def check_run(self, run: RunFacts) -> None:
@@ -190,7 +198,11 @@ class Aggregate(ABC):
         """Empty the buffer, and return its updates for the step from ``version``."""
 
     def reveal(self, closed: ClosedBuffer, answer: Tensor) -> ClosedBuffer:
-        """Return a sealed sum opened by a helper's answer; a ``ValueError`` if the answer does not open it."""
+        """Return a sealed sum opened by a helper's answer.
+
+        Raises:
+            ValueError: The answer does not open the sum.
+        """
         raise ValueError("this buffer is not sealed: it has nothing to reveal")
 
     @abstractmethod
@@ -247,7 +259,7 @@ class Sum(Aggregate):
 
 
 def check_finite(vector: Tensor, what: str) -> None:
-    """Raise ``NotFiniteError`` unless the sum of the vector's squares is finite in float32.
+    """Raise ``NotFiniteError`` unless the sum of squares is finite in float32.
 
     One pass over the vector. It refuses entries above 10¹⁹ as well, whose squares would overflow in an optimiser.
     """

@@ -11,7 +11,10 @@ from offbeat.algorithms.components.update import Update
 
 
 class ByRound(Aggregate):
-    """Σ weight · vector for each round to come; the release from version t is that of round t + 1."""
+    """Σ weight · vector for each round to come.
+
+    The release from version t is the sum of round t + 1.
+    """
 
     def _empty(self) -> None:
         super()._empty()

@@ -1,4 +1,4 @@
-"""Robust means of a buffer's updates, which a few malicious clients cannot move far.
+"""Robust means of updates, which a few malicious clients cannot move far.
 
 Both rules tolerate f = ⌊(n − 3)/2⌋ malicious updates of n, the most that Krum's theory allows; n < 3 updates are
 averaged. Updates are not weighted.
@@ -31,7 +31,9 @@ def trimmed_mean(updates: Tensor) -> Tensor:
 
 
 def krum(updates: Tensor) -> Tensor:
-    """Return the update whose n − f − 2 nearest others are nearest, by the sum of squared distances.
+    """Return the update with the closest n − f − 2 neighbours.
+
+    Closest means the smallest sum of squared distances.
 
     Blanchard, El Mhamdi, Guerraoui and Stainer, "Machine Learning with Adversaries" (NeurIPS 2017), section 4.
     """
@@ -48,7 +50,9 @@ RULES: dict[str, Rule] = {"trimmed_mean": trimmed_mean, "krum": krum}
 
 
 class Robust(Each):
-    """A buffer whose release is the robust mean of its updates; it holds each of them, K vectors.
+    """A buffer whose release is the robust mean of its updates.
+
+    It holds each of them, K vectors.
 
     Args:
         rule: The robust mean.

@@ -21,7 +21,11 @@ class RunningSum:
         self._waiting: list[tuple[Vector, float]] = []
 
     def add(self, vector: Vector, weight: float) -> None:
-        """Add weight · vector; a ``ValueError`` for a tensor of the wrong shape changes nothing."""
+        """Add weight · vector.
+
+        Raises:
+            ValueError: A tensor has the wrong shape; nothing has changed.
+        """
         if isinstance(vector, Tensor):
             vector = resolve(vector, self._length)
             if not self._waiting:

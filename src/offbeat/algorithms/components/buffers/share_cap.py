@@ -19,12 +19,12 @@ _MIN_CLIENTS = 3  # one of two clients with different weights always has more th
 
 
 class ShareCap(Wrapper):
-    """Gives one client at most a share s of the weight in a step of three or more clients.
+    """A wrapper that gives one client at most a share s of a step's weight.
 
-    The updates of the heaviest client so far are held back. At the release their weight is lowered, if it is more, to
-    ``s / (1 − s)`` times the weight of all other clients. Updates that a client passed on before it became the heaviest
-    need no limit: they weigh less than the client that was the heaviest then. Weight is the tally ``examples`` where
-    there is one.
+    It caps steps of three or more clients. The updates of the heaviest client so far are held back. At the release
+    their weight is lowered, if it is more, to ``s / (1 − s)`` times the weight of all other clients. Updates that a
+    client passed on before it became the heaviest need no limit: they weigh less than the client that was the heaviest
+    then. Weight is the tally ``examples`` where there is one.
 
     Args:
         inner: The wrapped buffer.
@@ -38,7 +38,7 @@ class ShareCap(Wrapper):
 
     @property
     def count(self) -> int:
-        """How many updates were added since the last release."""
+        """The number of updates added since the last release."""
         return self.inner.count + self._held.count
 
     def start(self, run: RunFacts) -> None:
@@ -89,7 +89,10 @@ class ShareCap(Wrapper):
         return self.inner.release(version)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the wrapped buffer's state and the held updates; promises are resolved for it."""
+        """Return the wrapped buffer's state and the held updates.
+
+        Promises are resolved for it.
+        """
         tallies = {name: torch.tensor(numbers, dtype=torch.float64) for name, numbers in self._tallies.items()}
         return {
             **prefixed("inner", self.inner.state_dict()),
@@ -109,7 +112,10 @@ class ShareCap(Wrapper):
 
 
 def cap_share(max_share: float) -> Wrap:
-    """Return a function that wraps a buffer in ``ShareCap`` if updates weigh by examples and the share is below 1."""
+    """Return a function that wraps a buffer in ``ShareCap`` if that has an effect.
+
+    It has one if updates weigh by examples and the share is below 1.
+    """
 
     def wrap(algorithm: "Algorithm[Any]") -> Aggregate:
         is_needed = algorithm.weighs_by_examples and max_share < 1

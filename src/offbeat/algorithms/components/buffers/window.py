@@ -13,11 +13,13 @@ from offbeat.algorithms.components.update import Update, Vector, resolve
 
 
 class Window(Aggregate):
-    """Σ weight · vector over the last K updates; tallies are summed over the window, too.
+    """Σ weight · vector over the last K updates.
+
+    Tallies are summed over the window, too.
 
     Args:
         size: K.
-        every: How many updates come between two releases, at least; 1 ≤ every ≤ K.
+        every: Least number of updates between two releases, 1 ≤ every ≤ K.
         tallies: Names of numbers that are summed beside the vectors.
     """
 
@@ -51,7 +53,7 @@ class Window(Aggregate):
         return closed
 
     def _slide(self, arrived: list[tuple[Vector, float]]) -> Tensor:
-        """Move the new updates into the sum and the oldest out of it; return the sum, a new tensor."""
+        """Move the new updates into the sum and the oldest out; return a new tensor."""
         while arrived:
             if len(self._sum) == self.size:
                 self._sum.remove()
@@ -75,12 +77,14 @@ class Window(Aggregate):
 
 
 class WindowSum:
-    """Σ weight · vector over a window of K vectors ``(d,)``: new ones are added, the oldest is removed.
+    """Σ weight · vector over a sliding window of K vectors ``(d,)``.
 
-    Nothing is subtracted, so a rounding error does not outlive its vector. Every K
-    removals the window is summed anew, once for each removal to come: Σ_{j ≥ i} weight_j · vector_j for i = 1 … K.
-    The total is the one of these whose turn it is, plus the sum of the vectors added since. That is as many additions
-    an arrival, and as much memory, K + 1 vectors, as one sum from which the oldest is subtracted.
+    New vectors are added, the oldest is removed. Nothing is subtracted, so a rounding error does not outlive its
+    vector.
+
+    Every K removals the window is summed anew, once for each removal to come: Σ_{j ≥ i} weight_j · vector_j for
+    i = 1 … K. The total is the sum whose turn it is, plus the sum of the vectors added since. An arrival takes as many
+    additions as with one sum from which the oldest is subtracted, and as much memory: K + 1 vectors.
     """
 
     def __init__(self, length: int) -> None:
@@ -94,7 +98,10 @@ class WindowSum:
         return len(self._older) + len(self._newer)
 
     def add(self, vector: Vector, weight: float) -> None:
-        """Take in weight · vector as the newest; a promise is resolved now. Nothing has changed if that fails."""
+        """Take in weight · vector as the newest.
+
+        A promise is resolved now. If that fails, nothing has changed.
+        """
         vector = resolve(vector, self._length)
         self._newer.append((vector, weight))
         self._newer_sum.add_(vector, alpha=weight)
@@ -118,7 +125,10 @@ class WindowSum:
         return self._older[-1] + self._newer_sum if self._older else self._newer_sum.clone()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the window as tensors of at most K rows: the older vectors' sums, and the newer with their weights."""
+        """Return the window as tensors of at most K rows.
+
+        They hold the older vectors' sums, and the newer vectors with their weights.
+        """
         return {
             "older": self._stack(self._older),
             "newer": self._stack([vector for vector, _ in self._newer]),

@@ -1,4 +1,7 @@
-"""Wrappers around a buffer, chosen by the run, that clip or refuse updates on their way in."""
+"""Wrappers around a buffer that clip or refuse updates on arrival.
+
+The run chooses them.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -31,7 +34,7 @@ class Wrapper(Aggregate):
 
     @property
     def count(self) -> int:
-        """How many updates were added since the last release."""
+        """The number of updates added since the last release."""
         return self.inner.count
 
     def check_run(self, run: RunFacts) -> None:
@@ -56,7 +59,10 @@ class Wrapper(Aggregate):
         return self.inner.reveal(closed, answer)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the wrapped buffer's state: a wrapper that only looks at updates has none."""
+        """Return the wrapped buffer's state.
+
+        A wrapper that only looks at updates has none of its own.
+        """
         return self.inner.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -65,7 +71,9 @@ class Wrapper(Aggregate):
 
 
 class Clip(Wrapper):
-    """Scales an update down to the norm C if it is longer: ``Δ ← Δ · min(1, C / ‖Δ‖)``.
+    """A wrapper that scales long updates down: ``Δ ← Δ · min(1, C / ‖Δ‖)``.
+
+    An update longer than the norm C gets the norm C.
 
     Args:
         inner: The wrapped buffer.
@@ -84,7 +92,9 @@ class Clip(Wrapper):
 
 
 class Limit(Wrapper):
-    """Refuses an update whose norm is too large. It looks at each on arrival, so it resolves promises at once.
+    """A wrapper that refuses updates whose norm is too large.
+
+    It looks at each update on arrival, so it resolves promises at once.
 
     Args:
         inner: The wrapped buffer.

@@ -31,7 +31,12 @@ class Pattern:
     own: Rule | None = None
 
     def next_round(self, client: int, last: int, clients: int) -> int:
-        """Return the first round after ``last`` in which the client, of N = ``clients``, talks.
+        """Return the first round after ``last`` in which the client talks.
+
+        Args:
+            client: 0 ≤ client < N.
+            last: A round.
+            clients: Number of clients N.
 
         Raises:
             ValueError: The user's own rule does not return a later round.
@@ -47,25 +52,37 @@ class Pattern:
         return int(following)
 
     def longest_gap(self, clients: int) -> int:
-        """Return Δ, the largest number of rounds between two talks of a client; for ``random``, the mean number."""
+        """Return Δ, the largest number of rounds between two talks of a client.
+
+        For ``random`` it is the mean number.
+        """
         return self.parameters["longest_gap"] if self.own is not None else _GAPS[self.name](clients, **self.parameters)
 
 
 def full(every: int = 1) -> Pattern:
-    """All clients talk every Δ = ``every`` rounds: local SGD; Δ = 1 is distributed minibatch SGD."""
+    """All clients talk every Δ = ``every`` rounds: local SGD; Δ = 1: minibatch SGD.
+
+    With Δ = 1 it is distributed minibatch SGD.
+    """
     check_count("every", every)
     return Pattern("full", {"every": every})
 
 
 def round_robin(k: int = 2, every: int = 1) -> Pattern:
-    """Every Δ = ``every`` rounds the next k clients talk: 0 … k − 1, then k … 2k − 1, and again from 0."""
+    """Every Δ = ``every`` rounds the next k clients talk; first 0 … k − 1.
+
+    Then come k … 2k − 1, and so on, and again from 0.
+    """
     check_count("k", k)
     check_count("every", every)
     return Pattern("round_robin", {"k": k, "every": every})
 
 
 def random(p: float = 0.2, seed: int = 0) -> Pattern:
-    """Each client talks in each round with probability p, 10⁻⁴ ≤ p ≤ 1, independently; ``seed`` fixes the draws."""
+    """Each client talks in a round with probability p, 10⁻⁴ ≤ p ≤ 1, independently.
+
+    ``seed`` fixes the draws.
+    """
     # Every round up to the next talk is drawn.
     if not 1e-4 <= p <= 1:
         raise ValueError(f"p must be in [0.0001, 1], got {p}")
@@ -75,7 +92,10 @@ def random(p: float = 0.2, seed: int = 0) -> Pattern:
 
 
 def imbalanced() -> Pattern:
-    """Client i, from 1, talks every i-th round: the first in every round, the last in every N-th."""
+    """Client i, from 1, talks every i-th round: the last of N in every N-th.
+
+    The first client talks in every round.
+    """
     return Pattern("imbalanced")
 
 
@@ -107,7 +127,7 @@ def _random(client: int, last: int, clients: int, p: float, seed: int) -> int:
 
 
 def _after(last: int, period: int, first: int) -> int:
-    """Return the first of ``first``, ``first + period``, … that is greater than ``last``."""
+    """Return the least ``first + i · period`` above ``last``, i = 0, 1, …."""
     return first if last < first else last + period - (last - first) % period
 
 

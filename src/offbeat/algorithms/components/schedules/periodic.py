@@ -1,4 +1,4 @@
-"""Periods: the buffer closes with the clock, and clients come back in rounds of their own."""
+"""Periods: the buffer closes with the clock; clients return in their own rounds."""
 
 from typing import Any
 
@@ -47,7 +47,10 @@ class Periodic(Schedule):
         return self._resting.get(client, self.number)
 
     def talks_in(self, client: int) -> int:
-        """Return the round in which the client talks if it begins now: the pattern's, or the next."""
+        """Return the round in which the client talks if it begins now.
+
+        The pattern gives it; without a pattern it is the next round.
+        """
         if self.pattern is None:
             return self.number + 1
         if self._talk[:2] != (client, self.number):  # asked for the plan, then by assign
@@ -59,7 +62,11 @@ class Periodic(Schedule):
         return max(self._due[client], self._number + 1)
 
     def assign(self, client: int, version: int) -> None:
-        """Record that the client now works; a ``ValueError`` if it is back before its round."""
+        """Record that the client now works.
+
+        Raises:
+            ValueError: The client is back before its round.
+        """
         if client in self._resting:
             counts = self._resting[client]
             raise ValueError(f"client {client} cannot be assigned before round {counts}, in which its update counts")
@@ -67,7 +74,10 @@ class Periodic(Schedule):
         super().assign(client, version)
 
     def hear(self, client: int) -> bool:
-        """Let the client rest until the round in which its update counts; only a tick closes the buffer."""
+        """Let the client rest until the round in which its update counts.
+
+        Only a tick closes the buffer.
+        """
         self._rest(client, self.counts_in(client))
         del self._due[client]
         super().hear(client)
@@ -90,7 +100,10 @@ class Periodic(Schedule):
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the round's number, the clients at work, and those that are back before their rounds."""
+        """Return the round's number, the clients at work, and the resting clients.
+
+        A resting client is back before its round.
+        """
         return {
             "number": self._number,
             **saved("due", self._due),

@@ -1,4 +1,7 @@
-"""Rounds: a set of clients works from one version, and the buffer closes when the round is complete."""
+"""Rounds: a set of clients works from one version.
+
+The buffer closes when the round is complete.
+"""
 
 import math
 from abc import abstractmethod
@@ -16,7 +19,10 @@ OverSelection = Annotated[float, Interval(ge=1, le=1000)]
 
 
 class RoundSchedule(Schedule):
-    """Rounds of any kind. A lost client is not replaced, but its update counts while its round is open."""
+    """Rounds of any kind.
+
+    A lost client is not replaced, but its update counts while its round is open.
+    """
 
     wants_all = False
     has_rounds = True
@@ -54,7 +60,11 @@ class RoundSchedule(Schedule):
         return 0 if self._is_closed else self.places() - len(self._assigned)
 
     def assign(self, client: int, version: int) -> None:
-        """Record that the client was assigned; a ``ValueError`` if it had its turn or no client is wanted."""
+        """Record that the client was assigned.
+
+        Raises:
+            ValueError: The client had its turn, or no client is wanted.
+        """
         if self.slots() < 1 or client in self._assigned:
             raise ValueError(f"client {client} cannot be assigned: it had its turn in this round, or none is wanted")
         self._assigned.add(client)
@@ -75,7 +85,10 @@ class RoundSchedule(Schedule):
         return self.at_work == 0 and self.slots() == 0
 
     def tick(self) -> bool:
-        """Return whether the round has begun: at its deadline it ends with the updates that are in."""
+        """Return whether the round has begun, and so ends at its deadline.
+
+        It ends with the updates that are in.
+        """
         return bool(self._assigned) and not self._is_closed
 
     def state_dict(self) -> dict[str, Any]:
@@ -98,9 +111,9 @@ class RoundSchedule(Schedule):
 
 
 class Rounds(RoundSchedule):
-    """A round waits for the first m = ``cohort`` updates of ``ceil(m · r)`` assigned clients.
+    """Rounds of ``ceil(m · r)`` clients that wait for the first m updates.
 
-    It is complete when m clients were heard, or when all its clients were heard or lost.
+    A round is complete when m clients were heard, or when all its clients were heard or lost.
 
     Args:
         cohort: m, 1 ≤ m ≤ N.
@@ -132,9 +145,9 @@ class Rounds(RoundSchedule):
 
 
 class Available(RoundSchedule):
-    """A round takes in all clients that are available, until the first of them is back.
+    """Rounds of all clients that are available until the first of them is back.
 
-    It is complete when all its clients were heard or lost, so it does not wait for clients that were offline.
+    A round is complete when all its clients were heard or lost, so it does not wait for clients that were offline.
     """
 
     def places(self) -> int:

@@ -1,4 +1,4 @@
-"""Schedules: which clients are at work, how many more are wanted, and when a buffer may close."""
+"""Schedules: clients at work, free slots, and when a buffer may close."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -9,7 +9,9 @@ from offbeat.algorithms.components.component import RunFacts
 
 
 class Schedule(ABC):
-    """Membership, without vectors: the clients at work, each with the version that it works from.
+    """The clients at work, each with the version that it works from.
+
+    A schedule holds no vectors.
 
     A client has at most one entry; new work replaces the old one. The update of a client whose slot lapsed counts
     while ``wants`` is true.
@@ -40,7 +42,7 @@ class Schedule(ABC):
 
     @property
     def at_work(self) -> int:
-        """How many clients are at work and have not lapsed."""
+        """The number of clients at work that have not lapsed."""
         return len(self._versions) - len(self._lapsed)
 
     @abstractmethod
@@ -52,7 +54,11 @@ class Schedule(ABC):
         return self.number
 
     def assign(self, client: int, version: int) -> None:
-        """Record that the client now works from ``version``; a ``ValueError`` if it may not."""
+        """Record that the client now works from ``version``.
+
+        Raises:
+            ValueError: The client may not be assigned.
+        """
         self._versions[client] = version
         self._lapsed.discard(client)
 
@@ -61,7 +67,7 @@ class Schedule(ABC):
         return self._versions.get(client) == version
 
     def hear(self, client: int) -> bool:
-        """Record that the client's update has come; return whether the buffer may close now."""
+        """Record the client's update; return whether the buffer may close now."""
         del self._versions[client]
         self._lapsed.discard(client)
         return True
@@ -74,7 +80,10 @@ class Schedule(ABC):
         return True
 
     def tick(self) -> bool:
-        """Record that a period or a round's deadline has passed; return whether the buffer may close now."""
+        """Let a period or a round end; return whether the buffer may close now.
+
+        Called when a period or a round's deadline has passed.
+        """
         return False
 
     def close(self) -> None:
@@ -84,7 +93,10 @@ class Schedule(ABC):
         """Open the next round; only where there are rounds."""
 
     def before(self, version: int) -> list[int]:
-        """Return the clients at work, not lapsed, that work from a version before this one."""
+        """Return the clients at work that began from a version before this one.
+
+        Lapsed clients are left out.
+        """
         return [client for client, start in self._versions.items() if start < version and client not in self._lapsed]
 
     def state_dict(self) -> dict[str, Any]:
