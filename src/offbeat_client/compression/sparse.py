@@ -61,9 +61,7 @@ class _Sparse(Compressor):
 
 @dataclass(frozen=True)
 class TopK(_Sparse):
-    """The k = max(1, ⌈share · d⌉) entries of largest magnitude.
-
-    Of equal entries, those that come first are taken.
+    """The k = max(1, ⌈share · d⌉) entries of largest magnitude, the first of equals.
 
     ‖v − C(v)‖² ≤ (1 − k/d) ‖v‖² (Stich, Cordonnier and Jaggi, "Sparsified SGD with Memory", 2018, Lemma A.1). The
     seed is not used.
