@@ -1,4 +1,7 @@
-"""Checks of single numbers, each a ``ValueError`` that names the value and its range."""
+"""Checks of single numbers.
+
+Each raises a ``ValueError`` that names the value and its range.
+"""
 
 from numbers import Integral
 
@@ -10,7 +13,7 @@ LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127
 
 
 def check_count(name: str, value: int) -> None:
-    """Raise ``ValueError`` unless ``value`` is a whole number from 1 to ``LARGEST_COUNT``."""
+    """Raise ``ValueError`` unless ``value`` is an integer, 1 … ``LARGEST_COUNT``."""
     if (type(value) is not int and (isinstance(value, bool) or not isinstance(value, Integral))) or value < 1:
         raise ValueError(f"{name} must be a whole number of at least 1, got {value}")
     if value > LARGEST_COUNT:

@@ -14,9 +14,9 @@ def partial_path(path: Path) -> Path:
 
 @contextmanager
 def durable_file(path: Path, mode: int = 0o666) -> Generator[BinaryIO]:
-    """Open a file for writing that replaces ``path`` at the end of the context, on disk.
+    """Open a file for writing that replaces ``path`` at the end of the context.
 
-    If the context raises, ``path`` stays as it was.
+    The file is on disk by then. If the context raises, ``path`` stays as it was.
 
     Args:
         path: The file.
@@ -45,7 +45,10 @@ def write_durably(path: Path, content: bytes, mode: int = 0o666) -> None:
 
 
 def replace_durably(partial: Path, path: Path) -> None:
-    """Rename a complete file to ``path``; wait until its content and its name are on disk."""
+    """Rename a complete file to ``path``.
+
+    Returns once its content and its name are on disk.
+    """
     sync_file(partial)
     partial.replace(path)
     sync_folder(path.parent)
@@ -58,7 +61,10 @@ def remove_durably(path: Path) -> None:
 
 
 def sync_file(file: Path | int) -> None:
-    """Wait until the content of a file, given by its path or its descriptor, is on disk."""
+    """Wait until the content of a file is on disk.
+
+    The file is given by its path or its descriptor.
+    """
     if isinstance(file, Path):
         with file.open("rb+") as opened:  # Windows syncs only files that are open for writing
             sync_file(opened.fileno())
@@ -69,7 +75,10 @@ def sync_file(file: Path | int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on disk; does nothing on Windows, which cannot open folders."""
+    """Wait until the names in a folder are on disk.
+
+    Does nothing on Windows, which cannot open folders.
+    """
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)

@@ -13,11 +13,13 @@ Payload = Literal["delta", "params", "difference"]
 
 @dataclass(frozen=True, slots=True)
 class Compression:
-    """How an update travels: one of the compressors of ``offbeat_client.compression``, by name.
+    """The compression of an update, by a compressor's name.
+
+    The compressor is one of ``offbeat_client.compression``.
 
     Attributes:
         name: For instance ``top_k``.
-        parameters: The compressor's own, for instance ``(("share", 0.01),)``.
+        parameters: The compressor's parameters, for instance ``(("share", 0.01),)``.
     """
 
     name: str
@@ -26,7 +28,9 @@ class Compression:
 
 @dataclass(frozen=True, slots=True)
 class LocalPlan:
-    """A client's work in one visit: ``steps`` minibatch steps of SGD from the model that it downloaded.
+    """A client's work in one visit.
+
+    It is ``steps`` minibatch steps of SGD from the model that the client downloaded.
 
     Attributes:
         steps: Local SGD steps, ≥ 1 (the papers' Q, k or C).
@@ -80,7 +84,10 @@ class LocalPlan:
         return math.fsum(self.lr) if isinstance(self.lr, tuple) else self.steps * self.lr
 
     def prefix(self, steps: int) -> "LocalPlan":
-        """Return the plan of a visit that is cut short after the first ``steps``, 1 ≤ steps ≤ ``self.steps``."""
+        """Return the plan of a visit that is cut short after the first ``steps``.
+
+        ``steps`` is in 1 … ``self.steps``.
+        """
         if not 1 <= steps <= self.steps:
             raise ValueError(f"steps must be in 1 … {self.steps}, got {steps}")
         return replace(self, steps=steps, lr=self.lr[:steps] if isinstance(self.lr, tuple) else self.lr)
@@ -88,11 +95,11 @@ class LocalPlan:
 
 @lru_cache  # bounded: AsyncCommSGD has a new plan for each visit
 def normaliser(plan: LocalPlan) -> float:
-    """Return FedNova's a_i: the total weight of a visit's gradients in its delta, in units of the mean lr.
+    """Return FedNova's a_i, the total weight of a visit's gradients in its delta.
 
-    Wang et al., "Tackling the Objective Inconsistency Problem" (NeurIPS 2020), section 4. For one lr: plain SGD
-    ``steps``; with momentum ρ ``(steps − ρ(1 − ρ^steps)/(1 − ρ))/(1 − ρ)``; with a proximal term
-    ``(1 − (1 − lr·mu)^steps)/(lr·mu)``. Computed step by step, which covers an lr that changes.
+    Its unit is the mean lr. Wang et al., "Tackling the Objective Inconsistency Problem" (NeurIPS 2020), section 4. For
+    one lr: plain SGD ``steps``; with momentum ρ ``(steps − ρ(1 − ρ^steps)/(1 − ρ))/(1 − ρ)``; with a proximal term
+    ``(1 − (1 − lr·mu)^steps)/(lr·mu)``. It is computed step by step, so that lr may change.
     """
     rates = plan.lr if isinstance(plan.lr, tuple) else (plan.lr,) * plan.steps
     velocity = total = 0.0

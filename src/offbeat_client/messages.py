@@ -1,4 +1,7 @@
-"""The JSON bodies between server and client; ``docs/protocol.md`` explains their values."""
+"""The JSON bodies between server and client.
+
+``docs/protocol.md`` explains their values.
+"""
 
 from typing import Annotated
 
@@ -21,7 +24,10 @@ class Request(BaseModel):
 
 
 class Answer(BaseModel):
-    """A JSON object for a client, which ignores unknown keys: those of later versions of the protocol."""
+    """A JSON object for a client, which ignores unknown keys.
+
+    Later versions of the protocol have such keys.
+    """
 
     model_config = ConfigDict(
         frozen=True, extra="ignore", strict=True, allow_inf_nan=False, json_schema_serialization_defaults_required=True
@@ -37,7 +43,7 @@ class Enrolment(Request):
 
 
 class Declaration(Request):
-    """How many examples a client holds."""
+    """A client's number of examples."""
 
     examples: Examples
 
@@ -161,7 +167,10 @@ class VisitMessage(Answer):
 
 
 class Probe(Answer):
-    """The measurements that a client is asked for: a visit of one step, and an upload; null for none."""
+    """The measurements that a client is asked for; null for none.
+
+    They are a visit of one step, and an upload.
+    """
 
     probe: VisitMessage | None
     upload_bytes: int = 0
@@ -182,7 +191,10 @@ class CheckedIn(Answer):
 
 
 class ReceiptMessage(Answer):
-    """Whether an update counted; all null if the server no longer knows."""
+    """The receipt of an update: whether it counted.
+
+    All values are null if the server no longer knows.
+    """
 
     counted: bool | None
     staleness: int | None
@@ -190,7 +202,10 @@ class ReceiptMessage(Answer):
 
 
 class Received(Answer):
-    """The answer to a complete update; ``next`` is the answer to a check-in, if the client asked for one."""
+    """The answer to a complete update.
+
+    ``next`` is the answer to a check-in, if the client asked for one.
+    """
 
     receipt: ReceiptMessage
     next: CheckedIn | None = None
@@ -203,7 +218,10 @@ class Partly(Answer):
 
 
 class UploadState(Answer):
-    """Whether an update would count, and how many bytes of it the server has."""
+    """The state of an update at the server.
+
+    ``wanted`` says whether the update would count; ``offset`` is the number of bytes that the server has.
+    """
 
     wanted: bool
     offset: int

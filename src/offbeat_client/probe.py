@@ -17,7 +17,9 @@ _log = logging.getLogger(__name__)
 
 
 def probe(connection: Connection, folder: Path, client: int, fit: Fit, outbox: Outbox) -> None:
-    """Measure the client's speed and report it if the server asks; a request that fails ends the probe.
+    """Measure the client's speed and report it, if the server asks.
+
+    A request that fails ends the probe.
 
     Args:
         connection: To the server, with the client's token.
@@ -48,7 +50,10 @@ def probe(connection: Connection, folder: Path, client: int, fit: Fit, outbox: O
 
 
 def _upload_seconds(connection: Connection, length: int, size: int) -> float:
-    """Return the time of an uncompressed upload: a round trip, and its bytes at the rate of ``size`` bytes."""
+    """Return the seconds of an uncompressed upload.
+
+    They are the round trip, and the time for its bytes at the rate measured with ``size`` bytes.
+    """
     round_trip, seconds = (_put_seconds(connection, each) for each in (0, size))
     return round_trip + max(seconds - round_trip, 0.0) * uncompressed_bytes(length) / size
 

@@ -22,7 +22,10 @@ from numpy.typing import ArrayLike, NDArray
 
 
 class Purpose(IntEnum):
-    """What a random number is for. Numbers are never reused; add new ones at the end."""
+    """The purpose of a random number.
+
+    Values are never reused; new ones are added at the end.
+    """
 
     INITIAL_MODEL = 1
     PARTITION = 2
@@ -91,7 +94,10 @@ def philox(seed: int, x0: Any, x1: Any, x2: Any, x3: Any) -> tuple[Any, Any, Any
 
 
 def integer(seed: int, purpose: int, client: int = 0, visit: int = 0, draw: int = 0) -> int:
-    """Return one random integer of 63 bits, for instance as the seed of another generator."""
+    """Return one random integer of 63 bits.
+
+    It may seed another generator.
+    """
     high, low, _, _ = philox(seed, draw, visit, client, purpose)
     return (high << _WORD | low) >> 1
 

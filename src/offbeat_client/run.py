@@ -107,7 +107,10 @@ def _examples(made: Client | Fit) -> int | None:
 
 
 def _corrects_gradients(made: Client | Fit) -> bool:
-    """Return whether the user's client says that it adds ``visit.offset`` to each local gradient."""
+    """Return whether the user's client corrects gradients.
+
+    Such a client says that it adds ``visit.offset`` to each local gradient.
+    """
     return getattr(made, "corrects_gradients", False) is True
 
 
@@ -137,12 +140,17 @@ class _Participant:
         self._next: CheckedIn | None = None  # came with the last receipt
 
     def introduce(self) -> None:
-        """Measure the client's speed, unless an update has counted or waits for its receipt."""
+        """Measure the client's speed before its first update.
+
+        Does nothing if an update has counted or waits for its receipt.
+        """
         if self._outbox.pending() is None and self._outbox.kept().since is None:
             probe(self._connection, self._folder, self._client, self._fit, self._outbox)
 
     def take_turn(self, *, is_last: bool) -> bool | None:
-        """Check in, do the visit, deliver its update; return whether it counted, None without a receipt.
+        """Check in, do the visit and deliver its update.
+
+        Returns whether the update counted, or None without a receipt.
 
         Args:
             is_last: Whether there will be no turn after the next update.
@@ -193,7 +201,10 @@ class _Participant:
         return None
 
     def _deliver(self, pending: Pending, *, ask_first: bool, is_last: bool) -> bool | None:
-        """Upload an update; return whether it counted, None if the server does not accept it."""
+        """Upload an update; return whether it counted.
+
+        Returns None if the server does not accept it.
+        """
         try:
             with Heartbeat(self._connection, pending.visit, pending.lease_seconds):
                 body = self._outbox.body(pending.visit)
@@ -208,7 +219,10 @@ class _Participant:
         return delivery.counted
 
     def _drop_refused(self, pending: Pending, error: ServiceError) -> None:
-        """Drop an update that will never be accepted; raise the refusal unless the client can continue."""
+        """Drop an update that will never be accepted.
+
+        Raises the refusal, unless the client can continue.
+        """
         is_superseded = error.kind in ("no-such-visit", "other-upload")
         if is_superseded or error.status in _FINAL_STATUSES:
             if error.kind != "no-such-visit":

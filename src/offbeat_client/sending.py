@@ -1,4 +1,7 @@
-"""The update that a client sends for a training result, and the memory that it keeps."""
+"""The update that a client sends for a training result.
+
+Includes the memory that the client keeps.
+"""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -30,11 +33,13 @@ class Sent(NamedTuple):
 def send(
     payload: Payload, vector: NDArray[np.float32], memory: NDArray[np.float32] | None, plan: LocalPlan, seed: int
 ) -> Sent:
-    """Return the update for a training result; an array that is sent as it is is not copied.
+    """Return the update for a training result.
 
-    A ``difference`` is C(Δ − m), with m the sum of the client's counted differences, which the server has too:
-    ``m ← m + C(Δ − m)``. Without compression that is Δ itself. With it, the part that one update drops is in the next
-    difference (Richtárik, Sokolov and Fatkhullin, "EF21", 2021). Other payloads have a memory only where
+    An array that is sent unchanged is not copied.
+
+    A ``difference`` is C(Δ − m), with m the sum of the client's counted differences, which the server knows too:
+    ``m ← m + C(Δ − m)``. Without compression the new m is Δ itself. With compression, the next difference contains the
+    part that an update drops (Richtárik, Sokolov and Fatkhullin, "EF21", 2021). Other payloads have a memory only where
     ``plan.error_feedback`` asks for one: the part that compression has dropped so far.
 
     Args:
@@ -76,10 +81,10 @@ def has_memory(payload: Payload, plan: LocalPlan, *, corrects_gradients: bool = 
 
 @np.errstate(over="ignore", invalid="ignore")
 def control_variate(delta: NDArray[np.float32], offset: NDArray[np.float32], plan: LocalPlan) -> NDArray[np.float32]:
-    """Return a client's memory of a visit with corrected gradients: ``Δ / P − offset``, ``(d,)``.
+    """Return a client's memory, ``(d,)``, of a visit with corrected gradients.
 
-    With the offset c − c_i it is SCAFFOLD's c_i⁺ = c_i − c + Δ / P, P the sum of the step sizes (Karimireddy et al.,
-    ICML 2020, option II).
+    The memory is ``Δ / P − offset``. With the offset c − c_i it is SCAFFOLD's c_i⁺ = c_i − c + Δ / P, where P is the
+    sum of the step sizes (Karimireddy et al., ICML 2020, option II).
     """
     return delta / np.float32(plan.path) - offset
 

@@ -1,4 +1,7 @@
-"""Tokens: 256 random bits after a prefix that names their kind; servers keep only their hash."""
+"""Tokens: 256 random bits after a prefix that names their kind.
+
+Servers keep only the tokens' hashes.
+"""
 
 import hashlib
 import re
@@ -20,5 +23,8 @@ def token_hash(token: str) -> str:
 
 
 def looks_like(token: str, prefix: str) -> bool:
-    """Return whether an untrusted text of any length has the form of ``new_token(prefix)``."""
+    """Return whether an untrusted text has the form of ``new_token(prefix)``.
+
+    The text may have any length.
+    """
     return token.startswith(prefix) and _RANDOM_PART.fullmatch(token, len(prefix)) is not None

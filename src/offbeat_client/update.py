@@ -15,7 +15,9 @@ from offbeat_client.visit import Fitted, Visit
 
 
 def check_fitted(result: Any, start: Mapping[str, NDArray[np.float32]], visit: Visit) -> Fitted:
-    """Return the result of a user's ``fit`` with the number of steps and the normaliser filled in.
+    """Return the checked result of a user's ``fit``.
+
+    The number of steps and the normaliser are filled in.
 
     Raises:
         OffbeatError: The result is invalid.
@@ -50,9 +52,10 @@ def check_fitted(result: Any, start: Mapping[str, NDArray[np.float32]], visit: V
 def result_vector(
     payload: Payload, start: Mapping[str, NDArray[np.float32]], end: Mapping[str, Any]
 ) -> NDArray[np.float32]:
-    """Return start − end, or for ``params`` the end, as one vector ``(d,)`` in the order of ``start``.
+    """Return the update's vector ``(d,)``, in the order of ``start``.
 
-    A value beyond float32 becomes infinite, which ``make_update`` refuses.
+    The vector is start − end, or for ``params`` the end. A value beyond float32 becomes infinite, which ``make_update``
+    refuses.
     """
     vector = np.empty(sum(first.size for first in start.values()), np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -66,7 +69,10 @@ def result_vector(
 
 
 def by_name(vector: NDArray[np.float32], model: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
-    """Return views of a vector ``(d,)`` by name, in the order and the shapes of a model's parameters."""
+    """Return views of a vector ``(d,)`` by the names of a model's parameters.
+
+    Their order and shapes are those of the parameters.
+    """
     parts: dict[str, NDArray[np.float32]] = {}
     begin = 0
     for name, array in model.items():
@@ -76,10 +82,12 @@ def by_name(vector: NDArray[np.float32], model: Mapping[str, NDArray[np.float32]
 
 
 def make_update(vector: NDArray[np.float32], memory: NDArray[np.float32] | None, visit: Visit) -> Sent:
-    """Return the update of a visit, bit for bit that of the simulator; see ``sending.send``.
+    """Return the update of a visit; see ``sending.send``.
+
+    It equals the simulator's update bit for bit.
 
     Args:
-        vector: From ``result_vector``; handed over.
+        vector: From ``result_vector``; its ownership passes to the update.
         memory: The client's memory, ``(d,)``; None for none.
         visit: The visit.
 

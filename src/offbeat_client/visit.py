@@ -1,4 +1,7 @@
-"""The user's side of a client: visits, training results, and the ``fit`` that maps one to the other."""
+"""The user's side of a client.
+
+It consists of visits, training results, and the ``fit`` that maps one to the other.
+"""
 
 import threading
 from abc import abstractmethod
@@ -27,7 +30,7 @@ class Visit(Generic[Array]):
         length: The number of parameters d.
         seed: The run's seed; with client and number it fixes every random number of the visit.
         plan: The local training.
-        lease_seconds: How long the server keeps the client's slot without a heartbeat; None for ever.
+        lease_seconds: How long the server keeps the client's slot without a heartbeat; None for no limit.
         needs_loss: Whether ``fit`` has to return the visit's mean training loss.
         corrects_gradients: Whether ``offset`` has to be added to each local gradient.
         offset: The offset by parameter name; a copy that may be changed in place. None for no offset.
@@ -87,5 +90,8 @@ class Client(Protocol[Array]):
 
     @abstractmethod
     def fit(self, model: dict[str, Array], visit: Visit[Array]) -> Fitted[Array] | tuple[Mapping[str, Array], int]:
-        """Train ``model`` by ``visit.plan``; its arrays are copies that may be changed in place."""
+        """Train ``model`` by ``visit.plan``.
+
+        The model's arrays are copies that may be changed in place.
+        """
         ...

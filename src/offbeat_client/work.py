@@ -1,4 +1,7 @@
-"""The work of a visit: the user's code trains, and the result becomes an update in the outbox."""
+"""The work of a visit: training by the user's code, and the update for it.
+
+The update goes into the outbox.
+"""
 
 import hashlib
 import time
@@ -46,9 +49,10 @@ def train(visit: Visit, model: Path, fit: Fit, outbox: Outbox) -> tuple[Any, flo
 
 
 def gradient_offset(visit: Visit, model: Path, outbox: Outbox) -> NDArray[np.float32] | None:
-    """Return the offset of each local gradient, ``(d,)``: the vector beside the model minus the client's c_i.
+    """Return the offset of each local gradient, ``(d,)``.
 
-    A client without c_i uses 0; the server recognises a lost c_i by ``since``.
+    The offset is the vector beside the model minus the client's c_i. A client without c_i uses 0; the server recognises
+    a lost c_i by ``since``.
 
     Args:
         visit: The visit.

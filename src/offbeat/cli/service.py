@@ -80,7 +80,10 @@ def join(
     name: str | None,
     visits: int | None,
 ) -> None:
-    """Take part in the run of the server at URL until it ends; the same command resumes."""
+    """Take part in the run of the server at URL until it ends.
+
+    The same command resumes.
+    """
     from offbeat.service.client.run import run_client
 
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
@@ -157,7 +160,10 @@ def make_token(folder: Path, kind: str, uses: int | None, hours: float | None, n
 @click.argument("folder", metavar="FOLDER", type=Path)
 @click.argument("which", metavar="WHICH")
 def revoke(folder: Path, which: str) -> None:
-    """Revoke a token of the server with this FOLDER: WHICH is its id as in `offbeat tokens`, or `client-3`."""
+    """Revoke a token of the server with this FOLDER.
+
+    WHICH is the token's id as in `offbeat tokens`, or a client such as `client-3`.
+    """
     ask_to_revoke(folder, which)
     click.echo(f"{which}: revoked")
 
@@ -185,7 +191,10 @@ def export(folder: Path, output: Path) -> None:
 @click.argument("folder", metavar="FOLDER", type=Path)
 @click.argument("target", metavar="TARGET", type=Path)
 def backup(folder: Path, target: Path) -> None:
-    """Copy the FOLDER of a server to TARGET, while it runs; a server can resume from the copy."""
+    """Copy the FOLDER of a server to TARGET, while the server runs.
+
+    A server can resume from the copy.
+    """
     click.echo(f"{target}: up to record {back_up(folder, target)} of the log")
 
 
@@ -199,7 +208,10 @@ def backup(folder: Path, target: Path) -> None:
     help="Folder of server and clients.",
 )
 def demo(folder: Path) -> None:
-    """Run a server and eight clients on this machine, kill some of them, and print the model's accuracy."""
+    """Run a server and eight clients on this machine, and kill some of them.
+
+    Prints the model's accuracy.
+    """
     from offbeat.cli.demo import run_demo
 
     run_demo(click.echo, folder)

@@ -58,9 +58,10 @@ def bound(
     max_staleness: int | None,
     rounds: int | None,
 ) -> None:
-    """Print the bounds for the algorithms of the experiment FILE, and which assumptions it breaks.
+    """Print the bounds for the algorithms of the experiment FILE.
 
-    Options give the constants that are not in the file; an error lists those that are missing.
+    Also prints which assumptions the experiment breaks. Options give the constants that are not in the file; an error
+    lists those that are missing.
     """
     experiment = experiment_file.load(file, changes)
     known = Known(

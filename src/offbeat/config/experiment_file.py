@@ -77,7 +77,7 @@ class Experiment(Section):
 
     @property
     def better(self) -> Literal["higher", "lower"]:
-        """Which values of the first metric, or else of the test loss, are better."""
+        """The better direction of the first metric, or else of the test loss."""
         if self.evaluate.better or not self.metrics:
             return self.evaluate.better or "lower"
         first = self.metrics[0]

@@ -96,7 +96,7 @@ def target_for(runs: Sequence[Run], target: float | None = None) -> float | None
         target: Given by the user; None takes ``evaluate.target`` of the runs, which may be absent.
 
     Raises:
-        OffbeatError: The runs have different targets, or the user's is no number that the measure can have.
+        OffbeatError: The runs have different targets, or the measure cannot take the user's value.
     """
     measure = main_measure(runs)
     if target is not None:

@@ -32,7 +32,7 @@ _SHARE_OF_CHECKPOINTS = 0.05
 
 @dataclass(frozen=True)
 class RunTask:
-    """What to run, and where the result goes."""
+    """An experiment to run with a label and a seed, and the path of its result."""
 
     experiment: Experiment
     label: str
@@ -115,7 +115,7 @@ class _Recording:
 
     @property
     def real_seconds(self) -> float:
-        """How long the run has taken, together with the runs that it continues."""
+        """The seconds that the run has taken, including the runs that it continues."""
         return time.monotonic() - self._began
 
     def checkpoint(self) -> None:

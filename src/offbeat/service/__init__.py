@@ -1,1 +1,4 @@
-"""The real world: HTTP around the coordinator, a store that outlives any kill, and what clients need."""
+"""The service: the coordinator over HTTP, with a crash-safe store.
+
+The subpackages also hold the part that clients need.
+"""

@@ -13,7 +13,7 @@ _FILES_PER_CONNECTION = 2  # the connection itself, and the update or the model 
 
 
 def raise_limit() -> int:
-    """Raise the soft limit of open files as far as the hard one allows; return the limit."""
+    """Return the soft limit of open files, raised as far as the hard one allows."""
     if sys.platform == "win32":
         return _LARGEST_LIMIT
     import resource

@@ -1,4 +1,7 @@
-"""The JSON bodies of the service: the clients', the admin's, and their conversion from the coordinator's records."""
+"""The JSON bodies of the service, for clients and for the admin.
+
+Includes their conversion from the coordinator's records.
+"""
 
 from typing import Annotated, Any
 

@@ -12,7 +12,9 @@ from offbeat.service.server.certificates import Certificates
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
-    """How a server is run. ``[service]`` of a server's file sets those that have the names of its keys.
+    """The settings of a server.
+
+    ``[service]`` of a server's file sets those whose names are its keys.
 
     Attributes:
         folder: The folder that the server keeps everything in.
@@ -20,19 +22,20 @@ class ServerSettings:
         port: The TCP port; 0 for any free one.
         certificates: For TLS; None for plain HTTP.
         seed: The run's seed.
-        connections_per_address: Connections of one address, at most; None for a quarter of all.
+        connections_per_address: Largest number of connections of one address; None for a quarter of all.
         token_seconds: How long a client's token is valid; None for no limit.
-        checkpoint_seconds: Between two checkpoints.
-        checkpoint_bytes: Of updates between two checkpoints, at most; for large models 16 times the model's size.
-        upload_budget: Bytes of uploads under way, at most.
+        checkpoint_seconds: Seconds between two checkpoints.
+        checkpoint_bytes: Largest number of bytes of updates between two checkpoints; for large models 16 times the
+            model's size.
+        upload_budget: Largest number of bytes of uploads under way.
         max_update_norm: Largest norm of an update; None for 100 times the usual one.
         max_examples: Largest number of examples that a client may declare; None for any.
-        max_share: Largest share of a client in the objective, ½ … 1; in a step the algorithm's buffer limits it.
+        max_share: Largest share of a client in the objective, ½ … 1; the algorithm's buffer limits its share in a step.
         requests_a_second: Requests of a client, in the long run.
         burst: Requests of a client at once.
         lease_seconds: How long the slot of a silent client is kept; None for no limit.
         stop_versions: The run ends at this version.
-        evaluate_every: Every how many versions one is evaluated; None for none.
+        evaluate_every: Number of versions from one evaluation to the next; None for no evaluations.
         evaluate_command: The program that evaluates versions.
         config: The run's configuration, which must be the same whenever the server starts.
         clock: Monotonic seconds.

@@ -57,7 +57,7 @@ class Objective:
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """What a run learns.
+    """The data, the model and the objective of a run.
 
     Attributes:
         dataset: Training and test examples.

@@ -1,1 +1,4 @@
-"""The client's folder: its identity, the downloaded model, the update on its way, its memory."""
+"""The client's folder.
+
+It holds the client's identity, the downloaded model, the update on its way, and the client's memory.
+"""

@@ -33,10 +33,12 @@ class Identity:
 
 
 class ClientFolder:
-    """The folder with everything that must outlive a client's process; created if it does not exist.
+    """The folder with all data that must outlive a client's process.
+
+    The folder is created if it does not exist.
 
     Raises:
-        OffbeatError: On entering: another process holds it, or it cannot be written.
+        OffbeatError: On entering: another process holds the folder, or it cannot be written.
     """
 
     def __init__(self, path: Path) -> None:

@@ -17,10 +17,12 @@ DOWN = ".down"
 
 
 def read_model(path: Path, length: int) -> dict[str, NDArray[np.float32]]:
-    """Return the model's d parameters by name, copied, in the order in which they make up the vector.
+    """Return the model's d parameters by name, copied.
+
+    Their order is that in which they make up the vector.
 
     Raises:
-        OffbeatError: The file is not such a model; it is removed, so that it is downloaded again.
+        OffbeatError: The file is not such a model. It is removed, so that it is downloaded again.
     """
     with _open(path) as file:
         layout: list[tuple[str, list[int]]] = json.loads((file.metadata() or {})["layout"])

@@ -88,9 +88,10 @@ class Outbox:
         return Kept() if saved is None else _built(self._kept, Kept, saved)
 
     def memory(self, since: int | None, length: int) -> NDArray[np.float32] | None:
-        """Return the client's memory, ``(d,)``, if its last counted update started from ``since``.
+        """Return the client's memory, ``(d,)``, or None.
 
-        None if there is none, or if it belongs to another update than the server's.
+        Returns None if there is no memory, or if the client's last counted update did not start from ``since``: then
+        the memory belongs to another update than the server's.
         """
         kept = self.kept()
         if since is None or kept.since != since or kept.memory is None:

@@ -25,7 +25,10 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class Compressor(ABC):
-    """A way to send a vector in fewer bytes; a frozen dataclass whose fields are its parameters."""
+    """A way to send a vector in fewer bytes.
+
+    A compressor is a frozen dataclass whose fields are its parameters.
+    """
 
     name: ClassVar[str]  # as in a configuration, at most 8 letters
     parameters_format: ClassVar[struct.Struct]  # of the parameters in the header, in the order of the fields
@@ -64,7 +67,10 @@ class Compressor(ABC):
 
     @abstractmethod
     def unpack(self, payload: bytes, length: int) -> NDArray[np.float32]:
-        """Return the vector ``(length,)`` in a payload that has the right size; ``ValueError`` if it is malformed."""
+        """Return the vector ``(length,)`` in a payload that has the right size.
+
+        Raises ``ValueError`` if the payload is malformed.
+        """
         ...
 
     @abstractmethod
@@ -74,7 +80,10 @@ class Compressor(ABC):
 
     @abstractmethod
     def is_contraction(self, length: int) -> bool:
-        """Return whether E‖v − C(v)‖² < ‖v‖² for every v ≠ 0 of this length, which error feedback needs."""
+        """Return whether E‖v − C(v)‖² < ‖v‖² for every v ≠ 0 of this length.
+
+        Error feedback needs this.
+        """
         ...
 
 

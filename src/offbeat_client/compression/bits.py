@@ -1,4 +1,7 @@
-"""Whole numbers in few bits each; the first begins at the lowest bit of the first byte."""
+"""Whole numbers in few bits each.
+
+The first number begins at the lowest bit of the first byte.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +21,20 @@ def pack_flags(flags: NDArray[np.bool_]) -> bytes:
 
 
 def unpack_flags(data: bytes, count: int) -> NDArray[np.bool_]:
-    """Return the ``(count,)`` flags in ``packed_bytes(count)`` bytes; ``ValueError`` unless filled up with zeros."""
+    """Return the ``(count,)`` flags in ``packed_bytes(count)`` bytes.
+
+    Raises ``ValueError`` unless the last byte is filled up with zeros.
+    """
     if data and data[-1] >> (count - 1) % 8 + 1:
         raise ValueError(f"the bits after the first {count} must be 0")
     return np.unpackbits(np.frombuffer(data, np.uint8), count=count, bitorder="little").view(np.bool_)
 
 
 def pack_numbers(numbers: NDArray[np.integer], width: int) -> bytes:
-    """Return ``width`` bits, 1 … 32, for each of the numbers, ``(n,)`` with values in 0 … 2^width − 1."""
+    """Return ``width`` bits, 1 … 32, for each number.
+
+    The numbers are ``(n,)`` with values in 0 … 2^width − 1.
+    """
     packed: list[bytes] = []
     for start in range(0, len(numbers), _BLOCK):
         words = numbers[start : start + _BLOCK].astype("<u4").view(np.uint8).reshape(-1, 4)

@@ -1,4 +1,4 @@
-"""Error feedback: the part that compression drops from one update is added to the next."""
+"""Error feedback: the next update carries the part that compression dropped."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,9 @@ from offbeat_client.compression.base import Compressor, Encoded, decode
 def compress_with_memory(
     compressor: Compressor, memory: NDArray[np.float32] | None, delta: NDArray[np.float32], seed: int
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], Encoded]:
-    """Return c, the client's new memory m, and c as bytes: ``m ← m + Δ; c = C(m); m ← m − c``.
+    """Return c, the client's new memory m, and c as bytes.
+
+    The step is ``m ← m + Δ; c = C(m); m ← m − c``.
 
     Nothing is changed in place: the new memory replaces the old one only if the server counts the update.
 
@@ -19,7 +21,7 @@ def compress_with_memory(
     (2019), Algorithm 2.
 
     Args:
-        compressor: C, a contraction at this d; around another the memory grows without bound.
+        compressor: C, a contraction at this d; with any other compressor the memory grows without bound.
         memory: m, float32 ``(d,)``; None for zero.
         delta: Δ, float32 ``(d,)``.
         seed: As in ``Compressor.encode``.

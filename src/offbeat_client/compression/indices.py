@@ -1,6 +1,8 @@
-"""The indices of k among d entries, as bytes whose number depends on k and d alone.
+"""The indices of k among d entries, as bytes.
 
-Two forms; the shorter one is used, the first if they are equal:
+The number of bytes depends on k and d alone.
+
+There are two forms. The shorter one is used, or the first if both have the same length:
 
 * a bitmap, d bits;
 * for each index its l = ⌊log₂(d/k)⌋ low bits as they are, then the remaining high parts, which never fall, as a row of
@@ -58,7 +60,10 @@ def _as_bitmap(count: int, length: int) -> bool:
 
 
 def _split(count: int, length: int) -> tuple[int, int]:
-    """Return l, how many bits of each index are low, and how many bits the high parts take together."""
+    """Return l, and the number of bits of all high parts together.
+
+    l is the number of low bits of each index.
+    """
     low_bits = (length // count).bit_length() - 1
     return low_bits, count + (length - 1 >> low_bits)
 

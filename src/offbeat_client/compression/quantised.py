@@ -16,7 +16,9 @@ _FLOAT = struct.Struct("<f")
 
 @dataclass(frozen=True)
 class Qsgd(Compressor):
-    """QSGD: ``C(v)_i = ‖v‖₂ · sgn(v_i) · ξ_i``, each ξ_i one of 0, 1/s, 2/s, …, 1, at random so that E C(v) = v.
+    """QSGD: ``C(v)_i = ‖v‖₂ · sgn(v_i) · ξ_i``, ξ_i random in {0, 1/s, …, 1}.
+
+    Each ξ_i is one of 0, 1/s, 2/s, …, 1, at random so that E C(v) = v.
 
     With r = |v_i| s / ‖v‖₂ and ℓ = ⌊r⌋, ξ_i is (ℓ + 1)/s with probability r − ℓ, and ℓ/s otherwise. Its variance is
     E‖C(v) − v‖² ≤ min(d/s², √d/s) ‖v‖².
@@ -81,7 +83,9 @@ class Qsgd(Compressor):
 
 @dataclass(frozen=True)
 class Sign(Compressor):
-    """``C(v) = sign(v) · ‖v‖₁/d``, with sign(0) = 1 since one bit an entry has no third value.
+    """Signs with one scale: ``C(v) = sign(v) · ‖v‖₁/d``, sign(0) = 1.
+
+    One bit an entry cannot express a third sign.
 
     ‖v − C(v)‖² = (1 − ‖v‖₁²/(d ‖v‖²)) ‖v‖² (Karimireddy et al., "Error Feedback Fixes SignSGD and other Gradient
     Compression Schemes", 2019). The seed is not used.

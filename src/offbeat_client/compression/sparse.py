@@ -1,4 +1,7 @@
-"""Compressors that send some of the entries: their indices, then their values as float32."""
+"""Compressors that send some of the entries.
+
+They send the entries' indices, then their values as float32.
+"""
 
 import math
 import struct
@@ -58,7 +61,7 @@ class _Sparse(Compressor):
 
 @dataclass(frozen=True)
 class TopK(_Sparse):
-    """The k = max(1, ⌈share · d⌉) entries of largest magnitude; of equal ones, those that come first.
+    """The k = max(1, ⌈share · d⌉) entries of largest magnitude, the first of equals.
 
     ‖v − C(v)‖² ≤ (1 − k/d) ‖v‖² (Stich, Cordonnier and Jaggi, "Sparsified SGD with Memory", 2018, Lemma A.1). The
     seed is not used.
@@ -74,7 +77,10 @@ class TopK(_Sparse):
     parameters_format = struct.Struct("<d")
 
     def choose(self, vector: NDArray[np.float32], seed: int) -> NDArray[np.int64]:
-        """Return all indices above the k-th largest magnitude, and the first equal ones up to k."""
+        """Return the indices of the k largest magnitudes.
+
+        These are all above the k-th largest magnitude, and the first ones equal to it, up to k.
+        """
         count = self.kept(len(vector))
         magnitude = np.abs(vector)
         threshold = np.partition(magnitude, len(vector) - count)[len(vector) - count]

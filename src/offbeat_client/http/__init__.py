@@ -1,1 +1,4 @@
-"""Requests to the server: one connection, retries, and the exchanges of ``docs/protocol.md``."""
+"""Requests to the server.
+
+The modules hold the connection, retries, and the exchanges of ``docs/protocol.md``.
+"""

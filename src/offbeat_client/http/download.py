@@ -1,4 +1,7 @@
-"""The download of one version of the model, in as many pieces as the connection allows."""
+"""The download of one version of the model.
+
+It takes as many pieces as the connection requires.
+"""
 
 import re
 from pathlib import Path
@@ -15,13 +18,13 @@ _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)")
 
 
 def download(connection: Connection, version: int, folder: Path) -> Path:
-    """Return the file with a version of the model, downloaded unless it exists; other versions are removed.
+    """Return the file with a version of the model; download it unless it exists.
 
-    A broken download is resumed, by this process or the next.
+    The files of other versions are removed. A broken download is resumed, by this process or the next.
 
     Raises:
         UnreachableError: No attempt made progress.
-        ServiceError: The server refused, for instance since it no longer has that version.
+        ServiceError: The server refused, for instance because it no longer has that version.
     """
     path = folder / f"model-{version}.safetensors"
     if not path.exists():

@@ -17,16 +17,18 @@ _log = logging.getLogger(__name__)
 
 
 def identify(connection: Connection, folder: ClientFolder, enrolment_token: str | None, name: str | None) -> Identity:
-    """Return the client's identity, enrolling if need be; the connection has its token from then on.
+    """Return the client's identity; enrol if it has none.
+
+    Afterwards the connection uses the client's token.
 
     Args:
         connection: To the server.
         folder: The client's.
         enrolment_token: Needed unless the folder has an identity.
-        name: For people.
+        name: The client's name, for people to read.
 
     Raises:
-        OffbeatError: A token is missing, the server refuses it, or cannot be reached for the first time.
+        OffbeatError: A token is missing, the server refuses it, or the server cannot be reached for the first time.
     """
     identity = folder.identity(connection.url)
     if identity is None:
@@ -43,7 +45,9 @@ def identify(connection: Connection, folder: ClientFolder, enrolment_token: str 
 
 
 def renew(connection: Connection, folder: ClientFolder, identity: Identity) -> Identity:
-    """Return the client's identity, with a new token if half the life of this one is over.
+    """Return the client's identity, with its token renewed if necessary.
+
+    A token is renewed once half its life is over.
 
     Raises:
         OffbeatError: The server refuses.

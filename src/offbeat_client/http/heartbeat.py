@@ -19,13 +19,15 @@ _log = logging.getLogger(__name__)
 
 
 class Heartbeat:
-    """A context in which a thread renews a visit's lease; a lost heartbeat is harmless, the next one follows.
+    """A context in which a thread renews a visit's lease.
+
+    A lost heartbeat is harmless, since the next one follows.
 
     Args:
-        connection: Its server and token are used; the thread has an HTTP client of its own.
+        connection: The connection to the server. The thread uses its server and token, but has its own HTTP client.
         visit: The visit's number.
         lease_seconds: The visit's lease; heartbeats are a third of it apart.
-        urgent: Set when the server wants the update early, or no longer.
+        urgent: Set when the server wants the update early, or does not want it any longer.
 
     Attributes:
         wanted: Whether the update would still count, as far as the client knows.

@@ -30,12 +30,15 @@ class ServiceError(OffbeatError):
 
     @property
     def may_pass(self) -> bool:
-        """Whether the same request may succeed later."""
+        """Return whether the same request may succeed later."""
         return self.status == 429 or self.status >= 500
 
 
 def read_refusal(request: str, response: httpx.Response) -> ServiceError:
-    """Return the error for an answer with an error's status; ``request`` begins its message."""
+    """Return the error for an answer whose status is an error.
+
+    ``request`` begins the error's message.
+    """
     try:
         problem = Problem.model_validate_json(response.content)
     except ValidationError:  # a proxy's

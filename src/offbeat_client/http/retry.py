@@ -1,4 +1,7 @@
-"""Retries: exponential back-off with full jitter (Brooker, AWS Architecture Blog, 2015)."""
+"""Retries: exponential back-off with full jitter.
+
+Source: Brooker, AWS Architecture Blog, 2015.
+"""
 
 import logging
 import random
@@ -10,12 +13,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long to wait between attempts, and how many to make.
+    """The waits between attempts, and the number of attempts.
 
     Attributes:
         first_seconds: The longest wait after the first attempt; it doubles from one attempt to the next.
         largest_seconds: The longest wait of all.
-        attempts: How many attempts are made in a row without progress; None for any number, since a client cannot know
+        attempts: Largest number of attempts in a row without progress; None for any number, since a client cannot know
             how long the server stays offline.
     """
 
@@ -53,5 +56,8 @@ class Attempts:
 
 
 def jitter(seconds: float) -> float:
-    """Return a random time up to ``seconds``; it differs between processes and affects no result."""
+    """Return a random time up to ``seconds``.
+
+    It differs between processes, and does not affect any result.
+    """
     return random.uniform(0.0, seconds)

@@ -1,4 +1,7 @@
-"""The upload of a finished update, in as many pieces as the connection allows, until its receipt."""
+"""The upload of a finished update until its receipt.
+
+It takes as many pieces as the connection requires.
+"""
 
 import json
 import time
@@ -84,7 +87,10 @@ def upload(connection: Connection, pending: Pending, body: Path, *, ask_first: b
 
 
 def _put(connection: Connection, pending: Pending, body: Path, offset: int, check_in: bool) -> Received | None:
-    """Send the body from an offset; return None if the server still lacks a part of it."""
+    """Send the body from an offset; return the server's answer.
+
+    Returns None if the server still lacks a part of the body.
+    """
     headers = {
         "Content-Type": "application/octet-stream",
         "Content-Length": str(pending.announcement["bytes"] - offset),

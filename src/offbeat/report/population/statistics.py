@@ -37,7 +37,7 @@ class Presence:
 
     @property
     def is_available(self) -> NDArray[np.bool_]:
-        """Whether each client is available at each time, ``(n, T)``."""
+        """The availability of each client at each time, ``(n, T)``."""
         return self.stays > 0
 
     @property

@@ -73,7 +73,7 @@ class Accounts:
                 self._accounts[next_hash] = Account("client", client, expires=next_expires, is_next=True)
 
     def __len__(self) -> int:
-        """How many clients have enrolled."""
+        """Return the number of enrolled clients."""
         return len(self._hashes)
 
     def check(self, token: str | None, kind: Kind) -> int:
@@ -181,7 +181,10 @@ class Accounts:
             self._update(client, examples=examples)
 
     def rotate(self, client: int) -> tuple[str, float | None]:
-        """Return a client's next token, and how long it is valid; it replaces the current one when it is first used."""
+        """Return a client's next token, and for how many seconds it is valid.
+
+        The next token replaces the current one when it is first used. The seconds are None for no limit.
+        """
         self._journal.check()
         before = self._next_hashes.pop(client, None)
         if before:

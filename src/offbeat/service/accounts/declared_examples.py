@@ -20,7 +20,7 @@ class DeclaredExamples:
         self._revoked: set[int] = set()
 
     def set(self, client: int, examples: int | None) -> None:
-        """Record the number of examples of a client that has enrolled; None before it declares them."""
+        """Record an enrolled client's number of examples; None before it declares it."""
         self._examples[client] = examples
 
     def revoke(self, client: int) -> None:
@@ -32,7 +32,7 @@ class DeclaredExamples:
         return self._examples[client] is not None
 
     def check(self, client: int, examples: int) -> None:
-        """Raise ``Refusal`` if a client's examples are too many, or differ from those declared."""
+        """Raise ``Refusal`` if a client's examples are too many or not as declared."""
         declared = self._examples[client]
         if declared is None:
             self.check_maximum(examples)
@@ -49,14 +49,19 @@ class DeclaredExamples:
             raise Refusal("too-many-examples", f"a client may declare at most {most} examples, not {examples}")
 
     def missing(self) -> int:
-        """Return how many of the N clients have not enrolled or not declared their examples."""
+        """Return the number of clients, out of N, whose examples are not known yet.
+
+        These clients have not enrolled, or have not declared their examples. A revoked client is not counted.
+        """
         known = sum(examples is not None or client in self._revoked for client, examples in self._examples.items())
         return self._clients - known
 
     def all(self) -> list[int] | None:
-        """Return the examples of each of the N clients, 0 for one that was revoked before it declared them.
+        """Return the examples of each of the N clients, or None if they are not known.
 
-        None while another client has not enrolled or not declared its examples, and if all numbers are 0.
+        A client that was revoked before it declared its examples has 0.
+
+        Returns None while another client has not enrolled or has not declared its examples, and if all numbers are 0.
         """
         if self.missing():
             return None
@@ -65,7 +70,9 @@ class DeclaredExamples:
 
 
 def within_share(examples: Sequence[int], max_share: float) -> list[int]:
-    """Return the clients' weights such that none of three or more has a larger share than ``max_share``.
+    """Return the clients' weights, none with a larger share than ``max_share``.
+
+    Weights are cut only if three or more clients have examples.
 
     Args:
         examples: Each client's number of examples.

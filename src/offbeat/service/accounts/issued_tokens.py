@@ -55,7 +55,7 @@ class IssuedTokens:
         ]
 
     def make(self, kind: Kind, *, uses: int | None = None, seconds: float | None = None, name: str = "") -> str:
-        """Return a new token that is valid for this many uses and seconds; None for no limit."""
+        """Return a new token with a limit of uses and of seconds; None for no limit."""
         self._journal.check()
         token = new_token(PREFIXES[kind])
         hashed = token_hash(token)

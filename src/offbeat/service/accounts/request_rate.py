@@ -7,7 +7,9 @@ from offbeat.service.refusal import Refusal
 
 
 class RequestRate:
-    """A token bucket for each client: ``burst`` requests at once, ``requests_a_second`` in the long run.
+    """A token bucket for each client.
+
+    A client can make ``burst`` requests at once, and ``requests_a_second`` in the long run.
 
     Args:
         requests_a_second: Tokens that a bucket gains in a second.

@@ -1,7 +1,7 @@
-"""The client of a server, with torch tensors by parameter name; ``offbeat_client`` does the work.
+"""The client of a server, with torch tensors by parameter name.
 
-``run_client`` enrols, checks in, downloads, trains with the user's code and uploads; it resumes after a kill or a
-broken connection.
+``offbeat_client`` does the work. ``run_client`` enrols, checks in, downloads, trains with the user's code and uploads;
+it resumes after a kill or a broken connection.
 """
 
 from offbeat.service.client.local_sgd import LocalSGD

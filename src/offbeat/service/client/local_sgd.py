@@ -1,4 +1,4 @@
-"""The built-in client: local SGD on one's own examples, by the simulator's trainer."""
+"""The built-in client: local SGD on its own examples by the simulator's trainer."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,9 @@ from offbeat_client.visit import Fitted, Visit
 
 
 class LocalSGD:
-    """Trains a module by the visit's plan, to the bit as the simulator's loop trainer does with the same examples.
+    """A client that trains a module by the visit's plan.
+
+    Its result equals that of the simulator's loop trainer on the same examples, bit for bit.
 
     Args:
         module: Its trainable parameters are those of the server's model, by name and shape; it is changed.
@@ -24,7 +26,7 @@ class LocalSGD:
         data: The client's inputs and labels, ``(n, …)`` each: tensors or arrays.
 
     Raises:
-        OffbeatError: The module cannot be trained this way, or there is not a label for each input.
+        OffbeatError: The module cannot be trained this way, or the numbers of inputs and labels differ.
     """
 
     corrects_gradients = True
@@ -40,7 +42,7 @@ class LocalSGD:
 
     @property
     def examples(self) -> int:
-        """How many examples the client holds."""
+        """The number of examples that the client holds."""
         return len(self._inputs)
 
     def fit(self, model: dict[str, Tensor], visit: Visit) -> Fitted:

@@ -47,7 +47,9 @@ def run_client(
 
 @dataclass(frozen=True, slots=True)
 class ArrayClient:
-    """A client for numpy arrays whose ``fit`` calls a client for tensors; nothing is copied.
+    """A client for numpy arrays whose ``fit`` calls a client for tensors.
+
+    Nothing is copied.
 
     Attributes:
         tensor_fit: The user's ``fit``.
@@ -60,7 +62,10 @@ class ArrayClient:
     corrects_gradients: Any
 
     def fit(self, model: Arrays, visit: Visit[NDArray[np.float32]]) -> Any:
-        """Return the result of the user's ``fit``, unchecked, with numpy arrays for tensors."""
+        """Return the result of the user's ``fit``, with numpy arrays for tensors.
+
+        The result is not checked.
+        """
         offset = None if visit.offset is None else _tensors(visit.offset)
         tensor_visit = cast("Visit[Tensor]", replace(visit, offset=offset))
         result: Any = self.tensor_fit(_tensors(model), tensor_visit)
@@ -73,7 +78,10 @@ class ArrayClient:
 
 
 def with_arrays(made: Any) -> Any:
-    """Return a client for numpy arrays from one for tensors; a value that is not a client is returned itself."""
+    """Return a client for numpy arrays from one for tensors.
+
+    A value that is not a client is returned unchanged.
+    """
     fit: Any = getattr(made, "fit", made)
     if not callable(fit):
         return made
@@ -86,7 +94,10 @@ def _tensors(arrays: Arrays) -> dict[str, Tensor]:
 
 
 def _arrays(trained: Any, model: Arrays) -> Any:
-    """Return the trained parameters of a model as float32 arrays; other entries are left out."""
+    """Return a model's trained parameters as float32 arrays, without other entries.
+
+    A result that is not a mapping is returned unchanged.
+    """
     if not isinstance(trained, Mapping):
         return trained
     named = cast("Mapping[str, Any]", trained)

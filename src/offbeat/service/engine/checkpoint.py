@@ -19,7 +19,9 @@ _LOG_BYTES = 2**17  # of the reserve, for the log beside a checkpoint and a mode
 
 
 class CheckpointWriter:
-    """Writes checkpoints into the store's folder, one at a time, and deletes what they cover.
+    """A writer of checkpoints, one at a time, into the store's folder.
+
+    After a checkpoint it deletes the files that the checkpoint covers.
 
     Args:
         folder: The store's folder.
@@ -71,7 +73,10 @@ class CheckpointWriter:
             write_checkpoint(path, state)
 
     def _delete_covered(self, number: int, versions: set[int]) -> None:
-        """Delete files that only records up to ``number`` need; with the lock held, so that none is appended to."""
+        """Delete the files that only records up to ``number`` need.
+
+        The caller holds the lock, so that none of the files is appended to.
+        """
         engine = self._engine
         engine.models.keep(engine.run.needed_versions() | versions | self._kept_versions)
         self._kept_versions = versions

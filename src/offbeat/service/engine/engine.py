@@ -1,4 +1,4 @@
-"""The coordinator behind requests: one call after the other, and no answer before the call is on disk."""
+"""The coordinator behind requests: calls in order, each on disk before its answer."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,26 +21,28 @@ from offbeat.service.updates.upload_history import UploadHistory
 
 
 class Engine:
-    """Makes the coordinator's calls for clients; each method returns once all calls before it are on disk.
+    """The coordinator's calls for clients, with a log on disk.
 
-    The coordinator is used with the lock held only: by the event loop, or by the publisher's thread on its behalf. So a
-    request waits for others no longer than it takes to make a version.
+    Each method returns once all calls before it are on disk.
+
+    The coordinator is used only with the lock held: by the event loop, or by the publisher's thread on its behalf. So a
+    request waits for others no longer than the making of a version takes.
 
     Args:
         run: The coordinator, as it was when the last server ended; its calls are logged from now on.
         journal: The log.
         models: The files of versions.
         segments: Store small updates.
-        disk: Decides what follows from a failure of the disk.
+        disk: Handles failures of the disk.
         history: Digests and norms of past uploads.
 
     Attributes:
         coordinator: The run's coordinator.
         lock: Guards the coordinator.
-        waiting: Clients that wait for work.
+        waiting: Clients waiting for work.
         calls: Logs the coordinator's calls.
         publisher: Writes versions.
-        must_assign: Whether clients may have to be given work, since that failed.
+        must_assign: Whether the last attempt to assign work failed, so that clients may have to be given work.
     """
 
     def __init__(
@@ -69,11 +71,14 @@ class Engine:
 
     @property
     def problem(self) -> str | None:
-        """Why the server cannot give out or take in work now; None if it can."""
+        """The reason why the server cannot give out or take in work now, or None."""
         return self.journal.problem or self.publisher.problem
 
     async def check_in(self, client: int, wait_seconds: float) -> Assignment | None:
-        """Return the client's open visit, or a new one if there is work within ``wait_seconds``."""
+        """Return the client's open visit, or a new one.
+
+        Waits up to ``wait_seconds`` for work; returns None if there is none by then.
+        """
         future = None
         async with self.lock:
             assignment = await self._open_visit(client)
@@ -183,7 +188,10 @@ class Engine:
         return receipt
 
     async def heartbeat(self, client: int, visit: int) -> tuple[bool, bool]:
-        """Renew a visit's lease; return whether its update is still wanted, and whether it is urgent."""
+        """Renew a visit's lease.
+
+        Returns whether its update is still wanted, and whether it is urgent.
+        """
         async with self.lock:
             is_wanted = self._intake.outcome(client, visit) is None
             if is_wanted:
@@ -218,7 +226,10 @@ class Engine:
         await self.journal.wait_until_durable()
 
     async def try_to_assign(self) -> None:
-        """Give work to waiting clients, with the lock held; if the disk is full, ``must_assign`` says so."""
+        """Give work to waiting clients; set ``must_assign`` if the disk is full.
+
+        The caller holds the lock.
+        """
         try:
             await self._assign()
             self.must_assign = False
@@ -226,7 +237,10 @@ class Engine:
             self.must_assign = True
 
     async def _assign(self) -> None:
-        """Give work to waiting clients, if there is any; follows every call that may make a version."""
+        """Give work to waiting clients, if there is any.
+
+        Follows every call that may make a version.
+        """
         if self._is_stopping:
             return
         await self.publisher.evaluate()

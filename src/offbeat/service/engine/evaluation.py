@@ -1,4 +1,4 @@
-"""Evaluation of versions in a process of its own, so that clients need not wait for it."""
+"""Evaluation of versions in a separate process, so that clients need not wait."""
 
 import asyncio
 import json
@@ -16,18 +16,20 @@ _RETRY_SECONDS = 1.0  # on a full disk
 
 
 class EvaluationQueue:
-    """Every n-th version, evaluated one after the other; results go to ``evaluations.jsonl``.
+    """A queue of every n-th version, evaluated one after the other.
+
+    Results go to ``evaluations.jsonl``.
 
     Args:
         folder: The store's folder.
         models: The files of versions.
-        wait_until_durable: Waits until the log's records that a version is made of are on disk.
+        wait_until_durable: Waits until the log's records that make up a version are on disk.
         every_versions: n.
-        command: A program that reads paths of models from its standard input, one on a line, and answers each by a
+        command: A program that reads paths of models from its standard input, one on a line, and answers each with a
             line of JSON.
 
     Attributes:
-        last: The last result, None if there is none.
+        last: The last result; None before the first.
     """
 
     def __init__(
@@ -51,7 +53,10 @@ class EvaluationQueue:
         return version % self._every == 0
 
     def add(self, version: int) -> None:
-        """Have a version evaluated; its file is linked, since it may be deleted before its turn."""
+        """Queue a version for evaluation.
+
+        Links its file, since the original may be deleted before the evaluation.
+        """
         path = self._folder / f".{version}{_SUFFIX}"
         with suppress(FileExistsError):
             self._models.link(version, path)

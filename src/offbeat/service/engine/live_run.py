@@ -37,11 +37,11 @@ class LiveRun:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run is over."""
+        """Return whether the run is over."""
         return self.coordinator.algorithm.version >= self._stop_versions
 
     def needed_versions(self) -> set[int]:
-        """Return the versions that visits began from and still need, and the newest version."""
+        """Return the newest version and those that visits began from and still need."""
         algorithm, coordinator = self.coordinator.algorithm, self.coordinator
         return {algorithm.version} | {
             assignment.version

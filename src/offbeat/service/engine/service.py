@@ -80,7 +80,10 @@ class Service:
         await self.weigh_clients()
 
     async def weigh_clients(self) -> None:
-        """Begin a run that waits for its clients' examples if all are known; wait for the log in any case."""
+        """Begin a run that waits for its clients' examples, once all are known.
+
+        Waits for the log in any case.
+        """
         if self.engine.coordinator.waits_for_examples and (examples := self.accounts.examples.all()):
             await self.engine.weigh_clients(within_share(examples, self._settings.max_share))
         await self.engine.journal.wait_until_durable()
@@ -147,10 +150,12 @@ class Service:
         return messages.UploadState(wanted=True, offset=self.uploads.offset(client, visit), receipt=None)
 
     async def upload(self, request: UploadRequest) -> messages.Received | messages.Partly:
-        """Take in an update or a part of one; return its receipt, or the bytes so far if it is incomplete.
+        """Receive an update or a part of one; return its receipt.
+
+        If the update is incomplete, returns the number of bytes received so far.
 
         Raises:
-            Refusal: The update is refused; nothing has changed, except that its beginning may be kept.
+            Refusal: The update is refused; nothing changes, except that its beginning may be kept.
         """
         answer = await self._receiver.receive(request)
         if isinstance(answer, int):

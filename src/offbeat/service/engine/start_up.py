@@ -32,10 +32,10 @@ async def open_engine(
     clock: Callable[[], float] = time.monotonic,
     failed: Callable[[BaseException], None],
 ) -> tuple[Engine, CheckpointWriter]:
-    """Return the engine as it was when the last server ended, however it ended, with a new checkpoint.
+    """Return the engine as the last server left it, with a new checkpoint.
 
-    The calls after the last checkpoint are made again in the same order. So every version that a client has seen is
-    made again bit for bit.
+    It does not matter how the last server ended. The calls after the last checkpoint are made again in the same order.
+    So every version that a client has seen is reproduced bit for bit.
 
     Args:
         store: The folder.
@@ -75,7 +75,10 @@ async def open_engine(
 def _replay(
     store: Store, coordinator: Coordinator, models: ModelFiles, loaded: LoadedCheckpoint
 ) -> tuple[int, float, list[tuple[int, StoredUpdate]]]:
-    """Make the calls after a checkpoint again; return the last record's number and time, and all updates by number."""
+    """Make the calls after a checkpoint again.
+
+    Returns the last record's number and time, and all updates by number.
+    """
     number, now = loaded.number, loaded.now
     updates: list[tuple[int, StoredUpdate]] = []
     for record in store.records(number):

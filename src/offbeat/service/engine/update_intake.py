@@ -20,7 +20,9 @@ _NORMALISER_FACTOR = 10  # between the client's optimiser and the plan's SGD
 
 
 class UpdateIntake:
-    """Gives each update to the coordinator once, stored if it counts; the caller holds the engine's lock.
+    """The intake of updates: each goes to the coordinator once, stored if it counts.
+
+    The caller holds the engine's lock.
 
     Args:
         run: The run.
@@ -85,13 +87,13 @@ class UpdateIntake:
             raise Refusal("no-loss", "this run needs the visit's mean training loss: send loss, a finite number")
 
     def receive(self, client: int, visit: int, header: UpdateHeader, body: Body) -> Receipt:
-        """Give the coordinator the update of a visit that is not over, and return its receipt.
+        """Give the coordinator the update of an open visit, and return its receipt.
 
         Args:
             client: The client.
             visit: The visit's number.
             header: The update's header.
-            body: The checked body; one in memory is stored if it counts, one in a file is on disk.
+            body: The checked body. A body in memory is stored if it counts; a body in a file is already on disk.
 
         Raises:
             Refusal: The header does not fit the visit, the client has lost its memory, or the update is malformed.
@@ -130,7 +132,10 @@ class UpdateIntake:
         return StoredUpdate(segment.path, begin, body.size, body.length, body.plan_compression, digest)
 
     def _refusal(self, assignment: Assignment, header: UpdateHeader, error: ValueError) -> Refusal:
-        """Return the refusal of an update that the algorithm does not take; a client without memory gets new work."""
+        """Return the refusal of an update that the algorithm does not accept.
+
+        A client that has lost its memory is released from the visit, and gets new work.
+        """
         algorithm = self._coordinator.algorithm
         has_memory = algorithm.payload == "difference" or algorithm.corrects_gradients
         if has_memory and header.since != assignment.since:
@@ -140,7 +145,9 @@ class UpdateIntake:
 
 
 def known_visit(call: Callable[[], T]) -> T:
-    """Make a call of the coordinator that raises ``ValueError`` if the client was never given the visit.
+    """Make a call of the coordinator, with ``Refusal`` in place of ``ValueError``.
+
+    The coordinator raises ``ValueError`` if the client was never given the visit.
 
     Raises:
         Refusal: ``no-such-visit``.

@@ -41,7 +41,7 @@ class UploadRequest:
 
     @property
     def is_small(self) -> bool:
-        """Whether the whole body comes at once, and is to be read into memory."""
+        """Return whether the whole body comes at once and is to be read into memory."""
         return self.header.bytes <= SMALL and self.offset == 0 and self.length == self.header.bytes
 
 
@@ -77,10 +77,12 @@ class UpdateReceiver:
         self._max_update_norm = max_update_norm
 
     async def receive(self, request: UploadRequest) -> UploadAnswer | int:
-        """Receive an update or a part of one; return its receipt, or the bytes so far if the update is incomplete.
+        """Receive an update or a part of one; return its receipt.
+
+        If the update is incomplete, returns the number of bytes received so far.
 
         Raises:
-            Refusal: The update is refused; nothing has changed, except that its beginning may be kept.
+            Refusal: The update is refused; nothing changes, except that its beginning may be kept.
         """
         header = request.header
         self._accounts.examples.check(request.client, header.examples)
@@ -148,7 +150,10 @@ class UpdateReceiver:
                 body.path.unlink(missing_ok=True)
 
     def _check_and_sync(self, update: StoredUpdate, max_norm: float | None) -> float:
-        """Check a large update while the disk writes it, and wait for the disk; return the update's norm."""
+        """Check a large update while the disk writes it; return the update's norm.
+
+        Returns once the update is on disk.
+        """
         norm = check_body(update, max_norm)
         sync_file(update.path)
         sync_folder(update.path.parent)

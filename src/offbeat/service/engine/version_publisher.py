@@ -18,19 +18,21 @@ T = TypeVar("T")
 
 
 class VersionPublisher:
-    """Writes versions of the model, and publishes each once all records that it is made of are on disk.
+    """A writer of the model's versions that publishes each once it is durable.
 
-    A version is made, from the updates in its sum, only when it is needed. One thread makes all of them, so that
-    vectors are always added in one order. The caller holds the engine's lock.
+    A version is published once all records that it is made of are on disk.
+
+    A version is made from the updates in its sum, and only when it is needed. One thread makes all versions, so that
+    vectors are always added in the same order. The caller holds the engine's lock.
 
     Args:
         coordinator: The coordinator.
         models: The files of versions.
         journal: The log.
-        disk: Decides what follows from a failure.
+        disk: Handles failures of the disk.
 
     Attributes:
-        problem: Why the newest version cannot be written; None if it can.
+        problem: The reason why the newest version cannot be written; None if it can.
         evaluations: Evaluates some of the versions; None for none.
     """
 
@@ -47,7 +49,9 @@ class VersionPublisher:
         self._reported_steps = len(self._algorithm.refused_steps)
 
     async def publish(self) -> None:
-        """Write the newest version; it is published once the records before it are on disk.
+        """Write the newest version.
+
+        It is published once the records before it are on disk.
 
         Raises:
             Refusal: The version cannot be written, or its updates cannot be read.

@@ -15,11 +15,14 @@ class WaitingClients:
         self._futures: dict[int, WorkFuture] = {}
 
     def __len__(self) -> int:
-        """How many clients wait."""
+        """Return the number of waiting clients."""
         return len(self._futures)
 
     def add(self, client: int) -> WorkFuture:
-        """Let a client wait; an earlier request of it gets the answer that there is no work."""
+        """Let a client wait for work.
+
+        An earlier request of the client is answered that there is no work.
+        """
         before = self._futures.get(client)
         if before is not None and not before.done():
             before.set_result(None)  # its connection has broken, or the client would not ask again
@@ -28,14 +31,20 @@ class WaitingClients:
         return future
 
     def remove(self, client: int, future: WorkFuture) -> bool:
-        """End a request; return whether its client is left without work and without a later waiting request."""
+        """End a request; return whether its client is left without work.
+
+        A client with a later waiting request is not left without work.
+        """
         if self._futures.get(client) is not future:
             return False
         del self._futures[client]
         return not future.done() or future.result() is None
 
     def give(self, assignment: Assignment) -> None:
-        """Answer the client's request; without a request it gets the same work when it asks again."""
+        """Answer the client's request with an assignment.
+
+        A client without a request gets the same work when it asks again.
+        """
         future = self._futures.get(assignment.client)
         if future is not None and not future.done():
             future.set_result(assignment)

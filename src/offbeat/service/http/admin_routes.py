@@ -65,7 +65,10 @@ def add_admin_routes(app: FastAPI, service: Service) -> None:
 
     @app.get("/readyz")
     async def readyz() -> Response:
-        """Return whether the server serves requests and can write to its disk, and what the run waits for."""
+        """Return whether the server serves requests and can write to its disk.
+
+        The answer also says what the run waits for.
+        """
         problem = service.engine.problem or (None if service.is_ready else "stopping")
         waits_for = service.waits_for()
         state = f"waits for {waits_for}" if waits_for else "ok"

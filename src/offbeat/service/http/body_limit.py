@@ -13,14 +13,15 @@ _MAX_SECONDS = 20.0  # for the whole body
 
 
 class BodyLimit:
-    """An ASGI middleware that reads the bodies of ``POST`` requests, up to 64 KiB within 20 s.
+    """An ASGI middleware that limits the bodies of ``POST`` requests.
 
-    The body of a request without a valid token is not read. Updates come by ``PUT``, and have limits of their own.
+    It reads up to 64 KiB within 20 s. The body of a request without a valid token is not read. Updates come by ``PUT``
+    and have their own limits.
 
     Args:
         app: The next application.
         authenticate: Raises ``Refusal`` for a request without a valid token.
-        answer: Makes an answer from a refusal.
+        answer: Converts a refusal into an answer.
     """
 
     def __init__(

@@ -137,7 +137,9 @@ def _add_upload_routes(app: FastAPI, service: Service) -> None:
 
 
 async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Do a work, and cancel it when the connection closes, so that the client does not count as waiting.
+    """Return the result of ``work``; cancel it when the connection closes.
+
+    So a client whose connection has closed does not count as waiting.
 
     Raises:
         ClientDisconnect: The connection has closed.

@@ -1,4 +1,7 @@
-"""The algorithm's needs beyond protocol 1.1, and the message for a client that lacks one."""
+"""The algorithm's needs beyond protocol 1.1.
+
+Includes the message for a client that lacks one.
+"""
 
 from offbeat.algorithms.components import Algorithm
 
@@ -13,7 +16,7 @@ _REMEDIES = {
 
 
 def missing_support(algorithm: Algorithm, supports: str | None) -> str | None:
-    """Return a message on what the client lacks for this algorithm; None if it lacks nothing.
+    """Return a message about what the client lacks for this algorithm, or None.
 
     Args:
         algorithm: The run's algorithm.

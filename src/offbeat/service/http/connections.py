@@ -154,7 +154,10 @@ class CountedRequests:
 
 
 def pause_after(seconds: float, *, is_crowded: bool) -> float:
-    """Return how long to wait after a look that took ``seconds``, so that looks take little of the time."""
+    """Return the pause in seconds after a look that took ``seconds``.
+
+    It is long enough that looks take a small share of the time.
+    """
     if is_crowded:
         return max(_SECONDS_IF_CROWDED, seconds / _MAX_SHARE_IF_CROWDED)
     return max(_SECONDS, seconds / _MAX_SHARE)
@@ -167,7 +170,10 @@ def peer_of(scope: Scope) -> Peer:
 
 
 def _shut_down(place: _Socket) -> bool:
-    """Shut down a connection, unless its descriptor is another's by now; return whether it was shut down."""
+    """Shut down a connection; return whether it was shut down.
+
+    A connection whose descriptor belongs to another by now is left alone.
+    """
     with suppress(OSError), _duplicate(place.descriptor) as connection:
         if os.fstat(connection.fileno()).st_ino == place.inode:
             connection.shutdown(socket.SHUT_RDWR)

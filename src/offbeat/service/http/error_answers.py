@@ -24,7 +24,10 @@ def refusal_answer(service: Service, refusal: Refusal) -> Response:
 
 
 def add_error_answers(app: FastAPI, service: Service) -> None:
-    """Answer all errors of an application's routes by problems, as in ``docs/protocol.md``."""
+    """Answer all errors of an application's routes with problem documents.
+
+    ``docs/protocol.md`` describes these documents.
+    """
     answer = partial(refusal_answer, service)
 
     @app.exception_handler(Refusal)

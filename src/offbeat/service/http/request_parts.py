@@ -22,7 +22,9 @@ def bearer_token(request: Request) -> str | None:
 
 
 def authenticate(service: Service, connections: Connections, scope: Scope) -> None:
-    """Check the token of a request before its body is read; the route checks the token's kind.
+    """Check the token of a request before its body is read.
+
+    The route checks the token's kind.
 
     Raises:
         Refusal: The token is missing or not valid.

@@ -8,11 +8,11 @@ from offbeat.service.engine.metrics import Metrics
 
 
 class RequestTimer:
-    """An ASGI middleware that measures for each route the seconds until an answer begins.
+    """An ASGI middleware that measures the seconds until an answer begins, by route.
 
     Args:
         app: The next application.
-        metrics: Where the seconds are recorded.
+        metrics: Records the seconds.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:

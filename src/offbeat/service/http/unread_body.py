@@ -4,10 +4,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class UnreadBody:
-    """An ASGI middleware that adds ``Connection: close`` to an answer that comes before the end of the body.
+    """An ASGI middleware that closes connections whose request body is left unread.
 
-    The HTTP server does not read the rest, but closes the connection. Without the header a client would send its next
-    request over a connection that is just being closed (RFC 9112, section 9.3).
+    It adds ``Connection: close`` to an answer that comes before the end of the body.
+
+    The HTTP server closes the connection without reading the rest. Without the header a client would send its next
+    request over the closing connection (RFC 9112, section 9.3).
 
     Args:
         app: The next application.

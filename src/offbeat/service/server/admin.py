@@ -48,7 +48,9 @@ def status(folder: Path) -> dict[str, Any]:
 
 
 def tokens(folder: Path) -> list[dict[str, Any]]:
-    """Return the enrolment and admin tokens of a server, without the tokens themselves.
+    """Return the records of a server's enrolment and admin tokens.
+
+    The tokens themselves are not included.
 
     Raises:
         OffbeatError: The folder is not a server's, or no server runs.
@@ -69,7 +71,9 @@ def make_token(folder: Path, kind: str, *, uses: int | None, seconds: float | No
 
 
 def revoke(folder: Path, name: str) -> None:
-    """Revoke the token with the id ``name``, or the tokens of a client, for instance ``client-3``.
+    """Revoke the token with the id ``name``, or a client's tokens.
+
+    A client is named by its number, for instance ``client-3``.
 
     Raises:
         OffbeatError: The token or client is unknown, the folder is not a server's, or no server runs.

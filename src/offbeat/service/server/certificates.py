@@ -1,4 +1,7 @@
-"""Certificates for a trial: a certification authority, and the server's certificate that it signs."""
+"""Certificates for a trial: of a certification authority and of the server.
+
+The authority signs the server's certificate.
+"""
 
 import re
 from collections.abc import Sequence
@@ -41,17 +44,20 @@ class Certificates:
 
 
 def make_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
-    """Make a CA (``ca.pem``, ``ca.key``) and a server's certificate (``server.pem``, ``server.key``) in a folder.
+    """Make a certification authority (CA) and a server's certificate in a folder.
 
-    A server's certificate that is valid for these hosts for 30 days more is kept, otherwise it is renewed. A CA is
-    always kept, since the clients know it.
+    The files are ``ca.pem``, ``ca.key``, ``server.pem`` and ``server.key``.
+
+    A server's certificate that is valid for these hosts for 30 days more is kept; any other is renewed. An existing CA
+    is always kept, since the clients know it.
 
     Args:
         folder: Made if it does not exist.
         hosts: Names and IP addresses by which clients call the server.
 
     Raises:
-        OffbeatError: A host is neither, or the server's certificate has to be renewed and the CA cannot sign.
+        OffbeatError: A host is neither a name nor an IP address, or the server's certificate has to be renewed and the
+            CA cannot sign.
     """
     if not hosts:
         raise OffbeatError("a certificate needs a host: say by what names or addresses clients call the server")
@@ -67,7 +73,10 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
 
 
 def fingerprint(path: Path) -> str:
-    """Return the SHA-256 of the certificate in a file, as ``openssl`` and browsers show it."""
+    """Return the SHA-256 of the certificate in a file.
+
+    It has the form in which ``openssl`` and browsers show it.
+    """
     return x509.load_pem_x509_certificate(path.read_bytes()).fingerprint(hashes.SHA256()).hex(":").upper()
 
 
@@ -85,7 +94,10 @@ def _now() -> datetime:
 
 
 def _are_valid(certificates: Certificates, names: list[x509.GeneralName]) -> bool:
-    """Return whether the server's files exist, belong together, and are valid for 30 days more."""
+    """Return whether the server's files are valid for ``names`` and 30 days more.
+
+    The files have to exist and to belong together.
+    """
     try:
         certificate = x509.load_pem_x509_certificate(certificates.certificate.read_bytes())
         key = _read_key(certificates.key)

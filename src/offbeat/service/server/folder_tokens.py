@@ -11,9 +11,9 @@ from offbeat_client.files import write_durably
 
 
 async def folder_token(folder: Path, accounts: Accounts, journal: Journal, kind: Kind) -> str:
-    """Return the token in the folder's file for this kind; make one if the file lacks a valid one.
+    """Return the token of this kind in the folder's file.
 
-    All other tokens that the file has held are revoked.
+    If the file lacks a valid token, a new one is made. All other tokens that the file has held are revoked.
 
     Args:
         folder: The server's folder.

@@ -27,7 +27,9 @@ _LOGGING: dict[str, Any] = {
 
 
 class HttpServer(EmbeddedServer):
-    """Granian's server on a socket that listens already; on its own it would share the port with other processes.
+    """Granian's server on a socket that listens already.
+
+    Without such a socket Granian would share the port with other processes.
 
     Args:
         app: The application.

@@ -53,7 +53,7 @@ class Listening:
 
 
 class _End:
-    """The end of a server, which is requested or comes by an error; the first one counts."""
+    """The end of a server, by request or by an error; the first one counts."""
 
     def __init__(self) -> None:
         self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -82,14 +82,16 @@ async def serve(
     ready: Callable[[Listening], None],
     stop: asyncio.Event,
 ) -> None:
-    """Run a server until it is asked to stop; then finish the requests under way, and write a checkpoint.
+    """Run a server until ``stop`` is set.
+
+    Then the server finishes the requests under way, and writes a checkpoint.
 
     Args:
         settings: The settings.
         coordinator: A fresh coordinator.
         layout: The parameters that make up the model's vector.
         ready: Called once the server listens.
-        stop: Is set to stop the server.
+        stop: Set this event to stop the server.
 
     Raises:
         OffbeatError: The folder or the port cannot be used, or the disk has failed.
@@ -209,7 +211,10 @@ async def _folder_tokens(folder: Path, service: Service) -> str:
 
 @asynccontextmanager
 async def _evaluating(settings: ServerSettings, engine: Engine) -> AsyncGenerator[None]:
-    """Evaluate versions within the context; a failure of the program does not end the server."""
+    """Evaluate versions within the context.
+
+    A failure of the evaluation program does not end the server.
+    """
     if settings.evaluate_every is None:
         yield
         return

@@ -1,1 +1,1 @@
-"""What the server keeps on disk: the log, bodies, model files and backups."""
+"""The server's data on disk: the log, bodies, model files and backups."""

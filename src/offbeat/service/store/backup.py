@@ -13,7 +13,9 @@ _MAX_ATTEMPTS = 20
 
 
 def back_up(folder: Path, target: Path) -> int:
-    """Copy all that a server needs to continue; return the number of the log's last record in the copy.
+    """Copy all that a server needs to continue.
+
+    Returns the number of the log's last record in the copy.
 
     The server may run. If one of its checkpoints deletes a file before it is copied, the copy begins again.
 

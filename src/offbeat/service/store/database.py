@@ -82,7 +82,9 @@ class LogRecord:
 
 
 def open_database(path: Path) -> sa.Engine:
-    """Open the database, and make its tables if it is new; a commit returns once it is on disk.
+    """Open the database, and make its tables if it is new.
+
+    A commit returns once it is on disk.
 
     Raises:
         OffbeatError: The database is broken, or another version of Offbeat made it.

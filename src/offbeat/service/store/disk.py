@@ -19,12 +19,17 @@ def is_full(error: OSError) -> bool:
 
 
 def is_temporary(error: OSError) -> bool:
-    """Return whether a failure may pass while the server runs; after any other the disk's content is unknown."""
+    """Return whether a failure may pass while the server runs.
+
+    After any other failure the disk's content is unknown.
+    """
     return is_full(error) or is_shortage(error)
 
 
 class Disk:
-    """Decides what follows from a failure of the disk; any thread may call all methods but ``refusal``.
+    """The state of the disk, and the handling of its failures.
+
+    Any thread may call all methods but ``refusal``.
 
     While the disk is full the server takes in nothing new. It releases the reserve, so that the log can be written to
     its end and a checkpoint can delete what it covers. Work resumes once there is room for the reserve again.
@@ -34,7 +39,7 @@ class Disk:
         failed: Called with a failure that does not pass: the server has to end.
 
     Attributes:
-        problem: Why nothing is taken in; None if the disk is not full.
+        problem: The reason why nothing is taken in; None if the disk is not full.
     """
 
     def __init__(self, reserve: Reserve, failed: Callable[[BaseException], None]) -> None:
@@ -44,7 +49,10 @@ class Disk:
         self._lock = threading.Lock()
 
     def refusal(self, error: OSError) -> Refusal:
-        """Return the refusal of a request that met this error; end the server if the failure does not pass."""
+        """Return the refusal of a request that met this error.
+
+        Ends the server if the failure does not pass.
+        """
         if not is_temporary(error):
             self._failed(error)
             return Refusal("stopping", "the server's disk has failed: try again later", {"Retry-After": "5"})
@@ -61,7 +69,10 @@ class Disk:
             return self._reserve.release()
 
     def keep_reserve(self, size: int) -> bool:
-        """Keep ``size`` bytes back; return whether the disk has them, and so is not full any more."""
+        """Keep ``size`` bytes back; return whether the disk has them.
+
+        If it has them, it is no longer full.
+        """
         with self._lock:
             if not self._reserve.hold(size):
                 return False

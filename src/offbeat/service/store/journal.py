@@ -41,15 +41,17 @@ class _Batch:
 
 
 class Journal:
-    """Writes to the database in a thread of its own, in order; all methods are for the event loop.
+    """A writer to the database, in order, in a thread of its own.
 
-    Every entry is a change that has taken place in memory already. No client may see it before ``wait_until_durable``
+    All methods are for the event loop.
+
+    Every entry is a change that has already taken place in memory. No client may see it before ``wait_until_durable``
     returns. On a full disk the waiting requests are refused, and the entries are written once there is space again.
 
     Args:
-        database: Where to write.
+        database: The database.
         number: The number of the log's last record.
-        disk: Is marked full when a write says so.
+        disk: The disk; marked full when a write fails for lack of space.
         failed: Called in the event loop if the disk fails otherwise: the server has to end, and can be started again
             from the disk's content.
 
@@ -75,12 +77,12 @@ class Journal:
 
     @property
     def problem(self) -> str | None:
-        """Why nothing can be written, or nothing new is taken in, now; None if all is well."""
+        """The reason why nothing can be written, or nothing new is taken in, or None."""
         return self._problem or self._disk.problem
 
     @property
     def is_blocked(self) -> bool:
-        """Whether the last attempt to write has failed."""
+        """Return whether the last attempt to write has failed."""
         return self._problem is not None
 
     def append(self, record: LogRecord, segment: Segment | None = None) -> None:
@@ -100,7 +102,7 @@ class Journal:
         self._enter(lambda batch: batch.statements.append(statement))
 
     def run_once_durable(self, action: Callable[[], None]) -> None:
-        """Have the journal's thread do this once all that has been entered so far is on disk."""
+        """Run an action in the journal's thread once all entries so far are on disk."""
         self._enter(lambda batch: batch.actions.append(action))
 
     def truncate(self) -> None:
@@ -209,7 +211,10 @@ class Journal:
             batch.segments.remove(segment)
 
     def _make_room(self, problem: str) -> None:
-        """Release the reserve; with its space a large write-ahead log of the database can be truncated."""
+        """Release the reserve, and truncate a large write-ahead log of the database.
+
+        The truncation needs the reserve's space.
+        """
         self._disk.mark_full(problem)
         with suppress(FileNotFoundError):
             if Path(f"{self._database.url.database}-wal").stat().st_size >= _LARGE_LOG:

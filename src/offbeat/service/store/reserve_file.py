@@ -18,7 +18,10 @@ class Reserve:
         path.unlink(missing_ok=True)
 
     def hold(self, size: int) -> bool:
-        """Keep at least ``size`` bytes; return False, and keep nothing, if the disk does not have them."""
+        """Keep at least ``size`` bytes; return whether the disk has them.
+
+        If it does not have them, nothing is kept.
+        """
         if self._size >= size:
             return True
         try:

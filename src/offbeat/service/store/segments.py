@@ -11,7 +11,9 @@ _FULL = 2**26  # bytes; a larger segment is not appended to
 
 
 class Segment:
-    """A file that stays open while anything refers to it, so that a sync never has to open it again.
+    """A file that stays open while anything refers to it.
+
+    So a sync never has to open it again.
 
     Args:
         path: The file, which does not exist yet.
@@ -56,7 +58,9 @@ class Segments:
         self._last_number = 0
 
     def append(self, body: bytes | bytearray) -> tuple[Segment, int]:
-        """Append a body, not yet on disk; return the segment, and where in it the body begins.
+        """Append a body; return the segment, and the body's offset in it.
+
+        The body is not yet on disk.
 
         Raises:
             OSError: The disk is full, for instance.

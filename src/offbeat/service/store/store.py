@@ -84,7 +84,9 @@ class Store:
 
 
 def _close_to_others(folder: Path) -> None:
-    """Remove all permissions of others from a folder and its content, which an earlier version may have left.
+    """Remove all permissions of others from a folder and its content.
+
+    An earlier version may have left such permissions.
 
     Raises:
         OSError: The folder belongs to another user.

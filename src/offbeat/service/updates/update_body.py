@@ -28,14 +28,19 @@ _ON_DISK = {torch.float32: "<f4", torch.bfloat16: "<i2"}  # numpy has no bfloat1
 
 
 def largest_body(length: int, plan: LocalPlan) -> int:
-    """Return the largest size, in bytes, of the body of an update ``(length,)`` made by this plan."""
+    """Return the largest size in bytes of an update's body under this plan.
+
+    The update is ``(length,)``.
+    """
     if plan.compression is None:
         return _PREFIX.size + _LARGEST_HEADER + 4 * length
     return wire_bytes(_compressor(plan.compression), length)
 
 
 def write_dense(file: BinaryIO, vector: Tensor) -> None:
-    """Write an uncompressed update as a safetensors file; a contiguous vector is not copied.
+    """Write an uncompressed update as a safetensors file.
+
+    A contiguous vector is not copied.
 
     Args:
         file: Open for writing, buffered.
@@ -104,7 +109,9 @@ class StoredUpdate:
         return data
 
     def resolve(self) -> Tensor:
-        """Return the vector, float32 ``(d,)``; a large uncompressed float32 one is a memory map.
+        """Return the vector, float32 ``(d,)``.
+
+        A large uncompressed float32 vector is a memory map.
 
         Raises:
             Refusal: The body's form is wrong; the values are not checked.
@@ -120,7 +127,9 @@ Body = BufferedUpdate | StoredUpdate
 
 
 def check_body(body: Body, max_norm: float | None) -> float:
-    """Check an update's body, in little memory unless it is compressed; return its Euclidean norm.
+    """Check an update's body; return its Euclidean norm.
+
+    This takes little memory unless the body is compressed.
 
     Args:
         body: The body.
@@ -200,7 +209,10 @@ def _dense_layout(body: Body) -> tuple[torch.dtype, int]:
 
 
 def _tensor_info(header: bytearray) -> dict[str, Any]:
-    """Return the entry of the one tensor in a safetensors header, with values of the right types."""
+    """Return the entry of the one tensor in a safetensors header.
+
+    Its values have the right types.
+    """
     try:
         tensors = read_object(header.decode()) if header.startswith(b"{") else {}
     except ValueError as error:

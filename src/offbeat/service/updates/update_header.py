@@ -1,4 +1,7 @@
-"""The ``Offbeat-Update`` header, in which a client describes an update; clients are not trusted."""
+"""The ``Offbeat-Update`` header, in which a client describes an update.
+
+Clients are not trusted.
+"""
 
 from typing import Annotated
 

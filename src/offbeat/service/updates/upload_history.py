@@ -1,4 +1,4 @@
-"""What the server remembers of past uploads."""
+"""The server's memory of past uploads."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

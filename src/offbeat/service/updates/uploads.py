@@ -129,7 +129,10 @@ class Uploads:
             yield
 
     async def _copy(self, file: GrowingFile, size: int, pieces: AsyncIterator[bytes]) -> None:
-        """Write one batch in a thread while the next arrives; keep all that arrives before the connection closes."""
+        """Write one batch in a thread while the next arrives.
+
+        All that arrives before the connection closes is kept.
+        """
         loop = asyncio.get_running_loop()
         batch: list[bytes] = []
         arrived, batch_bytes = file.size, 0

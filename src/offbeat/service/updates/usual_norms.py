@@ -13,10 +13,12 @@ _MAX_CLIENTS = 100
 
 
 def norm_unit(payload: Payload, plan: LocalPlan, steps: int, reported: float) -> float:
-    """Return the number that an update's norm is divided by, so that visits of different lengths compare.
+    """Return the divisor of an update's norm.
 
-    For deltas it is the normaliser a of the plan's SGD over ``steps`` steps, or the reported one if that is smaller,
-    since FedNova divides by the reported one. For whole models, and without steps, it is 1.
+    With it, the norms of visits of different lengths can be compared.
+
+    For deltas the divisor is the normaliser a of the plan's SGD over ``steps`` steps, or the reported one if that is
+    smaller, since FedNova divides by the reported one. For whole models, and without steps, the divisor is 1.
 
     Args:
         payload: What the client uploads.
@@ -31,16 +33,18 @@ def norm_unit(payload: Payload, plan: LocalPlan, steps: int, reported: float) ->
 
 
 class UsualNorms:
-    """The largest norm that an update may have, for each ``norm_unit``: 100 times the usual norm.
+    """The largest norm that an update may have, for each ``norm_unit``.
 
-    The usual norm is the median of the clients' latest norms, over the 5 to 100 clients that uploaded last. The largest
-    median so far is kept: updates become shorter as a model learns, except the first ones of a new client.
+    It is 100 times the usual norm. The usual norm is the median of the clients' latest norms, over the 5 to 100 clients
+    that uploaded last. The largest median so far is kept: updates become shorter as a model learns, except the first
+    ones of a new client.
 
     Args:
-        clients: Number of clients N. With 3 or 4 there is no limit before all have uploaded, with 1 or 2 there is none
-            at all, since nothing tells whose norm is usual.
-        norms: Client and norm divided by its unit, least recently uploaded first, as ``entries`` returned them.
-        usual: As ``usual`` was.
+        clients: Number of clients N. With 3 or 4 there is no limit before all have uploaded. With 1 or 2 there is no
+            limit at all, since neither client's norm is known to be usual.
+        norms: Each client and its norm divided by the unit, least recently uploaded first, as ``entries`` returned
+            them.
+        usual: The earlier value of the attribute ``usual``.
 
     Attributes:
         usual: The largest median so far; 0 before there is one.
@@ -52,7 +56,10 @@ class UsualNorms:
         self.usual = usual
 
     def add(self, client: int, norm: float) -> None:
-        """Record the norm, divided by its unit, of a counted update; ignore 0, the norm after no steps."""
+        """Record the norm of a counted update, divided by its unit.
+
+        A norm of 0, which follows from no steps, is ignored.
+        """
         if norm == 0:
             return
         self._norms.pop(client, None)
