@@ -1,6 +1,6 @@
 """Updates per second of Apple's pfl-research: FedAvg.
 
-It is its simulated backend in one process. Construction and the first round, in which pfl evaluates whatever its
+Its simulated backend runs in one process. Construction and the first round, in which pfl evaluates whatever its
 options say, are left out. pfl takes its minibatches in the order of the examples and keeps them from one round to the
 next; the first ten of a client's twelve are W1's ten steps.
 

@@ -80,7 +80,7 @@ def model(layers: int = 2, rank: int = 1, alpha: float = 8.0) -> nn.Module:
 def whole_model(layers: int = 1) -> nn.Module:
     """Return a classifier of two classes whose layers are trained whole.
 
-    The word embeddings are frozen.
+    The embeddings are frozen.
 
     Args:
         layers: Number of MiniLM's six layers to use, counted from the first; 1.8 million parameters each.

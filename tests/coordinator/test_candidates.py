@@ -1,6 +1,6 @@
 """The clients that the coordinator takes, where chance does not decide.
 
-It may also ask clients for results that they have.
+Also the clients that it asks for their updates because they are too stale.
 """
 
 import json

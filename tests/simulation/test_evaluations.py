@@ -161,7 +161,7 @@ def test_versions_made_by_leases_that_end(simulate):
         every_versions=1,
         **FREE,
     )
-    # The first round waits for the lease of a client that never comes back; then there is one client for two places.
+    # The first round waits for the lease of a client that never finishes; then there is one client for two places.
     assert made(simulation)[:2] == [(0, 0), (5, 1)]
 
 

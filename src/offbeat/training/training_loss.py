@@ -38,7 +38,7 @@ class TrainingLossEvaluator:
 def choose_evenly(inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Return ``EXAMPLES`` evenly spaced examples, or all if there are no more.
 
-    Each example is a row, ``(n, …)``.
+    Inputs and labels are ``(n, …)``.
     """
     number = len(labels)
     if number <= EXAMPLES:
