@@ -30,7 +30,7 @@ def period_of(seconds: float, period: float, start: float = 0.0) -> int:
 
 
 def check_period(name: str, seconds: float) -> None:
-    """Refuse a period that is infinite or below ``SHORTEST_SECONDS``.
+    """Refuse a period that is not finite or below ``SHORTEST_SECONDS``.
 
     Raises:
         OffbeatError: The period is out of range.

@@ -86,7 +86,7 @@ class Trainer(Protocol):
 def result_vector(payload: Payload, start: Tensor, end: Tensor) -> Tensor:
     """Return the vector of a ``Result`` from ``start`` to ``end``, a new tensor.
 
-    All three are ``(d,)``.
+    Both are ``(d,)``.
     """
     if payload in ("delta", "difference"):
         return start - end
