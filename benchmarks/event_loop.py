@@ -1,10 +1,10 @@
-"""How many visits a second the event loop deals with when training takes no time, from 100 clients to a million.
+"""The visits per second of the event loop, with 100 to a million clients.
 
-``make bench-simulation``, or ``python benchmarks/event_loop.py [--quick]``. It prints a line of JSON a row and then a
-table. Each row is a process of its own: FedBuff (K = 10) with the real coordinator and clients of uniform speeds, a
-model of ten numbers, and a trainer that returns zeros. A figure is the median of five stretches of the run after
-everybody has been to work; beside each stretch a bare heap of as many events is measured, a push and a pop at a time,
-and the ratio is how many of these fit into one visit.
+Training takes no time. ``make bench-simulation``, or ``python benchmarks/event_loop.py [--quick]``. It prints a line of
+JSON for every row and then a table. Each row is a process of its own: FedBuff (K = 10) with the real coordinator and
+clients of uniform speeds, a model of ten numbers, and a trainer that returns zeros. A figure is the median of five
+stretches of the run after every client has worked once. Beside each stretch a bare heap of as many events is measured,
+a push and a pop at a time; the ratio is the number of these that fit into one visit.
 """
 
 import argparse
@@ -91,7 +91,10 @@ def advance(simulation: Simulation, updates: int) -> None:
 
 
 def heap_operations(entries: int) -> float:
-    """Return how many times a second an entry is taken from a bare heap and another put in."""
+    """Return the replacements per second in a bare heap.
+
+    In a replacement an entry is taken from the heap and another put in.
+    """
     heap = [(random.random(), number) for number in range(entries)]
     heapq.heapify(heap)
     began = time.perf_counter()

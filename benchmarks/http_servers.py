@@ -1,8 +1,9 @@
-"""The servers that ``http_stacks.py`` measures: one handler, behind several HTTP stacks and behind none.
+"""The servers that ``http_stacks.py`` measures.
 
-``python benchmarks/http_servers.py STACK FOLDER PORT [CERTIFICATES]`` serves until it is killed. A stack is ``bare``,
-``aiohttp``, or ``granian`` or ``uvicorn`` with a framework after a dash; ``:loop`` after it writes uploads within the
-event loop, chunk by chunk. The folder has the file ``model``, and the other one ``cert.pem`` and ``key.pem``.
+They are one handler behind several HTTP stacks, and without HTTP. ``python benchmarks/http_servers.py STACK FOLDER PORT
+[CERTIFICATES]`` serves until it is killed. A stack is ``bare``, ``aiohttp``, or ``granian`` or ``uvicorn`` with a
+framework after a dash; ``:loop`` after it writes uploads within the event loop, chunk by chunk. FOLDER has the file
+``model``, CERTIFICATES has ``cert.pem`` and ``key.pem``.
 """
 
 import asyncio
@@ -26,7 +27,10 @@ pool = ThreadPoolExecutor(8)
 
 
 def write(fd: int, chunks: list[bytes], offset: int) -> None:
-    """Write and let the kernel begin to bring it to the disk, so that the sync at the end is short."""
+    """Write chunks, and let the kernel begin to bring them to the disk.
+
+    So the sync at the end is short.
+    """
     os.writev(fd, chunks)
     libc.sync_file_range(fd, ctypes.c_int64(offset), ctypes.c_int64(sum(map(len, chunks))), SYNC_FILE_RANGE_WRITE)
 
@@ -39,7 +43,10 @@ def finish(fd: int, path: str) -> None:
 
 
 async def store(chunks: AsyncIterator[bytes], folder: str, in_loop: bool) -> int:
-    """Write a body to a file: one batch is on its way to the file in a thread while the next arrives."""
+    """Write a body to a file, in batches.
+
+    A thread writes one batch while the next arrives.
+    """
     loop = asyncio.get_running_loop()
     fd, path = tempfile.mkstemp(dir=folder)
     batch, size, total, writing = [], 0, 0, None
@@ -106,7 +113,7 @@ async def asgi_body(receive: Callable) -> AsyncIterator[bytes]:
 
 
 async def serve(stack: str, folder: str, port: int, tls: str | None) -> None:
-    """Serve for ever."""
+    """Serve until the process is killed."""
     stack, _, where = stack.partition(":")
     server, _, framework = stack.partition("-")
     rest = (folder, where == "loop", Journal(folder))
@@ -172,7 +179,10 @@ async def serve(stack: str, folder: str, port: int, tls: str | None) -> None:
 
 
 def serve_bare(folder: str, port: int, tls: str | None) -> None:
-    """Serve for ever, without HTTP: a length, then so many bytes, or the length zero for a download."""
+    """Serve without HTTP until the process is killed.
+
+    A request is a length, then that number of bytes; the length zero asks for a download.
+    """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH) if tls else None
     if context is not None:
         context.load_cert_chain(Path(tls, "cert.pem"), Path(tls, "key.pem"))

@@ -1,9 +1,10 @@
-"""What speaking HTTP costs: uploads that end on disk, small requests, downloads and long polls, stack by stack.
+"""The cost of HTTP, stack by stack.
 
-``python benchmarks/http_stacks.py [--tls] [--quick] [STACK …]``, in an environment that has granian, starlette,
-fastapi, uvicorn with httptools, uvloop and aiohttp; a stack that does not start is skipped with a word. It prints a
-line of JSON a row and then a table. Each server is a process of its own on this machine (``http_servers.py``). A share
-is of the bare server (blocking sockets, a thread a connection, no HTTP), measured just before; figures are medians.
+Measured are uploads that end on disk, small requests, downloads and long polls. ``python benchmarks/http_stacks.py
+[--tls] [--quick] [STACK …]``, in an environment that has granian, starlette, fastapi, uvicorn with httptools, uvloop
+and aiohttp; a stack that does not start is skipped with a message. It prints a line of JSON for every row and then a
+table. Each server is a process of its own on this machine (``http_servers.py``). A share is relative to the bare server
+(blocking sockets, a thread for every connection, no HTTP), measured just before; figures are medians.
 """
 
 import argparse
@@ -111,7 +112,10 @@ def exchange(bare: bool, path: str) -> Work:
 
 
 def crowd(server: Server, connections: int, times: int, work: Work) -> tuple[float, float, float]:
-    """Do the work so many times a line; return times a second, and seconds of processor and 99th percentile."""
+    """Do the work ``times`` times on every connection.
+
+    Return times per second, seconds of processor, and the 99th percentile.
+    """
     lines, seconds = [server.connect() for _ in range(connections)], []
     tickets = iter(range(times * connections))
 

@@ -1,10 +1,10 @@
-"""How long a version takes, and how much memory, for models of 10 000 to 100 million parameters.
+"""The time and memory of a version, for models of 10⁴ to 10⁸ parameters.
 
-``make bench-simulation``, or ``python benchmarks/model_size.py [--quick]``. It prints a line of JSON a row and then a
-table. Each row is a process of its own: softmax regression on as many inputs as make that many parameters, FedBuff
-with ten clients at work, each update one step on one example, ten updates a version, the trainer that is chosen by
-itself. A figure is the median of five versions; beside each the least that ten clients can cost is measured: ten
-times forward, backward and step of the same layer, and adding what came out. The ratio is to that.
+``make bench-simulation``, or ``python benchmarks/model_size.py [--quick]``. It prints a line of JSON for every row and
+then a table. Each row is a process of its own: softmax regression with the number of inputs that gives that many
+parameters, FedBuff with ten clients at work, each update one step on one example, ten updates a version, the trainer
+that is chosen by default. A figure is the median of five versions. Beside each, the least cost of ten clients is
+measured: ten times forward, backward and step of the same layer, and adding the results. The ratio is to that.
 """
 
 import argparse

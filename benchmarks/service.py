@@ -1,15 +1,16 @@
-"""What the server takes: durable uploads, downloads, idle clients, beside bare sockets that do the same to the disk.
+"""The throughput of the server, beside bare sockets with the same disk writes.
 
-``make bench-service``, or ``python benchmarks/service.py [--quick] [--plain] [--case NAME] [--peer]``. It prints a line
-of JSON a row and then a table. A figure is the median of five repetitions, and so is a ratio: to the bare server
-(``http_servers.py bare``: a thread a connection, no HTTP, ``fdatasync``), measured in turn with ours. Rows with TLS
-have a bare server with TLS, and ``of_plain`` is what TLS leaves of the rate without.
+Measured are durable uploads, downloads and idle clients. ``make bench-service``, or ``python benchmarks/service.py
+[--quick] [--plain] [--case NAME] [--peer]``. It prints a line of JSON for every row and then a table. A figure is the
+median of five repetitions, and so is a ratio: to the bare server (``http_servers.py bare``: a thread for every
+connection, no HTTP, ``fdatasync``), measured in turn with ours. Rows with TLS have a bare server with TLS, and
+``of_plain`` is the rate with TLS as a share of the rate without.
 
-Each server is a process of its own. The clients are threads of this one on the same processors; ``client_cores`` says
-how many of those they keep busy, and ``server_cores`` the same of the server. ``server_rss_mib`` and ``server_own_mib``
-are the most memory that the server has had since it listened, the second without mapped files, which the kernel takes
-back whenever it needs to. ``start_rss_mib`` is the most until it listened, ``own_at_start_mib`` what it had of its own
-then.
+Each server is a process of its own. The clients are threads of this process on the same processors; ``client_cores`` is
+the number of processors that they keep busy, and ``server_cores`` that of the server. ``server_rss_mib`` and
+``server_own_mib`` are the most memory that the server has had since it listened, the second without mapped files, which
+the kernel takes back whenever it needs to. ``start_rss_mib`` is the most until it listened, ``own_at_start_mib`` its
+memory without mapped files at that time.
 
 ``large``: updates of 40 MB into FedBuff (K = 10). ``small``: updates of 31 kB. Each is one request, which gets the next
 work too. ``download``: a model of 40 MB. ``idle``: clients that wait. ``huge``: one update of 2 GB. ``memory``: eight

@@ -1,7 +1,7 @@
-"""What ``service.py`` measures with: a server in a process of its own that is watched, and clients on plain sockets.
+"""The instruments of ``service.py``: a watched server, and plain clients.
 
-A client does as little as can be asked of one, since it works on the server's processors: no HTTP library, bodies and
-digests made before, one receive buffer.
+The server is in a process of its own. The clients use plain sockets, and each does the least work possible, since it
+works on the server's processors: no HTTP library, bodies and digests made before, one receive buffer.
 """
 
 import atexit
@@ -106,7 +106,10 @@ class Offbeat:
         return client
 
     def memory(self) -> dict[str, int]:
-        """Return the most memory that it has had, all of it and without mapped files; and the same of its start."""
+        """Return the most memory that the server has had, and had at its start.
+
+        Both are given in total and without mapped files.
+        """
         most = {"server_rss_mib": self._mib("VmHWM:"), "server_own_mib": self._most_own_mib}
         return {name: round(value) for name, value in {**most, **self._at_start}.items()}
 
@@ -154,10 +157,12 @@ class Client:
             self.line.sendall(body)
 
     def receive(self) -> bytes:
-        """Read an answer to its last byte; return its body, or the last part of one that is large.
+        """Read an answer to its last byte; return its body.
+
+        Of a body larger than the receive buffer, return only the last part.
 
         Raises:
-            ConnectionError: It is not what was hoped for.
+            ConnectionError: The answer is not the expected one.
         """
         buffer, there = self._buffer, 0
         while (end := buffer.find(b"\r\n\r\n", 0, there)) < 0:
@@ -186,7 +191,10 @@ class Client:
         return json.loads(self.receive())
 
     def update(self, body: memoryview, digest: str) -> None:
-        """Hand in an update at once, and get the next work by the same request; or by one more if there is none yet."""
+        """Upload an update, and get the next work by the same request.
+
+        If there is no work yet, one more request asks for it.
+        """
         visit, self._visit = self._visit, None
         if visit is None:
             visit = self.ask("POST", "/v1/checkin", {"wait_seconds": 60})["visit"]
@@ -204,11 +212,11 @@ class Client:
 
 @dataclass(frozen=True)
 class Load:
-    """What came of a load.
+    """The results of a load.
 
     Attributes:
         per_second: Requests, or updates.
-        client_cores: Processor seconds a second of this process.
+        client_cores: Processor seconds per second of this process.
         server_cores: The same of the server.
     """
 
@@ -218,7 +226,10 @@ class Load:
 
 
 def together(server: Offbeat, works: Sequence[Callable[[], object]], times: int) -> Load:
-    """Do each of these in a thread of its own, so many times all in all as if each were done so often."""
+    """Do each work in a thread of its own, ``times`` times on average.
+
+    The total number is ``times`` for each of them; a faster thread does more.
+    """
     tickets = iter(range(times * len(works)))
 
     def one(work: Callable[[], object]) -> None:

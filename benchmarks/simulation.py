@@ -1,14 +1,14 @@
-"""How many client updates a second the simulator trains, beside a plain loop over clients.
+"""The client updates per second of the simulator, beside a plain loop.
 
-``make bench-simulation``, or ``python benchmarks/simulation.py [--quick] [--workload W1]``. It prints a line of JSON a
-row and then a table; each figure is the median of five repetitions, and ratios are to the plain loop that was measured
-in between.
+``make bench-simulation``, or ``python benchmarks/simulation.py [--quick] [--workload W1]``. It prints a line of JSON
+for every row and then a table; each figure is the median of five repetitions, and ratios are to the plain loop over
+clients that was measured in between.
 
-W1 is softmax regression of 784 numbers to ten classes on 1,000 clients of 60 examples, 10 local steps of batch 5. W2
-is the CNN of the built-in models on 32x32 colour images, 10 clients of 200 examples, 10 local steps of batch 20. Data
-are random numbers: how fast a step is does not depend on them.
+W1 is softmax regression of 784 numbers to ten classes on 1,000 clients of 60 examples, 10 local steps of batch 5. W2 is
+the CNN of the built-in models on 32x32 colour images, 10 clients of 200 examples, 10 local steps of batch 20. Data are
+random numbers: the speed of a step does not depend on them.
 
-The rows of ``trainer``: ``loop`` is the least that trains clients one after the other, without any simulation, and
+The rows of ``trainer``: ``loop`` is the least code that trains clients one after the other, without any simulation, and
 ``loop2`` two processes of it at once; ``offbeat-…`` are whole simulations, ``offbeat-processes`` with two processes;
 ``limit`` is the batched kernel for linear layers alone, a hundred clients at a time, without drawing minibatches.
 """
@@ -133,7 +133,10 @@ def two_loops(pool: ProcessPoolExecutor, workload: Workload) -> float:
 
 
 def simulation(workload: Workload, algorithm: Algorithm, durations: str, trainer: Any) -> float:
-    """Return updates a second of a whole simulation, its construction and its first round left out."""
+    """Return updates per second of a whole simulation.
+
+    Its construction and its first round are left out.
+    """
     inputs, labels, shards = workload.data()
     model = FlatModel(workload.make())
     random = np.random.default_rng(1)
@@ -201,7 +204,10 @@ def kernel(workload: Workload) -> float:
 
 
 def measure(workload: Workload, rows: dict[tuple[str, str, str], Callable[[], float]]) -> list[dict[str, Any]]:
-    """Measure the rows in turn, each time after the plain loop, and return what was found."""
+    """Measure the rows in turn, each time after the plain loop.
+
+    Return the results.
+    """
     rates: dict[tuple[str, str, str], list[float]] = {row: [] for row in rows}
     ratios: dict[tuple[str, str, str], list[float]] = {row: [] for row in rows}
     peaks: dict[tuple[str, str, str], float] = {}

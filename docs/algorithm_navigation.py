@@ -1,4 +1,7 @@
-"""Navigation of the algorithms' pages: every page of ``docs/algorithms``, in the order of its index."""
+"""Navigation of the algorithms' pages.
+
+It has every page of ``docs/algorithms``, in the order of its index.
+"""
 
 import re
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Write the tables of ``docs/performance.md`` and ``docs/performance-tables.md`` from the benchmarks' output.
+"""The tables of performance, from the benchmarks' output.
+
+They are in ``docs/performance.md`` and ``docs/performance-tables.md``.
 
 ``make performance-docs``, or ``python docs/make_performance.py FILE …`` with the output of ``make bench-simulation``,
 ``make bench-peers`` or ``make bench-service``. Tables that the output has no rows for stay as they are.
@@ -60,7 +62,10 @@ def peers(rows: Sequence[Row]) -> str:
 
 
 def against_peers(rows: Sequence[Row]) -> str:
-    """Return the table of Offbeat against the best other simulator, each relative to its own plain loop."""
+    """Return the table of Offbeat against the best other simulator.
+
+    Each is relative to its own plain loop.
+    """
     lines: list[list[str]] = []
     for workload, trainer in (("W1", "offbeat-vmap"), ("W2", "offbeat-processes")):
         for algorithm in ("fedavg", "fedbuff", "fedasync"):

@@ -1,4 +1,6 @@
-"""Write ``docs/reference.md`` from the models that check an experiment's file, so that the two agree.
+"""The page ``docs/reference.md``, from the models that check an experiment.
+
+So the page agrees with the check of an experiment's file.
 
 ``make reference``
 """
@@ -221,7 +223,10 @@ def _compression() -> Iterator[str]:
 
 
 def _contraction(maker: Callable[..., Any]) -> str:
-    """Return when a compressor is a contraction, from "Return True: …" or "Return whether …: …"."""
+    """Return the condition under which a compressor is a contraction.
+
+    Its docstring says "Return True: …" or "Return whether …: …".
+    """
     if not (isinstance(maker, type) and issubclass(maker, Compressor)):
         return ""
     when = _summary(maker.is_contraction).removeprefix("Return ").partition(":")[0].rstrip(".")

@@ -1,4 +1,6 @@
-"""Write the table of ``docs/theory-measurements.md`` and the figure of ``docs/theory.md`` from measurements.
+"""The table and the figure of the pages on theory, from measurements.
+
+The table is in ``docs/theory-measurements.md``, the figure in ``docs/theory.md``.
 
 ``make theory-docs``
 """
@@ -41,7 +43,10 @@ def page(text: str) -> str:
 
 
 def measured(shares: tuple[float, float], server_steps: int) -> float:
-    """Return FedBuff's (1/T) Σ ‖∇f(w_t)‖² with the theorem's step size, averaged over the seeds."""
+    """Return FedBuff's (1/T) Σ ‖∇f(w_t)‖², averaged over the seeds.
+
+    The step size is the theorem's.
+    """
     rng = np.random.default_rng([server_steps, SEEDS])
     chosen = rng.choice(2, size=(server_steps, SEEDS, 1), p=shares)
     lr = fedbuff_step_size(server_steps=server_steps, steps=1, smoothness=1)

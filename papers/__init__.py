@@ -1,1 +1,4 @@
-"""The figures, tables and theorems of the papers, measured again; not part of the installed package."""
+"""The figures, tables and theorems of the papers, measured again.
+
+This package is not part of the installed one.
+"""

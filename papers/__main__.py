@@ -1,4 +1,7 @@
-"""``python -m papers``: the figures of the papers, and the bounds of their theorems, measured again."""
+"""``python -m papers``: the papers' figures and bounds, measured again.
+
+The bounds are those of the papers' theorems.
+"""
 
 import click
 

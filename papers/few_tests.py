@@ -1,4 +1,7 @@
-"""Data sets whose models are tested on fewer examples, which would take longer than the training on a processor."""
+"""Data sets with fewer test examples.
+
+On a processor, testing on all examples would take longer than the training.
+"""
 
 from dataclasses import replace
 

@@ -15,7 +15,7 @@ pytest_plugins = ["tests.data_fixtures", "tests.experiment_fixtures"]
 # As runs do; more threads than idle cores make these small models many times slower.
 torch.set_num_threads(1)
 
-# A busy machine is no reason to fail; and in CI a commit passes or fails the same way each time.
+# A busy machine does not make a test fail; and in CI a commit passes or fails the same way each time.
 settings.register_profile(
     "offbeat", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
 )

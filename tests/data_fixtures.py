@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 @dataclass
 class Server:
-    """What the server serves and what it was asked."""
+    """A server's files, and the requests that it got."""
 
     url: str = ""
     files: dict[str, bytes] = field(default_factory=dict)

@@ -1,4 +1,6 @@
-"""Chores around built-in algorithms: a skeleton, the check of re-exports, a list of what a new one still lacks.
+"""Chores around built-in algorithms.
+
+They are a skeleton, the check of re-exports, and a list of the parts that a new algorithm lacks.
 
 ``make algorithm NAME=fedplain``, ``make lint``, ``make missing``
 """
@@ -122,7 +124,10 @@ def built_in() -> dict[str, type[Algorithm[Any]]]:
 
 
 def exports() -> Iterator[str]:
-    """Yield a line for each built-in algorithm whose class cannot be imported from ``offbeat.algorithms``."""
+    """Yield a line for each class missing from ``offbeat.algorithms``.
+
+    The classes are those of the built-in algorithms.
+    """
     for name, kind in built_in().items():
         module, class_name = kind.__module__.rpartition(".")[2], kind.__name__
         if getattr(algorithms, class_name, None) is not kind or class_name not in algorithms.__all__:
@@ -135,7 +140,10 @@ def exports() -> Iterator[str]:
 
 
 def missing() -> Iterator[str]:
-    """Yield a line for each page, experiment, figure or mention that a built-in algorithm lacks."""
+    """Yield a line for each part that a built-in algorithm lacks.
+
+    Parts are pages, experiments, figures and mentions.
+    """
     every = tomllib.loads((ROOT / "experiments/all-algorithms.toml").read_text(encoding="utf-8"))["algorithms"]
     compared = {table.get("algorithm", label) for label, table in every.items()}
     index = (ROOT / "docs/algorithms/index.md").read_text(encoding="utf-8")
@@ -158,7 +166,10 @@ def missing() -> Iterator[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Carry out ``new NAME [CLASS]``, ``exports`` or ``missing``; return the exit status."""
+    """Carry out ``new NAME [CLASS]``, ``exports`` or ``missing``.
+
+    Return the exit status.
+    """
     match arguments:
         case ["new", name, *rest] if len(rest) < 2:
             new(name, *rest)

@@ -1,8 +1,9 @@
-"""How strong the tests are: change the code in single places, and count how often the module's own tests notice.
+"""A measurement of the tests' strength by changes of single places in the code.
 
-``python tools/mutations.py choose --count 200 --seed 0 --output chosen.json`` chooses changes, and
-``python tools/mutations.py run chosen.json --output results.json`` tests each in a copy; called again, it goes on.
-Changes are found again where modules were moved; only what is no longer there is replaced with another change.
+It counts how often a module's own tests notice a change. ``python tools/mutations.py choose --count 200 --seed 0
+--output chosen.json`` chooses changes, and ``python tools/mutations.py run chosen.json --output results.json`` tests
+each in a copy; if called again, it resumes. Changes are located again after modules were moved; a change whose place no
+longer exists is replaced with another change.
 """
 
 import argparse
@@ -32,7 +33,10 @@ PYTEST = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
 
 
 def suites_of(module: str, under_contract: bool) -> list[list[str]]:
-    """Return what Python is called with to test a module: its own tests, else an import; and the contract."""
+    """Return the arguments of Python that test a module.
+
+    They run its own tests, or import it if it has none; and the contract.
+    """
     path = Path(module).relative_to("src/offbeat")
     own = sorted((ROOT / "tests" / path.parent).glob(f"test_{path.stem}*.py"))
     imported = ["-c", f"import offbeat.{'.'.join(path.with_suffix('').parts)}"]
@@ -41,7 +45,10 @@ def suites_of(module: str, under_contract: bool) -> list[list[str]]:
 
 
 def make_copy(folder: str) -> Path:
-    """Copy the tree into a new folder in a folder, with bytecode, and return where it is."""
+    """Copy the tree, with bytecode, into a new folder; return the copy's path.
+
+    The new folder is made in ``folder``.
+    """
     tree = Path(tempfile.mkdtemp(dir=folder)) / "tree"
     shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__", "build", "runs", "site"))
     (tree / "tmp").mkdir()
@@ -50,7 +57,10 @@ def make_copy(folder: str) -> Path:
 
 
 def call(tree: Path, arguments: list[str], limit: float | None) -> tuple[str, float, str]:
-    """Call Python in a copy; return survived, caught or timeout, the seconds it took, and the first failure."""
+    """Call Python in a copy; return the outcome, seconds, and first failure.
+
+    The outcome is survived, caught or timeout.
+    """
     own = {"PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(tree / "tmp")}
     own["CI"] = "1"  # hypothesis tries the same examples each time
     began = time.monotonic()
@@ -72,7 +82,10 @@ def call(tree: Path, arguments: list[str], limit: float | None) -> tuple[str, fl
 
 
 def call_mutated(tree: Path, module: str, edit: Edit, calls: list[tuple[list[str], float]]) -> dict[str, Any]:
-    """Call Python while a module of a copy is mutated, until a call fails; return what is recorded of it."""
+    """Call Python while a module of a copy is mutated, until a call fails.
+
+    Return the record of the mutation.
+    """
     file = tree / module
     source, times = file.read_bytes(), file.stat()
     start, end, text = edit
@@ -87,10 +100,12 @@ def call_mutated(tree: Path, module: str, edit: Edit, calls: list[tuple[list[str
 
 
 def run(chosen: dict[str, Any], output: Path, jobs: int) -> list[dict[str, Any]]:
-    """Test the unchanged code, then each mutation that the results lack; write the results after each.
+    """Test the unchanged code, then each mutation that the results lack.
+
+    The results are written after each mutation.
 
     Returns:
-        For each mutation, where it is, what it changes, and what came of it.
+        For each mutation its place, its change and its outcome.
 
     Raises:
         SystemExit: Tests fail without any mutation.
@@ -142,7 +157,10 @@ def run(chosen: dict[str, Any], output: Path, jobs: int) -> list[dict[str, Any]]
 
 
 def print_shares(tested: list[dict[str, Any]]) -> None:
-    """Print what share was caught: in total, with tests of their own, without replacements, by operator, by package."""
+    """Print the share of mutations that was caught.
+
+    It is printed in total, with tests of their own, without replacements, by operator, and by package.
+    """
     groups: dict[str, list[bool]] = {}
     for one in tested:
         package = "/".join(one["module"].split("/")[2:-1]) or "(top)"

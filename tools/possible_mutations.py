@@ -1,4 +1,7 @@
-"""Which single changes can be made to the code, a choice of them, and where they are after modules were moved."""
+"""The possible single changes of the code.
+
+The module also chooses among them, and locates them after modules were moved.
+"""
 
 import ast
 import copy
@@ -18,7 +21,10 @@ Edit = tuple[int, int, bytes]  # the bytes of a source from, to, and what replac
 
 
 class Mutation(NamedTuple):
-    """A change of an expression or statement; equal ones in a function differ in ``occurrence``."""
+    """A change of an expression or statement.
+
+    Equal changes in a function differ in ``occurrence``.
+    """
 
     module: str
     function: str
@@ -29,14 +35,21 @@ class Mutation(NamedTuple):
     statement: str
 
     def nearness(self, other: "Mutation") -> tuple[bool, bool, float]:
-        """Return whether the functions are the same, or at least last names and modules' names; how alike paths are."""
+        """Return how near another mutation is; greater is nearer.
+
+        The values are whether the functions are the same, whether at least the last names and the modules' names are,
+        and the similarity of the paths.
+        """
         names, other_names = ((one.module.split("/")[-1], one.function.split(".")[-1]) for one in (self, other))
         alike = difflib.SequenceMatcher(None, self.module, other.module).ratio()
         return self.function == other.function, names == other_names, alike
 
 
 def all_mutations(root: Path) -> dict[Mutation, Edit]:
-    """Return every possible mutation of the package, but for the modules in `LEFT_OUT`."""
+    """Return every possible mutation of the package.
+
+    The modules in `LEFT_OUT` are skipped.
+    """
     found: dict[Mutation, Edit] = {}
     for path in sorted((root / "src/offbeat").rglob("*.py")):
         module = path.relative_to(root).as_posix()
@@ -77,14 +90,17 @@ def mutations_of(module: str, source: bytes) -> Iterator[tuple[Mutation, Edit]]:
 
 
 def is_left_out(node: ast.AST) -> bool:
-    """Return whether nothing in a node is mutated: texts, what is raised, what is only for types or for debugging."""
+    """Return whether nothing in a node is mutated.
+
+    Such nodes are texts, raised errors, and code only for types or for debugging.
+    """
     if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
         return True
     return isinstance(node, ast.Raise | ast.JoinedStr) or getattr(node, "name", "") == "__repr__"
 
 
 def first_line(statement: ast.stmt) -> str:
-    """Return the normalised source of a statement, without decorators and the statements in it."""
+    """Return the normalised source of a statement without decorators and blocks."""
     shallow = copy.copy(statement)
     for block in {"body", "orelse", "finalbody", "handlers", "cases", "decorator_list"} & set(statement._fields):
         setattr(shallow, block, [])
@@ -92,7 +108,10 @@ def first_line(statement: ast.stmt) -> str:
 
 
 def changes(node: ast.AST) -> Iterator[tuple[str, ast.AST, str]]:
-    """Yield what can be changed about a node: the operator, the node that is replaced, its new text."""
+    """Yield the possible changes of a node.
+
+    Each is an operator, the node that is replaced, and its new text.
+    """
     match node:
         case ast.Compare(left, operators, others):
             for at, operator in enumerate(operators):
@@ -131,7 +150,10 @@ def is_text(node: ast.expr) -> bool:
 
 
 def choose(possible: Iterable[Mutation], count: int, seed: int) -> list[Mutation]:
-    """Choose mutations at random: as few as can be in the same function, then of each operator as many."""
+    """Choose mutations at random, as few as possible in the same function.
+
+    As a second criterion, each operator has equally many.
+    """
     free = list(possible)
     random.Random(seed).shuffle(free)
     in_all = Counter(mutation.operator for mutation in free)
@@ -145,11 +167,11 @@ def choose(possible: Iterable[Mutation], count: int, seed: int) -> list[Mutation
 
 
 def locate(wanted: list[Mutation], possible: Iterable[Mutation], seed: int) -> list[tuple[Mutation, str]]:
-    """Find mutations in the present code, and say of each whether it is the same, was moved, or had to be replaced.
+    """Locate mutations in the present code; return each with how it was found.
 
-    It is found where function, statement and change are the same, or only the function differs.
-    A replacement has the same operator, in the function of that name if there is one. Of several modules, that whose
-    path is most alike is taken.
+    It is the same, was moved, or had to be replaced. It is found if function, statement and change are the same, or if
+    only the function differs. A replacement has the same operator, in the function of that name if there is one. Of
+    several modules, the one with the most similar path is taken.
     """
     free = dict.fromkeys(possible)
     found: dict[int, tuple[Mutation, str]] = {}

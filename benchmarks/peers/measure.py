@@ -1,11 +1,12 @@
-"""Measure one peer on one workload: ``python measure.py NAME WORKLOAD REPETITIONS``, in the peer's environment.
+"""Measurement of one peer on one workload.
 
-A line of JSON a row. ``ratio_to_loop`` is to the plain loop in this process, whose rate is the mean of one measurement
-right before the peer's and one right after it; figures are medians over the repetitions. ``peak_rss_mib`` is that of
-the process and its children together over all rows of the workload: looked up once a second, and a page that processes
-share counts in each.
+``python measure.py NAME WORKLOAD REPETITIONS``, in the peer's environment. It prints a line of JSON for every row.
+``ratio_to_loop`` is to the plain loop in this process, whose rate is the mean of one measurement right before the
+peer's and one right after it; figures are medians over the repetitions. ``peak_rss_mib`` is that of the process and its
+children together over all rows of the workload. It is looked up once a second, and a page that processes share counts
+in each.
 
-What a row leaves out of its time is written in the peer's module, ``on_NAME.py``.
+The parts that a row's time leaves out are listed in the peer's module, ``on_NAME.py``.
 """
 
 import importlib
@@ -23,7 +24,10 @@ from workloads import WORKLOADS, plain_loop
 
 
 class PeakMemory(threading.Thread):
-    """The most resident memory of this process and its children, as seen once a second."""
+    """The most resident memory of this process and its children.
+
+    It is looked up once a second.
+    """
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -53,7 +57,10 @@ def resident_bytes() -> int:
 
 
 def measure(name: str, workload_name: str, repetitions: int) -> list[dict[str, Any]]:
-    """Measure the peer's rows in turn, each between two plain loops, and return what was found."""
+    """Measure the peer's rows in turn, each between two plain loops.
+
+    Return the results.
+    """
     memory = PeakMemory()
     memory.start()
     workload = WORKLOADS[workload_name]

@@ -1,9 +1,10 @@
-"""Updates a second of FLGo: FedAvg, FedBuff and FedAsync in one process, on its virtual clock.
+"""Updates per second of FLGo: FedAvg, FedBuff and FedAsync.
 
-Left out is construction. An update counts when its client is trained, which FLGo does when it selects the client. For
-FedBuff and FedAsync a client needs between 50 and 149 ticks of the clock, so that of a hundred clients at work one
-finishes a tick, on average; more of them in the same tick are one step of FLGo's FedAsync. Its FedAsync clients have
-the paper's proximal term. FLGo's data loader takes a client's examples in order.
+FLGo runs in one process, on its virtual clock. Construction is left out. An update counts when its client is trained,
+which FLGo does when it selects the client. For FedBuff and FedAsync a client needs between 50 and 149 ticks of the
+clock, so that of a hundred clients at work one finishes in every tick, on average; several of them in the same tick are
+one step of FLGo's FedAsync. Its FedAsync clients have the paper's proximal term. FLGo's data loader takes a client's
+examples in order.
 """
 
 # pyright: reportMissingImports=false

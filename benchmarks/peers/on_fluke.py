@@ -30,7 +30,7 @@ PACKAGE = "fluke-fl"
 
 
 class RoundTimes:
-    """When the rounds began and when each ended."""
+    """The beginning of the rounds and the end of each."""
 
     def __init__(self) -> None:
         self.times: list[float] = []

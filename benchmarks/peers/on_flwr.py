@@ -1,7 +1,8 @@
-"""Updates a second of Flower: FedAvg on its simulation backend, which is Ray, with two actors of one thread each.
+"""Updates per second of Flower: FedAvg on its simulation backend.
 
-Left out are construction, the start of Ray and the first round, in which every actor makes the data. The client is
-written as in Flower's PyTorch quickstart; its local steps are those of the plain loop.
+The backend is Ray, with two actors of one thread each. Construction, the start of Ray and the first round, in which
+every actor makes the data, are left out. The client is written as in Flower's PyTorch quickstart; its local steps are
+those of the plain loop.
 """
 
 # pyright: reportMissingImports=false, reportUntypedFunctionDecorator=false

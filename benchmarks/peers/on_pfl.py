@@ -1,11 +1,11 @@
-"""Updates a second of Apple's pfl-research: its simulated backend in one process, FedAvg.
+"""Updates per second of Apple's pfl-research: FedAvg.
 
-Left out are construction and the first round, in which pfl evaluates whatever its options say. pfl takes its
-minibatches in the order of the examples and keeps them from one round to the next; the first ten of a client's twelve
-are W1's ten steps.
+Its simulated backend runs in one process. Construction and the first round, in which pfl evaluates whatever its
+options say, are left out. pfl takes its minibatches in the order of the examples and keeps them from one round to the
+next; the first ten of a client's twelve are W1's ten steps.
 
-The row with two threads needs two free cores: where others compute on them, PyTorch's threads wait for each other, and
-it says little.
+The row with two threads needs two free cores: if other programs compute on them, PyTorch's threads wait for each other,
+and the row says little.
 """
 
 # pyright: reportMissingImports=false, reportUntypedBaseClass=false
@@ -50,7 +50,7 @@ class Classifier(nn.Module):
 
 
 class RoundTimes(TrainingProcessCallback):
-    """When each round ended."""
+    """The end of each round."""
 
     def __init__(self) -> None:
         self.ends: list[float] = []

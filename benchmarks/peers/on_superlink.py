@@ -1,12 +1,13 @@
-"""How fast Flower's SuperLink takes updates in: ``python on_superlink.py CLIENTS UPDATES [--database] [--nodes]``.
+"""The rate at which Flower's SuperLink takes updates in.
 
-Runs in the peer's environment and prints a line of JSON. The server is ``flower-superlink`` with the ServerApp of
-``superlink_app/``, a process of its own, without TLS; with ``--database`` its state is in SQLite, else in memory.
-The rate is from the first update in the ServerApp's sum to the last.
+``python on_superlink.py CLIENTS UPDATES [--database] [--nodes]`` runs in the peer's environment and prints a line of
+JSON. The server is ``flower-superlink`` with the ServerApp of ``superlink_app/``, a process of its own, without TLS;
+with ``--database`` its state is in SQLite, else in memory. The rate is from the first update in the ServerApp's sum to
+the last.
 
 With ``--nodes`` the clients are ``flower-supernode`` processes, each of which starts a process for every message. Else
 they are threads of this process that use Flower's own client of the Fleet API and answer at once, with updates made and
-hashed before: as little as a client can do.
+hashed before: the least work that a client can do.
 """
 
 import argparse
@@ -65,7 +66,10 @@ def free_port() -> int:
 
 
 def answer(address: str, number: int, look_seconds: float) -> None:
-    """Be a client: answer every message with the same update, which is another one than the other clients'."""
+    """Be a client: answer every message with the same update.
+
+    Each client has an update of its own.
+    """
     # Within this nothing is hashed twice.
     with http_request_response(address, insecure=True) as line, no_object_id_recompute():
         _, receive, send, _, _, pull, push, confirm = line

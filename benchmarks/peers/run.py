@@ -1,13 +1,13 @@
-"""How many client updates a second other simulators train: pfl-research, Flower, fluke and FLGo.
+"""The client updates per second that other simulators train.
 
-``make bench-peers``, or ``python benchmarks/peers/run.py [--only NAME] [--workload W1] [--quick]``. The workloads are
-those of ``benchmarks/simulation.py``, and so are the lines of JSON and the table that it prints. A peer is installed
-in an environment of its own, ``build/peers/NAME``, when that is missing or the requirements have changed; what pip and
-the peer print goes to ``build/peers/NAME.log``. A peer that cannot be installed or fails is left out with a line on
-stderr.
+The peers are pfl-research, Flower, fluke and FLGo. ``make bench-peers``, or ``python benchmarks/peers/run.py [--only
+NAME] [--workload W1] [--quick]``. The workloads are those of ``benchmarks/simulation.py``, and so are the lines of JSON
+and the table that it prints. A peer is installed in an environment of its own, ``build/peers/NAME``, when that is
+missing or the requirements have changed. The output of pip and of the peer goes to ``build/peers/NAME.log``. A peer
+that cannot be installed or fails is left out with a line on stderr.
 
-How a row is measured is written in ``measure.py``, what it leaves out in ``on_NAME.py``. Figures are medians of five
-repetitions, with ``--quick`` of two.
+The measurement of a row is described in ``measure.py``, and the parts that it leaves out in ``on_NAME.py``. Figures are
+medians of five repetitions, with ``--quick`` of two.
 """
 
 import argparse

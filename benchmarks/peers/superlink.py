@@ -1,8 +1,8 @@
-"""Flower's SuperLink beside Offbeat's server: updates of 40 MB, ten of which make a model.
+"""Flower's SuperLink beside Offbeat's server.
 
-What is measured on Flower's side is written in ``on_superlink.py``. It is installed in an environment of its own,
-``build/peers/superlink``; what it prints goes to ``build/peers/superlink.log``. If it cannot be installed or fails, it
-is left out with a line on stderr.
+Updates have 40 MB, and ten of them make a model. The measurement of Flower is described in ``on_superlink.py``. Flower
+is installed in an environment of its own, ``build/peers/superlink``; its output goes to ``build/peers/superlink.log``.
+If it cannot be installed or fails, it is left out with a line on stderr.
 """
 
 import json

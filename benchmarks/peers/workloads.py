@@ -1,6 +1,7 @@
-"""The two workloads, and the plain loop over clients that every peer is compared with.
+"""The two workloads, and the plain loop that every peer is compared with.
 
-They are those of ``benchmarks/simulation.py``, once more in plain PyTorch: a peer's environment has no Offbeat.
+The loop trains clients one after the other. The workloads are those of ``benchmarks/simulation.py``, repeated in plain
+PyTorch: a peer's environment does not have Offbeat.
 """
 
 import time
@@ -113,7 +114,10 @@ def train(workload: Workload, model: nn.Module, inputs: Tensor, labels: Tensor, 
 
 
 def plain_loop(workload: Workload) -> float:
-    """Return updates a second of a loop over clients, on one thread, that does nothing but train them."""
+    """Return updates per second of a loop that only trains clients.
+
+    The loop runs on one thread.
+    """
     torch.set_num_threads(1)
     inputs, labels = workload.data()
     shards = torch.randperm(len(inputs)).split(workload.examples)

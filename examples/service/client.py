@@ -1,9 +1,11 @@
-"""A client of the service: softmax regression on its share of the handwritten digits.
+"""A client of the service, on its share of the handwritten digits.
+
+It trains softmax regression.
 
     offbeat join https://host:8443 --token-file enrolment-token --client examples/service/client.py:make_client
 
-All that is asked of a client is ``fit``, or a function that does the same: here is the built-in one. Data of your own
-are two tensors, or two numpy arrays: ``LocalSGD(model, cross_entropy, (inputs, labels))``.
+A client needs only ``fit``, or a function that does the same; here it is the built-in one. Data of your own are two
+tensors, or two numpy arrays: ``LocalSGD(model, cross_entropy, (inputs, labels))``.
 """
 
 from torch.nn.functional import cross_entropy

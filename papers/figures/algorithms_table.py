@@ -15,7 +15,9 @@ Write = Callable[[float, float | None], str]
 
 
 def mean_in_words(values: Sequence[float], write: Write, otherwise: str) -> str:
-    """Return the mean of the finite values with its 95 % interval, and their number unless all are finite.
+    """Return the mean of the finite values with its 95 % interval.
+
+    Their number is given as well unless all are finite.
 
     Args:
         values: One for each seed.
@@ -31,7 +33,10 @@ def mean_in_words(values: Sequence[float], write: Write, otherwise: str) -> str:
 
 
 def algorithms_table(runs: Sequence[Run]) -> str:
-    """Return the table: time and bytes to the target, final main measure, the same for the worst client."""
+    """Return a table of the algorithms.
+
+    It has the time and the bytes to the target, the final main measure, and the same for the worst client.
+    """
     measure, target = main_measure(runs), target_for(runs)
     assert target is not None
     lines = [

@@ -21,7 +21,7 @@ AnyFigure = ComparisonFigure | TheoremFigure
 
 
 def read_all(folder: Path) -> list[AnyFigure]:
-    """Return the figures whose files are in a folder such as ``papers/``, in the order of their names.
+    """Return the figures of a folder such as ``papers/``, sorted by name.
 
     Raises:
         OffbeatError: The folder has no figure, or a file is broken.
@@ -43,7 +43,9 @@ def read_all(folder: Path) -> list[AnyFigure]:
 
 
 def find(name: str, folder: Path) -> list[AnyFigure]:
-    """Return a figure by its name, such as ``fedlaavg/fig4e``, or all figures of a file or folder.
+    """Return the figure of a name, or all figures of a file or folder.
+
+    A name is, for example, ``fedlaavg/fig4e``.
 
     Raises:
         OffbeatError: The name is unknown, or a file is broken.
@@ -67,7 +69,10 @@ def with_compared(figures: Sequence[AnyFigure]) -> list[AnyFigure]:
 
 
 def result_of(figure: AnyFigure, scale: str, results: Path) -> FigureResult | None:
-    """Return a figure's result; None unless all its runs have completed with the settings of its file."""
+    """Return a figure's result, or None if it is incomplete.
+
+    It is complete if all its runs have completed with the settings of its file.
+    """
     if isinstance(figure, TheoremFigure):
         return theorem_result(figure, scale, figure_folder(figure.name, scale, results))
     return comparison_result(figure, scale, results)

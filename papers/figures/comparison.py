@@ -47,7 +47,9 @@ _COSTS: dict[str, Write] = {
 
 
 def comparison_result(figure: ComparisonFigure, scale: str, results: Path) -> FigureResult | None:
-    """Return a figure's result; None unless all its runs have completed with the settings of its file.
+    """Return a figure's result, or None if it is incomplete.
+
+    It is complete if all its runs have completed with the settings of its file.
 
     Args:
         figure: The figure.
@@ -77,7 +79,10 @@ def comparison_result(figure: ComparisonFigure, scale: str, results: Path) -> Fi
 
 
 def _runs(figure: ComparisonFigure, scale: str, results: Path) -> tuple[Points, list[Run], list[Run]] | None:
-    """Return the tuned values, the tuning's runs and the figure's runs; None unless all have completed."""
+    """Return the tuned values, the tuning's runs and the figure's runs.
+
+    None unless all runs have completed.
+    """
     folder = figure_folder(figure.name, scale, results)
     tuning = tuning_runs(figure, scale, folder)
     if tuning is None:
@@ -88,7 +93,10 @@ def _runs(figure: ComparisonFigure, scale: str, results: Path) -> tuple[Points, 
 
 
 def _compared_runs(figure: ComparisonFigure, compared: Mapping[str, Sequence[Run]]) -> list[Run]:
-    """Return the runs of other panels that claims compare with, labelled with their panel."""
+    """Return the runs of other panels that claims compare with.
+
+    They are labelled with their panel.
+    """
     # Not those of differences: that would draw two more curves for one number.
     labels = dict.fromkeys(
         (claim.than_panel, claim.than)

@@ -59,7 +59,10 @@ class ComparisonFigure(PaperFigure):
         return experiment_file.experiment_of(table, self.path)
 
     def tuning_experiment(self, scale: str) -> Experiment:
-        """Return the experiment of the tuning: each algorithm at each of its points, with the tuning's seed."""
+        """Return the experiment of the tuning.
+
+        It has each algorithm at each of its points, with the tuning's seed.
+        """
         assert self.tuning is not None
         table = self._table(scale, self.tuning.set)
         algorithms = {
@@ -88,7 +91,7 @@ class ComparisonFigure(PaperFigure):
 
 
 def load(path: Path) -> list[ComparisonFigure]:
-    """Read the figures of a file, one for each panel, and check them at all their scales.
+    """Read the figures of a file, one for each panel, and check all their scales.
 
     Raises:
         OffbeatError: A key or value is wrong; one line names it.
@@ -148,7 +151,10 @@ def _figure(
 
 
 def _with_values(table: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an algorithm's table with other values; a key may belong to ``local``, such as ``local.lr``."""
+    """Return an algorithm's table with other values.
+
+    A key may belong to ``local``, such as ``local.lr``.
+    """
     changed = dict(table)
     for key, value in point.items():
         section, dot, name = key.partition(".")

@@ -96,7 +96,10 @@ class FigureRecord:
         return f"python -m papers {self.name} --scale {self.scale}"
 
     def with_words_of(self, figure: PaperFigure) -> "FigureRecord":
-        """Return the record with the texts of the figure's file, whose settings and claims it has."""
+        """Return the record with the texts of the figure's file.
+
+        The record must have the settings and claims of that file.
+        """
         changes = ", ".join(f"`{change}`" for change in figure.scales[self.scale].set)
         differs = (*figure.section.differs, *([f"At this scale: {changes}."] if changes else []))
         findings = [
@@ -148,7 +151,10 @@ class FigureResult:
     tuned: Sequence[str] = ()
 
     def record(self, folder: Path, name: str) -> FigureRecord:
-        """Draw the figures into a folder, their names beginning with ``name``, and return the record."""
+        """Draw the figures into a folder and return the record.
+
+        The figures' names begin with ``name``.
+        """
         record = FigureRecord(
             name=self.source.name,
             scale=self.scale,

@@ -48,12 +48,18 @@ def quantity(claim: Claim, run: Run) -> float:
 
 
 def cost(name: str, run: Run) -> NDArray[np.float64]:
-    """Return the cost of a run up to each evaluation, in ``seconds``, ``updates``, ``versions`` or ``bytes``."""
+    """Return the cost of a run up to each evaluation.
+
+    Costs are ``seconds``, ``updates``, ``versions`` or ``bytes``.
+    """
     return np.stack([run.history[column] for column in _COSTS[name]]).sum(axis=0, dtype=np.float64)
 
 
 def cost_to_target(name: str, run: Run) -> float:
-    """Return the cost until the main measure reached ``evaluate.target``; infinite if it never did."""
+    """Return the cost until the main measure reached ``evaluate.target``.
+
+    It is infinite if the measure never did.
+    """
     measure, target = main_measure([run]), target_for([run])
     assert target is not None
     reached = np.flatnonzero(measure.reached(run.history[measure.name], target))

@@ -44,7 +44,10 @@ class ReproductionSection(Section):
 
 
 class Panel(Section):
-    """``[panels.NAME]``: one of several figures in a file; its name is the file's name followed by NAME."""
+    """``[panels.NAME]``: one of several figures in a file.
+
+    Its name is the file's name followed by NAME.
+    """
 
     figure: Line
     """The panel, in place of reproduction.figure."""
@@ -64,9 +67,10 @@ class Scale(Section):
 
 
 class Tuning(Section):
-    """``[tuning]``: hyper-parameters that are tried for each algorithm before the runs with all seeds.
+    """``[tuning]``: hyper-parameters to try before the runs with all seeds.
 
-    The best point has the best main measure on average over its run, so that both speed and the level reached count.
+    They are tried for each algorithm. The best point has the best main measure on average over its run, so that both
+    speed and the level reached count.
     """
 
     seed: Annotated[int, Field(ge=0)]
@@ -79,7 +83,10 @@ class Tuning(Section):
     """The same for one algorithm, in place of ``all``."""
 
     def points(self, label: str) -> list[dict[str, Any]]:
-        """Return the points that are tried for an algorithm: all combinations of the values, by key."""
+        """Return the points that are tried for an algorithm.
+
+        They are all combinations of the values, by key.
+        """
         grid = self.own.get(label, self.all)
         return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 

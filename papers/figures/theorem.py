@@ -1,4 +1,7 @@
-"""A theorem's figure: its bound, measured on small problems as one of its numbers grows."""
+"""The figure of a theorem.
+
+It shows the theorem's bound, measured on small problems as one of its numbers grows.
+"""
 
 import json
 import time
@@ -82,7 +85,10 @@ class TheoremFigure(PaperFigure):
     theory: TheorySection
 
     def fingerprint(self, scale: str) -> str:
-        """Return a hash of the settings and claims, the same at all scales; texts do not count."""
+        """Return a hash of the settings and claims.
+
+        It is the same at all scales, and texts do not count.
+        """
         return fingerprint_of([self.theory.model_dump(mode="json"), [claim.inequality() for claim in self.claims]])
 
 
@@ -118,7 +124,10 @@ def measure(theorem: TheoremFigure, folder: Path) -> None:
 
 
 def theorem_result(theorem: TheoremFigure, scale: str, folder: Path) -> FigureResult | None:
-    """Return a theorem's result; None unless it was measured with the settings of its file."""
+    """Return a theorem's result, or None if it is missing or outdated.
+
+    A result is outdated unless it was measured with the settings of the theorem's file.
+    """
     try:
         result = json.loads((folder / _RESULT).read_text(encoding="utf-8"))
         if result["theory"] != theorem.theory.model_dump(mode="json"):
@@ -160,7 +169,10 @@ def _finding(claim: TheoremClaim, points: Sequence[Point]) -> Finding:
 
 @matplotlib.rc_context(STYLE)
 def _draw(sweeps: dict[str, list[Point]], path: Path) -> Path:
-    """Draw the measured values, with their 95 % intervals, and the bounds, one panel for each sweep."""
+    """Draw the measured values with 95 % intervals, and the bounds.
+
+    There is one panel for each sweep.
+    """
     columns = 3
     rows = -(-len(sweeps) // columns)
     figure = Figure(figsize=(WIDTH, 0.3 + 2.2 * rows), layout="constrained")

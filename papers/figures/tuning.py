@@ -31,7 +31,10 @@ def tuning_runs(figure: ComparisonFigure, scale: str, folder: Path) -> list[Run]
 
 
 def best_points(figure: ComparisonFigure, scale: str, runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
-    """Return the best point of each label, by key, from all tuning runs; none without tuning."""
+    """Return the best point of each label, by key, from all tuning runs.
+
+    Without tuning the result is empty.
+    """
     if figure.tuning is None:
         return {}
     scores = [_score(run) for run in runs]
@@ -44,7 +47,10 @@ def best_points(figure: ComparisonFigure, scale: str, runs: Sequence[Run]) -> di
 
 
 def _score(run: Run) -> float:
-    """Return the mean of the main measure over a run, higher is better; −∞ if the run diverged."""
+    """Return the mean of the main measure over a run; higher is better.
+
+    It is −∞ if the run diverged.
+    """
     measure = main_measure([run])
     mean = float(np.mean(run.history[measure.name], dtype=np.float64))
     if not math.isfinite(mean):
@@ -65,7 +71,10 @@ def tuning_lines(tuning: Tuning, best: Points) -> list[str]:
 
 
 def _is_on_edge(best: Mapping[str, object], points: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether one of the best values is the lowest or the highest of several numbers that were tried."""
+    """Return whether a best value is the lowest or highest of those tried.
+
+    Only keys for which several numbers were tried count.
+    """
     for key, value in best.items():
         numbers = {point[key] for point in points if isinstance(point[key], int | float)}
         if len(numbers) > 1 and value in (min(numbers), max(numbers)):

@@ -68,7 +68,10 @@ def _verdict(claim: Claim, groups: Mapping[str, Sequence[Run]], others: Mapping[
 
 
 def _numbers(claim: Claim, groups: Mapping[str, Sequence[Run]], of: str, less: str | None) -> "list[_Interval]":
-    """Return an algorithm's quantity for each seed, less that of another algorithm if one is given."""
+    """Return an algorithm's quantity for each seed.
+
+    If ``less`` is given, the quantity of that algorithm is subtracted.
+    """
     numbers = [_interval(claim, run) for run in groups[of]]
     if less is None:
         return numbers

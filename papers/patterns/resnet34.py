@@ -1,4 +1,7 @@
-"""ResNet-34 without normalisation, Figure 2 of "Federated learning under arbitrary communication patterns"."""
+"""ResNet-34 without normalisation.
+
+It is the model of Figure 2 of "Federated learning under arbitrary communication patterns".
+"""
 
 import torch
 from torch import Tensor, nn
@@ -49,5 +52,8 @@ class _Block(nn.Module):
         self.shortcut = nn.Identity() if same else nn.Conv2d(before, after, kernel_size=1, stride=stride)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Map ``(n, before, height, width)`` to ``(n, after, height / stride, width / stride)``."""
+        """Return the block's outputs.
+
+        Inputs are ``(n, before, height, width)``, outputs ``(n, after, height / stride, width / stride)``.
+        """
         return torch.relu(self.residual(inputs) + self.shortcut(inputs))

@@ -1,4 +1,7 @@
-"""The pages of results: an index, a page for each paper, and CSV files with all numbers."""
+"""The pages of results.
+
+These are an index, a page for each paper, and CSV files with all numbers.
+"""
 
 import csv
 import io
@@ -20,7 +23,9 @@ _WORDS = ("holds", "does not hold", "differs", "undecided")
 def write_pages(
     records: Sequence[FigureRecord], outdated: Collection[Key], missing: Mapping[str, Sequence[str]], folder: Path
 ) -> Path:
-    """Write the index, a page for each paper, and the CSV files; return the index's path.
+    """Write the pages and the CSV files; return the index's path.
+
+    The pages are the index and one for each paper.
 
     Args:
         records: All records, in the order of the pages; their figures are in ``folder / IMAGES``.
@@ -47,7 +52,10 @@ def paper_of(record: FigureRecord) -> str:
 
 
 def page_of(record: FigureRecord) -> str:
-    """Return the page of a single figure, in the folder of its pictures, with all its numbers."""
+    """Return the page of a single figure, with all its numbers.
+
+    The page is for the folder of the figure's pictures.
+    """
     lines = [
         f"## {record.figure}, {record.scale} scale\n",
         f"{record.question}\n",
@@ -135,7 +143,10 @@ def _differences(records: Sequence[FigureRecord]) -> list[str]:
 
 
 def _command(records: Sequence[FigureRecord]) -> str:
-    """Return the command that measures figures of one file and scale, and how long it took."""
+    """Return the command that measures figures, and how long it took.
+
+    The figures are of one file and scale.
+    """
     duration = units.duration(60 * sum(one.minutes for one in records))
     names = " ".join(one.name for one in records)
     return f"`python -m papers {names} --scale {records[0].scale}` · `{records[0].file}` · {duration} of one core\n"
@@ -154,7 +165,10 @@ def _summary(words: Counter[str]) -> str:
 
 
 def _update_note(records: Sequence[FigureRecord], figures: int, folder: Path) -> str:
-    """Return the note on a page's outdated figures and the commands that measure them again."""
+    """Return the note on a page's outdated figures.
+
+    It has the commands that measure them again.
+    """
     names: dict[str, list[str]] = {}
     for one in records:
         names.setdefault(one.scale, []).append(one.name)

@@ -1,4 +1,7 @@
-"""AsyncCommSGD's Proposition 2.1 and Theorems 2.2 and 2.4, under the paper's four patterns."""
+"""AsyncCommSGD's Proposition 2.1 and Theorems 2.2 and 2.4.
+
+They are measured under the paper's four patterns.
+"""
 
 import math
 from collections.abc import Callable
@@ -29,7 +32,10 @@ Pattern = npt.NDArray[np.bool_]
 
 
 def check_async_comm_sgd(seeds: int, rng: np.random.Generator) -> list[Row]:
-    """Return the rows of AsyncCommSGD: the distance, the convex and the non-convex bound for each pattern."""
+    """Return the rows of AsyncCommSGD.
+
+    They are the distance, the convex and the non-convex bound for each pattern.
+    """
     convex = quadratics("quadratics, N = 6, d = 2", 6, [0.8, 1.0], variance=0.5)
     logistic = logistic_regression("logistic regression, N = 6, d = 3", 6)
     return [
@@ -58,12 +64,18 @@ def patterns(rng: np.random.Generator, *, rounds: int, clients: int) -> dict[str
 
 
 def full(every: int, *, rounds: int, clients: int) -> Pattern:
-    """Return the pattern in which all clients communicate every so many rounds, ``(rounds, clients)``."""
+    """Return the pattern in which all clients communicate every ``every`` rounds.
+
+    It is ``(rounds, clients)``.
+    """
     return np.broadcast_to(np.arange(1, rounds + 1)[:, None] % every == 0, (rounds, clients))
 
 
 def largest_gap(pattern: Pattern) -> int:
-    """Return Δ, the largest gap between two communications of one client; rounds 0 and T count as such."""
+    """Return Δ, the largest gap between two communications of one client.
+
+    Rounds 0 and T count as communications.
+    """
     gaps = [np.diff(np.flatnonzero(column), prepend=-1, append=len(pattern) - 1).max() for column in pattern.T]
     return int(max(gaps))
 
@@ -116,7 +128,10 @@ def run_async_comm_sgd(
 def convex_rows(
     problem: ConvexProblem, rng: np.random.Generator, seeds: int, name: str, pattern: Pattern
 ) -> tuple[Row, Row]:
-    """Measure Proposition 2.1 and Theorem 2.2 under the pattern ``name``, with the theorem's step sizes."""
+    """Measure Proposition 2.1 and Theorem 2.2 under the pattern ``name``.
+
+    The step sizes are the theorem's.
+    """
     rounds, gap = len(pattern), largest_gap(pattern)
     smoothness, convexity = problem.smoothness, problem.strong_convexity
     step_size, weight = (

@@ -29,7 +29,10 @@ def cells(row: Row) -> tuple[str, ...]:
 )
 @click.pass_context
 def theory(context: click.Context, seeds: int) -> None:
-    """Measure every bound on small problems; the exit code is 1 if one is not as expected."""
+    """Measure every bound on small problems.
+
+    The exit code is 1 if a bound is not as expected.
+    """
     rows = check(seeds)
     table = Table(box=box.SIMPLE)
     for name in COLUMNS:

@@ -1,4 +1,7 @@
-"""FedBuff's Theorem 1, under uniform arrivals as it assumes, and under unequal ones."""
+"""FedBuff's Theorem 1 under uniform and unequal arrivals.
+
+The theorem assumes uniform arrivals.
+"""
 
 from collections import deque
 
@@ -19,7 +22,10 @@ PAIR = Quadratics("two quadratics, centres ±1", np.ones(1), np.array([[1.0], [-
 
 
 def check_fedbuff(seeds: int, rng: np.random.Generator) -> list[Row]:
-    """Return the rows of FedBuff: Theorem 1 under uniform arrivals, and speed-dependent arrivals, which break it."""
+    """Return the rows of FedBuff's Theorem 1.
+
+    Arrivals are uniform, or depend on speed, which breaks the theorem.
+    """
     wide = quadratics("quadratics, N = 8, d = 3", 8, [0.05, 0.25, 0.5], variance=0.5)
     local = quadratics("quadratics, N = 5, d = 2", 5, [0.1, 0.2], variance=0.1)
     logistic = logistic_regression("logistic regression, N = 4, d = 3", 4)
@@ -33,7 +39,10 @@ def check_fedbuff(seeds: int, rng: np.random.Generator) -> list[Row]:
 
 
 def unequal_arrivals_row(rng: np.random.Generator, seeds: int, server_steps: int) -> Row:
-    """Measure Theorem 1 where one of two clients makes nine arrivals of ten, against its assumption."""
+    """Measure Theorem 1 where one of two clients makes nine of ten arrivals.
+
+    This is against the theorem's assumption.
+    """
     return fedbuff_row(
         PAIR, rng, seeds, steps=1, buffer_size=1, max_staleness=0, server_steps=server_steps, arrivals=(0.9, 0.1)
     )
@@ -87,7 +96,9 @@ def fedbuff_row(
 def run_fedbuff(
     problem: Problem, rng: np.random.Generator, chosen: Clients, *, steps: int, lr: float, max_staleness: int
 ) -> Array:
-    """Run FedBuff with s(τ) = 1, server_lr = 1 and every update at the maximum staleness.
+    """Run FedBuff with every update at the maximum staleness.
+
+    s(τ) = 1 and server_lr = 1.
 
     Args:
         problem: The losses.

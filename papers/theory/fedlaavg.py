@@ -53,7 +53,10 @@ class Run:
 def random_availability(
     rng: np.random.Generator, *, rounds: int, seeds: int, clients: int, available_every: int, share: float = 0.2
 ) -> npt.NDArray[np.bool_]:
-    """Return the available clients, ``(rounds, seeds, clients)``: random, but each once in any E successive rounds."""
+    """Return the available clients, ``(rounds, seeds, clients)``.
+
+    They are random, but each client is available at least once in any E successive rounds.
+    """
     available = rng.random((rounds, seeds, clients)) < share
     away = np.zeros((seeds, clients), dtype=np.int64)
     for now in available:
@@ -151,7 +154,10 @@ def _example_rows() -> list[Row]:
 def run_example(
     *, latest_average: bool, rounds: int, start: float, turns: tuple[int, int], centres: tuple[float, float]
 ) -> float:
-    """Return (1/T) Σ_{t<T} (x_t − x*)² in Example 1 with γ = 1/(2√T), of FedLaAvg or else of FedAvg."""
+    """Return (1/T) Σ_{t<T} (x_t − x*)² in Example 1 with γ = 1/(2√T).
+
+    The algorithm is FedLaAvg if ``latest_average`` is true, else FedAvg.
+    """
     lr = 1 / (2 * math.sqrt(rounds))
     best = sum(centres) / 2
     point, total, latest = start, 0.0, [0.0, 0.0]

@@ -67,7 +67,10 @@ class LeastSquares(Problem):
 
 
 def least_squares(name: str, clients: int, examples: int, dimensions: int, noise: float) -> LeastSquares:
-    """Return a problem whose clients' answers come from their own parameters, drawn around common ones."""
+    """Return least squares in which each client has parameters of its own.
+
+    A client's answers come from its parameters, which are drawn around common ones.
+    """
     rng = np.random.default_rng([clients, examples, dimensions])
     features = 0.5 * rng.standard_normal((examples, dimensions))
     own = 1 + rng.standard_normal((clients, dimensions))

@@ -35,7 +35,10 @@ class Row:
 
     @property
     def as_expected(self) -> bool:
-        """Whether the bound holds, or is exceeded in a counter-example, by more than the interval."""
+        """True if the row is as expected, by more than the interval.
+
+        The bound should hold, or in a counter-example be exceeded.
+        """
         if self.should_hold:
             return self.measured + self.half_width <= self.bound
         return self.measured - self.half_width > self.bound
@@ -49,7 +52,10 @@ class Row:
 
 
 def row(claim: str, setting: str, samples: Array | float, bound: float, *, should_hold: bool = True) -> Row:
-    """Return a row from one measured value for each seed, ``(seeds,)``, or from one exact value."""
+    """Return a row from measured values.
+
+    There is one value for each seed, ``(seeds,)``, or one exact value.
+    """
     values = np.atleast_1d(np.asarray(samples, dtype=np.float64))
     spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
     return Row(claim, setting, float(values.mean()), 1.96 * spread / len(values) ** 0.5, bound, should_hold)

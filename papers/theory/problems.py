@@ -56,7 +56,10 @@ class Problem(ABC):
         """Return ∇f_i at each point, ``(..., d)``."""
 
     def gradients(self, clients: Clients, points: Array, rng: np.random.Generator) -> Array:
-        """Return one stochastic gradient of f_i at each point, ``(..., d)``; the exact one unless overridden."""
+        """Return one stochastic gradient of f_i at each point, ``(..., d)``.
+
+        It is the exact gradient unless the method is overridden.
+        """
         return self.exact_gradients(clients, points)
 
     def second_moment(self, clients: Clients, points: Array) -> float:
@@ -84,7 +87,9 @@ class ConvexProblem(Problem):
 
 @dataclass(frozen=True)
 class Quadratics(ConvexProblem):
-    """f_i(x) = ½ (x − c_i)ᵀ A (x − c_i), A diagonal, with Gaussian noise of variance σ² on the gradients.
+    """Quadratic losses with noisy gradients.
+
+    f_i(x) = ½ (x − c_i)ᵀ A (x − c_i), A diagonal, with Gaussian noise of variance σ² on the gradients.
 
     Attributes:
         name: For the report.
@@ -145,7 +150,9 @@ class Quadratics(ConvexProblem):
 
 @dataclass(frozen=True)
 class LogisticRegression(Problem):
-    """f_i(x) = (1/n) Σ_j log(1 + exp(−y_ij a_ijᵀx)), gradients from single examples drawn with replacement.
+    """Logistic losses with gradients from single examples.
+
+    f_i(x) = (1/n) Σ_j log(1 + exp(−y_ij a_ijᵀx)). Examples are drawn with replacement.
 
     An example's gradient has at most the length ‖a_ij‖ at every x, so that G and σ² hold everywhere.
 
@@ -171,7 +178,10 @@ class LogisticRegression(Problem):
 
     @property
     def variance(self) -> float:
-        """σ² = max_i (1/n) Σ_j ‖a_ij‖², which bounds the second moment and so the variance."""
+        """σ² = max_i (1/n) Σ_j ‖a_ij‖².
+
+        This bounds the second moment and so the variance.
+        """
         return float((self.features**2).sum(-1).mean(-1).max())
 
     @property
@@ -208,7 +218,10 @@ class LogisticRegression(Problem):
 
 
 def mean_gradient_square(problem: Problem, path: Array) -> Array:
-    """Return (1/T) Σ_t ‖∇f(x_t)‖² for each seed, ``(seeds,)``, from the models ``(T, seeds, d)``."""
+    """Return (1/T) Σ_t ‖∇f(x_t)‖² for each seed, ``(seeds,)``.
+
+    ``path`` has the models x_t, ``(T, seeds, d)``.
+    """
     pieces = np.array_split(path, 1 + len(path) // 200)  # bounds the memory
     return np.concatenate([_gradient_squares(problem, piece) for piece in pieces]).mean(0)
 
@@ -222,14 +235,20 @@ def _gradient_squares(problem: Problem, points: Array) -> Array:
 def quadratics(
     name: str, clients: int, curvature: list[float], *, variance: float = 0.0, spread: float = 1.0
 ) -> Quadratics:
-    """Return quadratics with centres drawn from a normal distribution of standard deviation ``spread``."""
+    """Return quadratics with normally distributed centres.
+
+    Their standard deviation is ``spread``.
+    """
     rng = np.random.default_rng([clients, len(curvature)])
     centres = spread * rng.standard_normal((clients, len(curvature)))
     return Quadratics(name, np.array(curvature), centres, np.ones(len(curvature)), variance)
 
 
 def logistic_regression(name: str, clients: int, examples: int = 20, dimensions: int = 3) -> LogisticRegression:
-    """Return a regression whose clients' examples have different centres; labels are partly random."""
+    """Return a regression whose clients' examples have different centres.
+
+    Labels are partly random.
+    """
     rng = np.random.default_rng([clients, examples, dimensions])
     places = rng.standard_normal((clients, 1, dimensions))
     features = 0.5 * (places + rng.standard_normal((clients, examples, dimensions)))

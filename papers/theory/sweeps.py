@@ -40,7 +40,10 @@ def sweep(name: str, values: Sequence[int], seeds: int) -> list[Point]:
 
 
 def slope(points: Sequence[Point]) -> float:
-    """Return p, where the measured value grows as value^p, by least squares of the logarithms; values are above 0."""
+    """Return p, where the measured value grows as value^p.
+
+    p is found by least squares of the logarithms; values must be above 0.
+    """
     values, measured = [point.value for point in points], [point.row.measured for point in points]
     return float(np.polyfit(np.log(values), np.log(measured), 1)[0])
 

@@ -1,4 +1,7 @@
-"""Quadratics of unequal steepness, whose clients drift apart between communications."""
+"""Quadratics of unequal steepness.
+
+Their clients drift apart between communications.
+"""
 
 import math
 from dataclasses import dataclass
@@ -47,7 +50,10 @@ class UnequalQuadratics(ConvexProblem):
 
     @property
     def diversity(self) -> float:
-        """γ²: infinite, since the distance between two clients' gradients grows with the distance of the point."""
+        """γ², which is infinite.
+
+        The distance between two clients' gradients grows with the distance of the point.
+        """
         return math.inf
 
     def errors(self, points: Array) -> Array:

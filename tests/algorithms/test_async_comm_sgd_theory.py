@@ -1,4 +1,4 @@
-"""What is proven of AsyncCommSGD: Proposition B.1, and what it becomes when everybody talks."""
+"""The theory of AsyncCommSGD: Proposition B.1 and its case of full communication."""
 
 import numpy as np
 import pytest

@@ -1,12 +1,12 @@
-"""What every algorithm promises to whoever drives it, whatever comes in whatever order.
+"""The contract of every algorithm with its driver, for calls in any order.
 
 ``case`` is each of the CASES in the algorithms' tests in turn; single promises are in test_contract_basics.py. There
 are three kinds of algorithms:
 
-- rounds: who was assigned in the round that is open is not assigned again in it; it ends by ``receive``, ``drop`` or
-  ``tick``, and takes all open work with it;
-- periods: everybody works except those who were heard and may not return yet; only ``tick`` makes versions;
-- neither: so many at a time, whoever comes; ``tick`` does nothing.
+- rounds: a client that was assigned in the open round is not assigned again in it; the round ends by ``receive``,
+  ``drop`` or ``tick``, and takes all open work with it;
+- periods: all clients work except those that uploaded and may not return yet; only ``tick`` makes versions;
+- neither: a fixed number of clients work at a time, in the order in which they come; ``tick`` does nothing.
 """
 
 import math

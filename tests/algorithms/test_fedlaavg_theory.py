@@ -1,4 +1,4 @@
-"""What is proven of FedLaAvg, of the algorithm as it runs under the coordinator."""
+"""The theory of FedLaAvg, for the algorithm as it runs under the coordinator."""
 
 import math
 import random

@@ -51,7 +51,7 @@ class Server:
         return made
 
     def advance(self, *entries):
-        """Make a version of nothing but fresh updates, all the same."""
+        """Make a version of fresh updates only, with equal vectors."""
         fresh = range(9 - self.port.min_clients, 9)
         self.assign(*fresh)
         assert [self.receive(client, *entries) for client in fresh][-1] is True

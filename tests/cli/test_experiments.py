@@ -86,7 +86,7 @@ class TestHow:
 
     @pytest.fixture
     def told(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-        """What run_all is called with."""
+        """Return the arguments of the call of run_all."""
         told: dict[str, Any] = {}
         run_all = experiments.run_all
 

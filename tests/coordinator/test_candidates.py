@@ -1,4 +1,7 @@
-"""Which clients the coordinator takes, where that is not by chance, and whom it asks for what they have."""
+"""The clients that the coordinator takes, where chance does not decide.
+
+Also the clients that it asks for their updates because they are too stale.
+"""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a coordinator hears of a client's speed before the client's first visit."""
+"""A client's speed as the coordinator hears of it before the first visit."""
 
 import math
 

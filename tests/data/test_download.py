@@ -24,7 +24,7 @@ def no_naps(monkeypatch):
 
 @pytest.fixture
 def log():
-    """What pooch tells its log, which is not below the root logger."""
+    """Return pooch's log records; pooch's logger is not below the root logger."""
     records: list[logging.LogRecord] = []
     handler = logging.Handler()
     handler.emit = records.append

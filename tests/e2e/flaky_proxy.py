@@ -1,4 +1,7 @@
-"""A bad line between clients and a server: what is said over it is cut off, lost, late, or said twice."""
+"""A bad connection between clients and a server.
+
+Messages over it are cut off, lost, late, or sent twice.
+"""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""What is said over one TCP connection."""
+"""Requests and answers on one TCP connection."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -23,7 +23,7 @@ async def exchange(port: int, request: Request) -> Answer:
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=READ_LIMIT)
     answer = Answer(b"")
     with closing(writer), suppress(OSError):
-        with suppress(ConnectionError):  # it may have answered all the same
+        with suppress(ConnectionError):  # the server may have answered before the connection broke
             await _write(writer, request.whole())
         while not answer.is_whole and (data := await reader.read(READ_LIMIT)):
             answer = Answer(answer.data + data)

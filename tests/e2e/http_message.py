@@ -48,7 +48,7 @@ class Request:
 
     @property
     def kind(self) -> str:
-        """What it is about; ``rest`` is an upload that goes on where another one was cut."""
+        """The request's kind; ``rest`` is an upload that resumes an interrupted one."""
         line = self.head.partition(b" HTTP/")[0].decode()
         kind = next((kind for pattern, kind in _KINDS.items() if re.fullmatch(pattern, line)), "other")
         return "rest" if kind == "upload" and header(self.head, "Upload-Offset") != "0" else kind
@@ -113,14 +113,17 @@ class Answer:
 
     @property
     def gives_work(self) -> bool:
-        """Whether it holds a visit: of a check-in, or of an upload that is a check-in too."""
+        """True if the answer holds a visit.
+
+        It does in answer to a check-in, or to an upload that is a check-in too.
+        """
         if not self._is_json:
             return False
         return bool(self.value.get("visit") or (self.value.get("next") or {}).get("visit"))
 
     @property
     def receipt(self) -> Receipt | None:
-        """What it says has become of an update, if it does."""
+        """The receipt in the answer, if it has one."""
         receipt = self.value.get("receipt") if self._is_json else None
         return None if receipt is None else Receipt(**receipt)
 

@@ -64,7 +64,7 @@ class World:
         ]
 
     def kill(self, victim: str) -> None:
-        """Let there be another version at least, and meanwhile kill somebody, who comes back."""
+        """Kill a process and start it again, while at least one more version is made."""
         version = self._open_the_gate()
         pause = self._numbers.uniform(0.0, 0.3)
         match victim:

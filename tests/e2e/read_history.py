@@ -1,4 +1,7 @@
-"""What clients have downloaded: a version has the same bytes whoever reads it, before and after a kill."""
+"""The versions that clients have downloaded.
+
+A version has the same bytes for every reader, before and after a kill.
+"""
 
 import hashlib
 import re

@@ -1,4 +1,7 @@
-"""What the docs show is right: code runs, experiment files load, links lead somewhere, the site builds."""
+"""Tests that the docs are right.
+
+Code runs, experiment files load, links lead somewhere, and the site builds.
+"""
 
 import importlib.util
 import re

@@ -90,7 +90,10 @@ def finish(process: subprocess.Popen[str]) -> None:
 
 @pytest.fixture
 def whole(folder: Path, monkeypatch: pytest.MonkeyPatch, offbeat: Offbeat) -> Path:
-    """What comes of an uninterrupted run; in this process, which is faster."""
+    """Return the result of an uninterrupted run.
+
+    It runs in this process, which is faster.
+    """
     monkeypatch.chdir(folder)
     labels = ("--algorithm", "fedavg", "--algorithm", "fedbuff")
     assert offbeat("run", "tiny.toml", *SMALL, *labels, "--output", "whole")[0] == 0
@@ -107,7 +110,7 @@ def checkpoints(output: Path) -> dict[Path, int]:
     for path in output.glob("*.unfinished/checkpoint.safetensors"):
         try:
             found[path] = path.stat().st_mtime_ns
-        except FileNotFoundError:  # the run was finished meanwhile
+        except FileNotFoundError:  # the run has been finished since the listing
             continue
     return found
 

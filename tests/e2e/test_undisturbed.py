@@ -1,4 +1,4 @@
-"""What a log does not say and need not: that of a visit in whose place there is another one."""
+"""Outcomes that a log need not have: those of visits that were replaced."""
 
 import os
 import signal

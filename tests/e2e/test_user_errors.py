@@ -1,4 +1,4 @@
-"""What users can get wrong: each ends in one line that says what is wrong, and exit code 2."""
+"""Errors of users: each ends in one line that names it, and exit code 2."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -23,7 +23,7 @@ _BEGIN_SECONDS = 10.0
 
 
 class Fault(NamedTuple):
-    """Which call on which file fails, and how."""
+    """A failing call on a file, and its error."""
 
     path: Path
     call: str

@@ -1,11 +1,11 @@
-"""What can befall a request on its way."""
+"""The troubles of a request on its way."""
 
 import random
 from enum import Enum
 
 
 class Trouble(Enum):
-    """What becomes of a request."""
+    """A request's fate."""
 
     NONE = "none"
     WAIT = "waits a while"

@@ -29,22 +29,22 @@ That is start − end.
 
 @dataclass
 class Undisturbed:
-    """What comes of a log.
+    """The run that a log describes.
 
     Args:
         file: The server's file.
         folder: The server's folder.
-        make_delta: What clients learn.
-        encode: How an update travels.
+        make_delta: Returns a client's delta.
+        encode: Encodes an update for the upload.
 
     Attributes:
         coordinator: At the end of the log.
-        receipts: All that clients may have been told, but of visits that did not count since they were replaced or the
-            run was over: that is known without a record.
+        receipts: All receipts that clients may have got, except of visits that did not count since they were replaced
+            or the run was over: that is known without a record.
         replaced: By client and visit those in whose place another one was given out, before an update of theirs came.
         last: For each client the version that its last counted update was made from.
-        memories: For each client what it remembers of that: what it learnt, if its next update is a difference to
-            it; its c_i, if its gradients are corrected.
+        memories: For each client its memory of that update: its delta, if its next update is a difference to it; its
+            c_i, if its gradients are corrected.
     """
 
     file: Path

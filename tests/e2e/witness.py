@@ -16,7 +16,7 @@ _UNEXPECTED = {"no-such-visit", "other-upload"}
 
 
 class Moment(Enum):
-    """When one would like to kill somebody."""
+    """A moment at which to kill a process."""
 
     IN_MID_UPLOAD = "the server has half of an update"
     IN_MID_DOWNLOAD = "the client has half of a model"
@@ -27,7 +27,7 @@ class Moment(Enum):
 
 @dataclass
 class _Awaited:
-    """What is to be done at a moment, to whoever's it is."""
+    """An action to take at a moment, on the client that it concerns."""
 
     moment: Moment
     do: Callable[[int], None]
@@ -35,7 +35,7 @@ class _Awaited:
 
 
 class Witness:
-    """What the proxy has seen.
+    """The traffic that the proxy has seen.
 
     Attributes:
         told: Receipts by client and visit that the server has sent while the client might have heard them.
@@ -88,7 +88,7 @@ class Witness:
             self.is_now(Moment.RECEIPT_SENT, request)
             which = self._clients[request.token], request.number
             before = self.told.setdefault(which, said)
-            # Of one that did not count it is not known for ever how stale it was.
+            # The staleness of an update that did not count is forgotten after a while.
             if said != before and (said.counted or before.counted):
                 self.problems.append(f"client, visit {which}: first {before}, then {said}")
 

@@ -32,13 +32,16 @@ def model_bytes(model: Arrays) -> bytes:
 
 @dataclass
 class Fault:
-    """What goes wrong with one request: a refusal, or a line that breaks after some bytes of a body."""
+    """A fault of one request.
+
+    It is a refusal, or a connection that breaks after some bytes of a body.
+    """
 
     status: int = 0
     kind: str = ""
     headers: dict[str, str] = field(default_factory=dict)
     body_bytes: int | None = None
-    before_answer: bool = False  # the line breaks when all was done, and only the answer is lost
+    before_answer: bool = False  # the connection breaks after the work; only the answer is lost
 
 
 class Server:

@@ -249,7 +249,7 @@ class TestDifference:
 
 
 class TestCorrection:
-    """What comes beside the model is 2 everywhere, and P is ½."""
+    """Values for a visit: the vector beside the model is 2 everywhere, and P is ½."""
 
     PLAN = LocalPlan(steps=2, batch_size=1, lr=0.25)
 

@@ -18,7 +18,10 @@ CHANGES = {}  # columns that a test changes, by the name of the run's folder
 
 @pytest.fixture(autouse=True)
 def _read_from_the_configuration_alone(monkeypatch):
-    """How a run is stored is for run_directory to know; here its configuration is a file, its tables are made up."""
+    """Read runs from the configuration alone, with made-up tables.
+
+    Here the configuration is a file, because the storage of runs is the business of run_directory.
+    """
 
     def read(path):
         config = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))

@@ -49,7 +49,7 @@ def a_run(folder: Path, label, seed=0, values=(0.1, 0.5), visits=((0, "counted")
 
 
 class Page(HTMLParser):
-    """What a browser would find in the page."""
+    """The parts of a page that a browser would find."""
 
     def __init__(self, text):
         super().__init__()

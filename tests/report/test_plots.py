@@ -106,7 +106,7 @@ def test_accuracy_over_bytes_counts_both_ways():
     (axes,) = figure.axes
     np.testing.assert_allclose(named(axes)["b"].get_xdata(), [0, 6])
     assert "(kB)" in axes.get_xlabel()
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b"]  # a ends in mid-plot
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b"]  # a ends before the plot does
 
 
 def test_names_at_equal_ends_are_moved_apart():

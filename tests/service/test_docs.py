@@ -1,4 +1,4 @@
-"""What the pages on the service show works."""
+"""Tests that the pages on the service work as shown."""
 
 import re
 from pathlib import Path

@@ -54,7 +54,7 @@ class Accounts:
         pass
 
 
-class Ended(Exception):  # noqa: N818 - it is no error of the test's
+class Ended(Exception):  # noqa: N818 - it is not an error of the test's
     """The server has ended, as it may."""
 
 

@@ -1,4 +1,4 @@
-"""What the server writes can be read by its owner only."""
+"""The server's files can be read by their owner only."""
 
 import os
 import stat

@@ -1,4 +1,7 @@
-"""What was acknowledged is there after a loss of power; and each fsync is needed for it."""
+"""Acknowledged updates survive a loss of power.
+
+Each fsync is needed for that.
+"""
 
 import asyncio
 import math
@@ -26,7 +29,7 @@ def algorithm():
 
 
 def recovered(folder, length, layout):
-    """Return how many updates count after a restart from what is there, the model, and which versions can be had."""
+    """Restart from the files; return the number of updates that count, the model, and the available versions."""
 
     async def restart():
         store = Store(folder)

@@ -36,7 +36,10 @@ def made(simulation):
 
 
 def expected_of(by_seconds, every):
-    """What is to be evaluated, from the steps of a simulation that is evaluated at other times, and its error."""
+    """Return the expected evaluations and the error of a simulation.
+
+    They are derived from the steps of one that is evaluated at other times.
+    """
     last, evaluation, problem = {}, None, ""  # last: the version at the end of each instant
     try:
         while not by_seconds.finished:
@@ -158,7 +161,7 @@ def test_versions_made_by_leases_that_end(simulate):
         every_versions=1,
         **FREE,
     )
-    # The first round waits for the lease of a client that is late for ever; then there is one client for two places.
+    # The first round waits for the lease of a client that never finishes; then there is one client for two places.
     assert made(simulation)[:2] == [(0, 0), (5, 1)]
 
 

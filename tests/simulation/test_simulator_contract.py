@@ -1,4 +1,7 @@
-"""What an algorithm may ask of its driver: a vector beside the model, deadlines, losses, selection, stops."""
+"""An algorithm's requests to its driver.
+
+These are a vector beside the model, deadlines, losses, selection and stops.
+"""
 
 import math
 

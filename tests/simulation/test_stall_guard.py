@@ -18,7 +18,7 @@ def impatient(monkeypatch):
 
 
 def step_by_step(simulation, steps=5000):
-    """Run, but not for ever."""
+    """Run for at most ``steps`` steps."""
     while not simulation.finished and steps:
         simulation.step()
         steps -= 1

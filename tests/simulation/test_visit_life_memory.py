@@ -1,4 +1,4 @@
-"""What clients remember from visit to visit, and what compression makes of their uploads."""
+"""The memory of clients from visit to visit, and compressed uploads."""
 
 from collections import Counter
 from dataclasses import replace
@@ -93,7 +93,7 @@ def versions(simulation):
 
 def check_variety(simulation):
     fates = Counter((visit.outcome, visit.bytes_up > 0) for visit in simulation.ended)
-    # Counted, told that it is too late, too late all the same, lost, and lost on the way.
+    # Counted, refused before the upload, too late after it, lost, and lost on the way.
     assert fates["counted", True] > 30
     assert fates["unused", False] > 0
     assert fates["unused", True] > 0
@@ -237,7 +237,7 @@ def test_with_everybody_in_every_round_latest_averaging_is_averaging(simulate, a
 
 
 class ShrinkingShare(FedLuck):
-    """Plans top-k with half of the entries for the first version, and with a tenth from then on."""
+    """Plans top-k with half of the entries for the first version, and with a tenth for all later ones."""
 
     def plan(self, client, local):
         share = 0.5 if self.version == 0 else 0.1
@@ -245,7 +245,7 @@ class ShrinkingShare(FedLuck):
 
 
 def test_feedback_of_a_compression_that_changes_from_visit_to_visit_is_remembered(simulate):
-    """What was sent and what is left is all that there was."""
+    """The sum of the uploads and of the remainder is the sum of all deltas."""
     calls = []
     length = 50
     simulation = simulate(

@@ -51,7 +51,7 @@ def test_a_visit_takes_longer_by_the_time_away(simulate, intervals, times, ended
 @pytest.mark.parametrize(
     ("times", "ended", "sent"),
     [
-        ([(0, 1), (6, 99)], 1, 0),  # in the download, which counts all the same
+        ([(0, 1), (6, 99)], 1, 0),  # in the download, which counts in spite of that
         ([(0, 2), (6, 99)], 2, 0),  # as it ends
         ([(0, 3), (6, 99)], 3, 0),  # in the step
         ([(0, 5), (6, 99)], 5, 0),  # as it ends

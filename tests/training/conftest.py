@@ -36,7 +36,10 @@ def labels() -> Tensor:
 
 @pytest.fixture(scope="session")
 def shards() -> list[NDArray[np.int64]]:
-    """Which examples each client holds; not in order, so that numbers within a shard are not global ones."""
+    """Return the numbers of each client's examples.
+
+    They are not in order, so that numbers within a shard differ from global ones.
+    """
     order = np.random.default_rng(3).permutation(sum(SHARD_SIZES))
     return np.split(order, np.cumsum(SHARD_SIZES)[:-1])
 

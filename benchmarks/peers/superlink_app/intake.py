@@ -1,8 +1,8 @@
-"""A Flower app that does what ``benchmarks/service.py`` has Offbeat do: take updates in, ten of which make a model.
+"""A Flower app that does the work of Offbeat in ``benchmarks/service.py``.
 
-No client gets the model, and none trains, so that what is measured is how updates come to the server and into a model.
-The ServerApp asks a client again as soon as it has its update, and so waits for nobody: that is faster than FedAvg's
-rounds, which look for answers every three seconds.
+It takes updates in, ten of which make a model. No client gets the model or trains, so that only the way of updates to
+the server and into a model is measured. The ServerApp asks a client again as soon as it has the client's update, and so
+does not wait for the others: that is faster than FedAvg's rounds, which look for answers every three seconds.
 """
 
 import json

@@ -74,7 +74,9 @@ def list_datasets() -> list[CatalogueEntry]:
 
 
 def get_dataset(name: str) -> CatalogueEntry:
-    """Download a data set if needed and return its description; the files are not read.
+    """Download a data set if needed and return its description.
+
+    The files are not read.
 
     Raises:
         OffbeatError: The name is unknown, or ``$OFFBEAT_DATA`` is not a folder or holds only some of the files.

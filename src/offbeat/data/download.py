@@ -1,4 +1,7 @@
-"""Downloads of files of known SHA-256, which fail quickly where there is no network."""
+"""Downloads of files of known SHA-256.
+
+They fail quickly where there is no network.
+"""
 
 import logging
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""The files of a data set: in the user's folder, in the cache, in a Debian package, or downloaded."""
+"""The files of a data set, from one of four places.
+
+These are the user's folder, the cache, a Debian package, and a download.
+"""
 
 import os
 from collections.abc import Mapping
@@ -11,7 +14,7 @@ from offbeat.errors import OffbeatError
 
 
 def data_folder() -> Path | None:
-    """Return the folder that ``$OFFBEAT_DATA`` names, or None where it is unset or empty.
+    """Return the folder that ``$OFFBEAT_DATA`` names; None if it is unset or empty.
 
     Raises:
         OffbeatError: It is not a folder.
@@ -26,7 +29,10 @@ def data_folder() -> Path | None:
 
 
 def cache_folder() -> Path:
-    """Return ``$OFFBEAT_CACHE``, or the user's folder for caches; it may not exist yet."""
+    """Return ``$OFFBEAT_CACHE``, or else the user's folder for caches.
+
+    The folder may not exist yet.
+    """
     # Imported late: in a notebook its progress bars print a warning on import.
     import pooch
 
@@ -57,7 +63,9 @@ class Source:
     debian_folder: Path | None = None
 
     def find(self) -> tuple[Path, ...] | None:
-        """Return the paths of the files in order, or of the alternative; None if there are none. Files are not read.
+        """Return the paths of the files in order, or of the alternative; else None.
+
+        The files are not read.
 
         Raises:
             OffbeatError: ``$OFFBEAT_DATA`` is not a folder, or holds only some of the files.

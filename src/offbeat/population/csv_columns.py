@@ -82,7 +82,11 @@ def check_rows(path: Path, is_wrong: NDArray[np.bool_], describe: Callable[[int]
 
 
 def check_numbers(path: Path, name: str, values: NDArray[np.int64], count: int, plural: str) -> None:
-    """Raise ``OffbeatError`` unless a column's values are numbers of ``count`` things, 0 … count − 1."""
+    """Refuse values that are not numbers of ``count`` things, 0 … count − 1.
+
+    Raises:
+        OffbeatError: A value is out of range.
+    """
     check_rows(
         path,
         (values < 0) | (values >= count),

@@ -1,4 +1,4 @@
-"""The clients' availability: when each becomes available, and when it goes offline."""
+"""The clients' availability: when each becomes available or goes offline."""
 
 import math
 from array import array
@@ -49,7 +49,10 @@ class Attendance:
         self._departures: dict[int, float] = {}  # when a client goes offline, where that is in the queue
 
     def expect(self, client: int, now: float) -> None:
-        """Let an idle client become available as soon as it is online, perhaps at the end of this instant."""
+        """Make an idle client available as soon as it is online.
+
+        If it is online now, it becomes available at the end of this instant.
+        """
         seconds = self._availability.next_available(client, now)
         if seconds == now:
             self._idle.append(client)
@@ -77,7 +80,10 @@ class Attendance:
             self.expect(client, now)
 
     def begin_assignment(self, now: float) -> None:
-        """Make the clients available that have become idle at this instant: work is given out next."""
+        """Make the clients available that have become idle at this instant.
+
+        The assignment of work follows.
+        """
         for client in self._idle:
             self.arrive(now, client)
         self._idle.clear()

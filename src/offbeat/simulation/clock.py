@@ -1,4 +1,7 @@
-"""The coordinator's clock: the ends of leases, the algorithm's deadline and its periods."""
+"""The coordinator's clock: ends of leases, the deadline and the periods.
+
+The deadline and the periods are the algorithm's.
+"""
 
 import math
 from typing import Any
@@ -74,6 +77,9 @@ class Clock:
 
 
 def at_tick(seconds: float, period: float, now: float) -> float:
-    """Return the tick that ``seconds`` misses by rounding only; ``seconds`` if there is none, or it is over."""
+    """Return the tick that ``seconds`` misses by rounding only.
+
+    If there is no such tick, or it has passed, return ``seconds``.
+    """
     tick = round(seconds / period) * period
     return tick if now <= tick and abs(seconds - tick) <= _SAME_INSTANT * seconds else seconds

@@ -16,7 +16,9 @@ Evaluate = Callable[[Tensor], tuple[float, dict[str, float]]]
 
 
 class Evaluations:
-    """Evaluates the model every so many virtual seconds or versions; a version is evaluated once.
+    """Evaluations of the model every so many virtual seconds or versions.
+
+    A version is evaluated once.
 
     Args:
         algorithm: Has the model.
@@ -65,7 +67,10 @@ class Evaluations:
         return self._make(now)
 
     def last(self, now: float) -> Evaluation | None:
-        """Return the evaluation that ends the run; None if the latest one shows the same state."""
+        """Return the evaluation that ends the run.
+
+        None if the latest evaluation shows the same state.
+        """
         latest = self._latest
         if latest is None or latest.seconds < now or latest.version < self._algorithm.version:
             return self._make(now)
@@ -85,7 +90,13 @@ class Evaluations:
         return self._latest
 
     def _check_steps(self) -> None:
-        """Raise ``DivergedError`` if the algorithm refused a server step, which shows once the model was read."""
+        """Refuse to continue after the algorithm refused a server step.
+
+        A refused step shows once the model has been read.
+
+        Raises:
+            DivergedError: The algorithm refused a step.
+        """
         for version, reason in self._algorithm.refused_steps.items():
             raise DivergedError(f"the step from version {version} was refused: {reason}; lower server_lr or local.lr")
 

@@ -32,7 +32,9 @@ or the number of the tick or evaluation."""
 
 
 class EventQueue:
-    """Events by time, then by kind, then in the order of ``put``; O(log n) an operation.
+    """Events by time, then by kind, then in the order of ``put``.
+
+    An operation takes O(log n).
 
     Attributes:
         at_work: The number of events of visits and leases; at 0, clients at most come and go.
@@ -46,12 +48,12 @@ class EventQueue:
 
     @property
     def stands_still(self) -> bool:
-        """Whether only evaluations are left."""
+        """True if only evaluations are left."""
         return len(self._heap) == self._counts[Kind.EVALUATION]
 
     @property
     def only_ticks(self) -> bool:
-        """Whether only ticks and evaluations are left."""
+        """True if only ticks and evaluations are left."""
         return len(self._heap) == self._counts[Kind.EVALUATION] + self._counts[Kind.TICK]
 
     def put(self, seconds: float, kind: int, subject: int = 0) -> None:

@@ -1,4 +1,7 @@
-"""The numbers that follow from a visit's plan: bytes on the wire, and FedNova's normaliser."""
+"""The numbers that follow from a visit's plan.
+
+These are the bytes on the wire and FedNova's normaliser.
+"""
 
 from offbeat.algorithms.components import Algorithm, LocalPlan
 from offbeat_client.local_plan import normaliser

@@ -29,7 +29,7 @@ class Simulation:
     - ``Attendance``: clients become available and go offline;
     - ``Clock``: leases end, the algorithm's deadline and its periods pass. A second clock is a part beside it: a
       ``Kind`` that says what comes first at one instant, a line in ``_handlers``, and a first event in ``_start``;
-    - ``Evaluations``: the model is evaluated. ``StallGuard`` ends a run that makes no progress.
+    - ``Evaluations``: the model is evaluated. ``StallGuard`` ends a run that does not make progress.
 
     An update that is lost vanishes when its client has trained, or when it goes offline; the server learns of it when
     the lease ends. A client that is asked for a partial update hears of it at once, finishes its local step, at least
@@ -112,7 +112,9 @@ class Simulation:
         self._queue.put(0.0, Kind.EVALUATION)
 
     def run(self) -> Iterator[Evaluation]:
-        """Run to the end; yield each evaluation as it is made, the first at time 0, the last at the end.
+        """Run to the end; yield each evaluation as it is made.
+
+        The first evaluation is at time 0, the last at the end.
 
         Raises:
             DivergedError: A client's training, or the model itself, went to NaN or infinity.
@@ -127,7 +129,9 @@ class Simulation:
             self.close()
 
     def step(self) -> Evaluation | None:
-        """Let the next event happen, or give out work at the end of an instant; raises like ``run``.
+        """Handle the next event, or assign work at the end of an instant.
+
+        Raises the exceptions of ``run``.
 
         Returns:
             The evaluation if the event is one.
@@ -149,7 +153,10 @@ class Simulation:
         return None
 
     def _assign(self) -> None:
-        """Give out work, now that all else has happened in this instant, so from its newest version."""
+        """Assign work from the newest version of this instant.
+
+        All other events of the instant have happened before.
+        """
         self._attendance.begin_assignment(self._now)
         assignments = self.coordinator.assign(self._now)
         if assignments:
@@ -173,7 +180,10 @@ class Simulation:
         return self._evaluations.last(now)
 
     def diverged(self, metrics: Iterable[str]) -> Evaluation:
-        """Return the end of a run that has raised ``DivergedError``: its loss and the named metrics are NaN."""
+        """Return the last evaluation of a run that raised ``DivergedError``.
+
+        Its loss and the named metrics are NaN.
+        """
         version = self.coordinator.algorithm.version
         return self._totals.evaluation(self._now, version, math.nan, dict.fromkeys(metrics, math.nan))
 
@@ -192,7 +202,10 @@ class Simulation:
         return self.coordinator.algorithm.result
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that a restart needs, as a flat dict of tensors and plain values; ``ended`` is not in it."""
+        """Return the state that a restart needs, except ``ended``.
+
+        It is a flat dict of tensors and plain values.
+        """
         state: dict[str, Any] = {
             # First, since it trains the updates that the algorithm has counted, along with some of the visits' jobs.
             **prefixed("coordinator", self.coordinator.state_dict()),

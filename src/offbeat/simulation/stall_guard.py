@@ -10,12 +10,14 @@ _MAX_IN_VAIN = 10_000
 
 
 class StallGuard:
-    """Ends a run in which nothing is left to happen, or in which updates no longer count.
+    """A guard that ends a run without events or without counted updates.
+
+    A run ends if no event is left, or if updates no longer count.
 
     Args:
         coordinator: The run's.
         queue: The run's events.
-        has_end: Whether the run ends at some virtual time, so that it may wait for it with nothing left to do.
+        has_end: Whether the run ends at some virtual time. Then it may wait for that time without events.
     """
 
     def __init__(self, coordinator: Coordinator, queue: EventQueue, *, has_end: bool) -> None:
@@ -36,7 +38,11 @@ class StallGuard:
             )
 
     def note_visit(self, now: float, outcome: str) -> None:
-        """Record that a visit has ended; an ``OffbeatError`` if too many have ended since an update counted."""
+        """Record that a visit has ended.
+
+        Raises:
+            OffbeatError: Too many visits have ended since an update counted.
+        """
         if outcome == "counted":
             self._in_vain = 0
         else:
@@ -44,15 +50,21 @@ class StallGuard:
             self._check_progress(now)
 
     def note_tick(self, now: float) -> None:
-        """Record that a period has passed; an ``OffbeatError`` if too many have since an update counted.
+        """Record that a period has passed.
 
-        While anything else is left to happen, a tick is not in vain.
+        While any other event is left, a tick is not in vain.
+
+        Raises:
+            OffbeatError: Too many periods have passed since an update counted.
         """
         self._in_vain += self._queue.only_ticks or self._waits_for_lost_clients()
         self._check_progress(now)
 
     def _waits_for_lost_clients(self) -> bool:
-        """Return whether clients that are not at work hold every slot, so that available ones get none."""
+        """Return whether clients that are not at work hold every slot.
+
+        Then available clients get no slot.
+        """
         return not self._queue.at_work and self._algorithm.slots() <= 0
 
     def _check_progress(self, now: float) -> None:

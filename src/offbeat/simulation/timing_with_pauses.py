@@ -34,10 +34,10 @@ class _Computing:
 
 
 class Timing:
-    """Computes when downloads, local steps and uploads end, given clients that may go offline.
+    """The ends of downloads, local steps and uploads of clients that may go offline.
 
-    A client makes no progress while it is offline. When it is back it resumes; where ``devices.when_away`` is
-    ``"lose"``, its work is lost at the moment when it goes offline.
+    A client's work rests while the client is offline and resumes when it is back. If ``devices.when_away`` is
+    ``"lose"``, the work is lost at the moment when the client goes offline.
 
     Args:
         devices: The clients' devices.

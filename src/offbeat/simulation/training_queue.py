@@ -1,4 +1,4 @@
-"""Training as a promise: jobs are trained, several at once, when a result is first needed."""
+"""Training on demand: jobs are trained in batches when a result is needed."""
 
 import math
 from itertools import islice
@@ -34,7 +34,10 @@ class Memory:
         self.vector = vector
 
     def resolve(self) -> Tensor:
-        """Return the vector; trains if that has not been done yet, and raises like ``Work.resolve``."""
+        """Return the vector, after training if it is not yet known.
+
+        Raises the exceptions of ``Work.resolve``.
+        """
         if self.work is not None:
             self.work.resolve()
         assert self.vector is not None
@@ -79,7 +82,7 @@ class Work:
 
 
 class WorkQueue:
-    """The jobs that are promised but not trained, in the order of their visits, and the clients' memories.
+    """The promised but untrained jobs in the order of visits, and client memories.
 
     A client's upload may depend on its memory of its last counted visit, but its training does not. So jobs are
     trained in any order, and uploads are made in the order of each client's visits.
@@ -122,7 +125,10 @@ class WorkQueue:
         work.job = work.before = work.memory = None
 
     def note_counted(self, client: int, work: Work) -> None:
-        """Record that the server has counted a visit, so that the client keeps its memory of it."""
+        """Record that the server has counted a visit.
+
+        The client then keeps its memory of the visit.
+        """
         if work.memory is not None:
             self._memories[client] = work.memory
 
@@ -132,7 +138,10 @@ class WorkQueue:
         return None if memory is None else memory.resolve()
 
     def train(self, needed: Work) -> None:
-        """Train a job and the client's earlier ones, whose memories it needs; fill the batch with the oldest jobs."""
+        """Train a job and the client's earlier ones, whose memories it needs.
+
+        The oldest jobs fill the batch.
+        """
         chain = [needed]
         while (before := chain[-1].before) and before.work and before.work.error is None:
             chain.append(before.work)
@@ -184,7 +193,10 @@ class WorkQueue:
         return sent, memory
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the clients' memories, for which it trains; jobs are saved with their visits."""
+        """Return the clients' memories, after training them if needed.
+
+        Jobs are saved with their visits.
+        """
         memories = [memory.resolve() for memory in self._memories.values()]
         return {
             "memories_of": torch.tensor(list(self._memories), dtype=torch.int64),

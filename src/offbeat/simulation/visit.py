@@ -33,7 +33,7 @@ class OpenVisit:
 
     @property
     def may_be_cut_short(self) -> bool:
-        """Whether its local steps are not over, and it was not cut short before."""
+        """True if its local steps are not over and it was not cut short before."""
         return self.steps_began < self.upload_began == math.inf and self.plan is self.assignment.plan
 
 
@@ -65,9 +65,10 @@ def visits_state(visits: Mapping[int, OpenVisit]) -> dict[str, Any]:
 
 
 def _without_shared_memory(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors, with copies of those that share memory with an earlier one: a checkpoint refuses them.
+    """Return the tensors, with copies of those that share memory.
 
-    A client's first difference, for instance, is its memory as well.
+    A checkpoint refuses tensors that share memory with an earlier one. For instance, a client's first difference is its
+    memory as well.
     """
     addresses: set[int] = set()
     separate: dict[str, Tensor] = {}

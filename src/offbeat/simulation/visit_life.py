@@ -26,7 +26,7 @@ from offbeat.training.trainers.trainer import Job, Trainer
 
 @dataclass(frozen=True, slots=True)
 class _Needs:
-    """What the algorithm wants of visits."""
+    """The algorithm's requirements on visits."""
 
     partial_updates: bool  # it may ask for one, and then the shorter visit is trained from its start
     cancels: bool  # it may stop a visit
@@ -46,11 +46,11 @@ class _Needs:
 
 
 class VisitLife:
-    """Carries out the visits: computes when each stage ends, and tells the coordinator what comes of it.
+    """The course of visits: the end of each stage, and the calls to the coordinator.
 
-    A visit goes through ``begin``, ``offer``, ``arrive``; or ``lose`` where it breaks off. At each stage the next one
-    is put into the queue. ``cut_short`` replaces the stage to come with an earlier one; the event that is in the queue
-    for the former is void, since an event counts only if its time and kind are those of the visit's next stage.
+    A visit goes through ``begin``, ``offer``, ``arrive``; or ``lose`` if it breaks off. Each stage puts the next one
+    into the queue. ``cut_short`` replaces the next stage with an earlier one. The replaced stage's event stays in the
+    queue but is void: an event counts only if its time and kind are those of the visit's next stage.
 
     Args:
         coordinator: Gives out the assignments.
@@ -95,7 +95,10 @@ class VisitLife:
         self._on_end = on_end
 
     def begin(self, now: float, assignments: list[Assignment]) -> None:
-        """Let clients download the current version and take their steps; reading the model may train."""
+        """Begin visits: clients download the current version and take their steps.
+
+        Reading the model may train.
+        """
         algorithm = self._coordinator.algorithm
         model, down = algorithm.model, algorithm.down() if algorithm.corrects_gradients else None
         for assignment in assignments:
@@ -125,7 +128,10 @@ class VisitLife:
             self._upload(visit, ending.seconds)
 
     def offer(self, now: float, client: int) -> None:
-        """Let a client that has trained upload its update, unless the server does not want it any more."""
+        """Begin the upload of a client that has trained.
+
+        If the server no longer wants the update, the visit ends instead.
+        """
         visit = self._visit_at(now, client, Kind.OFFER)
         if visit is not None and not self._end_if_unwanted(now, visit):
             self._upload(visit, now)
@@ -159,7 +165,10 @@ class VisitLife:
         self._end(now, visit, "counted" if receipt.counted else "unused", receipt.staleness, size)
 
     def lose(self, now: float, client: int) -> None:
-        """Let a visit end whose update is lost; the server learns of it when the lease ends."""
+        """End a visit whose update is lost.
+
+        The server learns of the loss when the lease ends.
+        """
         visit = self._visit_at(now, client, Kind.LOSS)
         if visit is not None:
             self._end(now, visit, "lost", None, visit.sent)
@@ -227,7 +236,10 @@ class VisitLife:
         return self._is_lossy[client] > 0 and self._devices.visit_is_lost(self._seed, client, number)
 
     def _end_if_unwanted(self, now: float, visit: OpenVisit) -> bool:
-        """Offer the update to the server; end the visit and return True if it is not wanted."""
+        """Offer the update to the server; if it is not wanted, end the visit.
+
+        Return True if it is not wanted.
+        """
         receipt = self._coordinator.offer(now, visit.assignment.client, visit.assignment.visit)
         if receipt is not None:
             self._end(now, visit, "unused", receipt.staleness)

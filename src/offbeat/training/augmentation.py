@@ -20,7 +20,9 @@ _POSITIONS = 2 * _BORDER + 1
 
 
 def crop_and_flip(inputs: Tensor, seed: int, clients: Integers, visits: Integers, step: int) -> Tensor:
-    """Return images padded by 4 zeros on each side, cropped to their size at random, half of them mirrored.
+    """Return images cropped at random, half of them mirrored.
+
+    Each image is padded by 4 zeros on each side and cropped to its size.
 
     The usual augmentation of small images (He et al., "Deep Residual Learning for Image Recognition", CVPR 2016,
     section 4.2). The 9 × 9 positions are equally likely, and so are the two orientations. The crop of an image depends

@@ -23,7 +23,9 @@ def check_fit(
     classes: int | None = None,
     tokens: int | None = None,
 ) -> None:
-    """Try one forward and one backward pass on a few examples, and one forward pass in evaluation mode.
+    """Try a forward and a backward pass on a few examples.
+
+    A forward pass in evaluation mode is tried as well.
 
     The model's values and gradients, its training mode and torch's own generator do not change; its buffers are reset
     to their initial values, as before each visit.
@@ -112,7 +114,10 @@ def _check_labels(loss: Callable[[Tensor, Tensor], Tensor], labels: Tensor, clas
 
 
 def _refuse_broadcasting(loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, labels: Tensor) -> None:
-    """Refuse a user's loss in which torch silently combines every output with every label."""
+    """Refuse a user's loss that combines every output with every label.
+
+    Torch's broadcasting does so silently.
+    """
     n = len(labels)
     if n == 1 or labels.shape != (n,) or outputs.shape != (n, 1):
         return

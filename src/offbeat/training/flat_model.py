@@ -11,7 +11,9 @@ from offbeat.errors import OffbeatError
 
 
 class FlatModel:
-    """A module, and its ``d`` trainable parameters as one vector in ``named_parameters`` order.
+    """A module whose ``d`` trainable parameters are one vector.
+
+    The vector has the order of ``named_parameters``.
 
     Only parameters with ``requires_grad`` are in the vector. The module's parameters and gradients become views of
     ``vector`` and ``gradient``, so writing there writes into the module.
@@ -74,7 +76,9 @@ class FlatModel:
         ]
 
     def load(self, vector: Tensor) -> None:
-        """Copy the parameters ``(d,)`` into the model and reset its buffers to their initial values.
+        """Copy the parameters ``(d,)`` into the model and reset its buffers.
+
+        Buffers return to their initial values.
 
         Some layers write into their buffers, which must not reach the next client. Tensors that are plain attributes of
         a layer are not reset.
@@ -87,11 +91,14 @@ class FlatModel:
             setattr(layer, name, buffer)
 
     def named(self, vector: Tensor) -> dict[str, Tensor]:
-        """Return a vector ``(d,)`` as tensors by parameter name, in the parameters' shapes."""
+        """Return a vector ``(d,)`` as tensors by name, in the parameters' shapes."""
         return dict(zip(self._shapes, self._views(vector), strict=True))
 
     def stacked(self, vectors: Tensor) -> dict[str, Tensor]:
-        """Return the rows of ``(n, d)`` as tensors by parameter name, ``(n, …)`` each: views, not copies."""
+        """Return the rows of ``(n, d)`` as tensors ``(n, …)`` by parameter name.
+
+        The tensors are views, not copies.
+        """
         parts = vectors.split([shape.numel() for shape in self._shapes.values()], dim=1)
         return {
             name: part.unflatten(1, shape or (1,)) if shape else part.squeeze(1)

@@ -21,7 +21,10 @@ def softmax_regression(input_shape: Sequence[int], classes: int) -> nn.Module:
 
 
 def mlp(input_shape: Sequence[int], classes: int, hidden: Sequence[int]) -> nn.Module:
-    """Return a multi-layer perceptron with ReLU, one hidden layer for each number of units in ``hidden``."""
+    """Return a multi-layer perceptron with ReLU.
+
+    It has one hidden layer for each number of units in ``hidden``.
+    """
     widths = [prod(input_shape), *hidden]
     layers: list[nn.Module] = [nn.Flatten()]
     for before, after in pairwise(widths):
@@ -30,7 +33,7 @@ def mlp(input_shape: Sequence[int], classes: int, hidden: Sequence[int]) -> nn.M
 
 
 def cnn(input_shape: Sequence[int], classes: int) -> nn.Module:
-    """Return the convolutional network that Avdyukhin and Kasiviswanathan train on CIFAR-10.
+    """Return the network that Avdyukhin and Kasiviswanathan train on CIFAR-10.
 
     "Federated Learning under Arbitrary Communication Patterns" (ICML 2021), appendix C: three 3x3 convolutions with
     padding 1 and 32, 64 and 64 channels, each with ReLU, 2x2 max-pooling after the first two; 64 units with ReLU; one
@@ -109,7 +112,7 @@ class _ResidualBlock(nn.Module):
 
 
 def lstm(tokens: int, classes: int, embedding: int = 25, hidden: int = 16, layers: int = 2) -> nn.Module:
-    """Return an LSTM that classifies sequences of tokens by its output at the last token.
+    """Return an LSTM that classifies sequences by its output at the last token.
 
     The defaults are the sizes of Yan et al., "Distributed Non-Convex Optimization with Sublinear Speedup under
     Intermittent Client Availability" (2020), section 6: two layers of 16 units and embeddings of 25 dimensions. Theirs
@@ -159,7 +162,10 @@ def _image_shape(input_shape: Sequence[int], model: str, smallest: int) -> tuple
 
 @contextmanager
 def initial_randomness(seed: int) -> Generator[None]:
-    """Initialise modules built inside from the run's seed; torch's own generator does not change."""
+    """Initialise modules that are built inside from the run's seed.
+
+    Torch's own generator does not change.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(integer(seed, Purpose.INITIAL_MODEL))
         yield

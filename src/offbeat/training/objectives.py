@@ -37,7 +37,9 @@ def mse(outputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def bce(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean binary cross-entropy of logits ``(n, …)`` against labels from 0 to 1, integers or floats.
+    """Return the mean binary cross-entropy of logits ``(n, …)``.
+
+    Labels are from 0 to 1, integers or floats.
 
     Raises:
         OffbeatError: The shapes of labels and outputs differ; ``(n,)`` and ``(n, 1)`` count as the same.
@@ -89,7 +91,10 @@ METRICS: dict[str, Metric] = {
 
 
 def _as_outputs(name: str, outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return the labels in the outputs' shape and type; torch would broadcast (n,) and (n, 1) to (n, n)."""
+    """Return the labels in the outputs' shape and type.
+
+    Torch would broadcast (n,) and (n, 1) to (n, n).
+    """
     if labels.shape != outputs.shape:
         if (*labels.shape, 1) != outputs.shape and (*outputs.shape, 1) != labels.shape:
             raise OffbeatError(

@@ -1,4 +1,7 @@
-"""``offbeat_client.sending`` for torch tensors: simulated clients send what real clients send."""
+"""``offbeat_client.sending`` for torch tensors.
+
+With it, simulated clients send what real clients send.
+"""
 
 import numpy as np
 import torch
@@ -12,9 +15,10 @@ from offbeat_client.local_plan import LocalPlan, Payload
 def send(
     payload: Payload, vector: Tensor, memory: Tensor | None, plan: LocalPlan, seed: int
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the update as the server reads it, and the client's memory once it counts.
+    """Return the update as the server reads it, and the client's new memory.
 
-    See ``offbeat_client.sending.send``; a vector that is sent as it is is returned itself.
+    The client keeps the memory once the update counts. See ``offbeat_client.sending.send``; a vector that is sent
+    unchanged is returned itself.
     """
     if sending.is_plain(payload, plan):  # the most frequent case, without the cost of a conversion
         return vector, None
@@ -28,5 +32,8 @@ def send(
 
 
 def control_variate(delta: Tensor, offset: Tensor, plan: LocalPlan) -> Tensor:
-    """Return a client's memory of a visit with corrected gradients; see ``offbeat_client.sending``."""
+    """Return a client's memory of a visit with corrected gradients.
+
+    See ``offbeat_client.sending``.
+    """
     return torch.from_numpy(sending.control_variate(delta.numpy(), offset.numpy(), plan))

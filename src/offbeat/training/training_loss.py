@@ -23,7 +23,9 @@ class TrainingLossEvaluator:
         self._training = training
 
     def __call__(self, vector: Tensor) -> tuple[float, dict[str, float]]:
-        """Return (mean loss, value of each metric) at ``vector``, ``(d,)``, the training loss among the metrics.
+        """Return the mean loss and the value of each metric at ``vector``, ``(d,)``.
+
+        The training loss is among the metrics.
 
         Raises:
             OffbeatError: The model, the loss or a metric fails.
@@ -34,7 +36,10 @@ class TrainingLossEvaluator:
 
 
 def choose_evenly(inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ``EXAMPLES`` evenly spaced examples; all, ``(n, …)``, if there are no more."""
+    """Return ``EXAMPLES`` evenly spaced examples, or all if there are no more.
+
+    Inputs and labels are ``(n, …)``.
+    """
     number = len(labels)
     if number <= EXAMPLES:
         return inputs, labels

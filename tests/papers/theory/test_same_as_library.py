@@ -56,7 +56,7 @@ def begin(algorithm, problem):
 
 
 def delta(problem: Quadratics, client: int, model: torch.Tensor, plan: LocalPlan, noise: list[np.ndarray]):
-    """What a client's steps change, start − end, with the noise of each step."""
+    """Return a client's change, start − end, given the noise of each step."""
     assert plan.steps == len(noise)
     rates = plan.lr if isinstance(plan.lr, tuple) else (plan.lr,) * plan.steps
     begun = local = model.double().numpy()

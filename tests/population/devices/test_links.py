@@ -34,7 +34,10 @@ SIZES = st.floats(1.0, 1e10)
 
 
 def tolerance(size, time, rate, total):
-    """What the floats of the times and of the bytes of one repetition can tell, besides 10⁻⁹ of the size."""
+    """Return the tolerance of a transferred size.
+
+    It is 10⁻⁹ of the size, plus the rounding errors of the times and of the bytes of one repetition.
+    """
     return 1e-9 * size + 4 * rate * math.ulp(2 * time + 100) + 8 * math.ulp(total)
 
 

@@ -11,7 +11,10 @@ Parts = list[NDArray[np.int64]]
 
 @pytest.fixture(scope="session")
 def class_counts() -> Callable[[Parts, NDArray[np.int64]], NDArray[np.int64]]:
-    """How many examples of each class each client holds, ``(classes, clients)``."""
+    """Return a function that counts examples of each class of each client.
+
+    Its result is ``(classes, clients)``.
+    """
 
     def count(parts: Parts, labels: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.stack([np.bincount(labels[part], minlength=labels.max() + 1) for part in parts], axis=1)

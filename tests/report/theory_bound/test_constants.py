@@ -159,7 +159,7 @@ def test_a_pattern_is_drawn_as_long_as_that_is_quick():
 def test_plain_steps():
     (plain,) = plain_steps(FedBuff(), PLAN)
     assert plain.holds
-    # Whatever a plan may have beyond its first three fields is no plain step.
+    # A plan with any field beyond its first three does not take plain steps.
     own = {
         "momentum": 0.5,
         "weight_decay": 0.1,

@@ -1,4 +1,4 @@
-"""Whether a token is valid, or why not."""
+"""Valid tokens, and the reasons why others are not."""
 
 import pytest
 

@@ -31,7 +31,7 @@ def own_data(client):
 
 
 def simulated(plan, client=2, number=4):
-    """Where the simulator's trainer ends, by parameter name."""
+    """Return the end of the simulator's training, by parameter name."""
     model, result = trained(plan, client, number)
     return model.named(result.vector)
 

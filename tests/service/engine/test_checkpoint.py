@@ -49,7 +49,7 @@ def test_checkpoints_are_written_one_at_a_time(tmp_path, monkeypatch):
         at_once[0] += 1
         at_once[1] = max(at_once)
         began.set()
-        time.sleep(0.1)  # so that the others begin meanwhile
+        time.sleep(0.1)  # so that the others begin before this one ends
         write(path, state)
         at_once[0] -= 1
 

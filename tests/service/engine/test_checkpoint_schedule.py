@@ -1,4 +1,4 @@
-"""When a checkpoint is made."""
+"""The schedule of checkpoints."""
 
 import asyncio
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""The longest duration of a visit: heartbeats do not keep a slot for ever."""
+"""The longest duration of a visit: heartbeats do not extend it."""
 
 import asyncio
 import math

@@ -1,4 +1,7 @@
-"""What clients, evaluations and exports see of a version before the log holds what it is made of: nothing."""
+"""Versions stay hidden until the log holds the updates that they are made of.
+
+Clients, evaluations and exports see nothing of them before.
+"""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What the admin does with a server's folder: status, list, export, copy."""
+"""The admin's work on a server's folder: status, list, export, copy."""
 
 import shutil
 import threading

@@ -1,4 +1,4 @@
-"""Which failures of the disk pass, and which end the server."""
+"""Failures of the disk: some pass, others end the server."""
 
 import errno
 import os

@@ -1,4 +1,7 @@
-"""A real server on a disk that is really full: who is refused is told so, and nothing that was acknowledged is lost."""
+"""A real server on a disk that is really full.
+
+A refused client gets a refusal, and nothing that was acknowledged is lost.
+"""
 
 import json
 import os
@@ -202,7 +205,7 @@ def test_a_full_disk_refuses_and_loses_nothing_and_all_goes_on(
     assert kind_of(peers[1].http.post("/v1/token"), 503) == "no-space"
     assert httpx.get(f"{server.url}/readyz").status_code == 503
     assert httpx.get(f"{server.url}/healthz").status_code == 200
-    time.sleep(1.0)  # checkpoints are due meanwhile
+    time.sleep(1.0)  # checkpoints are due within this second
     assert httpx.get(f"{server.url}/healthz").status_code == 200
 
     server.free()

@@ -1,4 +1,4 @@
-"""Which configurations a server's folder is opened with."""
+"""The configurations that a server's folder accepts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which uploads are known again."""
+"""The uploads that a server recognises when they come again."""
 
 from offbeat.service.updates.digests import Digests
 

@@ -37,7 +37,9 @@ _DEVIATION = (0.2470, 0.2435, 0.2616)
 
 
 def load() -> Dataset:
-    """Return CIFAR-10: 50,000 training and 10,000 test examples, inputs ``(n, 3, 32, 32)``.
+    """Return CIFAR-10: 50,000 training and 10,000 test images of ten classes.
+
+    Inputs are ``(n, 3, 32, 32)``.
 
     The inputs are standardised with the mean and deviation of each channel of the training images. The examples of the
     official archive keep its order, those of the JPEG archive have the order of ``read_jpegs``; both mix the classes.
@@ -62,7 +64,7 @@ def load() -> Dataset:
 
 
 def _load_records(path: Path) -> NDArray[np.uint8]:
-    """Return the archive's records ``(6 × batch, 3073)``, from the cache if it has them."""
+    """Return the archive's records ``(6 × batch, 3073)``, cached ones if possible."""
     try:
         with path.open("rb") as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()

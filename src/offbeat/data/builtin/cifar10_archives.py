@@ -31,7 +31,9 @@ _REMEDY = "remove or replace the archive"
 
 
 def read_binary(path: Path, batch: int) -> NDArray[np.uint8]:
-    """Return the records of the official archive "CIFAR-10 binary version", in its order.
+    """Return the records of the archive "CIFAR-10 binary version", in its order.
+
+    This is the official archive.
 
     Args:
         path: The gzipped tar archive.
@@ -58,7 +60,9 @@ def read_binary(path: Path, batch: int) -> NDArray[np.uint8]:
 
 
 def read_jpegs(path: Path, batch: int) -> NDArray[np.uint8]:
-    """Return the records of an archive of JPEG files, ``train/CLASS/NNNN.jpg`` and ``test/CLASS/NNNN.jpg``.
+    """Return the records of an archive of JPEG files, classes mixed.
+
+    The files are ``train/CLASS/NNNN.jpg`` and ``test/CLASS/NNNN.jpg``.
 
     The files of a class are numbered from 0000. The archive has them class by class; to mix the classes, the records of
     each part are sorted by the SHA-256 of their names (``train/cat/0042.jpg``).
@@ -104,9 +108,9 @@ def _read(
     store: Callable[[int, bytes], str | None],
     ignored: frozenset[str] | set[str] = frozenset(),
 ) -> None:
-    """Pass the index and the content of each expected member to ``store``, which returns the problem or None.
+    """Pass the index and the content of each expected member to ``store``.
 
-    Folders and members in ``ignored`` are skipped.
+    ``store`` returns the problem or None. Folders and members in ``ignored`` are skipped.
     """
     missing = set(indices)
     limit = len(indices) * (largest + _OVERHEAD) + _EXTRA_BYTES
@@ -134,7 +138,10 @@ def _read(
 
 
 def _iterate(path: Path, limit: int) -> Iterator[tuple[tarfile.TarInfo, Callable[[], bytes]]]:
-    """Yield each member and a function that reads its content; at most ``limit`` bytes are decompressed."""
+    """Yield each member and a function that reads its content.
+
+    At most ``limit`` bytes are decompressed.
+    """
     with path.open("rb") as file, GzipFile(fileobj=file) as unzipped:
         stream: Any = _BoundedStream(unzipped, limit)  # tarfile only calls its read method.
         with tarfile.open(fileobj=stream, mode="r|") as archive:

@@ -1,4 +1,6 @@
-"""Data sets in idx files, the format of MNIST (http://yann.lecun.com/exdb/mnist/, "File formats").
+"""Data sets in idx files, the format of MNIST.
+
+Source: http://yann.lecun.com/exdb/mnist/, "File formats".
 
 A file starts with two zero bytes, a byte for the type of the elements (8: unsigned bytes, the only one supported), a
 byte for the number of dimensions, and each dimension as four bytes, big-endian; the elements follow.

@@ -44,7 +44,9 @@ class _Tweet(NamedTuple):
 
 
 def load() -> Dataset:
-    """Return the tweets of all users with more than 40, a random tenth for testing; inputs ``(n, 50)`` of words.
+    """Return the tweets of all users with more than 40, a random tenth for testing.
+
+    Inputs are word numbers ``(n, 50)``.
 
     Users are numbered in the order of their names. The vocabulary is the 10,000 most frequent words of the training
     tweets; 0 is padding, 1 any other word.
@@ -72,7 +74,10 @@ def load() -> Dataset:
 
 
 def tweets_by_hour() -> NDArray[np.int64]:
-    """Return each user's number of tweets in each hour of the day, ``(users, 24)``; raises as ``load``."""
+    """Return each user's number of tweets in each hour of the day, ``(users, 24)``.
+
+    Raises the exceptions of ``load``.
+    """
     tweets, numbers = _read_tweets()
     counts = np.zeros((len(numbers), 24), np.int64)
     for tweet in tweets:

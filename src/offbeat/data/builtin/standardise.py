@@ -5,7 +5,9 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def standardise(images: NDArray[np.uint8], mean: ArrayLike, deviation: ArrayLike) -> NDArray[np.float32]:
-    """Return images scaled to [0, 1], then standardised channel by channel; of the same shape.
+    """Return images scaled to [0, 1], then standardised channel by channel.
+
+    The shape does not change.
 
     Args:
         images: ``(n, channels, height, width)``.

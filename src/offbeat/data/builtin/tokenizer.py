@@ -16,9 +16,9 @@ def _words(sentence: str) -> list[str]:
 
 
 def vocabulary(sentences: Iterable[str], size: int = 10_000) -> dict[str, int]:
-    """Return word numbers from 2, the most frequent word first, equally frequent ones in alphabetical order.
+    """Return a number for each word, from 2; the most frequent word comes first.
 
-    Words are separated by white space and converted to lower case.
+    Equally frequent words are in alphabetical order. Words are separated by white space and converted to lower case.
 
     Args:
         sentences: The text to count words in.
@@ -45,5 +45,8 @@ def encode(sentences: Sequence[str], numbers: dict[str, int], length: int = 50) 
 
 
 def token_count(numbers: dict[str, int]) -> int:
-    """Return how many different numbers ``encode`` can return, including padding and the unknown word."""
+    """Return the number of distinct values of ``encode``.
+
+    Padding and the unknown word are included.
+    """
     return _FIRST_WORD + len(numbers)

@@ -1,4 +1,4 @@
-"""When each client is available, one module for each kind.
+"""Availability of clients, one module for each kind.
 
 A new kind is a class with the methods of ``Availability``, a section in ``config/population_sections.py`` and a case
 in ``worlds/population_availability.py``.

@@ -10,7 +10,9 @@ from offbeat.population.availability.periods import LAST_SECONDS, check_period, 
 
 
 class Alternating:
-    """Group g is available while floor(t / period) mod groups = g; a single group is always available.
+    """Groups that are available in turn.
+
+    Group g is available while floor(t / period) mod groups = g; a single group is always available.
 
     Args:
         groups: Number of groups, ≥ 1. A group may be empty.

@@ -4,7 +4,7 @@ from typing import Protocol
 
 
 class Availability(Protocol):
-    """When each client is available.
+    """The times at which each client is available.
 
     Times are virtual seconds, finite and at least 0. Intervals are half-open: a client is available at the start of an
     interval and offline at its end. A run calls both methods many times, so they take and return plain numbers and look
@@ -12,12 +12,15 @@ class Availability(Protocol):
     """
 
     def next_available(self, client: int, seconds: float) -> float:
-        """Return the earliest time ≥ seconds at which the client is available; ``math.inf`` if never again."""
+        """Return the earliest time ≥ seconds at which the client is available.
+
+        It is ``math.inf`` if the client is never available again.
+        """
         ...
 
     def next_offline(self, client: int, seconds: float) -> float:
-        """Return the earliest time > seconds at which the client is offline; ``math.inf`` if never.
+        """Return the earliest time > seconds at which the client is offline.
 
-        The client must be available at ``seconds``.
+        It is ``math.inf`` if the client never goes offline. The client must be available at ``seconds``.
         """
         ...

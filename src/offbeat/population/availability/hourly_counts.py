@@ -14,7 +14,9 @@ _HOURS = 24
 
 
 def quietest_hours(path: str | Path, clients: int, hours: int) -> NDArray[np.bool_]:
-    """Return each client's hours with the lowest counts, from a file with ``client``, ``hour`` and ``count``.
+    """Return each client's hours with the lowest counts, from a CSV file.
+
+    Its columns are ``client``, ``hour`` and ``count``.
 
     In FedLaAvg's experiments with Sentiment140, each client is available "for eight hours each day, during which the
     client sends the least number of tweets" (Yan et al., "Distributed Non-Convex Optimization with Sublinear Speedup

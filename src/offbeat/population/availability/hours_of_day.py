@@ -14,7 +14,9 @@ _ALL = 2**_HOURS - 1
 
 
 class HoursOfDay:
-    """Each client is available in certain hours, the same every day; adjacent hours merge, also across midnight.
+    """Clients available in certain hours, the same every day.
+
+    Adjacent hours merge, also across midnight.
 
     Args:
         is_available: bool ``(N, 24)``, whether each client is available in each hour after midnight, at least once. A
@@ -58,7 +60,10 @@ class HoursOfDay:
         return min((current + stay) * _HOUR, LAST_SECONDS)
 
     def _hours_from(self, client: int, current: int) -> int:
-        """Return an integer whose bit j is set if the client is available j hours after the current one."""
+        """Return the client's available hours, as bits from the current hour.
+
+        Bit j is set if the client is available j hours after the current one.
+        """
         hours, hour = self._hours[client], current % _HOURS
         return (hours >> hour | hours << (_HOURS - hour)) & _ALL
 

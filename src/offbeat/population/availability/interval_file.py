@@ -13,7 +13,9 @@ _COLUMNS = {"client": pa.int64(), "start_seconds": pa.float64(), "end_seconds": 
 
 
 def intervals_from_file(path: str | Path, clients: int) -> Intervals:
-    """Return the intervals of a CSV file with the columns ``client``, ``start_seconds`` and ``end_seconds``.
+    """Return the intervals of a CSV file.
+
+    Its columns are ``client``, ``start_seconds`` and ``end_seconds``.
 
     Clients are numbered from 0. Their rows may be mixed, but the rows of each client are in order and do not overlap. A
     client without a row is never available.

@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 
 class Intervals:
-    """Each client is available during its intervals [start, end) only; adjacent intervals merge.
+    """Clients available during their intervals [start, end) only.
+
+    Adjacent intervals merge.
 
     Args:
         clients: Number of clients, N.

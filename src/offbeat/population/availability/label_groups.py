@@ -11,12 +11,14 @@ from offbeat.errors import OffbeatError
 def label_groups(
     shards: Sequence[NDArray[np.int64]], labels: NDArray[np.int64], classes: int, first_labels: int
 ) -> NDArray[np.int64]:
-    """Return group 0 for clients whose most frequent label is one of the first, group 1 for the others.
+    """Return each client's group by its most frequent label.
 
-    Of equally frequent labels the lowest counts. Where each client holds one digit, these are the groups of FedLaAvg's
-    experiments with MNIST: "the clients holding digits 0, 1, …, D − 1 are
-    available for E rounds", then "the remaining clients" for the next E rounds (Yan et al., "Distributed Non-Convex
-    Optimization with Sublinear Speedup under Intermittent Client Availability", section 6.1.3).
+    Group 0 has the clients whose most frequent label is one of the first labels, group 1 the others. Of equally
+    frequent labels the lowest counts.
+
+    Where each client holds one digit, these are the groups of FedLaAvg's experiments with MNIST: "the clients holding
+    digits 0, 1, …, D − 1 are available for E rounds", then "the remaining clients" for the next E rounds (Yan et al.,
+    "Distributed Non-Convex Optimization with Sublinear Speedup under Intermittent Client Availability", section 6.1.3).
 
     Args:
         shards: For each client the numbers of its examples, at least one.

@@ -1,4 +1,6 @@
-"""Clients that are available once a day, like phones that are idle, charging and on a free network.
+"""Clients that are available once a day.
+
+They are like phones that are idle, charging and on a free network.
 
 Most phones are idle at night, whose hours differ between time zones (Bonawitz et al., "Towards federated learning at
 scale: system design", MLSys 2019, section 9).
@@ -76,7 +78,9 @@ class QuietHours:
 
 
 def quiet_starts(clients: int, first_hour: float, spread_hours: float, seed: int) -> NDArray[np.float64]:
-    """Draw the start of each client's window, uniformly in [first_hour, first_hour + spread_hours).
+    """Draw the start of each client's window.
+
+    Starts are uniform in [first_hour, first_hour + spread_hours).
 
     Args:
         clients: Number of clients, N.

@@ -42,7 +42,9 @@ class Trace:
 
 
 def load_traces(path: str | Path) -> list[Trace]:
-    """Return the traces of a file, of all files in a folder, or of all files in a .tar, .tar.gz or .tgz archive.
+    """Return the traces of a file, a folder or an archive.
+
+    An archive is a .tar, .tar.gz or .tgz file; of a folder or an archive all files are read.
 
     Folders are searched recursively, in the order of the names. Files whose name begins with a dot are skipped; all
     others must be traces. The limits are 10,000 files, 16 MiB each and 256 MiB together.

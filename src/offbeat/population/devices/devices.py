@@ -46,7 +46,9 @@ class Devices:
 
 
 def lossy(clients: int, *, fraction: float, probability: float, seed: int) -> NDArray[np.float64]:
-    """Return loss probabilities ``(N,)``: ``probability`` for random clients, 0 for the others.
+    """Return loss probabilities ``(N,)``, above 0 for random clients only.
+
+    Those clients have ``probability``, all others 0.
 
     Args:
         clients: Number of clients, N.

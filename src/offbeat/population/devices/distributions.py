@@ -1,4 +1,4 @@
-"""Distributions of one number per client, such as its seconds per step or its bandwidth.
+"""Distributions of a number per client, such as seconds per step or bandwidth.
 
 All functions take the number of clients N, the parameters of the distribution, the run's seed, a purpose, and a draw
 that separates several numbers of one client for one purpose; they return float64 ``(N,)`` in the unit of their

@@ -83,7 +83,10 @@ class _Integral:
         return self._bytes[segment] + self._rate[segment] * (seconds - self._seconds[segment])
 
     def seconds_at(self, size: float) -> float:
-        """Return the earliest time at which ``size`` bytes are transferred, 0 < size ≤ total."""
+        """Return the earliest time at which ``size`` bytes are transferred.
+
+        ``size`` is above 0 and at most the total.
+        """
         # The first of equal byte counts, so that this segment's bandwidth is above 0.
         segment = bisect_left(self._bytes, size) - 1
         seconds = self._seconds[segment] + (size - self._bytes[segment]) / self._rate[segment]
@@ -106,7 +109,10 @@ class TraceLink:
         self._offset: list[float] = offset.tolist()
 
     def transfer_end(self, client: int, start: float, size: float) -> float:
-        """Return the time at which the integral of the bandwidth from ``start`` reaches ``size``."""
+        """Return the end of a transfer of ``size`` bytes that begins at ``start``.
+
+        At that time the integral of the bandwidth from ``start`` reaches ``size``.
+        """
         if size <= 0:
             return start
         integral = self._integral[client]

@@ -41,7 +41,9 @@ AI_BENCHMARK = Source(
 
 @cache
 def traces_3g_oboe() -> list[Trace]:
-    """Return 508 traces of mobile bandwidth: 80 of 3G on commutes in Norway, 428 of Oboe.
+    """Return 508 traces of mobile bandwidth: 80 of 3G, 428 of Oboe.
+
+    The 3G traces are of commutes in Norway.
 
     The first are from Riiser et al., "Commute path bandwidth traces from 3G networks", MMSys 2013, the others from
     Akhtar et al., "Oboe: auto-tuning video ABR algorithms to network conditions", SIGCOMM 2018.

@@ -1,4 +1,7 @@
-"""Measured numbers per client from a file, with the signature of ``distributions``."""
+"""Measured numbers per client from a file.
+
+The function has the signature of ``distributions``.
+"""
 
 import json
 import math
@@ -20,7 +23,9 @@ _LEADING_INTEGER = re.compile(r"\s*([0-9]{1,15})(?![0-9])")
 def from_file(
     clients: int, *, path: str | Path, column: str, seed: int, purpose: Purpose, draw: int = 0
 ) -> NDArray[np.float64]:
-    """Return each client's number from a CSV file with a header and one row per client, in order.
+    """Return each client's number from a CSV file.
+
+    The file has a header and one row per client, in order.
 
     Args:
         clients: Number of clients, N.

@@ -14,7 +14,7 @@ _UNITS = 1_000_000
 def by_hour(
     labels: NDArray[np.int64], middle_hours: NDArray[np.float64], alpha: float, seed: int
 ) -> list[NDArray[np.int64]]:
-    """Give each client a share of positive labels that depends on when it is available.
+    """Give each client a share of positive labels by its available hours.
 
     FedLaAvg's experiments with Sentiment140 "vary the label balance as a function of the time of day" (Yan et al.,
     "Distributed Non-Convex Optimization with Sublinear Speedup under Intermittent Client Availability", section 6.1.3):
@@ -72,6 +72,9 @@ def by_hour(
 
 
 def _largest_size(examples: list[int], positive_units: int, clients: int) -> int:
-    """Return how many examples each client can have, given the sum of the clients' positive shares."""
+    """Return the largest number of examples that every client can have.
+
+    ``positive_units`` is the sum of the clients' positive shares, in units of 1 / ``_UNITS``.
+    """
     wanted = (clients * _UNITS - positive_units, positive_units)
     return min(available * _UNITS // units for available, units in zip(examples, wanted, strict=True) if units)

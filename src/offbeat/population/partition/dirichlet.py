@@ -11,7 +11,9 @@ _MAX_ALPHA = 1e9
 
 
 def dirichlet(labels: NDArray[np.int64], clients: int, alpha: float, seed: int) -> list[NDArray[np.int64]]:
-    """Divide each class by proportions from a Dirichlet distribution; a small alpha gives clients few labels.
+    """Divide each class by proportions from a Dirichlet distribution.
+
+    A small alpha gives clients few labels.
 
     For each class k, draw p_k ~ Dir_N(alpha) and give client i the share p_k,i of the class's examples, in random
     order (Yurochkin et al., "Bayesian nonparametric federated learning of neural networks", ICML 2019, section 4;

@@ -15,7 +15,9 @@ _COLUMNS = {"client": pa.int64(), "example": pa.int64()}
 
 
 def from_file(path: Path, examples: int, clients: int) -> list[NDArray[np.int64]]:
-    """Divide the examples as a CSV file with the columns ``client`` and ``example`` says.
+    """Divide the examples as a CSV file specifies.
+
+    Its columns are ``client`` and ``example``.
 
     Each row gives an example to a client, both numbered from 0, in any order. Examples without a row are not used.
 

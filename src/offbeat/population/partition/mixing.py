@@ -10,7 +10,9 @@ from offbeat.randomness import Purpose, generator
 
 
 def mixing(labels: NDArray[np.int64], clients: int, mu: float, seed: int) -> list[NDArray[np.int64]]:
-    """Give each client a fraction 1 − μ of examples of its own class and a fraction μ of random ones.
+    """Mix each client's own class with random examples.
+
+    A fraction 1 − μ of a client's examples is of its own class, and a fraction μ is random.
 
     This is the mixing rate of Avdyukhin and Kasiviswanathan, "Federated Learning under Arbitrary Communication
     Patterns", ICML 2021, section 3.1: "for each client, (1 − μ) fraction of data is selected from the class

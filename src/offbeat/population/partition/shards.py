@@ -39,7 +39,10 @@ def integer_sizes(ends: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
 
 
 def fill_empty(shards: list[NDArray[np.int64]]) -> None:
-    """Move an example to each empty shard from the largest one at that time, the first of equals; in place."""
+    """Move an example from the largest shard to each empty one, in place.
+
+    The largest shard is determined for each move; of equally large ones it is the first.
+    """
     largest = [(-len(shard), client) for client, shard in enumerate(shards)]
     heapq.heapify(largest)
     for client, shard in enumerate(shards):

@@ -14,9 +14,10 @@ from offbeat.training.trainers.hooks import gradient_hook, has_forward_hook
 
 
 def is_dense(module: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]) -> bool:
-    """Return whether a model is ``Linear`` layers separated by ``ReLU``, after an optional ``Flatten``, without hooks.
+    """Return whether ``dense_step`` supports a model and a loss.
 
-    The loss must be cross-entropy. Hooks would not run here.
+    The model must be ``Linear`` layers separated by ``ReLU``, after an optional ``Flatten``, without hooks, which would
+    not run here. The loss must be cross-entropy.
     """
     if type(module) is not nn.Sequential or loss is not cross_entropy:
         return False
@@ -44,7 +45,9 @@ def dense_step(
     starts: Sequence[Tensor] = (),
     mu: float = 0.0,
 ) -> Tensor:
-    """Take a step of SGD on the mean cross-entropy of each model's minibatch, in place.
+    """Take a step of SGD on each model's mean cross-entropy, in place.
+
+    Each model has a minibatch of its own.
 
     Args:
         parameters: Weights ``(models, out, in)`` and bias ``(models, out)`` of each layer; changed.

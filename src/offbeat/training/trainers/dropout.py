@@ -106,9 +106,10 @@ class Dropout(TorchFunctionMode):
 
 
 class _Noise(torch.autograd.Function):
-    """Zeros and ones from each model's generator, and ones for models without generator; no derivative.
+    """Zeros and ones from each model's generator, without derivative.
 
-    An autograd function, because vmap refuses random numbers inside, but not in a function's vmap rule.
+    Models without generator get ones. This is an autograd function, because vmap refuses random numbers inside, but not
+    in a function's vmap rule.
     """
 
     @staticmethod

@@ -30,7 +30,7 @@ def has_forward_hook(layer: nn.Module) -> bool:
 
 
 def gradient_hook(module: nn.Module) -> str | None:
-    """Return a clause that names a hook on a module's gradients; None without such hooks."""
+    """Return a clause that names a hook on a module's gradients, or None."""
     parameter = parameter_with_hook(module)
     if parameter is not None:
         return f"its parameter {parameter} has a hook"

@@ -77,7 +77,10 @@ def _users_modules_by_value() -> Generator[None]:
 
 
 def _is_users(name: str, module: Any) -> bool:
-    """Return whether an imported module is a user's file, neither installed nor part of Python."""
+    """Return whether an imported module is a user's file.
+
+    Such a module is neither installed nor part of Python.
+    """
     # sys.modules also holds other objects, and modules that import much when an attribute is read.
     file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
     # Skip second names of a module, and modules that the user has registered.

@@ -36,7 +36,10 @@ class _Task:
 
 @dataclass(eq=False, slots=True)
 class _Assignment:
-    """A task of a worker, with the rows of its starting model and offset, and the row of its result."""
+    """A worker's task with its rows in shared memory.
+
+    The rows are those of its starting model, its offset and its result.
+    """
 
     task: _Task
     starts: list[int]
@@ -207,7 +210,10 @@ class ProcessTrainer:
         return task.outcome
 
     def _advance(self, timeout: float | None) -> None:
-        """Handle the workers' replies, waiting up to ``timeout`` for the first one, and assign tasks to workers."""
+        """Handle the workers' replies and assign tasks to workers.
+
+        Wait up to ``timeout`` for the first reply.
+        """
         if self._pool is not None:
             ready = wait([worker.connection for worker in self._pool.assigned], timeout)
             for worker in [worker for worker in self._pool.assigned if worker.connection in ready]:
@@ -234,7 +240,10 @@ class ProcessTrainer:
         return pool
 
     def _find_worker(self, pool: _Pool) -> Worker | None:
-        """Return the worker with the fewest jobs, preferring a new worker to a busy one; None if all have enough."""
+        """Return the worker with the fewest jobs; None if all have enough.
+
+        A new worker is preferred to a busy one.
+        """
         assigned = pool.assigned
         least = min(assigned, key=lambda worker: len(assigned[worker]), default=None)
         if (least is None or assigned[least]) and len(assigned) < self._workers:
@@ -259,7 +268,10 @@ class ProcessTrainer:
         pool.release(assignment)
 
     def _handle_death(self, pool: _Pool, worker: Worker) -> None:
-        """Put a dead worker's tasks back into the queues; the first may have caused the death."""
+        """Put a dead worker's tasks back into the queues.
+
+        The first task may have caused the death.
+        """
         end = worker.wait()
         assigned = pool.assigned.pop(worker)
         if assigned:

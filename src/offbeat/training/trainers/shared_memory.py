@@ -101,7 +101,9 @@ class RowTable:
         self._users = [0] * len(table)
 
     def take(self, vector: Tensor) -> int:
-        """Return the row of a vector ``(d,)``, which stays until it is released as often as it was taken.
+        """Return the row of a vector ``(d,)``.
+
+        The vector stays there until it is released as often as it was taken.
 
         Raises:
             ValueError: All rows are in use for other vectors.

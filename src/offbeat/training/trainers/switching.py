@@ -1,4 +1,7 @@
-"""A trainer that switches to processes in long runs; starting them takes longer than a short run."""
+"""A trainer that switches to processes in long runs.
+
+Starting processes takes longer than a short run.
+"""
 
 import logging
 import time
@@ -37,7 +40,10 @@ class SwitchingTrainer(Trainer):
         return self._local.examples(client)
 
     def train(self, jobs: Sequence[Job]) -> list[Result]:
-        """Train each job from its start; raises the exceptions of the trainer in this process."""
+        """Train each job from its start.
+
+        Raises the exceptions of the trainer in this process.
+        """
         if self._remote is not None:
             try:
                 return self._remote.train(jobs)
@@ -63,7 +69,10 @@ class SwitchingTrainer(Trainer):
         self._expected.clear()
 
     def _stay_local(self, error: OffbeatError) -> None:
-        """Give up processes, for instance because the loss cannot be sent or memory is short."""
+        """Give up processes and train in this one.
+
+        Reasons are, for instance, a loss that cannot be sent, or a lack of memory.
+        """
         _log.warning("one process trains all clients: %s", error)
         self.close()
         self._remote = None

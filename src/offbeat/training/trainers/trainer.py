@@ -84,7 +84,10 @@ class Trainer(Protocol):
 
 
 def result_vector(payload: Payload, start: Tensor, end: Tensor) -> Tensor:
-    """Return the vector of a ``Result`` from ``start`` to ``end``, both ``(d,)``, as a new tensor."""
+    """Return the vector of a ``Result`` from ``start`` to ``end``, a new tensor.
+
+    Both are ``(d,)``.
+    """
     if payload in ("delta", "difference"):
         return start - end
     if payload == "params":

@@ -130,9 +130,10 @@ class VmapTrainer(Trainer):
             yield Result(result_vector(job.payload, starts[row], ends[row]), loss)
 
     def _fetch(self, examples: Tensor, actives: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the minibatches of each step, ``(models, batch size, …)``, for its active rows, at least two.
+        """Yield the minibatches of each step, for its active rows, at least two.
 
-        A finished row fills up where fewer than two are active. Several steps are fetched at a time, which is faster.
+        Minibatches are ``(models, batch size, …)``. If fewer than two rows are active, a finished row is added. Several
+        steps are fetched at a time, which is faster.
 
         Args:
             examples: ``(rows, steps, batch size)``, the example numbers of each row.
@@ -156,7 +157,10 @@ class VmapTrainer(Trainer):
         return Dropout([integer(self._seed, Purpose.LAYERS, job.client, job.visit) for job in jobs])
 
     def _minibatches(self, clients: Integers, visits: Integers, steps: Integers, batch_size: int) -> Tensor:
-        """Return the example numbers of each row's steps, int64 ``(rows, most steps, batch size)``."""
+        """Return the example numbers of each row's steps.
+
+        They are int64 ``(rows, most steps, batch size)``.
+        """
         orders = example_orders(self._seed, clients, visits, self._sizes[clients], steps * batch_size)
         examples = np.zeros((len(clients), int(steps[0]) * batch_size), np.int64)
         for row, (client, order) in enumerate(zip(clients, orders, strict=True)):
@@ -176,7 +180,7 @@ class _Group(NamedTuple):
 
     @property
     def is_dense(self) -> bool:
-        """Whether ``dense_step`` supports these jobs."""
+        """True if ``dense_step`` supports these jobs."""
         return not (self.momentum or self.weight_decay) and self.clip_norm is None
 
 
@@ -188,7 +192,10 @@ def _sgd_step(
     rates: Tensor,
     group: _Group,
 ) -> None:
-    """Take the step of ``loop.sgd_step`` for each of the models ``(models, …)``, in place."""
+    """Take the step of ``loop.sgd_step`` for each model, in place.
+
+    Tensors are ``(models, …)``.
+    """
     models = len(rates)
     if group.mu:
         for name, slope in slopes.items():

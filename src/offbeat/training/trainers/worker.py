@@ -1,4 +1,4 @@
-"""Worker processes that train clients: their start, their messages and their main program.
+"""Worker processes that train clients: start, messages and main program.
 
 A worker ends when the other end of its connection is closed, also if its parent was killed.
 """
@@ -192,7 +192,10 @@ def serve(connection: "Connection[Any, Any]", fd: int) -> None:
 
 
 def main() -> None:
-    """Run a worker; the arguments are the descriptors of its connection and of the shared memory."""
+    """Run a worker.
+
+    The arguments are the descriptors of its connection and of the shared memory.
+    """
     torch.set_num_threads(1)
     # The parent ends its workers when the run is interrupted.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
