@@ -33,9 +33,9 @@ PYTEST = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
 
 def suites_of(module: str, under_contract: bool) -> list[list[str]]:
     """Return what Python is called with to test a module: its own tests, else an import; and the contract."""
-    path = Path(module).relative_to("src/offbeat")
+    path = Path(*Path(module).parts[2:])  # in the package
     own = sorted((ROOT / "tests" / path.parent).glob(f"test_{path.stem}*.py"))
-    imported = ["-c", f"import offbeat.{'.'.join(path.with_suffix('').parts)}"]
+    imported = ["-c", f"import {'.'.join(Path(module).with_suffix('').parts[1:])}"]
     first = [*PYTEST, *(test.relative_to(ROOT).as_posix() for test in own)] if own else imported
     return [first, [*PYTEST, *CONTRACT]] if under_contract else [first]
 

@@ -36,9 +36,9 @@ class Mutation(NamedTuple):
 
 
 def all_mutations(root: Path) -> dict[Mutation, Edit]:
-    """Return every possible mutation of the package, but for the modules in `LEFT_OUT`."""
+    """Return every possible mutation of the code in src/, but for the modules in `LEFT_OUT`."""
     found: dict[Mutation, Edit] = {}
-    for path in sorted((root / "src/offbeat").rglob("*.py")):
+    for path in sorted((root / "src").rglob("*.py")):
         module = path.relative_to(root).as_posix()
         if not LEFT_OUT.match(module):
             found.update(mutations_of(module, path.read_bytes()))
