@@ -25,6 +25,7 @@ lint: .venv/installed
 	$(BIN)/ruff format --check
 	PYTHONPATH=. $(BIN)/lint-imports
 	$(BIN)/python tools/algorithms.py exports
+	$(BIN)/python tools/style.py
 
 types: .venv/installed
 	$(BIN)/basedpyright

@@ -33,13 +33,10 @@ PYTEST = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
 
 
 def suites_of(module: str, under_contract: bool) -> list[list[str]]:
-    """Return the arguments of Python that test a module.
-
-    They run its own tests, or import it if it has none; and the contract.
-    """
-    path = Path(module).relative_to("src/offbeat")
+    """Return the arguments with which Python tests a module, first its own tests."""
+    path = Path(*Path(module).parts[2:])  # in the package
     own = sorted((ROOT / "tests" / path.parent).glob(f"test_{path.stem}*.py"))
-    imported = ["-c", f"import offbeat.{'.'.join(path.with_suffix('').parts)}"]
+    imported = ["-c", f"import {'.'.join(Path(module).with_suffix('').parts[1:])}"]
     first = [*PYTEST, *(test.relative_to(ROOT).as_posix() for test in own)] if own else imported
     return [first, [*PYTEST, *CONTRACT]] if under_contract else [first]
 

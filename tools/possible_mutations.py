@@ -46,12 +46,9 @@ class Mutation(NamedTuple):
 
 
 def all_mutations(root: Path) -> dict[Mutation, Edit]:
-    """Return every possible mutation of the package.
-
-    The modules in `LEFT_OUT` are skipped.
-    """
+    """Return all possible mutations of src/ without the modules in `LEFT_OUT`."""
     found: dict[Mutation, Edit] = {}
-    for path in sorted((root / "src/offbeat").rglob("*.py")):
+    for path in sorted((root / "src").rglob("*.py")):
         module = path.relative_to(root).as_posix()
         if not LEFT_OUT.match(module):
             found.update(mutations_of(module, path.read_bytes()))

@@ -92,7 +92,7 @@ figure = "Figure 1 (b)"
 question = "With many."
 
 [[claims]]
-name = "It is said of one"
+name = "It holds for one"
 quantity = "best"
 of = "fedasync"
 relation = "at least"

@@ -9,7 +9,7 @@ from tests.papers.conftest import FIGURE, PANELS
     ("before", "after", "message"),
     [
         ('panels = ["b"]', "panels = []", "panels"),
-        ('panels = ["b"]', 'panels = ["c"]', "'It is said of one': panels: Allowed: a, b"),
+        ('panels = ["b"]', 'panels = ["c"]', "'It holds for one': panels: Allowed: a, b"),
         ("population.clients=5", "population.clients=0", "clients"),
         ("[panels.b]", '[panels."b/c"]', "panels"),
         ('than_panel = "a"', 'than_panel = "c"', "'More clients are no slower': than_panel: Allowed: a, b"),

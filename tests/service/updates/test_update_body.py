@@ -208,7 +208,7 @@ MALFORMED = {
     "empty": b"",
     "short": b"\0" * 7,
     "no header": b"\0" * 8,
-    "text": b"hello, this is no update",
+    "text": b"hello, not an update",
     "header beyond the end": struct.pack("<Q", 100) + b"{}",
     "huge header": struct.pack("<Q", 2**64 - 1) + b"{}",
     "no JSON": safetensors_file(b"{'update'"),
