@@ -102,7 +102,7 @@ def test_the_real_server_plans_the_first_visit_by_it_and_never_asks_again(tmp_pa
         options = {"visits": 1, "backoff": quick}
         for _ in range(2):
             run_client(served.url, lambda _: fit, tmp_path / "me", enrolment_token=served.enrolment_token, **options)
-            served.service.engine.coordinator.tick(served.service.engine.now)
+            served.service.engine.coordinator.tick(served.service.engine.run.now)
         algorithm = served.service.engine.coordinator.algorithm
         assert algorithm.model.isfinite().all()
     assert steps == [1, 1, 6, 6]

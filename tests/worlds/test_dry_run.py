@@ -267,7 +267,7 @@ class RefusesZeros(FedBuff):
         (NoDown, "down must return float32 of shape (4,), it returned NoneType"),
         (Float64Down, "down must return float32 of shape (4,), it returned float64 of shape (4,)"),
         (ShortDown, "down must return float32 of shape (4,), it returned float32 of shape (3,)"),
-        (UnusedDown, "down returned something that clients do not use: set corrects_gradients = True"),
+        (UnusedDown, "down returned a vector that clients do not use: set corrects_gradients = True"),
         (CorrectsModels, "corrects_gradients = True needs payload = 'delta', it is 'params'"),
     ],
 )

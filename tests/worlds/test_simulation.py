@@ -224,7 +224,7 @@ class TestFit:
         dataset, here = replace(tokens(11), tokens=50), experiment(*LSTM)
         workload = build_workload(here, dataset, 1)
         small = Workload(dataset, build_model(here.model, tokens(11), 1), workload.objective)
-        with pytest.raises(OffbeatError, match=r"entries 0 to 10.* asked for number 49"):
+        with pytest.raises(OffbeatError, match=r"entries 0 to 10.* called with index 49"):
             build_simulation(here, "fedasync", 1, small)
         build_simulation(here, "fedasync", 1, workload)
 
