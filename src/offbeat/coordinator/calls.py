@@ -23,7 +23,7 @@ class Assignment(NamedTuple):
 class Receipt(NamedTuple):
     """The answer to an update."""
 
-    counted: bool  # False: it came too late and changed nothing
+    counted: bool  # False: it was late or refused; only its slot is free again
     staleness: int  # versions made between its download and its use
     new_version: bool  # it completed a new version
 
@@ -73,7 +73,7 @@ class Statistics:
 
     assigned: int = 0
     counted: int = 0
-    unused: int = 0  # came, but too late to count
+    unused: int = 0  # arrived or offered, but late, unwanted or refused
     lost: int = 0  # have not come: the lease lapsed, or the client was given other work
     staleness_sum: int = 0  # over the counted ones
     staleness_max: int = 0

@@ -31,12 +31,12 @@ class Coordinator(Queries):
 
     Each part of the state is in one object: ``Candidates`` (the clients that may be assigned, and the rounds),
     ``VisitTable`` (the open visits), ``Leases`` (their ends) and the algorithm (the model). A call is checked first;
-    then ``Transitions`` changes all of them together, one visit at a time; then the call is recorded. ``Queries``
+    then ``Transitions`` takes a visit from one state to the next in all of them; then the call is recorded. ``Queries``
     has the methods that only read.
 
-    A client has at most one open visit. It has to be ``present`` again before it is given another; that closes the
-    old one. A lease that lapses frees the slot, but a late update counts as long as the algorithm wants it and it is
-    not staler than ``max_staleness``. A round that still has free places when the last of its leases has ended waits
+    A client has at most one open visit. It has to be ``present`` again before it is given another; the new visit
+    closes the old one. A lease that lapses frees the slot, but a late update counts as long as the algorithm wants it
+    and it is not staler than ``max_staleness``. A round that still has free places when the last of its leases has ended waits
     no longer for clients, and ends with the updates that are in.
 
     A call about a visit that its client was never given raises ``ValueError``, and so does a constructor whose

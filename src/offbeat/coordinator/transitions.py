@@ -104,7 +104,7 @@ class Transitions:
     def closed_receipt(self, client: int, visit: int) -> Receipt:
         """Return the receipt of a closed visit.
 
-        A receipt that is no longer known says that the visit did not count.
+        If the receipt is no longer known, the answer is that the visit did not count.
         """
         staleness = self._algorithm.version - self._visits.version(client)
         return self._visits.receipt(client, visit) or Receipt(False, staleness, False)

@@ -35,8 +35,8 @@ class Simulation:
     the lease ends. A client that is asked for a partial update hears of it at once, finishes its local step, at least
     its first, and uploads. A client keeps its memory of a visit once the server has counted the visit.
 
-    The times of events do not depend on the training, so time runs ahead: training is a promise, kept when a model is
-    read that needs it.
+    The times of events do not depend on the training, so training is deferred until a model is read that needs its
+    result.
 
     Args:
         coordinator: Fresh, with its algorithm started.

@@ -1,4 +1,12 @@
-"""The coordinator behind requests: calls in order, each on disk before its answer."""
+"""The coordinator behind requests: calls in order, each on disk before its answer.
+
+An upload, from its last byte to its receipt:
+
+1. The body is checked; a large one is synced in its own file.
+2. With the lock held, the coordinator receives the update, the call goes to the log, and new work is assigned.
+3. The journal's thread syncs the segment of a small body and commits the log's record.
+4. The receipt is sent.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -23,7 +31,7 @@ from offbeat.service.updates.upload_history import UploadHistory
 class Engine:
     """The coordinator's calls for clients, with a log on disk.
 
-    Each method returns once all calls before it are on disk.
+    Each request of a client returns once all calls before it are on disk.
 
     The coordinator is used only with the lock held: by the event loop, or by the publisher's thread on its behalf. So a
     request waits for others no longer than the making of a version takes.

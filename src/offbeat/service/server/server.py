@@ -1,4 +1,11 @@
-"""The life of a server: open the folder, restore the run, listen, serve, stop."""
+"""The life of a server.
+
+Start: lock and open the folder, compare its configuration, bind the socket, load the checkpoint, replay the log's later
+records, write a new checkpoint, then answer requests.
+
+Stop, by a signal or the run's end: hand out no more work, let requests under way end (ten seconds at most), write a
+checkpoint, close the log, release the folder.
+"""
 
 import asyncio
 import os
@@ -32,7 +39,7 @@ from offbeat.service.store.store import Store
 from offbeat.service.updates.uploads import Uploads
 
 _GRACE_SECONDS = 10.0  # for requests under way when the server stops
-_MIN_MODELS = 16  # whose bytes lie between two checkpoints that come for their bytes
+_MIN_MODELS = 16  # a checkpoint is due by size after updates of at least so many models
 
 
 @dataclass(frozen=True)
