@@ -36,8 +36,8 @@ class Coordinator(Queries):
 
     A client has at most one open visit. It has to be ``present`` again before it is given another; the new visit
     closes the old one. A lease that lapses frees the slot, but a late update counts as long as the algorithm wants it
-    and it is not staler than ``max_staleness``. A round that still has free places when the last of its leases has ended waits
-    no longer for clients, and ends with the updates that are in.
+    and it is not staler than ``max_staleness``. A round that still has free places when the last of its leases has
+    ended waits no longer for clients, and ends with the updates that are in.
 
     A call about a visit that its client was never given raises ``ValueError``, and so does a constructor whose
     arguments do not go together. A call that raises because of its arguments changes nothing. If a method of the
