@@ -35,6 +35,11 @@ def check_fitted(result: Any, start: Mapping[str, NDArray[np.float32]], visit: V
             raise OffbeatError(
                 f"the model that fit returned needs {name} as an array of shape {first.shape}, got {got}"
             )
+        try:
+            with np.errstate(over="ignore"):
+                np.asarray(last, np.float32)
+        except (RuntimeError, TypeError, ValueError) as error:  # such as a tensor on a GPU
+            raise OffbeatError(f"{name} of the model that fit returned is not an array: {error}") from None
     steps = visit.plan.steps if result.steps is None else result.steps
     for what, number, most in (("examples", result.examples, LARGEST_COUNT), ("steps", steps, visit.plan.steps)):
         if type(number) is not int or not 1 <= number <= most:

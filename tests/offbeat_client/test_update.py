@@ -138,6 +138,7 @@ class TestFitted:
             ([1], "fit must return"),
             ((np.zeros(6, np.float32), 5), "fit must return"),
             (({}, 5), "needs weight as an array of shape .*got NoneType"),
+            (({"weight": torch.zeros(2, 2, requires_grad=True)}, 5), "weight of the model .* is not an array: .*grad"),
             (({"weight": np.zeros(4, np.float32), "bias": np.zeros(2, np.float32)}, 5), "needs weight .*got \\(4,\\)"),
             (({"weight": np.zeros((2, 2), np.float32), "bias": [0, 0]}, 5), "needs bias .*got list"),
             (("model", 0), "examples .*got 0"),

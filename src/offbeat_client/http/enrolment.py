@@ -12,6 +12,7 @@ from offbeat_client.http.retry import Backoff
 from offbeat_client.messages import Answer, Declaration, Enrolled, Enrolment, NewToken
 
 _FIRST_ATTEMPTS = 6
+_MAX_NAME = 100
 
 _log = logging.getLogger(__name__)
 
@@ -28,12 +29,15 @@ def identify(connection: Connection, folder: ClientFolder, enrolment_token: str 
         name: The client's name, for people to read.
 
     Raises:
-        OffbeatError: A token is missing, the server refuses it, or the server cannot be reached for the first time.
+        OffbeatError: A token is missing, the name is too long, the server refuses, or it cannot be reached for the
+            first time.
     """
     identity = folder.identity(connection.url)
     if identity is None:
         if enrolment_token is None:
             raise OffbeatError(f"no client has enrolled in {folder.path}: give an enrolment token with --token-file")
+        if name is not None and len(name) > _MAX_NAME:
+            raise OffbeatError(f"the client's name has {len(name)} characters; it may have at most {_MAX_NAME}")
         connection.token = enrolment_token
         request = Enrolment(token=folder.first_token(), name=name or "")
         backoff = _first_contact(connection.backoff)

@@ -52,6 +52,11 @@ def test_a_missing_token_is_named(connection, folder):
         identify(connection, folder, None, None)
 
 
+def test_a_name_that_is_too_long_is_one_line(connection, folder):
+    with pytest.raises(OffbeatError, match="name has 101 characters; it may have at most 100"):
+        identify(connection, folder, "token", "a" * 101)
+
+
 def test_before_the_first_answer_attempts_end_soon(server, folder, fault):
     for_ever = Backoff(first_seconds=0.001, largest_seconds=0.002)
     server.faults["POST", "/v1/enrol"] = [fault(503, "busy")] * 50
