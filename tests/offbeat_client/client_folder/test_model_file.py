@@ -1,4 +1,5 @@
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -18,6 +19,20 @@ def test_the_file_keeps_the_model_that_training_changes(model_file, model):
     weight = read_model(model_file, 6)["weight"]
     weight += 1
     assert np.array_equal(read_model(model_file, 6)["weight"], model["weight"])
+
+
+def test_reading_copies_nothing(tmp_path):
+    path, length = tmp_path / "x", 2**20
+    tensors = {".down": np.ones(length, np.float32), "a": np.ones(length, np.float32)}
+    save_file(tensors, path, {"layout": json.dumps([["a", [length]]])})
+    tracemalloc.start()
+    try:
+        model, down = read_model(path, length), read_down(path, length)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < length
+    assert model["a"].sum() == down.sum() == length
 
 
 @pytest.mark.parametrize(
@@ -40,7 +55,7 @@ def test_another_file_of_tensors_is_removed(tmp_path, tensors, layout):
     assert not path.exists()
 
 
-def test_the_vector_beside_the_model_is_copied(tmp_path):
+def test_the_file_keeps_the_vector_that_training_changes(tmp_path):
     path = tmp_path / "x"
     save_file(
         {".down": np.arange(6.0, dtype=np.float32), "a": np.ones(6, np.float32)},
