@@ -2,12 +2,27 @@
 
 import torch
 
-from offbeat.algorithms import LocalPlan
+from offbeat.algorithms import FedBuff, LocalPlan
 from offbeat.coordinator import Coordinator
 
 CLIENTS = 6
 LENGTH = 3
 PLAN = LocalPlan(steps=2, batch_size=4, lr=0.1)
+
+
+class Periodic(FedBuff):
+    """Wants everybody, and opens a round at every tick."""
+
+    period = 1.0
+    ticks = 0
+
+    @property
+    def round(self):
+        return self.ticks
+
+    def tick(self):
+        self.ticks += 1
+        return False
 
 
 def make(algorithm, record=None, **settings):

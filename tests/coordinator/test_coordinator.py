@@ -5,7 +5,7 @@ from offbeat.algorithms import FedAvg, FedBuff, FedLuck
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import Call
 from tests.algorithms.case import all_cases
-from tests.coordinator.conftest import CLIENTS, LENGTH, PLAN, everybody_present, make, receive
+from tests.coordinator.conftest import CLIENTS, LENGTH, PLAN, Periodic, everybody_present, make, receive
 
 ALGORITHMS = {name: case.make for name, case in all_cases(CLIENTS).items()}
 
@@ -196,21 +196,6 @@ def test_a_counted_update_that_comes_again_after_the_next_assignment_gets_its_fi
     assert answer.counted
     assert (first.since, second.since) == (None, 0)
     assert coordinator.statistics.counted == 1
-
-
-class Periodic(FedBuff):
-    """Wants everybody, and opens a round at every tick."""
-
-    period = 1.0
-    ticks = 0
-
-    @property
-    def round(self):
-        return self.ticks
-
-    def tick(self):
-        self.ticks += 1
-        return False
 
 
 def test_a_client_that_was_heard_in_this_round_waits_for_the_next():

@@ -9,28 +9,13 @@ import torch
 
 from offbeat.algorithms import FedBuff
 from offbeat.coordinator import Coordinator
-from tests.coordinator.conftest import PLAN, everybody_present, make, receive
+from tests.coordinator.conftest import PLAN, Periodic, everybody_present, make, receive
 
 
 def limited(record=None, **settings):
     settings = {"lease_seconds": 10.0, "max_visit_seconds": 25.0} | settings
     algorithm = FedBuff(buffer_size=2, concurrency=1)
     return Coordinator(algorithm, torch.zeros(2), clients=3, local=PLAN, seed=5, record=record, **settings)
-
-
-class Periodic(FedBuff):
-    """Wants everybody, and opens a round at every tick."""
-
-    period = 1.0
-    ticks = 0
-
-    @property
-    def round(self):
-        return self.ticks
-
-    def tick(self):
-        self.ticks += 1
-        return False
 
 
 def test_a_lease_is_not_renewed_beyond_the_longest_duration():

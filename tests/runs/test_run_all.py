@@ -15,29 +15,12 @@ from offbeat.errors import OffbeatError
 from offbeat.runs.directory import read
 from offbeat.runs.progress import Progress
 from offbeat.runs.run_all import run_all
+from tests.runs.conftest import NET
 
 Load = Callable[..., Experiment]
 RunAll = Callable[..., str]
 
 LABELS = ["fedavg", "fedasync", "fedbuff"]
-
-NET = """
-from torch import nn
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(64, 10)
-
-    def forward(self, inputs):
-        return self.layer(inputs.flatten(1))
-
-def loss(outputs, labels):
-    return nn.functional.multi_margin_loss(outputs, labels)
-
-def score(outputs, labels):
-    return (outputs.argmax(1) == labels).float().mean()
-"""
 
 
 def names(folder: Path) -> set[str]:

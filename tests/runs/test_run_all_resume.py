@@ -12,28 +12,11 @@ from offbeat.runs import run_all as runner
 from offbeat.runs.directory import read
 from offbeat.runs.interruption import InterruptedRunError, Interruption
 from offbeat.runs.writer import RunWriter
+from tests.runs.conftest import NET
 
 Load = Callable[..., Experiment]
 RunAll = Callable[..., str]
 Stop = Callable[[int], None]
-
-NET = """
-from torch import nn
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(64, 10)
-
-    def forward(self, inputs):
-        return self.layer(inputs.flatten(1))
-
-def loss(outputs, labels):
-    return nn.functional.multi_margin_loss(outputs, labels)
-
-def score(outputs, labels):
-    return (outputs.argmax(1) == labels).float().mean()
-"""
 
 RULE = """
 def rule(client, last, clients):

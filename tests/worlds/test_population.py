@@ -12,8 +12,7 @@ from offbeat.config.experiment_file import Experiment
 from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
 from offbeat.population import availability, partition
-from offbeat.population.devices import distributions
-from offbeat.population.devices import published_measurements as measured
+from offbeat.population.devices import distributions, published_measurements
 from offbeat.population.devices.bandwidth_traces import load_traces
 from offbeat.randomness import Purpose
 from offbeat.worlds.population import Population, build_population
@@ -194,8 +193,8 @@ class TestSpeeds:
     ) -> None:
         ranking = tmp_path / file('[{"AI_Score": "100"}]', "phones.json")
         trace = load_traces(tmp_path / file("0 1\n10 8\n", "trace.log"))
-        monkeypatch.setitem(measured.PHONES, "ai-benchmark", lambda: ranking)
-        monkeypatch.setitem(measured.TRACES, "3g-oboe", lambda: trace)
+        monkeypatch.setitem(published_measurements.PHONES, "ai-benchmark", lambda: ranking)
+        monkeypatch.setitem(published_measurements.TRACES, "3g-oboe", lambda: trace)
         devices = build(
             "population.step_seconds={ distribution = 'phones', name = 'ai-benchmark', median = 3.0 }",
             "population.up_bytes_per_second={ distribution = 'trace', name = '3g-oboe' }",

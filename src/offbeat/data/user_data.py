@@ -100,7 +100,7 @@ def _put(
 ) -> None:
     if value.shape != values.shape[1:]:
         raise OffbeatError(
-            f"{where}: the {what} has shape {value.shape}, that of example 0 {values.shape[1:]}: make all the same"
+            f"{where}: the {what} has shape {value.shape}, that of example 0 {values.shape[1:]}: use one shape"
         )
     if type_of(value, where) != values.dtype:
         raise OffbeatError(f"{where}: the {what} is {value.dtype}, not {values.dtype} like that of example 0")

@@ -25,8 +25,7 @@ from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
 from offbeat.population import partition
 from offbeat.population.availability import Availability, HoursOfDay, QuietHours
-from offbeat.population.devices import devices, distributions
-from offbeat.population.devices import speed_file as speeds_from_file
+from offbeat.population.devices import devices, distributions, speed_file
 from offbeat.population.devices.bandwidth_traces import load_traces
 from offbeat.population.devices.devices import Devices
 from offbeat.population.devices.links import ConstantLink, Link, random_traces
@@ -47,8 +46,8 @@ _DISTRIBUTIONS = {
     "half_normal": distributions.half_normal,
     "lognormal": distributions.lognormal,
     "pareto": distributions.pareto,
-    "file": speeds_from_file.from_file,
-    "phones": speeds_from_file.phones,
+    "file": speed_file.from_file,
+    "phones": speed_file.phones,
 }
 
 

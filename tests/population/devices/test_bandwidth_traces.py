@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from offbeat.errors import OffbeatError
-from offbeat.population.devices import bandwidth_traces as traces
+from offbeat.population.devices import bandwidth_traces
 from offbeat.population.devices.bandwidth_traces import load_traces
 
 CONTENT = b"0.5 8\n1.5\t4.0\r\n\n3.5 0\n4 0.8\n"  # the 8 counts for nothing
@@ -151,27 +151,27 @@ def test_limits(tmp_path, monkeypatch):
     for index in range(4):
         (folder / str(index)).write_bytes(CONTENT)
     archive = write_tar(tmp_path / "t.tar", {str(index): CONTENT for index in range(4)}, "w")
-    monkeypatch.setattr(traces, "_MOST_FILES", 3)
+    monkeypatch.setattr(bandwidth_traces, "_MOST_FILES", 3)
     for path in (folder, archive):
         with pytest.raises(OffbeatError, match=f"{path} holds more than 3 files"):
             load_traces(path)
-    monkeypatch.setattr(traces, "_MOST_FILES", 4)
+    monkeypatch.setattr(bandwidth_traces, "_MOST_FILES", 4)
     assert len(load_traces(folder)) == len(load_traces(archive)) == 4
-    monkeypatch.setattr(traces, "_LARGEST_TOTAL", len(CONTENT) * 4 - 1)
+    monkeypatch.setattr(bandwidth_traces, "_LARGEST_TOTAL", len(CONTENT) * 4 - 1)
     with pytest.raises(OffbeatError, match=f"more than 4 files or {len(CONTENT) * 4 - 1} bytes"):
         load_traces(folder)
-    monkeypatch.setattr(traces, "_LARGEST_FILE", len(CONTENT) - 1)
+    monkeypatch.setattr(bandwidth_traces, "_LARGEST_FILE", len(CONTENT) - 1)
     for path in (folder, folder / "0"):
         with pytest.raises(OffbeatError, match=f"0 is larger than {len(CONTENT) - 1} bytes"):
             load_traces(path)
-    monkeypatch.setattr(traces, "_LARGEST_TOTAL", 2**20)
+    monkeypatch.setattr(bandwidth_traces, "_LARGEST_TOTAL", 2**20)
     with pytest.raises(OffbeatError, match=f"'0' is larger than {len(CONTENT) - 1} bytes"):
         load_traces(archive)
 
 
 def test_a_bomb_takes_no_memory(tmp_path, monkeypatch):
     path = write_tar(tmp_path / "t.tar.gz", {"a": bytes(30_000_000)}, "w:gz")
-    monkeypatch.setattr(traces, "_LARGEST_TOTAL", 2**20)
+    monkeypatch.setattr(bandwidth_traces, "_LARGEST_TOTAL", 2**20)
     tracemalloc.start()
     with pytest.raises(OffbeatError, match="is larger than 1,048,576 bytes"):
         load_traces(path)

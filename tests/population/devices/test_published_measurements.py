@@ -7,7 +7,7 @@ import pytest
 
 from offbeat.data.dataset import MissingDataError
 from offbeat.errors import OffbeatError
-from offbeat.population.devices import published_measurements as measured
+from offbeat.population.devices import published_measurements
 from offbeat.population.devices.speed_file import phones
 from offbeat.randomness import Purpose
 
@@ -17,9 +17,9 @@ ARCHIVE = "bandwidth-3g-oboe.tar.gz"
 @pytest.fixture(autouse=True)
 def forgetful():
     """Nothing that one test has read is there for the next."""
-    measured.traces_3g_oboe.cache_clear()
+    published_measurements.traces_3g_oboe.cache_clear()
     yield
-    measured.traces_3g_oboe.cache_clear()
+    published_measurements.traces_3g_oboe.cache_clear()
 
 
 def write_archive(path, files):
@@ -33,7 +33,7 @@ def write_archive(path, files):
 class TestTraces:
     def test_it_says_where_to_get_them(self, nowhere):
         with pytest.raises(MissingDataError) as caught:
-            measured.traces_3g_oboe()
+            published_measurements.traces_3g_oboe()
         assert str(caught.value) == (
             "The collection 3g-oboe of bandwidth traces is not here: clone "
             "https://github.com/confiwent/Real-world-bandwidth-traces, there tar -czf bandwidth-3g-oboe.tar.gz "
@@ -44,16 +44,16 @@ class TestTraces:
         monkeypatch.setenv("OFFBEAT_DATA", str(nowhere))
         write_archive(nowhere / ARCHIVE, {"cooked_3gp/a": b"0 1\n1 2\n"})
         with pytest.raises(OffbeatError, match=rf"{ARCHIVE} does not hold the 508 traces of 3g-oboe: .* path in place"):
-            measured.traces_3g_oboe()
+            published_measurements.traces_3g_oboe()
 
     def test_the_real_ones(self, real_data):
         real_data("traces", ARCHIVE)
-        traces = measured.traces_3g_oboe()
+        traces = published_measurements.traces_3g_oboe()
         assert ["cooked_3gp" in trace.name for trace in traces] == [True] * 80 + [False] * 428
         # They are slow enough for compression to matter, and none is as fast as a wire.
         means = np.array([trace.bytes_per_second @ np.diff(trace.seconds) / trace.seconds[-1] for trace in traces])
         assert 40_000 < means.min() < np.median(means) < means.max() < 720_000
-        assert measured.traces_3g_oboe() is traces
+        assert published_measurements.traces_3g_oboe() is traces
 
     def test_it_does_not_matter_how_the_real_ones_are_packed(self, real_data, tmp_path, monkeypatch):
         """As by the command that the error tells: without the folder above, in another order, with another time."""
@@ -62,7 +62,7 @@ class TestTraces:
             files = {one.name.removeprefix("bw/"): archive.extractfile(one).read() for one in reversed(members)}
         write_archive(tmp_path / ARCHIVE, files)
         monkeypatch.setenv("OFFBEAT_DATA", str(tmp_path))
-        assert len(measured.traces_3g_oboe()) == 508
+        assert len(published_measurements.traces_3g_oboe()) == 508
 
 
 class TestPhones:
@@ -70,7 +70,7 @@ class TestPhones:
         monkeypatch.setenv("OFFBEAT_DATA", str(nowhere))
         (nowhere / "ai-benchmark-phones.json").write_text("[]")
         with pytest.raises(OffbeatError, match=r"is not AI Benchmark's ranking of phones: its SHA-256 differs"):
-            measured.ai_benchmark()
+            published_measurements.ai_benchmark()
 
     def test_the_published_name_is_found_too(self, nowhere, monkeypatch):
         (nowhere / "traces").mkdir()
@@ -78,10 +78,14 @@ class TestPhones:
         published.write_text("[]")
         monkeypatch.setenv("OFFBEAT_DATA", str(nowhere))
         changed = {published.name: hashlib.sha256(b"[]").hexdigest()}
-        monkeypatch.setattr(measured, "AI_BENCHMARK", measured.Source("traces", "The ranking", "", changed))
-        assert measured.ai_benchmark() == published
+        monkeypatch.setattr(
+            published_measurements, "AI_BENCHMARK", published_measurements.Source("traces", "The ranking", "", changed)
+        )
+        assert published_measurements.ai_benchmark() == published
 
     def test_the_real_ones(self, real_data):
         real_data("traces", "ai-benchmark-phones.json")
-        seconds = phones(2_000, path=measured.ai_benchmark(), median=0.1, seed=1, purpose=Purpose.DEVICE_SPEED)
+        seconds = phones(
+            2_000, path=published_measurements.ai_benchmark(), median=0.1, seed=1, purpose=Purpose.DEVICE_SPEED
+        )
         assert (seconds <= 0.1).mean() == pytest.approx(0.5, abs=0.05)

@@ -18,7 +18,7 @@ from torch import Tensor
 from offbeat.algorithms.components import Compression, LocalPlan
 from offbeat.compression import Encoded, decode, qsgd, random_k, sign, top_k, wire_bytes
 from offbeat.service.refusal import Refusal
-from offbeat.service.updates import update_body as update_format
+from offbeat.service.updates import update_body
 from offbeat.service.updates.update_body import BufferedUpdate, StoredUpdate, check_body, largest_body, write_dense
 
 LENGTH = 5
@@ -115,7 +115,7 @@ def test_other_vectors_are_not_written(vector: Tensor) -> None:
 def test_a_dense_update_comes_back(
     store: Store, dtype: torch.dtype, offset: int, mapped: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(update_format, "_MAPPED", mapped)
+    monkeypatch.setattr(update_body, "_MAPPED", mapped)
     stored = store(dense(VECTOR.to(dtype)), offset=offset)
     check_body(stored, None)
     vector = stored.resolve()
@@ -140,7 +140,7 @@ def test_other_writers_metadata_and_padding_are_read(store: Store) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc says what is mapped")
 def test_float32_is_mapped_for_as_long_as_it_is_used(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(update_format, "_MAPPED", 0)
+    monkeypatch.setattr(update_body, "_MAPPED", 0)
     stored = store(dense(VECTOR))
     maps = Path("/proc/self/maps")
     assert str(stored.path) not in maps.read_text()
@@ -280,7 +280,7 @@ def test_a_wrong_shape_is_reported_as_in_the_protocol(store: Store) -> None:
 def test_an_update_that_is_not_finite_is_refused(
     store: Store, dtype: torch.dtype, value: float, place: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(update_format, "_CHUNK", 2)
+    monkeypatch.setattr(update_body, "_CHUNK", 2)
     vector = VECTOR.clone()
     vector[place] = value
     assert refused(store(dense(vector.to(dtype)))) == "not-finite"
@@ -291,7 +291,7 @@ def test_an_update_that_is_not_finite_is_refused(
 def test_the_norm_is_that_of_the_whole_vector(
     store: Store, scale: float, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(update_format, "_CHUNK", chunk)
+    monkeypatch.setattr(update_body, "_CHUNK", chunk)
     stored = store(dense(VECTOR * scale))
     norm = torch.linalg.vector_norm(VECTOR.double()).item() * scale
     check_body(stored, None)
