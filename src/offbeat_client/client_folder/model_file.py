@@ -36,7 +36,7 @@ def read_model(path: Path, length: int) -> dict[str, NDArray[np.float32]]:
 
 
 def read_down(path: Path, length: int) -> NDArray[np.float32]:
-    """Return the vector beside the model, float32 ``(d,)``, as ``read_model`` returns parameters.
+    """Return the vector beside the model, float32 ``(d,)``; the file's pages, too.
 
     Raises:
         OffbeatError: The file does not hold it; it is removed, so that it is downloaded again.

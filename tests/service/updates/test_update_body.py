@@ -3,7 +3,6 @@ import json
 import struct
 import sys
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,66 +10,25 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 from offbeat.algorithms.components import Compression, LocalPlan
-from offbeat.compression import Encoded, decode, qsgd, random_k, sign, top_k, wire_bytes
+from offbeat.compression import decode, qsgd, random_k, sign, top_k, wire_bytes
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates import update_body
 from offbeat.service.updates.update_body import BufferedUpdate, StoredUpdate, check_body, largest_body, write_dense
-
-LENGTH = 5
-VECTOR = torch.tensor([1.5, -2.0, 0.0, 4.0, -0.25])
-TOP_K = Compression("top_k", (("share", 0.4),))
-COMPRESSIONS = {
-    TOP_K: top_k(0.4),
-    Compression("random_k", (("share", 0.4), ("scaled", False))): random_k(0.4, False),
-    Compression("qsgd", (("bits", 4),)): qsgd(4),
-    Compression("sign"): sign(),
-}
-
-Store = Callable[..., StoredUpdate]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    """Return a function that puts a body into a file, between others."""
-
-    def put(
-        body: bytes, compression: Compression | None = None, *, offset: int = 8, length: int = LENGTH
-    ) -> StoredUpdate:
-        path = tmp_path / "body"
-        path.unlink(missing_ok=True)  # another vector may still be mapped from it
-        path.write_bytes(b"x" * offset + body + b"y" * 10)
-        return StoredUpdate(path, offset, len(body), length, compression, "")
-
-    return put
-
-
-def dense(vector: Tensor) -> bytes:
-    file = io.BytesIO()
-    write_dense(file, vector)
-    return file.getvalue()
-
-
-def safetensors_file(header: object, data: bytes = bytes(4 * LENGTH)) -> bytes:
-    text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + data
-
-
-def info(dtype: object = "F32", shape: object = (LENGTH,), data_offsets: object = (0, 4 * LENGTH)) -> dict[str, object]:
-    return {"dtype": dtype, "shape": shape, "data_offsets": data_offsets}
-
-
-def refused(stored: StoredUpdate, max_norm: float | None = None) -> str:
-    with pytest.raises(Refusal) as caught:
-        check_body(stored, max_norm)
-    assert len(caught.value.detail.splitlines()) == 1
-    assert len(caught.value.detail) < 250
-    return caught.value.kind
-
+from tests.service.updates.conftest import (
+    COMPRESSIONS,
+    GOOD,
+    LENGTH,
+    TOP_K,
+    VECTOR,
+    Store,
+    dense,
+    info,
+    refused,
+    safetensors_file,
+)
 
 # What is right.
 
@@ -203,7 +161,6 @@ def test_a_body_in_memory_is_checked_too(dtype: torch.dtype) -> None:
 
 # What is wrong.
 
-GOOD = dense(VECTOR)
 MALFORMED = {
     "empty": b"",
     "short": b"\0" * 7,
@@ -332,78 +289,6 @@ def test_a_file_that_is_gone_or_short_is_not_the_clients_fault(store: Store) -> 
     stored.path.unlink()
     with pytest.raises(FileNotFoundError):
         check_body(stored, None)
-
-
-# Anything whatever.
-
-
-@st.composite
-def mutations(draw: st.DrawFn, body: bytes) -> bytes:
-    """Draw the body with a few slices of it replaced by other bytes, mostly in the header."""
-    for _ in range(draw(st.integers(1, 3))):
-        first = draw(st.integers(0, len(body)))
-        last = min(len(body), first + draw(st.integers(0, 8)))
-        body = (
-            body[:first] + draw(st.binary(max_size=8) | st.sampled_from([b"0", b"9", b" ", b'"', b","])) + body[last:]
-        )
-    return body
-
-
-def same_as(read: Callable[[bytes], Tensor], stored: StoredUpdate) -> None:
-    """Check that the body is refused, or is the vector that ``read`` makes of it."""
-    try:
-        check_body(stored, None)
-    except Refusal:
-        assert refused(stored) in {"malformed-update", "wrong-plan", "wrong-shape", "wrong-type", "not-finite"}
-        return
-    vector = stored.resolve()
-    body = stored.path.read_bytes()[stored.offset :][: stored.size]
-    assert torch.equal(vector, read(body))
-    assert vector.isfinite().all()
-
-
-def by_safetensors(body: bytes) -> Tensor:
-    tensors = safetensors.torch.load(body)
-    assert tensors.keys() == {"update"}
-    return tensors["update"].float()
-
-
-many = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-METADATA = safetensors.torch.save({"update": VECTOR.bfloat16()}, {"a": "b"})
-
-
-@many
-@given(st.binary() | mutations(GOOD) | mutations(METADATA))
-def test_any_dense_body_is_refused_or_read_as_safetensors_does(store: Store, body: bytes) -> None:
-    same_as(by_safetensors, store(body))
-
-
-numbers = st.integers(-2, 30) | st.floats() | st.booleans() | st.text(max_size=2) | st.integers()
-parts = st.fixed_dictionaries(
-    {},
-    optional={
-        "dtype": st.sampled_from(["F32", "BF16", "F16", "f32"]) | numbers,
-        "shape": st.just([LENGTH]) | st.lists(numbers, max_size=3) | numbers,
-        "data_offsets": st.sampled_from([[0, 20], [0, 10]]) | st.lists(numbers, max_size=3) | numbers,
-        "more": numbers,
-    },
-)
-headers = st.fixed_dictionaries({}, optional={"update": parts, "__metadata__": parts, "weights": parts})
-
-
-@many
-@given(headers, st.binary(max_size=30) | st.sampled_from([bytes(10), bytes(20)]))
-def test_any_header_is_refused_or_read_as_safetensors_does(store: Store, header: object, data: bytes) -> None:
-    same_as(by_safetensors, store(safetensors_file(header, data)))
-
-
-@many
-@given(st.data())
-def test_any_compressed_body_is_refused_or_read_as_the_compressor_does(store: Store, data: st.DataObject) -> None:
-    compression = data.draw(st.sampled_from(sorted(COMPRESSIONS, key=str)))
-    body = COMPRESSIONS[compression].encode(VECTOR, 3).to_bytes()
-    stored = store(data.draw(mutations(body) | st.binary()), compression)
-    same_as(lambda body: decode(Encoded.from_bytes(body, LENGTH)), stored)
 
 
 @pytest.mark.parametrize("length", [1_000, 200_000])  # read, and mapped
