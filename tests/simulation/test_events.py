@@ -1,3 +1,7 @@
+"""The queue of events."""
+
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,44 +42,19 @@ def test_events_come_by_time_then_kind_then_the_order_they_were_put_in(script):
     assert [queue.take()[3] for _ in script] == expected
 
 
-def test_a_queue_with_nothing_but_evaluations_stands_still():
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_queue_counts_work_and_what_is_not_passive(kind):
     queue = EventQueue()
-    queue.put(1.0, Kind.EVALUATION)
-    assert queue.stands_still
-    queue.put(2.0, Kind.ARRIVAL)
-    assert not queue.stands_still
+    assert (queue.at_work, queue.is_passive, queue.next_seconds) == (0, True, math.inf)
+    queue.put(1.0, kind)
+    queue.put(2.0, Kind.EVALUATION)
+    coming_and_going = (Kind.DEPARTURE, Kind.AVAILABILITY)
+    is_passive = kind in (Kind.TICK, Kind.EVALUATION)
+    assert queue.at_work == (not is_passive and kind not in coming_and_going)
+    assert queue.is_passive is is_passive
     assert queue.next_seconds == 1.0
     queue.take()
-    assert not queue.stands_still
-    queue.take()
-    assert queue.stands_still
-
-
-def test_a_queue_with_nothing_but_ticks_and_evaluations_has_only_ticks():
-    queue = EventQueue()
-    assert queue.only_ticks
-    queue.put(1.0, Kind.TICK, 1)
-    queue.put(1.0, Kind.EVALUATION)
-    assert queue.only_ticks
-    assert not queue.stands_still
-    queue.put(0.5, Kind.DEPARTURE, 3)
-    assert not queue.only_ticks
-    assert queue.take()[1] == Kind.DEPARTURE
-    assert queue.only_ticks
-    queue.take()
-    assert queue.only_ticks
-    assert queue.stands_still
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_nobody_is_at_work_when_clients_come_and_go_at_most(kind):
-    queue = EventQueue()
-    assert queue.at_work == 0
-    queue.put(1.0, kind)
-    coming_and_going = (Kind.TICK, Kind.DEPARTURE, Kind.AVAILABILITY, Kind.EVALUATION)
-    assert (not queue.at_work) is (kind in coming_and_going)
-    queue.take()
-    assert queue.at_work == 0
+    assert (queue.at_work, queue.is_passive) == (0, True)
 
 
 @given(SCRIPTS, SCRIPTS, st.data())
@@ -88,14 +67,12 @@ def test_a_queue_goes_on_from_its_state_as_if_nothing_had_been(script, later, da
         for each in (queue, restored):
             each.put(seconds, kind, 1000 + number)
     for _ in range(len(queue._heap)):
-        assert restored.stands_still == queue.stands_still
-        assert restored.only_ticks == queue.only_ticks
+        assert restored.is_passive == queue.is_passive
         assert restored.at_work == queue.at_work
         assert restored.next_seconds == queue.next_seconds
         event = restored.take()
         assert event == queue.take()
     assert restored._heap == []
-    assert restored.stands_still
 
 
 def test_what_is_saved_does_not_change_with_the_queue():

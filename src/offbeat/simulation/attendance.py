@@ -14,14 +14,8 @@ class Attendance:
     """Tells the coordinator which idle clients are available.
 
     Where the algorithm plans by speed, a client that comes for its first visit reports how long a step takes, and how
-    long a whole upload would take that began at once and never paused. That costs neither time nor bytes.
-
-    Args:
-        coordinator: Is told who is available.
-        devices: Say when clients are online.
-        queue: Gets an event when a client becomes available, and when an available one goes offline.
-        model_bytes: An uncompressed upload.
-        at_work: The clients that have a visit; nobody waits for them.
+    long a whole upload would take that began at once and never paused. That costs neither time nor bytes. The clients
+    in ``at_work`` have a visit.
 
     Attributes:
         assignment_due: Whether work is to be given out at the end of this instant.
@@ -49,10 +43,7 @@ class Attendance:
         self._departures: dict[int, float] = {}  # when a client goes offline, where that is in the queue
 
     def expect(self, client: int, now: float) -> None:
-        """Make an idle client available as soon as it is online.
-
-        If it is online now, it becomes available at the end of this instant.
-        """
+        """Make an idle client available once it is online, at the earliest at the end of this instant."""
         seconds = self._availability.next_available(client, now)
         if seconds == now:
             self._idle.append(client)
@@ -80,10 +71,7 @@ class Attendance:
             self.expect(client, now)
 
     def begin_assignment(self, now: float) -> None:
-        """Make the clients available that have become idle at this instant.
-
-        The assignment of work follows.
-        """
+        """Make the clients available that have become idle at this instant."""
         for client in self._idle:
             self.arrive(now, client)
         self._idle.clear()

@@ -1,7 +1,4 @@
-"""The coordinator's clock: ends of leases, the deadline and the periods.
-
-The deadline and the periods are the algorithm's.
-"""
+"""The coordinator's clock: ends of leases, the algorithm's deadline and its periods."""
 
 import math
 from typing import Any
@@ -17,14 +14,7 @@ _SAME_INSTANT = 1e-12
 
 
 class Clock:
-    """Calls the coordinator when a time has come that it waits for.
-
-    Args:
-        coordinator: Is called.
-        queue: Gets the events.
-        attendance: Is told that slots may have become free.
-        guard: Is told of ticks.
-    """
+    """Calls the coordinator when a time has come that it waits for."""
 
     def __init__(self, coordinator: Coordinator, queue: EventQueue, attendance: Attendance, guard: StallGuard) -> None:
         self._coordinator = coordinator
@@ -77,9 +67,6 @@ class Clock:
 
 
 def at_tick(seconds: float, period: float, now: float) -> float:
-    """Return the tick that ``seconds`` misses by rounding only.
-
-    If there is no such tick, or it has passed, return ``seconds``.
-    """
+    """Return the tick that ``seconds`` misses by rounding only; else ``seconds``, as for a tick that has passed."""
     tick = round(seconds / period) * period
     return tick if now <= tick and abs(seconds - tick) <= _SAME_INSTANT * seconds else seconds

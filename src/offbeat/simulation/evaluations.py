@@ -18,16 +18,8 @@ Evaluate = Callable[[Tensor], tuple[float, dict[str, float]]]
 class Evaluations:
     """Evaluations of the model every so many virtual seconds or versions.
 
-    A version is evaluated once.
-
-    Args:
-        algorithm: Has the model.
-        queue: Gets an event for each evaluation.
-        totals: The numbers beside the loss.
-        evaluate: Returns loss and metrics.
-        every_seconds: Virtual seconds between two evaluations; infinite for none.
-        every_versions: An evaluation is due at the end of an instant in which the version has reached a multiple of
-            this; infinite for never.
+    A version is evaluated once. With ``every_versions``, an evaluation is due at the end of an instant in which the
+    version has reached a multiple of it. Infinite numbers mean never.
     """
 
     def __init__(
@@ -59,18 +51,14 @@ class Evaluations:
     def happen(self, now: float, number: int) -> Evaluation:
         """Make the evaluation of this number, and put the next one into the queue.
 
-        Raises:
-            DivergedError: The model is not finite, or the algorithm refused a server step.
+        Raises ``DivergedError`` if the model is not finite, or the algorithm refused a server step.
         """
         if self._every_seconds < math.inf:
             self._queue.put((number + 1) * self._every_seconds, Kind.EVALUATION, number + 1)
         return self._make(now)
 
     def last(self, now: float) -> Evaluation | None:
-        """Return the evaluation that ends the run.
-
-        None if the latest evaluation shows the same state.
-        """
+        """Return the evaluation that ends the run; None if the latest one shows the same state."""
         latest = self._latest
         if latest is None or latest.seconds < now or latest.version < self._algorithm.version:
             return self._make(now)
@@ -82,23 +70,16 @@ class Evaluations:
             loss, metrics = latest.loss, latest.metrics
         else:
             loss, metrics = self._evaluate(self._algorithm.result)
-            self._check_steps()
+            # A refused step shows once the model has been read.
+            for made_from, reason in self._algorithm.refused_steps.items():
+                raise DivergedError(
+                    f"the step from version {made_from} was refused: {reason}; lower server_lr or local.lr"
+                )
         if not math.isfinite(loss):
             raise DivergedError(f"the model of version {version} has the test loss {loss}: lower server_lr or local.lr")
         self._latest = self._totals.evaluation(now, version, loss, metrics)
         self._due_version = (version // self._every_versions + 1) * self._every_versions
         return self._latest
-
-    def _check_steps(self) -> None:
-        """Refuse to continue after the algorithm refused a server step.
-
-        A refused step shows once the model has been read.
-
-        Raises:
-            DivergedError: The algorithm refused a step.
-        """
-        for version, reason in self._algorithm.refused_steps.items():
-            raise DivergedError(f"the step from version {version} was refused: {reason}; lower server_lr or local.lr")
 
     def state_dict(self) -> dict[str, Any]:
         """Return the latest evaluation, and the version at which the next is due."""

@@ -13,7 +13,8 @@ class Kind:
     Every update that arrives at an instant is in before a lease or a period ends at it. Work is given out between
     ``AVAILABILITY`` and ``EVALUATION``, so from the newest model. An evaluation changes nothing.
 
-    The kinds are plain numbers, since there are millions of events.
+    The kinds are plain numbers, since there are millions of events. A run in which only ``PASSIVE`` events are left
+    goes nowhere; while an event of ``WORK`` is left, a client or a lease is waited for.
     """
 
     ARRIVAL = 0  # an upload is complete
@@ -25,6 +26,9 @@ class Kind:
     AVAILABILITY = 6  # an idle client becomes available
     EVALUATION = 7
 
+    WORK = frozenset((ARRIVAL, OFFER, LOSS, LAPSE))
+    PASSIVE = frozenset((TICK, EVALUATION))
+
 
 Event = tuple[float, int, int, int]
 """Virtual seconds; the kind; a sequence number, which orders events of the same time and kind; the subject: the client,
@@ -32,43 +36,32 @@ or the number of the tick or evaluation."""
 
 
 class EventQueue:
-    """Events by time, then by kind, then in the order of ``put``.
-
-    An operation takes O(log n).
-
-    Attributes:
-        at_work: The number of events of visits and leases; at 0, clients at most come and go.
-    """
+    """Events by time, then by kind, then in the order of ``put``; ``at_work`` is the number of those of ``WORK``."""
 
     def __init__(self) -> None:
         self.at_work = 0
+        self._passive = 0
         self._heap: list[Event] = []
         self._sequence = 0
-        self._counts = [0] * (Kind.EVALUATION + 1)
 
     @property
-    def stands_still(self) -> bool:
-        """True if only evaluations are left."""
-        return len(self._heap) == self._counts[Kind.EVALUATION]
-
-    @property
-    def only_ticks(self) -> bool:
+    def is_passive(self) -> bool:
         """True if only ticks and evaluations are left."""
-        return len(self._heap) == self._counts[Kind.EVALUATION] + self._counts[Kind.TICK]
+        return len(self._heap) == self._passive
 
     def put(self, seconds: float, kind: int, subject: int = 0) -> None:
         """Put in an event at ``seconds``."""
         heapq.heappush(self._heap, (seconds, kind, self._sequence, subject))
         self._sequence += 1
-        self._counts[kind] += 1
-        self.at_work += kind < Kind.TICK
+        self.at_work += kind in Kind.WORK
+        self._passive += kind in Kind.PASSIVE
 
     def take(self) -> Event:
         """Take out the next event."""
         event = heapq.heappop(self._heap)
         kind = event[1]
-        self._counts[kind] -= 1
-        self.at_work -= kind < Kind.TICK
+        self.at_work -= kind in Kind.WORK
+        self._passive -= kind in Kind.PASSIVE
         return event
 
     @property
@@ -96,5 +89,5 @@ class EventQueue:
         # A heap that was saved in its order is a heap again.
         self._heap = list(zip(*columns, strict=True))
         self._sequence = state["sequence"]
-        self._counts = [kinds.count(kind) for kind in range(Kind.EVALUATION + 1)]
-        self.at_work = sum(self._counts[: Kind.TICK])
+        self.at_work = sum(kind in Kind.WORK for kind in kinds)
+        self._passive = sum(kind in Kind.PASSIVE for kind in kinds)

@@ -1,7 +1,4 @@
-"""The numbers that follow from a visit's plan.
-
-These are the bytes on the wire and FedNova's normaliser.
-"""
+"""The numbers that follow from a visit's plan: bytes on the wire and FedNova's normaliser."""
 
 from offbeat.algorithms.components import Algorithm, LocalPlan
 from offbeat_client.local_plan import normaliser
@@ -11,11 +8,7 @@ _BYTES_PER_PARAMETER = 4
 
 
 class PlanCosts:
-    """Bytes of a visit's transfers, and the normaliser of its update.
-
-    Args:
-        algorithm: Says whether anything travels, and what goes to clients beside the model.
-        length: The model's number of parameters d.
+    """Bytes of a visit's transfers, and the normaliser of its update, for models of ``length`` parameters.
 
     Attributes:
         model_bytes: An uncompressed model or update.

@@ -1,7 +1,4 @@
-"""The records of a simulation.
-
-These are its end, its evaluations, its ended visits and their totals.
-"""
+"""The records of a simulation: its end, its evaluations, its ended visits and their totals."""
 
 import math
 from dataclasses import dataclass, field
@@ -53,16 +50,10 @@ class VisitEnded(NamedTuple):
 
 @dataclass
 class Totals:
-    """Sums over a run's visits.
+    """Sums over a run's visits."""
 
-    Attributes:
-        bytes_down: Of visits that have begun.
-        bytes_up: Of visits that have ended.
-        outcomes: How many visits have ended, by outcome.
-    """
-
-    bytes_down: int = 0
-    bytes_up: int = 0
+    bytes_down: int = 0  # of visits that have begun
+    bytes_up: int = 0  # of visits that have ended, as are the outcomes
     outcomes: dict[str, int] = field(default_factory=lambda: {"counted": 0, "unused": 0, "lost": 0})
 
     def add(self, ended: VisitEnded) -> None:
@@ -72,18 +63,8 @@ class Totals:
 
     def evaluation(self, seconds: float, version: int, loss: float, metrics: dict[str, float]) -> Evaluation:
         """Return an evaluation that was made now."""
-        outcomes = self.outcomes
-        return Evaluation(
-            seconds,
-            version,
-            outcomes["counted"],
-            outcomes["unused"],
-            outcomes["lost"],
-            self.bytes_down,
-            self.bytes_up,
-            loss,
-            metrics,
-        )
+        counts = (self.outcomes[outcome] for outcome in ("counted", "unused", "lost"))
+        return Evaluation(seconds, version, *counts, self.bytes_down, self.bytes_up, loss, metrics)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the totals."""

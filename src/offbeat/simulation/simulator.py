@@ -28,7 +28,7 @@ class Simulation:
     - ``VisitLife``: a client downloads the model, takes its local steps, offers its update and uploads it;
     - ``Attendance``: clients become available and go offline;
     - ``Clock``: leases end, the algorithm's deadline and its periods pass. A second clock is a part beside it: a
-      ``Kind`` that says what comes first at one instant, a line in ``_handlers``, and a first event in ``_start``;
+      ``Kind`` that says what comes first at one instant, a line in ``_handlers``, and a first event in ``__init__``;
     - ``Evaluations``: the model is evaluated. ``StallGuard`` ends a run that does not make progress.
 
     An update that is lost vanishes when its client has trained, or when it goes offline; the server learns of it when
@@ -44,8 +44,8 @@ class Simulation:
         trainer: Does the clients' work.
         evaluate: Maps a model ``(d,)`` to (mean loss, metrics by name).
         evaluate_every_seconds: Virtual seconds between two evaluations; infinite for none.
-        evaluate_every_versions: Evaluate also at the end of each instant at which the version reaches or passes a
-            multiple of this; infinite for never. At most one of the two is finite.
+        evaluate_every_versions: Evaluate at the end of each instant at which the version reaches or passes a multiple
+            of this; infinite for never. At most one of the two is finite.
         stop: The end.
         seed: The run's seed.
 
@@ -102,19 +102,13 @@ class Simulation:
             Kind.DEPARTURE: self._attendance.depart,
             Kind.AVAILABILITY: self._attendance.arrive,
         }
-        self._start()
-
-    def _start(self) -> None:
-        """Put the first events into the queue."""
-        for client in range(self.coordinator.clients):
+        for client in range(coordinator.clients):
             self._attendance.expect(client, 0.0)
         self._clock.start()
-        self._queue.put(0.0, Kind.EVALUATION)
+        queue.put(0.0, Kind.EVALUATION)
 
     def run(self) -> Iterator[Evaluation]:
-        """Run to the end; yield each evaluation as it is made.
-
-        The first evaluation is at time 0, the last at the end.
+        """Run to the end; yield each evaluation as it is made, the first at time 0, the last at the end.
 
         Raises:
             DivergedError: A client's training, or the model itself, went to NaN or infinity.
@@ -129,12 +123,9 @@ class Simulation:
             self.close()
 
     def step(self) -> Evaluation | None:
-        """Handle the next event, or assign work at the end of an instant.
+        """Handle the next event, or assign work at the end of an instant; return the evaluation if it is one.
 
         Raises the exceptions of ``run``.
-
-        Returns:
-            The evaluation if the event is one.
         """
         if self._stop.is_reached(self.coordinator.algorithm.version, self.coordinator.statistics.counted):
             return self._finish(self._now)
@@ -153,10 +144,7 @@ class Simulation:
         return None
 
     def _assign(self) -> None:
-        """Assign work from the newest version of this instant.
-
-        All other events of the instant have happened before.
-        """
+        """Assign work from the newest version of this instant, after all its other events."""
         self._attendance.begin_assignment(self._now)
         assignments = self.coordinator.assign(self._now)
         if assignments:
@@ -180,10 +168,7 @@ class Simulation:
         return self._evaluations.last(now)
 
     def diverged(self, metrics: Iterable[str]) -> Evaluation:
-        """Return the last evaluation of a run that raised ``DivergedError``.
-
-        Its loss and the named metrics are NaN.
-        """
+        """Return the last evaluation of a run that raised ``DivergedError``, with a loss and metrics of NaN."""
         version = self.coordinator.algorithm.version
         return self._totals.evaluation(self._now, version, math.nan, dict.fromkeys(metrics, math.nan))
 
@@ -202,10 +187,7 @@ class Simulation:
         return self.coordinator.algorithm.result
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state that a restart needs, except ``ended``.
-
-        It is a flat dict of tensors and plain values.
-        """
+        """Return the state that a restart needs, except ``ended``: a flat dict of tensors and plain values."""
         state: dict[str, Any] = {
             # First, since it trains the updates that the algorithm has counted, along with some of the visits' jobs.
             **prefixed("coordinator", self.coordinator.state_dict()),

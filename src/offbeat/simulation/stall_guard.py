@@ -12,12 +12,7 @@ _MAX_IN_VAIN = 10_000
 class StallGuard:
     """A guard that ends a run without events or without counted updates.
 
-    A run ends if no event is left, or if updates no longer count.
-
-    Args:
-        coordinator: The run's.
-        queue: The run's events.
-        has_end: Whether the run ends at some virtual time. Then it may wait for that time without events.
+    A run that ``has_end``, at some virtual time, may wait for that time without events.
     """
 
     def __init__(self, coordinator: Coordinator, queue: EventQueue, *, has_end: bool) -> None:
@@ -29,20 +24,16 @@ class StallGuard:
 
     def check_future(self, now: float) -> None:
         """Raise ``OffbeatError`` if nothing is left to happen that could end the run."""
-        if self._queue.at_work or self._has_end:
+        if self._queue.at_work or self._has_end or self._algorithm.period is not None:
             return
-        if self._queue.stands_still or (self._algorithm.period is None and self._waits_for_lost_clients()):
+        if self._queue.is_passive or self._waits_for_lost_clients():
             raise OffbeatError(
                 f"nothing is left to happen at {now:g} virtual seconds: every client stays offline, or the server "
                 "waits for lost clients; set stop.virtual_seconds or server.lease_seconds"
             )
 
     def note_visit(self, now: float, outcome: str) -> None:
-        """Record that a visit has ended.
-
-        Raises:
-            OffbeatError: Too many visits have ended since an update counted.
-        """
+        """Record that a visit has ended; raise ``OffbeatError`` if too many have since an update counted."""
         if outcome == "counted":
             self._in_vain = 0
         else:
@@ -50,21 +41,15 @@ class StallGuard:
             self._check_progress(now)
 
     def note_tick(self, now: float) -> None:
-        """Record that a period has passed.
+        """Record that a period has passed; while any other event is left, it is not in vain.
 
-        While any other event is left, a tick is not in vain.
-
-        Raises:
-            OffbeatError: Too many periods have passed since an update counted.
+        Raises ``OffbeatError`` if too many periods have passed since an update counted.
         """
-        self._in_vain += self._queue.only_ticks or self._waits_for_lost_clients()
+        self._in_vain += self._queue.is_passive or self._waits_for_lost_clients()
         self._check_progress(now)
 
     def _waits_for_lost_clients(self) -> bool:
-        """Return whether clients that are not at work hold every slot.
-
-        Then available clients get no slot.
-        """
+        """Return whether clients that are not at work hold every slot."""
         return not self._queue.at_work and self._algorithm.slots() <= 0
 
     def _check_progress(self, now: float) -> None:

@@ -37,14 +37,8 @@ class Timing:
     """The ends of downloads, local steps and uploads of clients that may go offline.
 
     A client's work rests while the client is offline and resumes when it is back. If ``devices.when_away`` is
-    ``"lose"``, the work is lost at the moment when the client goes offline.
-
-    Args:
-        devices: The clients' devices.
-        model_bytes: The size of a model on the wire.
-
-    Raises:
-        OffbeatError: A transfer would never end; also raised by the methods.
+    ``"lose"``, the work is lost at the moment when the client goes offline. A transfer or step that would never end
+    raises ``OffbeatError``, as does the constructor for a whole model.
     """
 
     def __init__(self, devices: Devices, model_bytes: int) -> None:

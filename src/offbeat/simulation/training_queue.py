@@ -10,9 +10,8 @@ from torch import Tensor
 from offbeat.algorithms.components import check_vector
 from offbeat.errors import OffbeatError
 from offbeat.randomness import Purpose, integer
-from offbeat.training.sending import control_variate, send
 from offbeat.training.trainers.trainer import Job, Result, Trainer
-from offbeat_client.sending import has_memory
+from offbeat_client.sending import control_variate, has_memory, is_plain, send
 
 
 class DivergedError(OffbeatError):
@@ -20,24 +19,16 @@ class DivergedError(OffbeatError):
 
 
 class Memory:
-    """The promise of the vector that a client keeps from a visit.
-
-    Attributes:
-        work: The visit's work; None once it is done.
-        vector: The vector, float32 ``(d,)``, once the work is done.
-    """
+    """The promise of the vector that a client keeps from a visit."""
 
     __slots__ = ("vector", "work")
 
     def __init__(self, work: "Work | None", vector: Tensor | None = None) -> None:
-        self.work = work
-        self.vector = vector
+        self.work = work  # None once it is done
+        self.vector = vector  # float32 (d,), once the work is done
 
     def resolve(self) -> Tensor:
-        """Return the vector, after training if it is not yet known.
-
-        Raises the exceptions of ``Work.resolve``.
-        """
+        """Return the vector; trains, and raises, like ``Work.resolve``."""
         if self.work is not None:
             self.work.resolve()
         assert self.vector is not None
@@ -45,33 +36,23 @@ class Memory:
 
 
 class Work:
-    """The promise of a visit's upload.
-
-    Attributes:
-        job: The training; None once it is done or cancelled, since it holds the starting model.
-        vector: The upload as the server gets it, float32 ``(d,)``, once it is trained.
-        before: The client's memory of its last counted visit; None if it has none, or once this visit is trained.
-        memory: The client's memory from this visit on, if it counts; None where a client needs none.
-        loss: The visit's mean training loss, once it is trained.
-        error: The reason why training failed, if it did.
-    """
+    """The promise of a visit's upload."""
 
     __slots__ = ("_queue", "before", "error", "job", "loss", "memory", "vector")
 
     def __init__(self, job: Job | None, queue: "WorkQueue") -> None:
-        self.job = job
-        self.vector: Tensor | None = None
-        self.before: Memory | None = None
-        self.memory: Memory | None = None
-        self.loss: float | None = None
+        self.job = job  # None once it is done or cancelled, since it holds the starting model
+        self.vector: Tensor | None = None  # float32 (d,), as the server gets it, once it is trained
+        self.before: Memory | None = None  # of the client's last counted visit, until this one is trained
+        self.memory: Memory | None = None  # the client's from this visit on, if it counts and needs one
+        self.loss: float | None = None  # mean over the visit's steps, once it is trained
         self.error: DivergedError | None = None
         self._queue = queue
 
     def resolve(self) -> Tensor:
         """Return the upload, float32 ``(d,)``; trains if that has not been done yet.
 
-        Raises:
-            DivergedError: It is not finite; names the client and the version.
+        Raises ``DivergedError``, which names the client and the version, if it is not finite.
         """
         if self.error is not None:
             raise self.error
@@ -85,12 +66,7 @@ class WorkQueue:
     """The promised but untrained jobs in the order of visits, and client memories.
 
     A client's upload may depend on its memory of its last counted visit, but its training does not. So jobs are
-    trained in any order, and uploads are made in the order of each client's visits.
-
-    Args:
-        trainer: Trains the jobs.
-        length: The model's number of parameters d.
-        seed: The run's seed.
+    trained in any order, and uploads are made in the order of each client's visits. Vectors have ``length`` entries.
     """
 
     def __init__(self, trainer: Trainer, length: int, seed: int) -> None:
@@ -125,10 +101,7 @@ class WorkQueue:
         work.job = work.before = work.memory = None
 
     def note_counted(self, client: int, work: Work) -> None:
-        """Record that the server has counted a visit.
-
-        The client then keeps its memory of the visit.
-        """
+        """Let a client keep its memory of a visit that the server has counted."""
         if work.memory is not None:
             self._memories[client] = work.memory
 
@@ -138,10 +111,7 @@ class WorkQueue:
         return None if memory is None else memory.resolve()
 
     def train(self, needed: Work) -> None:
-        """Train a job and the client's earlier ones, whose memories it needs.
-
-        The oldest jobs fill the batch.
-        """
+        """Train a job and the client's earlier ones, whose memories it needs; the oldest jobs fill the batch."""
         chain = [needed]
         while (before := chain[-1].before) and before.work and before.work.error is None:
             chain.append(before.work)
@@ -184,19 +154,19 @@ class WorkQueue:
 
     def _send(self, job: Job, vector: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Return the vector as the server gets it, and the client's new memory."""
-        seed = integer(self._seed, Purpose.COMPRESSION, job.client, job.visit) if job.plan.compression else 0
-        sent, memory = send(job.payload, vector, memory, job.plan, seed)
-        if job.offset is not None:
-            memory = control_variate(vector, job.offset, job.plan)
-        if sent is not vector:
+        plan, sent, kept = job.plan, vector, None
+        if not is_plain(job.payload, plan):  # most are, and need not pay for a conversion
+            seed = integer(self._seed, Purpose.COMPRESSION, job.client, job.visit) if plan.compression else 0
+            update = send(job.payload, vector.numpy(), None if memory is None else memory.numpy(), plan, seed)
+            sent = torch.from_numpy(update.vector)
+            kept = None if update.memory is None else torch.from_numpy(update.memory)
             check_vector(sent, self._length)
-        return sent, memory
+        if job.offset is not None:
+            kept = torch.from_numpy(control_variate(vector.numpy(), job.offset.numpy(), plan))
+        return sent, kept
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the clients' memories, after training them if needed.
-
-        Jobs are saved with their visits.
-        """
+        """Return the clients' memories, after training them if needed; jobs are saved with their visits."""
         memories = [memory.resolve() for memory in self._memories.values()]
         return {
             "memories_of": torch.tensor(list(self._memories), dtype=torch.int64),

@@ -35,7 +35,6 @@ class _Needs:
 
     @staticmethod
     def of(coordinator: Coordinator) -> "_Needs":
-        """Return the needs of a coordinator's algorithm."""
         algorithm = coordinator.algorithm
         partial_updates = type(algorithm).urgent is not Algorithm.urgent
         # Where every update counts, however late it comes, an offer changes nothing, and its event is saved. With
@@ -52,15 +51,7 @@ class VisitLife:
     into the queue. ``cut_short`` replaces the next stage with an earlier one. The replaced stage's event stays in the
     queue but is void: an event counts only if its time and kind are those of the visit's next stage.
 
-    Args:
-        coordinator: Gives out the assignments.
-        devices: Say how fast clients are, when they are online, and which visits are lost.
-        trainer: Trains the jobs.
-        queue: Gets each visit's next event.
-        costs: The bytes that travel.
-        totals: Sums of downloads; ``on_end`` adds the rest.
-        seed: The run's seed.
-        on_end: Called with each visit that has ended.
+    Downloads are added to ``totals`` here; ``on_end``, which is called with each visit that has ended, adds the rest.
 
     Attributes:
         visits: The open visits by client.
@@ -95,10 +86,7 @@ class VisitLife:
         self._on_end = on_end
 
     def begin(self, now: float, assignments: list[Assignment]) -> None:
-        """Begin visits: clients download the current version and take their steps.
-
-        Reading the model may train.
-        """
+        """Begin visits: clients download the current version, the reading of which may train, and take their steps."""
         algorithm = self._coordinator.algorithm
         model, down = algorithm.model, algorithm.down() if algorithm.corrects_gradients else None
         for assignment in assignments:
@@ -128,10 +116,7 @@ class VisitLife:
             self._upload(visit, ending.seconds)
 
     def offer(self, now: float, client: int) -> None:
-        """Begin the upload of a client that has trained.
-
-        If the server no longer wants the update, the visit ends instead.
-        """
+        """Begin the upload of a client that has trained, or end its visit if the update is no longer wanted."""
         visit = self._visit_at(now, client, Kind.OFFER)
         if visit is not None and not self._end_if_unwanted(now, visit):
             self._upload(visit, now)
@@ -165,10 +150,7 @@ class VisitLife:
         self._end(now, visit, "counted" if receipt.counted else "unused", receipt.staleness, size)
 
     def lose(self, now: float, client: int) -> None:
-        """End a visit whose update is lost.
-
-        The server learns of the loss when the lease ends.
-        """
+        """End a visit whose update is lost; the server learns of it when the lease ends."""
         visit = self._visit_at(now, client, Kind.LOSS)
         if visit is not None:
             self._end(now, visit, "lost", None, visit.sent)
@@ -236,10 +218,7 @@ class VisitLife:
         return self._is_lossy[client] > 0 and self._devices.visit_is_lost(self._seed, client, number)
 
     def _end_if_unwanted(self, now: float, visit: OpenVisit) -> bool:
-        """Offer the update to the server; if it is not wanted, end the visit.
-
-        Return True if it is not wanted.
-        """
+        """Offer the update to the server; if it is not wanted, end the visit and return True."""
         receipt = self._coordinator.offer(now, visit.assignment.client, visit.assignment.visit)
         if receipt is not None:
             self._end(now, visit, "unused", receipt.staleness)

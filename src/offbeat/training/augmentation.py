@@ -20,23 +20,12 @@ _POSITIONS = 2 * _BORDER + 1
 
 
 def crop_and_flip(inputs: Tensor, seed: int, clients: Integers, visits: Integers, step: int) -> Tensor:
-    """Return images cropped at random, half of them mirrored.
+    """Return images ``(V, batch, channels, height, width)`` cropped at random, half of them mirrored.
 
-    Each image is padded by 4 zeros on each side and cropped to its size.
-
-    The usual augmentation of small images (He et al., "Deep Residual Learning for Image Recognition", CVPR 2016,
-    section 4.2). The 9 × 9 positions are equally likely, and so are the two orientations. The crop of an image depends
-    only on the seed, the visit and the image's index within the visit.
-
-    Args:
-        inputs: A minibatch for each of V visits, ``(V, batch, channels, height, width)``.
-        seed: The run's seed.
-        clients: ``(V,)``, the client of each visit.
-        visits: ``(V,)``, number of the client's earlier visits.
-        step: Index of the step in the visits, from 0.
-
-    Returns:
-        A tensor of the same shape.
+    Each image is padded by 4 zeros on each side and cropped to its size, as is usual for small images (He et al., "Deep
+    Residual Learning for Image Recognition", CVPR 2016, section 4.2). The 9 × 9 positions are equally likely, and so
+    are the two orientations. The crop of an image depends only on the seed, the visit and the image's index within the
+    visit. The V visits are those of ``clients`` after ``visits`` earlier ones, both ``(V,)``, at ``step``, from 0.
     """
     batch, channels, height, width = inputs.shape[1:]
     draws = step * batch + np.arange(batch)
@@ -55,11 +44,7 @@ AUGMENTATIONS: Mapping[AugmentationName, Augmentation] = {"crop-and-flip": crop_
 
 
 def check_augmentation(name: AugmentationName | None, inputs: Tensor) -> None:
-    """Check that an augmentation can take the inputs ``(n, …)``.
-
-    Raises:
-        OffbeatError: The inputs are not images.
-    """
+    """Raise ``OffbeatError`` if an augmentation cannot take the inputs ``(n, …)``."""
     if name is not None and not (inputs.ndim == 4 and inputs.is_floating_point()):
         kind = str(inputs.dtype).removeprefix("torch.")
         raise OffbeatError(

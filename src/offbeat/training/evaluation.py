@@ -20,15 +20,11 @@ class Evaluator:
     """Mean loss and metrics of a model on a test set.
 
     Model, loss and metrics get copies, so changes in place are lost. torch's own generator is seeded before each
-    evaluation, so equal models have equal results.
+    evaluation, so equal models have equal results. The model's values are overwritten.
 
     Args:
-        model: The model; its values are overwritten.
         loss: Maps (outputs, labels) to the mean loss of a batch, a tensor of shape ``()``.
         metrics: Functions by name that map all outputs ``(n, …)`` and all labels to one number.
-        inputs: Test inputs, ``(n, …)``.
-        labels: Test labels, ``(n, …)``.
-        seed: The run's seed.
     """
 
     def __init__(
@@ -83,11 +79,7 @@ class Evaluator:
 
 
 def check_scalar(value: Any) -> Tensor:
-    """Return a loss after checking that it is a tensor of shape ``()``.
-
-    Raises:
-        OffbeatError: It is not.
-    """
+    """Return a loss, or raise ``OffbeatError`` if it is not a tensor of shape ``()``."""
     if isinstance(value, Tensor) and value.ndim == 0:
         return value
     found = f"one of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"

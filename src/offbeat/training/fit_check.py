@@ -23,24 +23,14 @@ def check_fit(
     classes: int | None = None,
     tokens: int | None = None,
 ) -> None:
-    """Try a forward and a backward pass on a few examples.
+    """Raise ``OffbeatError`` if a model, a loss and the data do not fit together.
 
-    A forward pass in evaluation mode is tried as well.
+    A forward and a backward pass are tried on a few examples ``(n, …)``, preferably of the smallest client, since a
+    layer that normalises by the minibatch may refuse a single example; also a forward pass in evaluation mode. All data
+    have that many ``classes`` and ``tokens``, if the labels are classes and the inputs token numbers.
 
     The model's values and gradients, its training mode and torch's own generator do not change; its buffers are reset
     to their initial values, as before each visit.
-
-    Args:
-        model: The model.
-        loss: Maps (outputs, labels) to the mean loss of a minibatch.
-        inputs: A minibatch, ``(n, …)``, preferably of the smallest client: a layer that normalises by the minibatch may
-            refuse a single example.
-        labels: Its labels, ``(n, …)``.
-        classes: Number of classes in all data, if the labels are classes.
-        tokens: Number of tokens in all data, if the inputs are token numbers.
-
-    Raises:
-        OffbeatError: Something does not fit; the message is one line.
     """
     if tokens is not None:
         # An embedding that is too small fails on the largest token.
@@ -114,10 +104,7 @@ def _check_labels(loss: Callable[[Tensor, Tensor], Tensor], labels: Tensor, clas
 
 
 def _refuse_broadcasting(loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, labels: Tensor) -> None:
-    """Refuse a user's loss that combines every output with every label.
-
-    Torch's broadcasting does so silently.
-    """
+    """Refuse a user's loss that combines every output with every label, as torch's broadcasting silently does."""
     n = len(labels)
     if n == 1 or labels.shape != (n,) or outputs.shape != (n, 1):
         return

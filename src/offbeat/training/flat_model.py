@@ -11,9 +11,7 @@ from offbeat.errors import OffbeatError
 
 
 class FlatModel:
-    """A module whose ``d`` trainable parameters are one vector.
-
-    The vector has the order of ``named_parameters``.
+    """A module whose ``d`` trainable parameters are one vector, in the order of ``named_parameters``.
 
     Only parameters with ``requires_grad`` are in the vector. The module's parameters and gradients become views of
     ``vector`` and ``gradient``, so writing there writes into the module.
@@ -25,11 +23,6 @@ class FlatModel:
             "Siloed Federated Learning for Multi-Centric Histopathology Datasets", 2020): only the layer's scale and
             shift are in the vector. The layer has no running statistics; it normalises by the current minibatch, of the
             client in training and of the test set in evaluation, which may need more than one example.
-
-    Attributes:
-        module: The module itself.
-        vector: The parameters, float32 ``(d,)``.
-        gradient: The gradient that ``backward`` adds to, float32 ``(d,)``.
 
     Raises:
         OffbeatError: The module has running statistics, integer buffers (counters have no meaningful average),
@@ -62,7 +55,7 @@ class FlatModel:
         self.module = module
         self._shapes = {name: parameter.shape for name, parameter in parameters.items()}
         self.vector = torch.cat([parameter.detach().reshape(-1) for parameter in parameters.values()])
-        self.gradient = torch.zeros_like(self.vector)
+        self.gradient = torch.zeros_like(self.vector)  # to which backward adds
         for parameter, values, slopes in zip(
             parameters.values(), self._views(self.vector), self._views(self.gradient), strict=True
         ):
@@ -76,9 +69,7 @@ class FlatModel:
         ]
 
     def load(self, vector: Tensor) -> None:
-        """Copy the parameters ``(d,)`` into the model and reset its buffers.
-
-        Buffers return to their initial values.
+        """Copy the parameters ``(d,)`` into the model, and reset its buffers to their initial values.
 
         Some layers write into their buffers, which must not reach the next client. Tensors that are plain attributes of
         a layer are not reset.
@@ -95,10 +86,7 @@ class FlatModel:
         return dict(zip(self._shapes, self._views(vector), strict=True))
 
     def stacked(self, vectors: Tensor) -> dict[str, Tensor]:
-        """Return the rows of ``(n, d)`` as tensors ``(n, …)`` by parameter name.
-
-        The tensors are views, not copies.
-        """
+        """Return the rows of ``(n, d)`` as tensors ``(n, …)`` by parameter name: views, not copies."""
         parts = vectors.split([shape.numel() for shape in self._shapes.values()], dim=1)
         return {
             name: part.unflatten(1, shape or (1,)) if shape else part.squeeze(1)
@@ -112,9 +100,7 @@ class FlatModel:
 
 def _drop_running_statistics(layer: _NormBase) -> None:
     layer.track_running_stats = False
-    layer.running_mean = None
-    layer.running_var = None
-    layer.num_batches_tracked = None
+    layer.running_mean = layer.running_var = layer.num_batches_tracked = None
 
 
 def _refuse_integer_buffers(module: nn.Module) -> None:

@@ -13,17 +13,9 @@ Integers = NDArray[np.int64]
 def example_orders(
     seed: int, clients: Integers, visits: Integers, examples: Integers, draws: Integers
 ) -> list[Integers]:
-    """Return ``randomness.example_order`` for each of B visits, drawn together.
+    """Return ``randomness.example_order`` for each of B visits, drawn together; all arrays are ``(B,)``.
 
-    Args:
-        seed: The run's seed.
-        clients: ``(B,)``, the client of each visit.
-        visits: ``(B,)``, number of the client's earlier visits.
-        examples: ``(B,)``, number of the client's examples, n ≥ 1.
-        draws: ``(B,)``, number of examples to draw.
-
-    Returns:
-        For each visit int64 ``(draws,)`` with values in 0 … n − 1.
+    A visit draws ``draws`` of its client's ``examples``, at least one, after ``visits`` earlier visits.
     """
     epochs = -(-draws // examples)
     order: list[Integers] = [np.empty(0, np.int64)] * len(clients)
@@ -46,11 +38,6 @@ def example_orders(
 
 
 def gather(examples: Tensor, chosen: Tensor) -> Tensor:
-    """Return ``examples[chosen]`` in half the time.
-
-    Args:
-        examples: ``(n, …)``.
-        chosen: Indices, int64 of any shape.
-    """
+    """Return ``examples[chosen]`` in half the time; ``chosen`` are int64 of any shape."""
     rows = torch.index_select(examples, 0, chosen.reshape(-1))
     return rows.view(*chosen.shape, *examples.shape[1:])

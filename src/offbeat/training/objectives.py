@@ -14,36 +14,20 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Metric:
-    """A measure of a model's quality.
+    """A measure of a model's quality; ``function`` maps all outputs and labels of a test set, ``(n, …)``, to it."""
 
-    Attributes:
-        name: The metric's name in a configuration.
-        function: Maps all outputs of a test set, ``(n, …)``, and its labels, ``(n, …)``, to one number.
-        higher_is_better: Whether larger numbers are better.
-    """
-
-    name: str
+    name: str  # in a configuration
     function: Callable[[Tensor, Tensor], float]
     higher_is_better: bool
 
 
 def mse(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean squared error of outputs ``(n, …)``.
-
-    Raises:
-        OffbeatError: The shapes of labels and outputs differ; ``(n,)`` and ``(n, 1)`` count as the same.
-    """
+    """Return the mean squared error of outputs ``(n, …)`` and labels; ``(n,)`` and ``(n, 1)`` are the same."""
     return mse_loss(outputs, _as_outputs("mse", outputs, labels))
 
 
 def bce(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean binary cross-entropy of logits ``(n, …)``.
-
-    Labels are from 0 to 1, integers or floats.
-
-    Raises:
-        OffbeatError: The shapes of labels and outputs differ; ``(n,)`` and ``(n, 1)`` count as the same.
-    """
+    """Return the mean binary cross-entropy of logits ``(n, …)`` and labels from 0 to 1, integers or floats."""
     return binary_cross_entropy_with_logits(outputs, _as_outputs("bce", outputs, labels))
 
 
@@ -91,10 +75,7 @@ METRICS: dict[str, Metric] = {
 
 
 def _as_outputs(name: str, outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return the labels in the outputs' shape and type.
-
-    Torch would broadcast (n,) and (n, 1) to (n, n).
-    """
+    """Return the labels in the outputs' shape and type; torch would broadcast (n,) and (n, 1) to (n, n)."""
     if labels.shape != outputs.shape:
         if (*labels.shape, 1) != outputs.shape and (*outputs.shape, 1) != labels.shape:
             raise OffbeatError(

@@ -11,35 +11,21 @@ EXAMPLES = 10_000
 
 
 class TrainingLossEvaluator:
-    """An evaluator on the test set that also returns the loss on training examples.
-
-    Args:
-        test: Evaluates loss and metrics on the test set.
-        training: Evaluates the loss on training examples.
-    """
+    """An evaluator on the test set whose metrics include the loss on training examples."""
 
     def __init__(self, test: Evaluator, training: Evaluator) -> None:
         self._test = test
         self._training = training
 
     def __call__(self, vector: Tensor) -> tuple[float, dict[str, float]]:
-        """Return the mean loss and the value of each metric at ``vector``, ``(d,)``.
-
-        The training loss is among the metrics.
-
-        Raises:
-            OffbeatError: The model, the loss or a metric fails.
-        """
+        """Return the mean loss and the value of each metric at ``vector``, ``(d,)``."""
         loss, metrics = self._test(vector)
         training_loss, _ = self._training(vector)
         return loss, {**metrics, TRAINING_LOSS: training_loss}
 
 
 def choose_evenly(inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ``EXAMPLES`` evenly spaced examples, or all if there are no more.
-
-    Inputs and labels are ``(n, …)``.
-    """
+    """Return ``EXAMPLES`` evenly spaced examples, or all if there are no more."""
     number = len(labels)
     if number <= EXAMPLES:
         return inputs, labels

@@ -29,13 +29,8 @@ def batching_problem(
 ) -> str | None:
     """Return the reason why a model cannot be trained in batches; None if it can.
 
-    Args:
-        model: The model; its values do not change.
-        batched: The batched trainer.
-        loop: The reference trainer of the same model.
-        plan: The clients' plan.
-        shards: For each client the indices of its examples, int64 ``(n_i,)``; the smallest and the largest client are
-            tried.
+    The batched trainer is compared with the loop, the reference, on the smallest and the largest client. The model's
+    values do not change.
     """
     recurrent = next((layer for layer in model.module.modules() if isinstance(layer, nn.RNNBase)), None)
     if recurrent is not None:

@@ -55,18 +55,9 @@ def make_trainer(
     are trained by ``loop``, and with hooks on parameters in this process only. Timing does not affect the choice, so
     equal runs have equal trainers.
 
-    Args:
-        name: ``loop`` for one client after the other; ``processes`` for several at once in other processes, with
-            bit-equal results; ``vmap`` for many at once, with results that differ by rounding.
-        model: The model; ``loop`` overwrites its values.
-        plan: The clients' plan.
-        loss: Maps (outputs, labels) to the mean loss of a minibatch.
-        inputs: All clients' training inputs, ``(n, …)``.
-        labels: Their labels, ``(n, …)``.
-        shards: For each client the indices of its examples, int64 ``(n_i,)``.
-        seed: The run's seed.
-        augmentation: Name of the inputs' augmentation; None for none.
-        workers: Largest number of processes; with more than one, ``loop`` uses them in runs of more than a few seconds.
+    ``loop`` trains one client after the other; ``processes`` several at once in other processes, with bit-equal
+    results; ``vmap`` many at once, with results that differ by rounding. There are at most ``workers`` processes; with
+    more than one, ``loop`` uses them in runs of more than a few seconds. ``Trainer`` describes the other arguments.
 
     Raises:
         OffbeatError: The model cannot be trained in batches, for instance because it draws random numbers or has a

@@ -45,9 +45,7 @@ def dense_step(
     starts: Sequence[Tensor] = (),
     mu: float = 0.0,
 ) -> Tensor:
-    """Take a step of SGD on each model's mean cross-entropy, in place.
-
-    Each model has a minibatch of its own.
+    """Take a step of SGD on each model's mean cross-entropy, in place, on a minibatch of its own.
 
     Args:
         parameters: Weights ``(models, out, in)`` and bias ``(models, out)`` of each layer; changed.

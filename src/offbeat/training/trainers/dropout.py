@@ -20,17 +20,9 @@ _ALPHA = 1.7580993408473766  # as in ATen; −SELU's value at −∞
 
 
 class _Variant(NamedTuple):
-    """A variant of dropout.
-
-    Attributes:
-        channels: Whether it drops complete channels.
-        alpha: Whether dropped values become SELU's lowest value instead of 0.
-        unbatched: Number of dimensions of an input that is a single example without batch dimension.
-    """
-
-    channels: bool = False
-    alpha: bool = False
-    unbatched: int = 0
+    channels: bool = False  # it drops complete channels
+    alpha: bool = False  # dropped values become SELU's lowest value instead of 0
+    unbatched: int = 0  # number of dimensions of an input that is a single example without batch dimension
 
 
 _VARIANTS: dict[Callable[..., Any], _Variant] = {
@@ -50,11 +42,8 @@ Draw = tuple[Callable[..., Any], float, torch.Size]
 class Dropout(TorchFunctionMode):
     """The dropout of a batch of models during one visit each.
 
-    Args:
-        seeds: The seed of each model's generator. A step may have fewer or more models than seeds.
-
-    Attributes:
-        draws: The draws of each model in the latest step, in order.
+    Each model has a generator with its own seed; a step may have fewer or more models than seeds. ``draws`` are those
+    of each model in the latest step, in order.
     """
 
     def __init__(self, seeds: Sequence[int]) -> None:
@@ -65,11 +54,7 @@ class Dropout(TorchFunctionMode):
 
     @contextmanager
     def step(self, batched: Tensor) -> Generator[None]:
-        """Intercept the dropout of one forward pass within ``vmap``.
-
-        Args:
-            batched: Any tensor over which vmap maps, as seen inside.
-        """
+        """Intercept the dropout of one forward pass within ``vmap``, which maps over the tensor ``batched``."""
         self._batched = batched
         self.draws = []
         with self:
@@ -78,7 +63,6 @@ class Dropout(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Call a function of torch, or its replacement."""
         if func in _VARIANTS:  # these pass their defaults explicitly
             return self._drop(func, *args, **kwargs or {})
         return func(*args, **kwargs or {})
@@ -114,12 +98,10 @@ class _Noise(torch.autograd.Function):
 
     @staticmethod
     def forward(batched: Tensor, generators: Sequence[torch.Generator], keep: float, like: Tensor) -> Tensor:
-        """Refuse to run outside of vmap."""
         raise NotImplementedError("only within vmap")
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        """Mark the output as not differentiable."""
         ctx.mark_non_differentiable(output)
 
     @staticmethod

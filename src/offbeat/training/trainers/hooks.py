@@ -15,14 +15,6 @@ def parameter_with_hook(module: nn.Module) -> str | None:
     return None
 
 
-def layer_with_backward_hook(module: nn.Module) -> str | None:
-    """Return the first layer with a backward hook, "" for the module itself, or None."""
-    for name, layer in module.named_modules():
-        if layer._backward_hooks or layer._backward_pre_hooks:  # pyright: ignore[reportPrivateUsage]
-            return name
-    return None
-
-
 def has_forward_hook(layer: nn.Module) -> bool:
     """Return whether a layer itself has a forward hook or its own ``forward``."""
     hooks = layer._forward_hooks or layer._forward_pre_hooks  # pyright: ignore[reportPrivateUsage]
@@ -34,7 +26,7 @@ def gradient_hook(module: nn.Module) -> str | None:
     parameter = parameter_with_hook(module)
     if parameter is not None:
         return f"its parameter {parameter} has a hook"
-    layer = layer_with_backward_hook(module)
-    if layer is not None:
-        return f"its layer {layer} has a backward hook" if layer else "the model has a backward hook"
+    for name, layer in module.named_modules():
+        if layer._backward_hooks or layer._backward_pre_hooks:  # pyright: ignore[reportPrivateUsage]
+            return f"its layer {name} has a backward hook" if name else "the model has a backward hook"
     return None

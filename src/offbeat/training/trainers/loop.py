@@ -22,16 +22,8 @@ class LoopTrainer(Trainer):
     """Local SGD for one client at a time.
 
     A step's gradient is ``∇loss + offset + mu (w − w_start)``, clipped to ``clip_norm``, followed by weight decay and
-    momentum as in ``torch.optim.SGD``. Minibatches pass through the client's examples repeatedly, in random order.
-
-    Args:
-        model: Trained in place; its values are overwritten.
-        loss: Maps (outputs, labels) to the mean loss of a minibatch.
-        inputs: All clients' training inputs, ``(n, …)``.
-        labels: Their labels, ``(n, …)``.
-        shards: For each client the indices of its examples, int64 ``(n_i,)``.
-        seed: The run's seed.
-        augmentation: Name of the inputs' augmentation; None for none.
+    momentum as in ``torch.optim.SGD``. Minibatches pass through the client's examples repeatedly, in random order. The
+    model is trained in place. ``Trainer`` describes the arguments.
     """
 
     name = "loop"
@@ -63,8 +55,7 @@ class LoopTrainer(Trainer):
     def train(self, jobs: Sequence[Job]) -> list[Result]:
         """Train each job from its start, in order.
 
-        Raises:
-            OffbeatError: The model or the loss fails, or the loss is not a tensor of shape ``()``.
+        Raises ``OffbeatError`` if the model or the loss fails, or the loss is not a tensor of shape ``()``.
         """
         self._model.module.train()
         with torch.random.fork_rng(devices=[]):
@@ -106,16 +97,10 @@ def sgd_step(
     step: int,
     offset: Tensor | None = None,
 ) -> None:
-    """Take one step of local SGD in place.
+    """Take a step of local SGD, the first with index 0, in place; all tensors are ``(d,)``.
 
-    Args:
-        weights: w, ``(d,)``; changed.
-        gradient: The loss's gradient at w, ``(d,)``; overwritten.
-        velocity: Momentum buffer ``(d,)``, zero before the first step; changed. None without momentum.
-        start: w_start, ``(d,)``.
-        plan: The visit's plan.
-        step: Index of the step, from 0.
-        offset: Added to the loss's gradient, ``(d,)``; None for no offset.
+    Weights and velocity, which is zero before the first step and None without momentum, are changed; the gradient is
+    overwritten. The offset is added to it.
     """
     if offset is not None:
         gradient.add_(offset)

@@ -36,13 +36,10 @@ class _Task:
 
 @dataclass(eq=False, slots=True)
 class _Assignment:
-    """A worker's task with its rows in shared memory.
-
-    The rows are those of its starting model, its offset and its result.
-    """
+    """A worker's task with its rows in shared memory."""
 
     task: _Task
-    starts: list[int]
+    starts: list[int]  # of its starting model and its offset
     result: int
 
 
@@ -59,7 +56,6 @@ class _Pool:
         self.assigned: dict[Worker, deque[_Assignment]] = {}
 
     def assign(self, worker: Worker, task: _Task) -> None:
-        """Send a task to a worker."""
         job = task.job
         starts = [self.starts.take(vector) for vector in (job.start, job.offset) if vector is not None]
         result = self.free.pop()
@@ -69,7 +65,6 @@ class _Pool:
         )
 
     def release(self, assignment: _Assignment) -> None:
-        """Free the rows of an assignment."""
         for row in assignment.starts:
             self.starts.release(row)
         self.free.append(assignment.result)
@@ -91,18 +86,8 @@ class ProcessTrainer:
     A worker has at most two jobs. Jobs in ``train`` come first, then expected ones in their order, as long as their
     results take less than a gigabyte.
 
-    Args:
-        model: The module with its buffers and the order of its parameters; its values are not used.
-        loss: Maps (outputs, labels) to the mean loss of a minibatch.
-        inputs: All clients' training inputs, ``(n, …)``.
-        labels: Their labels, ``(n, …)``.
-        shards: For each client the indices of its examples, int64 ``(n_i,)``.
-        seed: The run's seed.
-        augmentation: Name of the inputs' augmentation; None for none.
-        workers: Number of processes, at least 1.
-
-    Raises:
-        OffbeatError: The model or the loss cannot be sent to another process, or the system is Windows.
+    ``Trainer`` describes the arguments; the model's values are not used. If the model or the loss cannot be sent to
+    another process, or the system is Windows, ``OffbeatError`` is raised.
     """
 
     name = "loop"
@@ -152,8 +137,7 @@ class ProcessTrainer:
     def expect(self, job: Job) -> None:
         """Begin with a job as soon as a worker has time for it, without waiting.
 
-        Raises:
-            OffbeatError: No process can be started.
+        Raises ``OffbeatError`` if no process can be started.
         """
         self._get_task(job)
         self._advance(0)
@@ -210,10 +194,7 @@ class ProcessTrainer:
         return task.outcome
 
     def _advance(self, timeout: float | None) -> None:
-        """Handle the workers' replies and assign tasks to workers.
-
-        Wait up to ``timeout`` for the first reply.
-        """
+        """Handle the workers' replies, waiting up to ``timeout`` for the first, and assign tasks to workers."""
         if self._pool is not None:
             ready = wait([worker.connection for worker in self._pool.assigned], timeout)
             for worker in [worker for worker in self._pool.assigned if worker.connection in ready]:
@@ -240,10 +221,7 @@ class ProcessTrainer:
         return pool
 
     def _find_worker(self, pool: _Pool) -> Worker | None:
-        """Return the worker with the fewest jobs; None if all have enough.
-
-        A new worker is preferred to a busy one.
-        """
+        """Return the worker with the fewest jobs, rather a new than a busy one; None if all have enough."""
         assigned = pool.assigned
         least = min(assigned, key=lambda worker: len(assigned[worker]), default=None)
         if (least is None or assigned[least]) and len(assigned) < self._workers:
@@ -268,10 +246,7 @@ class ProcessTrainer:
         pool.release(assignment)
 
     def _handle_death(self, pool: _Pool, worker: Worker) -> None:
-        """Put a dead worker's tasks back into the queues.
-
-        The first task may have caused the death.
-        """
+        """Put a dead worker's tasks, of which the first may have caused the death, back into the queues."""
         end = worker.wait()
         assigned = pool.assigned.pop(worker)
         if assigned:

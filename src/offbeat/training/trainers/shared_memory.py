@@ -24,15 +24,8 @@ class TensorLocation(NamedTuple):
 class SharedMemory:
     """Tensors by name, in an unnamed file that each process maps.
 
-    The memory is freed when the last process that has it ends, in whatever way.
-
-    Args:
-        fd: The file's descriptor, inherited or from ``share``; ``close`` closes it.
-        locations: The tensors' locations by name.
-
-    Attributes:
-        fd: As above; a child process that inherits it can map the same memory.
-        locations: As above.
+    The memory is freed when the last process that has it ends, in whatever way. A child process that inherits the
+    file's descriptor can map the same memory; ``close`` closes it.
     """
 
     def __init__(self, fd: int, locations: Mapping[str, TensorLocation]) -> None:
@@ -52,14 +45,9 @@ class SharedMemory:
 
 
 def share(tensors: Mapping[str, Tensor]) -> SharedMemory:
-    """Return shared memory with copies of tensors.
+    """Return shared memory with copies of tensors; ``OSError`` if there is not enough memory.
 
-    Args:
-        tensors: The tensors by name; one on the device ``meta`` only reserves space, which takes no memory until it is
-            used.
-
-    Raises:
-        OSError: There is not enough memory.
+    A tensor on the device ``meta`` only reserves space, which takes no memory until it is used.
     """
     locations: dict[str, TensorLocation] = {}
     size = 0
@@ -90,9 +78,6 @@ class RowTable:
     """A table ``(rows, d)`` of vectors that several jobs share.
 
     Vectors are identified by object identity; each is copied into the table once for as long as its row is not reused.
-
-    Args:
-        table: The table.
     """
 
     def __init__(self, table: Tensor) -> None:
@@ -101,12 +86,9 @@ class RowTable:
         self._users = [0] * len(table)
 
     def take(self, vector: Tensor) -> int:
-        """Return the row of a vector ``(d,)``.
+        """Return the row of a vector ``(d,)``, which stays there until it is released as often as it was taken.
 
-        The vector stays there until it is released as often as it was taken.
-
-        Raises:
-            ValueError: All rows are in use for other vectors.
+        Raises ``ValueError`` if all rows are in use for other vectors.
         """
         row = next((row for row, held in enumerate(self._vectors) if held is vector), None)
         if row is None:

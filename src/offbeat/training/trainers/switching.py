@@ -1,7 +1,4 @@
-"""A trainer that switches to processes in long runs.
-
-Starting processes takes longer than a short run.
-"""
+"""A trainer that switches to processes in long runs; to start them takes longer than a short run."""
 
 import logging
 import time
@@ -18,11 +15,8 @@ _PATIENCE_SECONDS = 2.0  # of training, about the time to start processes
 class SwitchingTrainer(Trainer):
     """Trains in this process for the first two seconds, then in other processes.
 
-    The time of the switch does not affect the results, since both trainers' results are bit-equal.
-
-    Args:
-        local: Trains in this process.
-        start: Creates the trainer of other processes.
+    The time of the switch does not affect the results, since both trainers' results are bit-equal. ``start`` creates
+    the trainer of other processes.
     """
 
     name = "loop"
@@ -40,10 +34,7 @@ class SwitchingTrainer(Trainer):
         return self._local.examples(client)
 
     def train(self, jobs: Sequence[Job]) -> list[Result]:
-        """Train each job from its start.
-
-        Raises the exceptions of the trainer in this process.
-        """
+        """Train each job from its start; raises the exceptions of the trainer in this process."""
         if self._remote is not None:
             try:
                 return self._remote.train(jobs)
@@ -69,10 +60,7 @@ class SwitchingTrainer(Trainer):
         self._expected.clear()
 
     def _stay_local(self, error: OffbeatError) -> None:
-        """Give up processes and train in this one.
-
-        Reasons are, for instance, a loss that cannot be sent, or a lack of memory.
-        """
+        """Give up processes, for instance for a lack of memory, and train in this one."""
         _log.warning("one process trains all clients: %s", error)
         self.close()
         self._remote = None

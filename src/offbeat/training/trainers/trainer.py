@@ -13,38 +13,24 @@ from offbeat.algorithms.components import LocalPlan, Payload
 class Job(NamedTuple):
     """The local training of one visit.
 
-    Attributes:
-        client: The client.
-        visit: Number of the client's earlier visits; with the seed it determines the visit's randomness.
-        version: The version of the model that the client downloaded.
-        start: That model, float32 ``(d,)``; not copied, never changed.
-        plan: The local steps.
-        payload: The kind of upload that the algorithm wants. For a ``difference`` the trainer returns the delta, and
-            the caller subtracts the client's last upload.
-        offset: Added to each local gradient, float32 ``(d,)``; None for no offset.
+    For the payload ``difference`` the trainer returns the delta, and the caller subtracts the client's last upload.
     """
 
     client: int
-    visit: int
-    version: int
-    start: Tensor
+    visit: int  # number of the client's earlier visits; with the seed it determines the visit's randomness
+    version: int  # of the model that the client downloaded
+    start: Tensor  # that model, float32 (d,); not copied, never changed
     plan: LocalPlan
     payload: Payload
-    offset: Tensor | None = None
+    offset: Tensor | None = None  # added to each local gradient, float32 (d,)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a visit's training.
+    """The result of a visit's training."""
 
-    Attributes:
-        vector: Delta or, for ``params``, final model, float32 ``(d,)``, not shared with other tensors. It is not
-            compressed yet.
-        loss: Mean training loss over the visit's steps.
-    """
-
-    vector: Tensor
-    loss: float
+    vector: Tensor  # delta or, for params, final model, float32 (d,), not shared with other tensors, not compressed
+    loss: float  # mean training loss over the visit's steps
 
 
 class Trainer(Protocol):
@@ -52,13 +38,20 @@ class Trainer(Protocol):
 
     Trainers identify jobs by object identity: an expected job is the same object when it is trained.
 
-    Attributes:
-        name: Results of trainers of one name are bit-equal, those of different names equal up to rounding.
-        batch_limit: The best number of jobs to train at once.
+    The trainers of real models have these arguments:
+
+    - model: Its values may be overwritten.
+    - loss: Maps (outputs, labels) to the mean loss of a minibatch.
+    - inputs, labels: All clients' training examples, ``(n, …)``.
+    - shards: For each client the indices of its examples, int64 ``(n_i,)``.
+    - seed: The run's seed.
+    - augmentation: Name of the inputs' augmentation; None for none.
     """
 
     name: str
+    """Results of trainers of one name are bit-equal, those of different names equal up to rounding."""
     batch_limit: int
+    """The best number of jobs to train at once."""
 
     @abstractmethod
     def examples(self, client: int) -> int:
@@ -84,10 +77,7 @@ class Trainer(Protocol):
 
 
 def result_vector(payload: Payload, start: Tensor, end: Tensor) -> Tensor:
-    """Return the vector of a ``Result`` from ``start`` to ``end``, a new tensor.
-
-    Both are ``(d,)``.
-    """
+    """Return the vector of a ``Result`` from ``start`` to ``end``, both ``(d,)``, as a new tensor."""
     if payload in ("delta", "difference"):
         return start - end
     if payload == "params":

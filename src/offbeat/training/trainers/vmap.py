@@ -30,16 +30,7 @@ class VmapTrainer(Trainer):
     Results equal those of ``LoopTrainer`` up to rounding, and are bit-equal for any division of the jobs into batches.
     Jobs with different numbers of steps or step sizes are trained together; jobs with different minibatch sizes,
     momentum, proximal terms, weight decay or clipping in separate groups.
-
-    Args:
-        model: The module with its buffers and the order of its parameters; its values are not used.
-        loss: Maps (outputs, labels) to the mean loss of a minibatch.
-        inputs: All clients' training inputs, ``(n, …)``.
-        labels: Their labels, ``(n, …)``.
-        shards: For each client the indices of its examples, int64 ``(n_i,)``.
-        seed: The run's seed.
-        augmentation: Name of the inputs' augmentation; None for none.
-        batch_limit: The best number of jobs to train at once.
+    ``Trainer`` describes the arguments; the model's values are not used.
     """
 
     name = "vmap"
@@ -130,14 +121,10 @@ class VmapTrainer(Trainer):
             yield Result(result_vector(job.payload, starts[row], ends[row]), loss)
 
     def _fetch(self, examples: Tensor, actives: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the minibatches of each step, for its active rows, at least two.
+        """Yield the minibatches of each step, ``(models, batch size, …)``, for its active rows.
 
-        Minibatches are ``(models, batch size, …)``. If fewer than two rows are active, a finished row is added. Several
-        steps are fetched at a time, which is faster.
-
-        Args:
-            examples: ``(rows, steps, batch size)``, the example numbers of each row.
-            actives: Number of active rows in each step, not increasing.
+        If fewer than two rows are active, a finished row is added. Several steps are fetched at a time, which is
+        faster. The ``examples`` are numbers ``(rows, steps, batch size)``, the ``actives`` do not increase.
         """
         step = 0
         while step < len(actives):
@@ -157,10 +144,7 @@ class VmapTrainer(Trainer):
         return Dropout([integer(self._seed, Purpose.LAYERS, job.client, job.visit) for job in jobs])
 
     def _minibatches(self, clients: Integers, visits: Integers, steps: Integers, batch_size: int) -> Tensor:
-        """Return the example numbers of each row's steps.
-
-        They are int64 ``(rows, most steps, batch size)``.
-        """
+        """Return the example numbers of each row's steps, int64 ``(rows, most steps, batch size)``."""
         orders = example_orders(self._seed, clients, visits, self._sizes[clients], steps * batch_size)
         examples = np.zeros((len(clients), int(steps[0]) * batch_size), np.int64)
         for row, (client, order) in enumerate(zip(clients, orders, strict=True)):
@@ -192,10 +176,7 @@ def _sgd_step(
     rates: Tensor,
     group: _Group,
 ) -> None:
-    """Take the step of ``loop.sgd_step`` for each model, in place.
-
-    Tensors are ``(models, …)``.
-    """
+    """Take the step of ``loop.sgd_step`` for each model, in place; tensors are ``(models, …)``."""
     models = len(rates)
     if group.mu:
         for name, slope in slopes.items():

@@ -33,8 +33,6 @@ class WorkerSetup(NamedTuple):
     Attributes:
         locations: Tensors in the shared memory: ``code``, from ``pack_code``; ``inputs``; ``labels``; ``shards``, all
             concatenated, and their ``sizes``; ``starts`` and ``results``, tables with one vector ``(d,)`` per row.
-        seed: The run's seed.
-        augmentation: Name of the inputs' augmentation; None for none.
     """
 
     locations: Mapping[str, TensorLocation]
@@ -43,27 +41,16 @@ class WorkerSetup(NamedTuple):
 
 
 class JobMessage(NamedTuple):
-    """A ``Job`` for a worker, whose vectors are rows of the shared memory.
-
-    Attributes:
-        client: As in ``Job``.
-        visit: As in ``Job``.
-        version: As in ``Job``.
-        start: The row of ``starts`` with the starting model.
-        result: The row of ``results`` for the vector.
-        plan: As in ``Job``.
-        payload: As in ``Job``.
-        offset: The row of ``starts`` with the offset; None for no offset.
-    """
+    """A ``Job`` for a worker, whose vectors are rows of the shared memory."""
 
     client: int
     visit: int
     version: int
-    start: int
-    result: int
+    start: int  # row of starts
+    result: int  # row of results
     plan: LocalPlan
     payload: Payload
-    offset: int | None = None
+    offset: int | None = None  # row of starts
 
 
 Reply = tuple[Literal["done"], float] | tuple[Literal["mistake", "failed"], str]
@@ -71,18 +58,7 @@ Reply = tuple[Literal["done"], float] | tuple[Literal["mistake", "failed"], str]
 
 
 class Worker:
-    """A worker process, seen from its parent.
-
-    Args:
-        memory: The shared memory.
-        setup: The first message.
-
-    Attributes:
-        connection: The connection to the worker.
-
-    Raises:
-        OSError: The limit of processes or open files is reached.
-    """
+    """A worker process, seen from its parent; ``OSError`` if the limit of processes or open files is reached."""
 
     def __init__(self, memory: SharedMemory, setup: WorkerSetup) -> None:
         self.connection, other = Pipe()
@@ -94,11 +70,7 @@ class Worker:
                 pass_fds=files,
                 stdin=subprocess.DEVNULL,
                 process_group=0,  # Ctrl-C in a terminal must not reach it
-                env={
-                    **os.environ,
-                    "PYTHONPATH": os.pathsep.join(map(str, sys.path)),
-                    "OMP_NUM_THREADS": "1",
-                },
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, sys.path)), "OMP_NUM_THREADS": "1"},
             )
         self.send(setup)
 
@@ -177,9 +149,8 @@ class _JobRunner:
 def serve(connection: "Connection[Any, Any]", fd: int) -> None:
     """Train jobs from a connection until it closes.
 
-    Args:
-        connection: Receives a ``WorkerSetup`` and then ``JobMessage``s, sends ``Reply``s.
-        fd: Descriptor of the shared memory.
+    It receives a ``WorkerSetup`` and then ``JobMessage``s, and sends ``Reply``s. The shared memory has descriptor
+    ``fd``.
     """
     with suppress(EOFError, OSError):  # the other end is closed
         setup: WorkerSetup = connection.recv()
@@ -192,10 +163,7 @@ def serve(connection: "Connection[Any, Any]", fd: int) -> None:
 
 
 def main() -> None:
-    """Run a worker.
-
-    The arguments are the descriptors of its connection and of the shared memory.
-    """
+    """Run a worker; its arguments are the descriptors of its connection and of the shared memory."""
     torch.set_num_threads(1)
     # The parent ends its workers when the run is interrupted.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
