@@ -24,7 +24,6 @@ from offbeat.simulation.simulator import Simulation
 from offbeat.simulation.training_queue import DivergedError
 from offbeat.worlds.buffer_wrappers import wrap_buffer
 from offbeat.worlds.simulation import build_simulation
-from offbeat.worlds.workload import build_workload
 
 # Checkpoints of a large model take long; they get at most this share of the time.
 _SHARE_OF_CHECKPOINTS = 0.05
@@ -74,17 +73,15 @@ def carry_out(
             f"{dataset.name} returns other data at each call, so runs cannot be compared: draw its random numbers "
             "from a generator with a seed"
         )
-    workload = build_workload(task.experiment, dataset, task.seed)
-    with closing(
-        build_simulation(task.experiment, task.label, task.seed, workload, workers=task.workers)
-    ) as simulation:
+    with closing(build_simulation(task.experiment, task.label, task.seed, dataset, workers=task.workers)) as simulation:
         recording = _Recording(task, simulation, _open(task, dataset, simulation, on_evaluation), began)
         diverged = _simulate(task, recording, on_evaluation, check)
         # A run that is interrupted after its last step finishes; a worker without its parent does not.
         with suppress(InterruptedRunError):
             check()
-        vector = torch.full_like(workload.model.vector, math.nan) if diverged else simulation.model
-        recording.writer.finish(workload.model.named(vector), recording.real_seconds)
+        model = simulation.workload.model
+        vector = torch.full_like(model.vector, math.nan) if diverged else simulation.model
+        recording.writer.finish(model.named(vector), recording.real_seconds)
 
 
 def _open(

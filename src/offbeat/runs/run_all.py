@@ -20,7 +20,7 @@ from offbeat.runs.run import RunTask, carry_out
 from offbeat.runs.worker_processes import Workers
 from offbeat.training.trainers.choice import available_processors
 from offbeat.worlds.simulation import build_simulation
-from offbeat.worlds.workload import build_dataset, build_workload
+from offbeat.worlds.workload import build_dataset
 
 CHECKPOINT_SECONDS = 30.0
 
@@ -134,7 +134,7 @@ def _check_runs(experiment: Experiment, labels: Sequence[str], dataset: Dataset)
     """
     seed = experiment.seeds[0]
     for label in labels:
-        simulation = build_simulation(experiment, label, seed, build_workload(experiment, dataset, seed))
+        simulation = build_simulation(experiment, label, seed, dataset)
         if experiment.trainer == "auto" and simulation.trainer == "loop":
             experiment = experiment.model_copy(update={"trainer": "loop"})
     return experiment.model_copy(update={"trainer": "vmap"}) if experiment.trainer == "auto" else experiment

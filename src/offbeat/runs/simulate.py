@@ -36,9 +36,10 @@ from offbeat.training.models import initial_randomness
 from offbeat.training.objectives import LOSSES, METRICS
 from offbeat.training.trainers.choice import TRAINERS, TrainerName, available_processors
 from offbeat.training.training_loss import TRAINING_LOSS
+from offbeat.training.workload import Objective, Workload
 from offbeat.worlds.population import build_population
 from offbeat.worlds.simulation import World
-from offbeat.worlds.workload import Objective, Workload
+from offbeat.worlds.workload import as_examples
 from offbeat_client.user_code_errors import error_line, failure
 
 if TYPE_CHECKING:
@@ -134,11 +135,22 @@ def simulate(
     folder = None if output is None else _make_folder(Path(output))
     try:
         check_lease(section, server_section)
+        train, test = as_examples(dataset)
+        clients = build_population(section, dataset, seed)
         world = World(
             algorithm=build_algorithm(algorithm, {}) if isinstance(algorithm, str) else copy.deepcopy(algorithm),
             plan=_plan(local),
-            population=build_population(section, dataset, seed),
-            workload=Workload(dataset, FlatModel(_module(model, seed), batch_norm=batch_norm), objective, augmentation),
+            dataset=dataset,
+            population=clients,
+            workload=Workload(
+                FlatModel(_module(model, seed), batch_norm=batch_norm),
+                objective,
+                train,
+                clients.shards,
+                seed,
+                test=test,
+                augmentation=augmentation,
+            ),
             server=server_section,
             stop=stop,
             evaluate=_table(

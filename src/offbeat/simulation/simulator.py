@@ -52,6 +52,7 @@ class Simulation:
     Attributes:
         ended: The visits that have ended; a reader may remove them.
         finished: Whether the end is reached; ``step`` must not be called any more.
+        workload: What the trainer trains.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Simulation:
         self.ended: list[VisitEnded] = []
         self.finished = False
         self._stop = stop
+        self.workload = trainer.workload
         self._trainer = trainer
         self._now = 0.0
         self._queue = queue

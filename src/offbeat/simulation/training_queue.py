@@ -83,7 +83,7 @@ class WorkQueue:
             work.before = self._memories.get(job.client)
             work.memory = Memory(work)
         self._waiting[work] = None
-        self._trainer.expect(job)
+        self._trainer.submit(job)
         return work
 
     def kept(self, vector: Tensor, memory: Tensor | None, loss: float | None = None) -> Work:
@@ -97,7 +97,7 @@ class WorkQueue:
         """Drop a job whose result is no longer needed."""
         self._waiting.pop(work, None)
         if work.job is not None:
-            self._trainer.forget(work.job)
+            self._trainer.cancel(work.job)
         work.job = work.before = work.memory = None
 
     def note_counted(self, client: int, work: Work) -> None:
@@ -123,7 +123,7 @@ class WorkQueue:
         for first in range(0, len(todo), limit):
             batch = todo[first : first + limit]
             jobs = [work.job for work in batch if work.job is not None]
-            for work, result in zip(batch, self._trainer.train(jobs), strict=True):
+            for work, result in zip(batch, self._trainer.collect(jobs), strict=True):
                 self._waiting.pop(work, None)
                 self._keep(work, result)
 

@@ -136,7 +136,7 @@ class VisitLife:
             client,
             visit.assignment.visit,
             visit.work,
-            examples=self._trainer.examples(client),
+            examples=self._trainer.workload.examples(client),
             steps=visit.plan.steps,
             normaliser=costs.normaliser(visit.plan),
             base=visit.start if algorithm.needs_base else None,

@@ -12,7 +12,8 @@ from pydantic import TypeAdapter
 from safetensors.torch import load_file
 
 from offbeat.config.experiment_sections import DataSection, ModelSection
-from offbeat.worlds.workload import Workload, build_dataset, build_model, build_objective
+from offbeat.training.workload import Workload
+from offbeat.worlds.workload import as_examples, build_dataset, build_model, build_objective
 
 
 def main() -> None:
@@ -25,8 +26,9 @@ def main() -> None:
     section = TypeAdapter[ModelSection](ModelSection).validate_python(sections["model"])
     dataset = build_dataset(DataSection.model_validate(sections["data"]))
     model = build_model(section, dataset, sections["seed"])
-    workload = Workload(dataset, model, build_objective(section.loss, sections["metrics"]))
-    evaluate = workload.evaluator(sections["seed"])
+    train, test = as_examples(dataset)
+    objective = build_objective(section.loss, sections["metrics"])
+    evaluate = Workload(model, objective, train, shards=(), seed=sections["seed"], test=test).evaluator()
     names = list(model.named(model.vector))
     for line in sys.stdin:
         tensors = load_file(line.strip())

@@ -1,18 +1,17 @@
 """The simulation of one run, made from its configuration."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.experiment_sections import EvaluateSection, ServerSection, StopSection
 from offbeat.coordinator import Coordinator
+from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
 from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
@@ -20,12 +19,13 @@ from offbeat.training.augmentation import check_augmentation
 from offbeat.training.fit_check import check_fit
 from offbeat.training.trainers.choice import TrainerName, make_trainer
 from offbeat.training.trainers.trainer import Trainer
+from offbeat.training.workload import Workload
 from offbeat.worlds.buffer_wrappers import wrap_buffer
 from offbeat.worlds.dry_run import dry_run
 from offbeat.worlds.pattern_guard import guard_pattern
 from offbeat.worlds.pooled_population import pool_clients
 from offbeat.worlds.population import Population, build_population
-from offbeat.worlds.workload import Workload, as_tensor
+from offbeat.worlds.workload import build_workload
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -35,8 +35,9 @@ class World:
     Attributes:
         algorithm: Not started; ``build`` puts the wrappers of ``server`` around its buffer.
         plan: What a client does in a visit.
+        dataset: The data set, divided among the clients.
         population: The clients.
-        workload: What they learn.
+        workload: What they train.
         server: How long the server waits, and which updates it limits.
         stop: When the run ends.
         evaluate: When the model is measured.
@@ -47,6 +48,7 @@ class World:
 
     algorithm: Algorithm
     plan: LocalPlan
+    dataset: Dataset
     population: Population
     workload: Workload
     server: ServerSection
@@ -70,12 +72,13 @@ class World:
         wrap_buffer(algorithm, self.server)
         examples = torch.tensor([len(shard) for shard in population.shards], dtype=torch.float64)
         dry_run(algorithm, self.workload.model.vector, examples, self.plan)
-        self._check_workload(population.shards)
+        workload = replace(self.workload, shards=population.shards)
+        self._check_fit(workload)
         return Simulation(
             self._coordinator(examples),
             population.devices,
-            self._trainer(population.shards),
-            evaluate=self.workload.evaluator(self.seed),
+            self._trainer(workload),
+            evaluate=workload.evaluator(),
             evaluate_every_seconds=self.evaluate.every_seconds or math.inf,
             evaluate_every_versions=self.evaluate.every_versions or math.inf,
             stop=Stop(
@@ -84,19 +87,16 @@ class World:
             seed=self.seed,
         )
 
-    def _check_workload(self, shards: Sequence[NDArray[np.int64]]) -> None:
-        workload, dataset = self.workload, self.workload.dataset
-        inputs, labels = as_tensor(dataset.train_inputs), as_tensor(dataset.train_labels)
-        check_augmentation(workload.augmentation, inputs)
+    def _check_fit(self, workload: Workload) -> None:
+        check_augmentation(workload.augmentation, workload.train.inputs)
         # The smallest minibatch of all clients: a model that takes it takes the others.
-        smallest = min(shards, key=len)[: self.plan.batch_size]
+        smallest = torch.from_numpy(min(workload.shards, key=len)[: self.plan.batch_size])
         check_fit(
             workload.model,
             workload.objective.loss,
-            inputs[smallest],
-            labels[smallest],
-            classes=dataset.classes,
-            tokens=dataset.tokens,
+            *workload.train.take(smallest),
+            classes=self.dataset.classes,
+            tokens=self.dataset.tokens,
         )
 
     def _coordinator(self, examples: Tensor) -> Coordinator:
@@ -111,26 +111,15 @@ class World:
             data_weights=examples,
         )
 
-    def _trainer(self, shards: Sequence[NDArray[np.int64]]) -> Trainer:
-        workload, dataset = self.workload, self.workload.dataset
+    def _trainer(self, workload: Workload) -> Trainer:
         # Data on disk may not fit into memory, so they are not copied there for other processes.
-        is_on_disk = isinstance(dataset.train_inputs, np.memmap)
-        return make_trainer(
-            self.trainer,
-            workload.model,
-            plan=self.plan,
-            loss=workload.objective.loss,
-            inputs=as_tensor(dataset.train_inputs),
-            labels=as_tensor(dataset.train_labels),
-            shards=shards,
-            seed=self.seed,
-            augmentation=workload.augmentation,
-            workers=1 if is_on_disk and self.trainer != "processes" else self.workers,
-        )
+        is_on_disk = isinstance(self.dataset.train_inputs, np.memmap)
+        workers = 1 if is_on_disk and self.trainer != "processes" else self.workers
+        return make_trainer(self.trainer, workload, plan=self.plan, workers=workers)
 
 
 def build_simulation(
-    experiment: Experiment, label: str, seed: int, workload: Workload, *, workers: int = 1
+    experiment: Experiment, label: str, seed: int, dataset: Dataset, *, workers: int = 1
 ) -> Simulation:
     """Return the simulation in which ``[algorithms.LABEL]`` runs.
 
@@ -140,19 +129,20 @@ def build_simulation(
         experiment: The configuration.
         label: Which of its algorithms.
         seed: The run's seed.
-        workload: What is learnt.
+        dataset: The data set.
         workers: How many processes may train clients.
 
     Raises:
         OffbeatError: The settings do not fit together, for instance a cohort that is larger than the population.
     """
-    population = build_population(experiment.population, workload.dataset, seed)
+    population = build_population(experiment.population, dataset, seed)
     try:
         return World(
             algorithm=experiment.algorithm(label),
             plan=experiment.plan(label),
+            dataset=dataset,
             population=population,
-            workload=workload,
+            workload=build_workload(experiment, dataset, population.shards, seed),
             server=experiment.server,
             stop=experiment.stop,
             evaluate=experiment.evaluate,

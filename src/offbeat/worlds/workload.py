@@ -2,10 +2,10 @@
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -28,72 +28,31 @@ from offbeat.data.user_data import from_user
 from offbeat.errors import OffbeatError
 from offbeat.randomness import Purpose, integer
 from offbeat.training import models
-from offbeat.training.augmentation import AugmentationName
-from offbeat.training.evaluation import Evaluator
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import LOSSES, METRICS
-from offbeat.training.training_loss import TRAINING_LOSS, TrainingLossEvaluator, choose_evenly
+from offbeat.training.training_loss import TRAINING_LOSS
+from offbeat.training.workload import Examples, Objective, Workload
 from offbeat.worlds.global_randomness import fixed_randomness
 
-Metrics = Mapping[str, Callable[[Tensor, Tensor], float]]
-Evaluate = Callable[[Tensor], tuple[float, dict[str, float]]]
-"""Maps a model's vector to its test loss and its metrics."""
 
-
-@dataclass(frozen=True)
-class Objective:
-    """A loss and the metrics that are measured beside it.
-
-    Attributes:
-        loss: Maps (outputs, labels) to the mean loss of a minibatch.
-        metrics: By name; each maps the (outputs, labels) of the test set to a number.
-        training_loss: Whether the loss on training examples is measured, too.
-    """
-
-    loss: Callable[[Tensor, Tensor], Tensor]
-    metrics: Metrics
-    training_loss: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class Workload:
-    """The data, the model and the objective of a run.
-
-    Attributes:
-        dataset: Training and test examples.
-        model: The initial model; evaluations overwrite its values.
-        objective: The loss and the metrics.
-        augmentation: How training images are changed at random; None if they are not.
-    """
-
-    dataset: Dataset
-    model: FlatModel
-    objective: Objective
-    augmentation: AugmentationName | None = None
-
-    def evaluator(self, seed: int) -> Evaluate:
-        """Return the function that measures a model, by its vector."""
-        data, objective = self.dataset, self.objective
-        on_test = self._evaluator(as_tensor(data.test_inputs), as_tensor(data.test_labels), objective.metrics, seed)
-        if not objective.training_loss:
-            return on_test
-        inputs, labels = choose_evenly(as_tensor(data.train_inputs), as_tensor(data.train_labels))
-        return TrainingLossEvaluator(on_test, self._evaluator(inputs, labels, {}, seed))
-
-    def _evaluator(self, inputs: Tensor, labels: Tensor, metrics: Metrics, seed: int) -> Evaluator:
-        return Evaluator(self.model, loss=self.objective.loss, metrics=metrics, inputs=inputs, labels=labels, seed=seed)
-
-
-def build_workload(experiment: Experiment, dataset: Dataset, seed: int) -> Workload:
-    """Return the workload of a run.
+def build_workload(
+    experiment: Experiment, dataset: Dataset, shards: Sequence[NDArray[np.int64]], seed: int
+) -> Workload:
+    """Return the workload of a run, whose clients hold these shards.
 
     Raises like ``build_model`` and ``build_objective``.
     """
-    return Workload(
-        dataset,
-        build_model(experiment.model, dataset, seed),
-        build_objective(experiment.model.loss, experiment.metrics),
-        experiment.data.augmentation,
+    model = build_model(experiment.model, dataset, seed)
+    objective = build_objective(experiment.model.loss, experiment.metrics)
+    train, test = as_examples(dataset)
+    return Workload(model, objective, train, shards, seed, test=test, augmentation=experiment.data.augmentation)
+
+
+def as_examples(dataset: Dataset) -> tuple[Examples, Examples]:
+    """Return the training and the test set of a data set, in the same memory."""
+    return (
+        Examples(as_tensor(dataset.train_inputs), as_tensor(dataset.train_labels)),
+        Examples(as_tensor(dataset.test_inputs), as_tensor(dataset.test_labels)),
     )
 
 

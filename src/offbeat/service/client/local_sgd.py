@@ -12,6 +12,7 @@ from offbeat.training.evaluation import check_scalar
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job, Result
+from offbeat.training.workload import Examples, Objective, Workload
 from offbeat_client.visit import Fitted, Visit
 
 
@@ -34,16 +35,16 @@ class LocalSGD:
     def __init__(self, module: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], data: tuple[Any, Any]) -> None:
         self._model = FlatModel(module)
         self._loss = loss
-        self._inputs, self._labels = (torch.as_tensor(part) for part in data)
-        if not 1 <= len(self._inputs) == len(self._labels):
+        inputs, labels = self._data = Examples(*(torch.as_tensor(part) for part in data))
+        if not 1 <= len(inputs) == len(labels):
             raise OffbeatError(
-                f"a client needs examples, a label for each: got {len(self._inputs)} inputs, {len(self._labels)} labels"
+                f"a client needs examples, a label for each: got {len(inputs)} inputs, {len(labels)} labels"
             )
 
     @property
     def examples(self) -> int:
         """The number of examples that the client holds."""
-        return len(self._inputs)
+        return len(self._data.inputs)
 
     def fit(self, model: dict[str, Tensor], visit: Visit) -> Fitted:
         """Train, in an urgent visit only to the end of the step that it is at.
@@ -56,16 +57,14 @@ class LocalSGD:
         offset = None if visit.offset is None else self._vector(visit.offset)
         loss = _UntilUrgent(self._loss, visit)
         # The trainer finds the examples by the client's number, which the random numbers depend on too.
-        shards = [np.arange(len(self._inputs))] * (visit.client + 1)
-        trainer = LoopTrainer(
-            self._model, loss=loss, inputs=self._inputs, labels=self._labels, shards=shards, seed=visit.seed
-        )
+        shards = [np.arange(self.examples)] * (visit.client + 1)
+        trainer = LoopTrainer(Workload(self._model, Objective(loss), self._data, shards, visit.seed))
         job = Job(visit.client, visit.number, visit.version, start, visit.plan, "params", offset)
         try:
-            result = trainer.train([job])[0]
+            result = trainer.collect([job])[0]
         except _UrgentError:
             result = Result(self._model.vector.clone(), torch.stack(loss.values).float().mean().item())
-        return Fitted(self._model.named(result.vector), len(self._inputs), len(loss.values), loss=result.loss)
+        return Fitted(self._model.named(result.vector), self.examples, len(loss.values), loss=result.loss)
 
     def _vector(self, named: dict[str, Tensor]) -> Tensor:
         return torch.cat([named[name].reshape(-1) for name in self._model.named(self._model.vector)])

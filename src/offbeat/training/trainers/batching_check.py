@@ -1,15 +1,12 @@
 """A check that a model can be trained in batches, before the first run."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from offbeat.algorithms.components import LocalPlan
-from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.hooks import gradient_hook
 from offbeat.training.trainers.trainer import Job, Trainer
 from offbeat_client.user_code_errors import error_line
@@ -20,18 +17,13 @@ _MAX_STEPS = 20
 _TOLERANCE = 1e-2  # relative, far above rounding
 
 
-def batching_problem(
-    model: FlatModel,
-    batched: Trainer,
-    loop: Trainer,
-    plan: LocalPlan,
-    shards: Sequence[NDArray[np.int64]],
-) -> str | None:
+def batching_problem(batched: Trainer, loop: Trainer, plan: LocalPlan) -> str | None:
     """Return the reason why a model cannot be trained in batches; None if it can.
 
     The batched trainer is compared with the loop, the reference, on the smallest and the largest client. The model's
     values do not change.
     """
+    model = loop.workload.model
     recurrent = next((layer for layer in model.module.modules() if isinstance(layer, nn.RNNBase)), None)
     if recurrent is not None:
         # torch.func computes these one model at a time, which is slower.
@@ -40,7 +32,7 @@ def batching_problem(
     if hook is not None:
         # torch.func ignores hooks, and their effect may be too small for the comparison below.
         return hook
-    sizes = [len(shard) for shard in shards]
+    sizes = [len(shard) for shard in loop.workload.shards]
     start = model.vector.clone()
     # Short and with a small step size, so that it does not diverge even if the run does.
     short = replace(plan, steps=min(plan.steps, 2), lr=_stable(_LR, plan))
@@ -48,11 +40,11 @@ def batching_problem(
     # Visits of one client, which are trained together, with steps large enough to change the last bits.
     long = replace(plan, steps=min(plan.steps, _MAX_STEPS), lr=_stable(_LARGE_LR, plan))
     visits = [jobs[1]._replace(visit=visit, plan=long) for visit in range(5)]
-    expected = loop.train(jobs)
+    expected = loop.collect(jobs)
     try:
-        results = batched.train(jobs)
-        together = batched.train(visits)
-        apart = [*batched.train(visits[:2]), *batched.train(visits[2:])]
+        results = batched.collect(jobs)
+        together = batched.collect(visits)
+        apart = [*batched.collect(visits[:2]), *batched.collect(visits[2:])]
     except Exception as error:  # vmap of a user's code can raise any type
         return error_line(error)
     finally:

@@ -1,16 +1,10 @@
 """The choice of a run's trainer."""
 
 import os
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, get_args
-
-import numpy as np
-from numpy.typing import NDArray
-from torch import Tensor
+from typing import Literal, get_args
 
 from offbeat.algorithms.components import LocalPlan
 from offbeat.errors import OffbeatError
-from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.batching_check import batching_problem
 from offbeat.training.trainers.dense import is_dense
@@ -20,6 +14,7 @@ from offbeat.training.trainers.processes import ProcessTrainer
 from offbeat.training.trainers.switching import SwitchingTrainer
 from offbeat.training.trainers.trainer import Trainer
 from offbeat.training.trainers.vmap import VmapTrainer
+from offbeat.training.workload import Workload
 
 TrainerName = Literal["auto", "loop", "vmap", "processes"]
 TRAINERS: tuple[TrainerName, ...] = get_args(TrainerName)
@@ -35,19 +30,7 @@ _DENSE_BATCHES = (8, 64)  # smallest and largest
 _BATCHES = (32, 128)
 
 
-def make_trainer(
-    name: TrainerName,
-    model: FlatModel,
-    *,
-    plan: LocalPlan,
-    loss: Callable[[Tensor, Tensor], Tensor],
-    inputs: Tensor,
-    labels: Tensor,
-    shards: Sequence[NDArray[np.int64]],
-    seed: int,
-    augmentation: AugmentationName | None = None,
-    workers: int = 1,
-) -> Trainer:
+def make_trainer(name: TrainerName, workload: Workload, *, plan: LocalPlan, workers: int = 1) -> Trainer:
     """Return the trainer of that name.
 
     ``auto`` is ``vmap`` for small networks of linear layers with ReLU, which have a kernel, and ``loop`` for all
@@ -57,33 +40,26 @@ def make_trainer(
 
     ``loop`` trains one client after the other; ``processes`` several at once in other processes, with bit-equal
     results; ``vmap`` many at once, with results that differ by rounding. There are at most ``workers`` processes; with
-    more than one, ``loop`` uses them in runs of more than a few seconds. ``Trainer`` describes the other arguments.
+    more than one, ``loop`` uses them in runs of more than a few seconds.
 
     Raises:
         OffbeatError: The model cannot be trained in batches, for instance because it draws random numbers or has a
             hook on a gradient, or it cannot be sent to another process.
     """
-    arguments: dict[str, Any] = {
-        "loss": loss,
-        "inputs": inputs,
-        "labels": labels,
-        "shards": shards,
-        "seed": seed,
-        "augmentation": augmentation,
-    }
+    model = workload.model
     if name == "processes":
-        return ProcessTrainer(model, **arguments, workers=workers)
-    loop = LoopTrainer(model, **arguments)
-    dense = is_dense(model.module, loss)
+        return ProcessTrainer(workload, workers=workers)
+    loop = LoopTrainer(workload)
+    dense = is_dense(model.module, workload.objective.loss)
     if name == "vmap" or (name == "auto" and dense and _pays(model, plan)):
-        batched = VmapTrainer(model, **arguments, batch_limit=_batch_limit(model, dense))
-        problem = batching_problem(model, batched, loop, plan, shards) if name == "vmap" else None
+        batched = VmapTrainer(workload, batch_limit=_batch_limit(model, dense))
+        problem = batching_problem(batched, loop, plan) if name == "vmap" else None
         if problem is not None:
             raise OffbeatError(f"trainer = 'vmap': this model cannot be trained in batches ({problem}): use 'loop'")
         return batched
     if workers < 2 or os.name == "nt" or parameter_with_hook(model.module) is not None:
         return loop
-    return SwitchingTrainer(loop, lambda: ProcessTrainer(model, **arguments, workers=workers))
+    return SwitchingTrainer(loop, lambda: ProcessTrainer(workload, workers=workers))
 
 
 def available_processors() -> int:

@@ -1,20 +1,18 @@
 """The reference trainer: one client after the other, for any model."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from offbeat.algorithms.components import LocalPlan
 from offbeat.randomness import Purpose, example_order, integer
-from offbeat.training.augmentation import AUGMENTATIONS, AugmentationName
+from offbeat.training.augmentation import AUGMENTATIONS
 from offbeat.training.evaluation import check_scalar
-from offbeat.training.flat_model import FlatModel
-from offbeat.training.minibatches import gather
 from offbeat.training.trainers.trainer import Job, Result, Trainer, result_vector
+from offbeat.training.workload import Workload
 from offbeat_client.user_code_errors import user_code
 
 
@@ -23,36 +21,19 @@ class LoopTrainer(Trainer):
 
     A step's gradient is ``∇loss + offset + mu (w − w_start)``, clipped to ``clip_norm``, followed by weight decay and
     momentum as in ``torch.optim.SGD``. Minibatches pass through the client's examples repeatedly, in random order. The
-    model is trained in place. ``Trainer`` describes the arguments.
+    model is trained in place.
     """
 
     name = "loop"
     batch_limit = 1
 
-    def __init__(
-        self,
-        model: FlatModel,
-        *,
-        loss: Callable[[Tensor, Tensor], Tensor],
-        inputs: Tensor,
-        labels: Tensor,
-        shards: Sequence[NDArray[np.int64]],
-        seed: int,
-        augmentation: AugmentationName | None = None,
-    ) -> None:
-        self._model = model
-        self._loss = loss
-        self._inputs = inputs
-        self._labels = labels
-        self._shards = [torch.from_numpy(shard) for shard in shards]
-        self._seed = seed
-        self._augment = None if augmentation is None else AUGMENTATIONS[augmentation]
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+        self._model = workload.model
+        self._shards = [torch.from_numpy(shard) for shard in workload.shards]
+        self._augment = None if workload.augmentation is None else AUGMENTATIONS[workload.augmentation]
 
-    def examples(self, client: int) -> int:
-        """Return the client's number of examples, n_i."""
-        return len(self._shards[client])
-
-    def train(self, jobs: Sequence[Job]) -> list[Result]:
+    def collect(self, jobs: Sequence[Job]) -> list[Result]:
         """Train each job from its start, in order.
 
         Raises ``OffbeatError`` if the model or the loss fails, or the loss is not a tensor of shape ``()``.
@@ -64,11 +45,12 @@ class LoopTrainer(Trainer):
     def _train(self, job: Job) -> Result:
         plan, shard = job.plan, self._shards[job.client]
         batch_size = min(plan.batch_size, len(shard))
-        order = example_order(self._seed, job.client, job.visit, len(shard), plan.steps * batch_size)
+        seed = self.workload.seed
+        order = example_order(seed, job.client, job.visit, len(shard), plan.steps * batch_size)
         minibatches = shard[order].split(batch_size)
         client, visit = np.array([job.client]), np.array([job.visit])
         # Dropout and similar layers draw from torch's own generator.
-        torch.default_generator.manual_seed(integer(self._seed, Purpose.LAYERS, job.client, job.visit))
+        torch.default_generator.manual_seed(integer(seed, Purpose.LAYERS, job.client, job.visit))
 
         self._model.load(job.start)
         velocity = torch.zeros_like(job.start) if plan.momentum else None
@@ -78,10 +60,10 @@ class LoopTrainer(Trainer):
             self._model.gradient.zero_()
             with user_code(what):
                 # Copies, so changes in place by model and loss are lost.
-                inputs, labels = gather(self._inputs, chosen), gather(self._labels, chosen)
+                inputs, labels = self.workload.train.take(chosen)
                 if self._augment:
-                    inputs = self._augment(inputs[None], self._seed, client, visit, step)[0]
-                loss = check_scalar(self._loss(self._model.module(inputs), labels))
+                    inputs = self._augment(inputs[None], seed, client, visit, step)[0]
+                loss = check_scalar(self.workload.objective.loss(self._model.module(inputs), labels))
                 loss.backward()
             losses[step] = loss.detach()
             sgd_step(self._model.vector, self._model.gradient, velocity, job.start, plan, step, job.offset)

@@ -9,16 +9,13 @@ from multiprocessing.connection import wait
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from offbeat.errors import OffbeatError
-from offbeat.training.augmentation import AugmentationName
-from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.packed_code import pack_code
 from offbeat.training.trainers.shared_memory import RowTable, SharedMemory, share
 from offbeat.training.trainers.trainer import Job, Result
 from offbeat.training.trainers.worker import JobMessage, Worker, WorkerSetup
+from offbeat.training.workload import Workload
 from offbeat_client.user_code_errors import error_line
 
 _JOBS_PER_WORKER = 2  # one in training, and one so that the worker does not wait for the next
@@ -46,9 +43,9 @@ class _Assignment:
 class _Pool:
     """The workers, their assignments and their shared memory."""
 
-    def __init__(self, memory: SharedMemory, seed: int, augmentation: AugmentationName | None) -> None:
+    def __init__(self, memory: SharedMemory, workload: Workload) -> None:
         self.memory = memory
-        self.setup = WorkerSetup(memory.locations, seed, augmentation)
+        self.setup = WorkerSetup(memory.locations, workload.seed, workload.augmentation)
         self.starts = RowTable(memory["starts"])
         self.results = memory["results"]
         self.free = list(range(len(self.results)))
@@ -83,58 +80,42 @@ class ProcessTrainer:
     Results are bit-equal to those of ``LoopTrainer`` with one thread. Processes start with the first job, also after
     ``close``. They have torch's defaults except for the number of threads.
 
-    A worker has at most two jobs. Jobs in ``train`` come first, then expected ones in their order, as long as their
+    A worker has at most two jobs. Collected jobs come first, then submitted ones in their order, as long as their
     results take less than a gigabyte.
 
-    ``Trainer`` describes the arguments; the model's values are not used. If the model or the loss cannot be sent to
+    The model's values are not used. If the model or the loss cannot be sent to
     another process, or the system is Windows, ``OffbeatError`` is raised.
     """
 
     name = "loop"
     batch_limit = 1
 
-    def __init__(
-        self,
-        model: FlatModel,
-        *,
-        loss: Callable[[Tensor, Tensor], Tensor],
-        inputs: Tensor,
-        labels: Tensor,
-        shards: Sequence[NDArray[np.int64]],
-        seed: int,
-        augmentation: AugmentationName | None = None,
-        workers: int,
-    ) -> None:
+    def __init__(self, workload: Workload, *, workers: int) -> None:
         if os.name == "nt":
             raise OffbeatError("trainer = 'processes' is for Linux and macOS: use 'loop'")
+        model, shards = workload.model, workload.shards
         model.load(model.vector)  # resets the buffers
-        self._sizes = [len(shard) for shard in shards]
         jobs, length = _JOBS_PER_WORKER * workers, len(model.vector)
         self._tensors = {
-            "code": pack_code(model.module, loss),
-            "inputs": inputs,
-            "labels": labels,
+            "code": pack_code(model.module, workload.objective.loss),
+            "inputs": workload.train.inputs,
+            "labels": workload.train.labels,
             "shards": torch.from_numpy(np.concatenate(shards)),
-            "sizes": torch.tensor(self._sizes),
+            "sizes": torch.tensor([len(shard) for shard in shards]),
             "starts": torch.empty(2 * jobs, length, device="meta"),  # starting models and offsets
             "results": torch.empty(jobs, length, device="meta"),
         }
-        self._seed = seed
-        self._augmentation: AugmentationName | None = augmentation
+        self.workload = workload
         self._workers = workers
         self._max_begun = max(2 * jobs, _BYTES_AHEAD // model.vector.nbytes)
         self._pool: _Pool | None = None
         self._end: Callable[[], object] | None = None
-        # By the job's identity: all tasks, and those that no worker has yet.
-        self._tasks: dict[int, _Task] = {}
-        self._requested: OrderedDict[int, _Task] = OrderedDict()
-        self._expected: OrderedDict[int, _Task] = OrderedDict()
+        # By the job's key: all tasks, and those that no worker has yet.
+        self._tasks: dict[tuple[int, int], _Task] = {}
+        self._requested: OrderedDict[tuple[int, int], _Task] = OrderedDict()
+        self._submitted: OrderedDict[tuple[int, int], _Task] = OrderedDict()
 
-    def examples(self, client: int) -> int:
-        """Return the client's number of examples, n_i."""
-        return self._sizes[client]
-
-    def expect(self, job: Job) -> None:
+    def submit(self, job: Job) -> None:
         """Begin with a job as soon as a worker has time for it, without waiting.
 
         Raises ``OffbeatError`` if no process can be started.
@@ -142,12 +123,12 @@ class ProcessTrainer:
         self._get_task(job)
         self._advance(0)
 
-    def forget(self, job: Job) -> None:
+    def cancel(self, job: Job) -> None:
         """Withdraw a job, or drop its result."""
-        for tasks in (self._tasks, self._requested, self._expected):
-            tasks.pop(id(job), None)
+        for tasks in (self._tasks, self._requested, self._submitted):
+            tasks.pop(job.key, None)
 
-    def train(self, jobs: Sequence[Job]) -> list[Result]:
+    def collect(self, jobs: Sequence[Job]) -> list[Result]:
         """Train each job from its start; expected jobs continue during and after this.
 
         Raises:
@@ -160,26 +141,26 @@ class ProcessTrainer:
             return [self._result(job) for job in jobs]
         finally:
             for job in jobs:
-                self.forget(job)
+                self.cancel(job)
 
     def close(self) -> None:
         """End the processes and withdraw all jobs."""
         if self._end is not None:
             self._end()
         self._end = self._pool = None
-        for tasks in (self._tasks, self._requested, self._expected):
+        for tasks in (self._tasks, self._requested, self._submitted):
             tasks.clear()
 
     def _get_task(self, job: Job) -> _Task:
-        if id(job) not in self._tasks:
-            self._tasks[id(job)] = self._expected[id(job)] = _Task(job)
-        return self._tasks[id(job)]
+        if job.key not in self._tasks:
+            self._tasks[job.key] = self._submitted[job.key] = _Task(job)
+        return self._tasks[job.key]
 
     def _request(self, job: Job) -> _Task:
         task = self._get_task(job)
         task.requested = True
-        if self._expected.pop(id(job), None) is not None:
-            self._requested[id(job)] = task
+        if self._submitted.pop(job.key, None) is not None:
+            self._requested[job.key] = task
         return task
 
     def _result(self, job: Job) -> Result:
@@ -188,7 +169,7 @@ class ProcessTrainer:
         self._advance(0)
         while task.outcome is None:
             self._advance(None)
-        self.forget(job)
+        self.cancel(job)
         if isinstance(task.outcome, Exception):
             raise task.outcome
         return task.outcome
@@ -210,13 +191,13 @@ class ProcessTrainer:
                 return
             pool.assign(worker, queue.popitem(last=False)[1])
 
-    def _next_queue(self) -> OrderedDict[int, _Task] | None:
+    def _next_queue(self) -> OrderedDict[tuple[int, int], _Task] | None:
         """Return the queue whose first task is next; None or empty if no task may begin."""
-        begun = len(self._tasks) - len(self._requested) - len(self._expected)
-        return self._requested or (self._expected if begun < self._max_begun else None)
+        begun = len(self._tasks) - len(self._requested) - len(self._submitted)
+        return self._requested or (self._submitted if begun < self._max_begun else None)
 
     def _open_pool(self) -> _Pool:
-        pool = _Pool(share(self._tensors), self._seed, self._augmentation)
+        pool = _Pool(share(self._tensors), self.workload)
         self._end = weakref.finalize(self, pool.end, os.getpid())
         return pool
 
@@ -261,9 +242,9 @@ class ProcessTrainer:
             pool.release(assignment)
             task = assignment.task
             if self._is_wanted(task) and task.outcome is None:
-                queue = self._requested if task.requested else self._expected
-                queue[id(task.job)] = task
-                queue.move_to_end(id(task.job), last=False)
+                queue = self._requested if task.requested else self._submitted
+                queue[task.job.key] = task
+                queue.move_to_end(task.job.key, last=False)
 
     def _is_wanted(self, task: _Task) -> bool:
-        return self._tasks.get(id(task.job)) is task
+        return self._tasks.get(task.job.key) is task

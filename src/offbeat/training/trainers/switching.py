@@ -23,28 +23,25 @@ class SwitchingTrainer(Trainer):
     batch_limit = 1
 
     def __init__(self, local: Trainer, start: Callable[[], Trainer]) -> None:
+        self.workload = local.workload
         self._local = local
         self._remote: Trainer | None = None
         self._start: Callable[[], Trainer] | None = start
         self._seconds = 0.0
-        self._expected: dict[int, Job] = {}  # by identity
+        self._submitted: dict[tuple[int, int], Job] = {}
 
-    def examples(self, client: int) -> int:
-        """Return the client's number of examples, n_i."""
-        return self._local.examples(client)
-
-    def train(self, jobs: Sequence[Job]) -> list[Result]:
+    def collect(self, jobs: Sequence[Job]) -> list[Result]:
         """Train each job from its start; raises the exceptions of the trainer in this process."""
         if self._remote is not None:
             try:
-                return self._remote.train(jobs)
+                return self._remote.collect(jobs)
             except OffbeatError as error:
                 self._stay_local(error)
         began = time.monotonic()
-        results = self._local.train(jobs)
+        results = self._local.collect(jobs)
         self._seconds += time.monotonic() - began
         for job in jobs:
-            self._expected.pop(id(job), None)
+            self._submitted.pop(job.key, None)
         if self._start is not None and self._seconds > _PATIENCE_SECONDS:
             self._switch(self._start)
         return results
@@ -53,11 +50,11 @@ class SwitchingTrainer(Trainer):
         self._start = None
         try:
             self._remote = start()
-            for job in self._expected.values():
-                self._remote.expect(job)
+            for job in self._submitted.values():
+                self._remote.submit(job)
         except OffbeatError as error:
             self._stay_local(error)
-        self._expected.clear()
+        self._submitted.clear()
 
     def _stay_local(self, error: OffbeatError) -> None:
         """Give up processes, for instance for a lack of memory, and train in this one."""
@@ -65,21 +62,21 @@ class SwitchingTrainer(Trainer):
         self.close()
         self._remote = None
 
-    def expect(self, job: Job) -> None:
+    def submit(self, job: Job) -> None:
         """Announce a job to the processes, or remember it until they exist."""
         if self._start is not None:
-            self._expected[id(job)] = job
+            self._submitted[job.key] = job
         elif self._remote is not None:
             try:
-                self._remote.expect(job)
+                self._remote.submit(job)
             except OffbeatError as error:
                 self._stay_local(error)
 
-    def forget(self, job: Job) -> None:
+    def cancel(self, job: Job) -> None:
         """Withdraw a job."""
-        self._expected.pop(id(job), None)
+        self._submitted.pop(job.key, None)
         if self._remote is not None:
-            self._remote.forget(job)
+            self._remote.cancel(job)
 
     def close(self) -> None:
         """End the processes, if there are any."""

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 from torch import Tensor
 
 from offbeat.algorithms.components import LocalPlan, Payload
+from offbeat.training.workload import Workload
 
 
 class Job(NamedTuple):
@@ -24,6 +25,11 @@ class Job(NamedTuple):
     payload: Payload
     offset: Tensor | None = None  # added to each local gradient, float32 (d,)
 
+    @property
+    def key(self) -> tuple[int, int]:
+        """The client and the visit."""
+        return self.client, self.visit
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -36,41 +42,28 @@ class Result:
 class Trainer(Protocol):
     """Local training of clients.
 
-    Trainers identify jobs by object identity: an expected job is the same object when it is trained.
-
-    The trainers of real models have these arguments:
-
-    - model: Its values may be overwritten.
-    - loss: Maps (outputs, labels) to the mean loss of a minibatch.
-    - inputs, labels: All clients' training examples, ``(n, …)``.
-    - shards: For each client the indices of its examples, int64 ``(n_i,)``.
-    - seed: The run's seed.
-    - augmentation: Name of the inputs' augmentation; None for none.
+    A job is known by its client and visit.
     """
 
+    workload: Workload
     name: str
     """Results of trainers of one name are bit-equal, those of different names equal up to rounding."""
     batch_limit: int
     """The best number of jobs to train at once."""
 
-    @abstractmethod
-    def examples(self, client: int) -> int:
-        """Return the client's number of examples, n_i."""
-        ...
+    def submit(self, job: Job) -> None:
+        """Announce a job that will probably be collected; idle processes may begin with it."""
 
     @abstractmethod
-    def train(self, jobs: Sequence[Job]) -> list[Result]:
-        """Train each job from its start and return the results in the order of the jobs.
+    def collect(self, jobs: Sequence[Job]) -> list[Result]:
+        """Return the results of jobs, in their order; each is trained from its start, unless it has been already.
 
         A result depends on its job only, not on other or earlier jobs.
         """
         ...
 
-    def expect(self, job: Job) -> None:
-        """Announce a job that will probably be trained; idle processes may begin with it."""
-
-    def forget(self, job: Job) -> None:
-        """Withdraw a job; it need not have been expected."""
+    def cancel(self, job: Job) -> None:
+        """Withdraw a job; it need not have been submitted."""
 
     def close(self) -> None:
         """End the trainer's processes, if it has any."""

@@ -1,24 +1,23 @@
 """The batched trainer: one computation for many clients, each with its own model."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap  # pyright: ignore[reportPrivateImportUsage]
 
 from offbeat.errors import OffbeatError
 from offbeat.randomness import Purpose, integer
-from offbeat.training.augmentation import AUGMENTATIONS, AugmentationName
-from offbeat.training.flat_model import FlatModel
-from offbeat.training.minibatches import Integers, example_orders, gather
+from offbeat.training.augmentation import AUGMENTATIONS
+from offbeat.training.minibatches import Integers, example_orders
 from offbeat.training.trainers.dense import dense_step, is_dense
 from offbeat.training.trainers.dropout import Draw, Dropout
 from offbeat.training.trainers.trainer import Job, Result, Trainer, result_vector
+from offbeat.training.workload import Workload
 
 _FETCHED = 256  # examples fetched together, if a step has no more: they stay in the cache until they are used
 _SMALLEST_BATCH = 2  # torch may compute a single model in another way, with other last bits
@@ -30,50 +29,33 @@ class VmapTrainer(Trainer):
     Results equal those of ``LoopTrainer`` up to rounding, and are bit-equal for any division of the jobs into batches.
     Jobs with different numbers of steps or step sizes are trained together; jobs with different minibatch sizes,
     momentum, proximal terms, weight decay or clipping in separate groups.
-    ``Trainer`` describes the arguments; the model's values are not used.
+    The model's values are not used.
     """
 
     name = "vmap"
 
-    def __init__(
-        self,
-        model: FlatModel,
-        *,
-        loss: Callable[[Tensor, Tensor], Tensor],
-        inputs: Tensor,
-        labels: Tensor,
-        shards: Sequence[NDArray[np.int64]],
-        seed: int,
-        augmentation: AugmentationName | None = None,
-        batch_limit: int = 64,
-    ) -> None:
+    def __init__(self, workload: Workload, *, batch_limit: int = 64) -> None:
+        self.workload = workload
         self.batch_limit = batch_limit
-        self._model = model
-        self._inputs = inputs
-        self._labels = labels
-        self._sizes = np.array([len(shard) for shard in shards])
-        self._shards = shards
-        self._seed = seed
-        self._augment = None if augmentation is None else AUGMENTATIONS[augmentation]
+        self._model = workload.model
+        self._sizes = np.array([len(shard) for shard in workload.shards])
+        self._augment = None if workload.augmentation is None else AUGMENTATIONS[workload.augmentation]
+        module, loss = workload.model.module, workload.objective.loss
 
         def loss_of(parameters: dict[str, Tensor], inputs: Tensor, labels: Tensor, dropout: Dropout | None) -> Tensor:
             with dropout.step(labels) if dropout else nullcontext():
-                return loss(functional_call(model.module, parameters, (inputs,)), labels)
+                return loss(functional_call(module, parameters, (inputs,)), labels)
 
-        self._is_dense = is_dense(model.module, loss)
+        self._is_dense = is_dense(module, loss)
         self._gradients = vmap(grad_and_value(loss_of), in_dims=(0, 0, 0, None))
         self._draws: dict[int, list[Draw]] = {}  # of the first step, by minibatch size
 
-    def examples(self, client: int) -> int:
-        """Return the client's number of examples, n_i."""
-        return int(self._sizes[client])
-
-    def train(self, jobs: Sequence[Job]) -> list[Result]:
+    def collect(self, jobs: Sequence[Job]) -> list[Result]:
         """Train all jobs, each from its start."""
         self._model.module.train()
         groups: dict[_Group, list[int]] = {}
         for index, job in enumerate(jobs):
-            groups.setdefault(_group_of(job, self.examples(job.client)), []).append(index)
+            groups.setdefault(_group_of(job, self.workload.examples(job.client)), []).append(index)
         results: dict[int, Result] = {}
         for group, indices in groups.items():
             # Jobs with the most steps come first, so that finished jobs are at the end.
@@ -100,7 +82,7 @@ class VmapTrainer(Trainer):
             part = {name: values[:taken] for name, values in models.items()}
             done = {name: values[active:].clone() for name, values in part.items()} if active < taken else {}
             if self._augment:
-                inputs = self._augment(inputs, self._seed, clients[:taken], visits[:taken], step)
+                inputs = self._augment(inputs, self.workload.seed, clients[:taken], visits[:taken], step)
             if self._is_dense and group.is_dense:
                 starting = [values[:taken] for values in first.values()] if group.mu else ()
                 losses[:taken, step] = dense_step(list(part.values()), inputs, labels, rate, starting, group.mu)
@@ -134,21 +116,21 @@ class VmapTrainer(Trainer):
             while end < min(most, len(actives)) and max(actives[end], _SMALLEST_BATCH) == taken:
                 end += 1
             chosen = examples[:taken, step:end].transpose(0, 1)
-            yield from zip(gather(self._inputs, chosen), gather(self._labels, chosen), strict=True)
+            yield from zip(*self.workload.train.take(chosen), strict=True)
             step = end
 
     def _dropout(self, jobs: Sequence[Job], batch_size: int) -> Dropout | None:
         """Return the jobs' dropout; None if the model is known to have none."""
         if self._is_dense or self._draws.get(batch_size) == []:
             return None
-        return Dropout([integer(self._seed, Purpose.LAYERS, job.client, job.visit) for job in jobs])
+        return Dropout([integer(self.workload.seed, Purpose.LAYERS, job.client, job.visit) for job in jobs])
 
     def _minibatches(self, clients: Integers, visits: Integers, steps: Integers, batch_size: int) -> Tensor:
         """Return the example numbers of each row's steps, int64 ``(rows, most steps, batch size)``."""
-        orders = example_orders(self._seed, clients, visits, self._sizes[clients], steps * batch_size)
+        orders = example_orders(self.workload.seed, clients, visits, self._sizes[clients], steps * batch_size)
         examples = np.zeros((len(clients), int(steps[0]) * batch_size), np.int64)
         for row, (client, order) in enumerate(zip(clients, orders, strict=True)):
-            examples[row, : len(order)] = self._shards[client][order]
+            examples[row, : len(order)] = self.workload.shards[client][order]
         return torch.from_numpy(examples).view(len(clients), int(steps[0]), batch_size)
 
 

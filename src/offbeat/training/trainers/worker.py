@@ -25,6 +25,7 @@ from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.packed_code import unpack_code
 from offbeat.training.trainers.shared_memory import SharedMemory, TensorLocation
 from offbeat.training.trainers.trainer import Job
+from offbeat.training.workload import Examples, Objective, Workload
 
 
 class WorkerSetup(NamedTuple):
@@ -125,7 +126,7 @@ class _JobRunner:
                 message.payload,
                 None if message.offset is None else starts[message.offset],
             )
-            (result,) = self._trainer.train([job])
+            (result,) = self._trainer.collect([job])
             self._memory["results"][message.result] = result.vector
             return "done", result.loss
         except OffbeatError as error:
@@ -135,15 +136,15 @@ class _JobRunner:
 
     def _make_trainer(self) -> LoopTrainer:
         module, loss = unpack_code(self._memory["code"])
-        return LoopTrainer(
+        workload = Workload(
             FlatModel(module),
-            loss=loss,
-            inputs=self._memory["inputs"],
-            labels=self._memory["labels"],
-            shards=np.split(self._memory["shards"].numpy(), np.cumsum(self._memory["sizes"].numpy())[:-1]),
-            seed=self._setup.seed,
+            Objective(loss),
+            Examples(self._memory["inputs"], self._memory["labels"]),
+            np.split(self._memory["shards"].numpy(), np.cumsum(self._memory["sizes"].numpy())[:-1]),
+            self._setup.seed,
             augmentation=self._setup.augmentation,
         )
+        return LoopTrainer(workload)
 
 
 def serve(connection: "Connection[Any, Any]", fd: int) -> None:
