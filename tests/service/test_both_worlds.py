@@ -124,7 +124,7 @@ def over_http(calls, algorithm, plan, initial, folder):
                 peers[what["client"]].http.post("/v1/probe", json=speed).raise_for_status()
             elif call.name == "assign":
                 for client in what["clients"]:
-                    if engine.coordinator.is_open(client):
+                    if engine.coordinator.visits.has_slot(client):
                         # Its work was lost. A simulated client just comes back; a real one would go on, or says so.
                         peers[client].http.post(f"/v1/visits/{visits[client]['number']}/give-up").raise_for_status()
                     visits[client] = peers[client].check_in()

@@ -1,7 +1,7 @@
 """A client's update: its vector, the client's report, and the checks of both."""
 
 import math
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, NotRequired, Protocol, TypedDict
 
 import torch
 from torch import Tensor
@@ -34,6 +34,18 @@ def resolve(vector: Vector, length: int) -> Tensor:
     tensor = vector if isinstance(vector, Tensor) else vector.resolve()
     check_shape(tensor, length)
     return tensor.detach() if tensor.requires_grad else tensor
+
+
+class Report(TypedDict):
+    """What a client reports with its update; the entries are those of ``Update``."""
+
+    examples: int
+    steps: int
+    normaliser: float
+    since: NotRequired[int | None]
+    step_seconds: NotRequired[float | None]
+    upload_seconds: NotRequired[float | None]
+    loss: NotRequired[float | None]
 
 
 class Update(NamedTuple):

@@ -101,8 +101,8 @@ class Engine:
         """Return the client's open visit, or a new one if there is work now."""
         if self.run.is_finished:
             return None
-        if self.coordinator.is_open(client):
-            return self.coordinator.assignment(client)
+        if self.coordinator.visits.has_slot(client):
+            return self.coordinator.visits.assignment(client)
         future = self._begin_waiting(client)
         try:
             await self._assign()

@@ -110,10 +110,10 @@ def _replay_record(
         coordinator.replay(call)
         return None
     client, visit = record.arguments["client"], record.arguments["visit"]
-    assignment = coordinator.assignment(client)
+    assignment = coordinator.visits.assignment(client)
     assert assignment is not None
     coordinator.replay(call)
-    has_counted = coordinator.has_counted(client, visit)
+    has_counted = coordinator.visits.has_counted(client, visit)
     loaded.history.digests.add(client, visit, record.digest or "", counted=has_counted)
     update = call.arguments["vector"]
     if not isinstance(update, StoredUpdate):

@@ -49,7 +49,7 @@ class UpdateIntake:
         Raises:
             Refusal: ``no-such-visit``; or ``other-upload``: another update was received for the visit.
         """
-        assignment = self._coordinator.assignment(client)
+        assignment = self._coordinator.visits.assignment(client)
         if assignment is not None and assignment.visit == visit:
             if self._run.is_finished:
                 return Receipt(False, self._coordinator.algorithm.version - assignment.version, False)
@@ -61,7 +61,7 @@ class UpdateIntake:
         assert receipt is not None
         # Without its digest the update may be another one than the one that counted.
         may_be_another = digest is not None and known is None and receipt.counted
-        return receipt if self._coordinator.remembers(client, visit) and not may_be_another else Unknown()
+        return receipt if self._coordinator.visits.remembers(client, visit) and not may_be_another else Unknown()
 
     def check_header(self, client: int, visit: int, header: UpdateHeader) -> None:
         """Check the header of an update against the visit, if that is not over.
@@ -69,7 +69,7 @@ class UpdateIntake:
         Raises:
             Refusal: ``wrong-version``, ``wrong-plan`` or ``no-loss``.
         """
-        assignment = self._coordinator.assignment(client)
+        assignment = self._coordinator.visits.assignment(client)
         if assignment is None or assignment.visit != visit:
             return
         if header.version != assignment.version:
@@ -98,25 +98,19 @@ class UpdateIntake:
         Raises:
             Refusal: The header does not fit the visit, the client has lost its memory, or the update is malformed.
         """
-        assignment, algorithm = self._coordinator.assignment(client), self._coordinator.algorithm
+        assignment, algorithm = self._coordinator.visits.assignment(client), self._coordinator.algorithm
         assert assignment is not None
         self.check_header(client, visit, header)
         base = self._models.read(assignment.version) if algorithm.needs_base else None
-        is_wanted = self._coordinator.is_wanted(client, visit)
+        is_wanted = self._coordinator.late_updates.counts(assignment)
         try:
             receipt = self._coordinator.receive(
                 self._run.now,
                 client,
                 visit,
                 self._stored(body, header.sha256) if is_wanted else DiscardedUpdate(header.sha256),
-                examples=header.examples,
-                steps=header.steps,
-                normaliser=header.normaliser,
                 base=base,
-                since=header.since,
-                step_seconds=header.step_seconds,
-                upload_seconds=header.upload_seconds,
-                loss=header.loss if algorithm.needs_loss else None,
+                **header.report(needs_loss=algorithm.needs_loss),
             )
         except ValueError as error:
             if is_wanted and isinstance(body, BufferedUpdate):

@@ -116,7 +116,7 @@ class UpdateReceiver:
 
     def _plan(self, client: int, visit: int) -> LocalPlan | None:
         """Return the plan of a visit; None if the visit is over."""
-        assignment = self._engine.coordinator.assignment(client)
+        assignment = self._engine.coordinator.visits.assignment(client)
         return assignment.plan if assignment is not None and assignment.visit == visit else None
 
     def _check_size(self, request: UploadRequest, plan: LocalPlan) -> None:

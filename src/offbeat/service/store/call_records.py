@@ -61,7 +61,7 @@ def call_of(record: LogRecord, coordinator: Coordinator, updates: Path, models: 
     """
     if record.name != "receive":
         return Call(record.name, record.arguments)
-    assignment = coordinator.assignment(record.arguments["client"])
+    assignment = coordinator.visits.assignment(record.arguments["client"])
     assert assignment is not None, "only the update of an open visit is logged"
     base = models.read(assignment.version) if coordinator.algorithm.needs_base else None
     digest = record.digest or ""
