@@ -224,7 +224,7 @@ class Coordinator:
             return self._transitions.closed_receipt(client, visit)
         self.algorithm.now = now
         update = Update(client, assignment.version, vector, base=base, plan=assignment.plan, **report)
-        receipt = self._transitions.receive(update, counts=self.late_updates.counts(assignment))
+        receipt = self._transitions.close(update, counts=self.late_updates.counts(assignment))
         if self.record:
             arguments = {name: value for name, value in update._asdict().items() if name not in _NOT_RECORDED}
             self._note("receive", now=now, client=client, visit=visit, **arguments)

@@ -60,7 +60,7 @@ class Transitions:
         of_round = self._candidates.has_rounds and self._algorithm.period is None
         self._leases.expect_end(assignment.lease_until, assignment.client, assignment.visit, of_round=of_round)
 
-    def receive(self, update: Update, *, counts: bool) -> Receipt:
+    def close(self, update: Update, *, counts: bool) -> Receipt:
         """Close a visit with its update.
 
         The update counts unless it comes too late or the algorithm refuses it.

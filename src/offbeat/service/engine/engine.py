@@ -142,24 +142,15 @@ class Engine:
         return receipt
 
     def check_header(self, client: int, visit: int, header: UpdateHeader) -> None:
-        """Check the header of an update before its body arrives.
-
-        Raises:
-            Refusal: ``wrong-version``, ``wrong-plan`` or ``no-loss``.
-        """
+        """Check the header of an update before its body arrives; a ``Refusal`` if it does not fit the visit."""
         self._intake.check_header(client, visit, header)
 
-    async def receive(
+    async def hand_in(
         self, client: int, visit: int, header: UpdateHeader, body: Body, *, check_in: bool
     ) -> tuple[Receipt | Unknown, Assignment | None]:
-        """Take in an update; return its receipt, and the client's next visit.
+        """Take in an update whose body has been checked; return its receipt, and the client's next visit.
 
-        Args:
-            client: The client.
-            visit: The visit's number.
-            header: The update's header.
-            body: The checked body: a small one in memory, which is stored if it counts; or a large one on disk.
-            check_in: Whether the client asks for its next visit.
+        A small body is in memory and is stored if it counts; a large one is on disk.
 
         Raises:
             Refusal: The update would count but is malformed, or another one was received for the visit.
@@ -170,7 +161,7 @@ class Engine:
             receipt = self._intake.outcome(client, visit, header.sha256)
             if receipt is None:
                 try:
-                    receipt = self._intake.receive(client, visit, header, body)
+                    receipt = self._intake.deliver(client, visit, header, body)
                 except Refusal as error:
                     refusal = error  # which may have freed the client's slot
                 await self.try_to_assign()

@@ -41,10 +41,7 @@ class UpdateIntake:
     def outcome(self, client: int, visit: int, digest: str | None = None) -> Receipt | Unknown | None:
         """Return what has become of a visit that is over; None for one that is not.
 
-        Args:
-            client: The client.
-            visit: The visit's number.
-            digest: SHA-256 of the update that is being uploaded; None if none is.
+        ``digest`` is the SHA-256 of the update that is being uploaded; None if none is.
 
         Raises:
             Refusal: ``no-such-visit``; or ``other-upload``: another update was received for the visit.
@@ -86,14 +83,10 @@ class UpdateIntake:
         if self._coordinator.algorithm.needs_loss and header.loss is None:
             raise Refusal("no-loss", "this run needs the visit's mean training loss: send loss, a finite number")
 
-    def receive(self, client: int, visit: int, header: UpdateHeader, body: Body) -> Receipt:
+    def deliver(self, client: int, visit: int, header: UpdateHeader, body: Body) -> Receipt:
         """Give the coordinator the update of an open visit, and return its receipt.
 
-        Args:
-            client: The client.
-            visit: The visit's number.
-            header: The update's header.
-            body: The checked body. A body in memory is stored if it counts; a body in a file is already on disk.
+        A body in memory is stored if it counts; a body in a file is already on disk.
 
         Raises:
             Refusal: The header does not fit the visit, the client has lost its memory, or the update is malformed.
