@@ -190,18 +190,6 @@ class Raises(Plain):
         return 1 / (update.examples - update.examples)
 
 
-class Caches(Plain):
-    def next_model(self, model, closed):
-        self._cached_total = closed.total()
-        return model - self._cached_total
-
-    def begin(self, model):
-        self._cached_total = model
-
-    def state_dict(self):
-        return {**super().state_dict(), "_cached_total": self.model * 0}
-
-
 @pytest.mark.parametrize(
     ("factory", "message"),
     [

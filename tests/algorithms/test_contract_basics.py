@@ -2,14 +2,15 @@
 
 import dataclasses
 import inspect
-import math
 import pickle
+from typing import Annotated, get_origin
 
 import pytest
 import torch
 from torch import Tensor
 
 from offbeat.algorithms import ALGORITHMS, LocalPlan, Update
+from offbeat.algorithms.components.hyper_parameters import hyper_parameters
 from offbeat.algorithms.components.server_optimizer import adam, momentum
 from offbeat.config.algorithm_table import hyper_parameters_of
 from tests.algorithms.case import built_in, cases_of
@@ -111,20 +112,6 @@ def test_start_again_forgets_the_run_before(case, plan, same_state):
     assert same_state(algorithm.state_dict(), case.started().state_dict())
 
 
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        (torch.zeros(2, 2), "shape"),
-        (torch.zeros(3, dtype=torch.float64), "float64"),
-        (torch.tensor([1.0, math.nan]), "NaN"),
-        (torch.tensor([1.0, -math.inf]), "infinity"),
-    ],
-)
-def test_start_refuses_a_model_that_is_no_finite_float32_vector(case, model, message):
-    with pytest.raises(ValueError, match=message):
-        case.make().start(model, case.clients)
-
-
 @pytest.mark.parametrize("client", [-1, 6, 106])
 def test_assign_refuses_a_client_that_does_not_exist(case, client, plan, same_state):
     algorithm = case.started()
@@ -140,11 +127,6 @@ def test_questions_about_unknown_clients_are_answered_no(case, same_state):
     assert not any(algorithm.wants(client, version) for client in (-1, 0, 99) for version in (-1, 0, 7))
     assert not any(algorithm.drop(client, version) for client in (-1, 0, 99) for version in (-1, 0, 7))
     assert same_state(algorithm.state_dict(), before)
-
-
-def test_hyper_parameters_are_given_by_name(case):
-    with pytest.raises(TypeError):
-        type(case.make())(5)
 
 
 def test_how_a_client_takes_a_step_is_the_runs_business(case):
@@ -175,6 +157,34 @@ def test_a_plan_that_cannot_be_carried_out_gives_nobody_work(case, same_state):
         assert algorithm.wants(0, 0)
 
 
+def test_what_each_algorithm_asks_of_its_clients_and_its_buffer():
+    found = {name: (kind.payload, kind().buffer.linear, kind().buffer.releases) for name, kind in ALGORITHMS.items()}
+    plain = ("delta", True, 1)
+    assert found == {
+        "async_comm_sgd": plain,
+        "fedasync": ("params", False, 1),
+        "fedavg": plain,
+        "fedbuff": plain,
+        "fedfa": ("delta", True, 5),
+        "fedlaavg": ("difference", True, 1),
+        "fedluck": plain,
+        "fednova": plain,
+        "mifa": ("difference", True, 1),
+        "port": ("delta", False, 1),
+        "scaffold": plain,
+        "sequential_sgd": ("params", False, 1),
+    }
+
+
+@every_algorithm
+def test_every_number_among_the_hyper_parameters_has_bounds(name):
+    for key, hint in hyper_parameters(ALGORITHMS[name]).items():
+        assert hint not in (int, float), key
+        if get_origin(hint) is Annotated:
+            with pytest.raises(ValueError, match=f"{key} must be .*got -1"):
+                ALGORITHMS[name](**{key: -1})
+
+
 @every_algorithm
 def test_no_autograd_graph_grows_behind_the_model(name, plan):
     vectors = [torch.ones(2, requires_grad=True)] * 3
@@ -195,14 +205,6 @@ def test_an_algorithm_can_be_sent_to_another_process(name, same_state):
     assert same_state(copy.state_dict(), algorithm.state_dict())
 
 
-@every_algorithm
-def test_a_run_needs_clients_and_parameters(name):
-    with pytest.raises(ValueError, match="clients"):
-        ALGORITHMS[name]().start(torch.zeros(2), clients=0)
-    with pytest.raises(ValueError, match="at least one parameter"):
-        ALGORITHMS[name]().start(torch.zeros(0), clients=1 if ALGORITHMS[name].pooled else 100)
-
-
 def test_which_algorithms_take_a_server_optimizer():
     assert {"fedavg", "fedbuff", "fedlaavg", "port"} <= set(STEERED)
     assert {"fedasync", "sequential_sgd"}.isdisjoint(STEERED)  # they upload whole models
@@ -219,13 +221,3 @@ def test_a_server_optimizer_without_memory_changes_nothing_and_adam_does(name, p
     assert torch.equal(plain.model, steered.model)
     assert plain.model.abs().max() > 0.1
     assert not torch.allclose(plain.model, adaptive.model, rtol=0.01)
-
-
-@pytest.mark.parametrize("name", STEERED)
-def test_a_server_optimizers_memory_is_saved(name, plan, vector, same_state):
-    optimizer = momentum(0.9)
-    algorithm = run(ALGORITHMS[name](server_optimizer=optimizer), plan, [vector(3, -1), vector(0.5, 2)])
-    state, loaded = algorithm.state_dict(), ALGORITHMS[name](server_optimizer=optimizer)
-    loaded.load_state_dict(state)
-    assert any(key.startswith("step.") for key in state)
-    assert same_state(loaded.state_dict(), state)

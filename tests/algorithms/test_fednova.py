@@ -45,14 +45,6 @@ def test_a_round_by_hand(server_lr, expected, begin):
     assert algorithm.model.tolist() == expected
 
 
-def test_each_round_begins_afresh(begin, plan):
-    algorithm = begin(cohort=1)
-    algorithm.receive(update(0, 0, 2, examples=100, a=7.0))
-    algorithm.assign(5, plan)
-    algorithm.receive(update(5, 1, 3, examples=7, a=2.0))
-    np.testing.assert_allclose(algorithm.model.numpy(), [-5], rtol=1e-6)
-
-
 def test_fedavg_ends_where_the_busiest_client_wants_and_fednova_where_all_want():
     # f_i(w) = (w − e_i)²/2 with e = (0, 10), full gradients, a tiny step size γ. FedAvg's fixed point tends to
     # Σ a_i e_i / Σ a_i, FedNova's to the minimum of the mean, 5; what is left is of order γ.
@@ -188,57 +180,3 @@ def test_metadata_may_be_numpys(begin):
     assert (type(state["buffer.tallies.examples"]), type(state["buffer.tallies.examples_times_a"])) == (float, float)
     with pytest.raises(ValueError, match="normaliser"):
         algorithm.receive(Update(1, 0, torch.ones(1), np.int64(3), 2, np.float64(1e-310)))
-
-
-def test_a_lost_client_is_not_replaced_and_the_first_m_end_the_round(begin):
-    algorithm = begin(cohort=2, over_selection=2.0)
-    assert algorithm.slots() == 0
-    assert algorithm.drop(3, 0) is False
-    assert algorithm.slots() == 0
-    assert algorithm.receive(update(1, 0, 2)) is False
-    assert algorithm.receive(update(3, 0, 6)) is True
-    assert not algorithm.wants(0, 0)
-    assert algorithm.receive(update(0, 0, 100)) is False
-    assert (algorithm.version, algorithm.model.tolist()) == (1, [-4])
-
-
-def test_a_client_has_one_turn_a_round(begin, plan):
-    algorithm = FedNova(cohort=2)
-    algorithm.start(torch.zeros(1), clients=5)
-    assert algorithm.assign(0, plan) == plan
-    algorithm.receive(update(0, 0, 1))
-    with pytest.raises(ValueError, match="client 0 cannot be assigned"):
-        algorithm.assign(0, plan)
-
-
-def test_a_cohort_larger_than_the_population_is_refused_and_the_run_before_goes_on(begin, same_state):
-    algorithm = begin(cohort=4)
-    before = algorithm.state_dict()
-    with pytest.raises(ValueError, match="cohort must be at most the number of clients, 3, got 4"):
-        algorithm.start(torch.ones(2), clients=3)
-    with pytest.raises(ValueError, match="clients must be a whole number of at least 1"):
-        algorithm.start(torch.ones(2), clients=9.5)
-    assert same_state(algorithm.state_dict(), before)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"cohort": 0}, "cohort must be a whole number of at least 1, got 0"),
-        ({"server_lr": 0.0}, "server_lr must be greater than 0"),
-        ({"server_lr": math.nan}, "server_lr"),
-        ({"over_selection": 0.99}, r"over_selection must be in \[1, 1000\], got 0.99"),
-        ({"over_selection": math.nan}, "over_selection"),
-    ],
-)
-def test_hyper_parameters_out_of_range_are_refused(parameters, message):
-    with pytest.raises(ValueError, match=message):
-        FedNova(**parameters)
-
-
-def test_defaults():
-    algorithm = FedNova()
-    assert (algorithm.cohort, algorithm.server_lr, algorithm.over_selection) == (10, 1.0, 1.0)
-    assert algorithm.server_optimizer is None
-    assert (algorithm.name, algorithm.payload) == ("fednova", "delta")
-    assert (algorithm.buffer.linear, algorithm.buffer.releases) == (True, 1)

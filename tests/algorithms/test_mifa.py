@@ -76,21 +76,6 @@ def test_rounds_of_everybody_are_fedlaavgs_bit_for_bit(plan, keeps):
     assert one.version == other.version == 20
 
 
-def test_a_client_that_has_lost_its_memory_is_refused_or_helped_out(plan):
-    for keeps in (False, True):
-        algorithm = MIFA(weighting="uniform", server_keeps_updates=keeps)
-        algorithm.start(torch.tensor([0.0]), clients=1)
-        algorithm.assign(0, plan)
-        algorithm.receive(difference(0, 0, None, 4))
-        algorithm.assign(0, plan)
-        if keeps:
-            algorithm.receive(difference(0, 1, None, 6))
-            assert algorithm.model.tolist() == [-10]
-        else:
-            with pytest.raises(ValueError, match="lost its memory"):
-                algorithm.receive(difference(0, 1, None, 6))
-
-
 def test_random_availability_agrees_with_numpy(plan):
     numbers = np.random.default_rng(3)
     algorithm = MIFA(server_lr=0.3, weighting="uniform")
@@ -110,15 +95,3 @@ def test_random_availability_agrees_with_numpy(plan):
         model = model - 0.3 * latest.mean(axis=0)
         np.testing.assert_allclose(algorithm.model.numpy(), model, atol=1e-5)
     assert algorithm.version > 30
-
-
-def test_defaults():
-    algorithm = MIFA()
-    assert (algorithm.server_lr, algorithm.weighting, algorithm.server_keeps_updates) == (1.0, "examples", False)
-    assert (algorithm.name, algorithm.payload, algorithm.weighs_all_clients) == ("mifa", "difference", True)
-
-
-@pytest.mark.parametrize("parameters", [{"server_lr": 0.0}, {"weighting": "some"}])
-def test_hyper_parameters_out_of_range_are_refused(parameters):
-    with pytest.raises(ValueError, match=next(iter(parameters))):
-        MIFA(**parameters)

@@ -102,26 +102,3 @@ def test_gradients_that_are_not_plain_are_refused(option):
     algorithm.start(torch.zeros(1), clients=10)
     with pytest.raises(ValueError, match="leave compression, momentum and mu out"):
         algorithm.assign(0, dataclasses.replace(PLAN, **option))
-
-
-def test_c_is_saved(same_state):
-    algorithm = SCAFFOLD(cohort=1)
-    algorithm.start(torch.tensor([0.0]), clients=2)
-    algorithm.assign(0, PLAN)
-    algorithm.receive(update(0, 0, None, 1))
-    state, loaded = algorithm.state_dict(), SCAFFOLD(cohort=1)
-    loaded.load_state_dict(state)
-    assert same_state(loaded.state_dict(), state)
-    assert loaded.down().tolist() == [1]
-
-
-def test_defaults():
-    algorithm = SCAFFOLD()
-    assert (algorithm.cohort, algorithm.server_lr, algorithm.over_selection) == (10, 1.0, 1.0)
-    assert (algorithm.name, algorithm.payload, algorithm.corrects_gradients) == ("scaffold", "delta", True)
-
-
-@pytest.mark.parametrize("parameters", [{"cohort": 0}, {"server_lr": 0.0}, {"over_selection": 0.5}])
-def test_hyper_parameters_out_of_range_are_refused(parameters):
-    with pytest.raises(ValueError, match=next(iter(parameters))):
-        SCAFFOLD(**parameters)

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from offbeat.algorithms import Algorithm, LocalPlan, Update
-from offbeat.algorithms.components.checks import check_client, check_count, check_positive
 from offbeat.algorithms.components.lazy_model import LazyModel
-from offbeat.algorithms.components.update import check_update, resolve
+from offbeat.algorithms.components.update import check_client, check_update, resolve
 from offbeat.config.experiment_file import load
 from offbeat.data.catalogue import load_dataset
 from offbeat.worlds.dry_run import dry_run
 from offbeat.worlds.simulation import build_simulation
 from offbeat.worlds.workload import build_workload
+from offbeat_client.checks import check_count, check_positive
 
 
 class FedPlain(Algorithm):
@@ -106,19 +106,6 @@ def test_arrivals_by_hand(plan, upload):
     assert algorithm.result.tolist() == [-0.5, 3.5]
     assert (algorithm.version, algorithm.slots()) == (2, 2)
     assert list(algorithm.urgent()) == []
-
-
-def test_a_restart_changes_nothing(plan, upload, same_state):
-    algorithm, restored = FedPlain(), FedPlain()
-    algorithm.start(torch.zeros(1), clients=5)
-    for client in (3, 1):
-        algorithm.assign(client, plan)
-    algorithm.receive(upload(3, 0, 2))
-    algorithm.drop(1, 0)
-    restored.load_state_dict(algorithm.state_dict())
-    assert same_state(restored.state_dict(), algorithm.state_dict())
-    assert restored.receive(upload(1, 0, 5)) is True
-    assert restored.model.item() == pytest.approx(-0.7)
 
 
 def test_its_first_visit_is_checked(plan):

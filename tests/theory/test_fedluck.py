@@ -33,6 +33,12 @@ def test_staleness_counts_the_periods_that_end_before_the_one_of_arrival(seconds
     assert staleness_in_periods(visit_seconds=4 * seconds, period=4) == staleness
 
 
+@pytest.mark.parametrize("name", ["visit_seconds", "period"])
+def test_a_visit_and_a_period_take_time(name):
+    with pytest.raises(ValueError, match=f"{name} must be a finite number greater than 0, got 0"):
+        staleness_in_periods(**{"visit_seconds": 1, "period": 1, name: 0})
+
+
 def test_objective_by_hand():
     setting = {"steps": 2, "step_seconds": 1, "upload_seconds": 4, "period": 2}
     # (2·½ + ½·2)² · 1.5 + 1 over 2·½

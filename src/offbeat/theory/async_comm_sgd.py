@@ -67,9 +67,6 @@ def async_comm_convex_step_size(
         max_gap: Δ.
         smoothness: L.
         strong_convexity: λ.
-
-    Raises:
-        ValueError: A constant is out of range.
     """
     check_not_negative(round_number=round_number)
     return 8 / (strong_convexity * (round_number + _offset(max_gap, smoothness, strong_convexity)))
@@ -97,9 +94,6 @@ def async_comm_convex_weight_sum(*, rounds: int, max_gap: int, smoothness: float
         max_gap: Δ.
         smoothness: L.
         strong_convexity: λ.
-
-    Raises:
-        ValueError: A constant is out of range.
     """
     check_count(rounds=rounds)
     a = _offset(max_gap, smoothness, strong_convexity)
@@ -136,9 +130,6 @@ def async_comm_convex_bound(
         variance: σ² ≥ E‖∇F_i(x, θ) − ∇f_i(x)‖².
         equal_weights: Whether f is the mean of the f_i. A weighted Σ p_i f̃_i is that of f_i = p_i N f̃_i, if L, σ² and G
             are those of these f_i.
-
-    Raises:
-        ValueError: A constant is out of range.
     """
     check_count(clients=clients)
     check_not_negative(gradient_bound=gradient_bound, variance=variance)
@@ -174,9 +165,6 @@ def async_comm_step_size(*, rounds: float, clients: int, smoothness: float) -> f
         rounds: T.
         clients: N.
         smoothness: L.
-
-    Raises:
-        ValueError: A constant is out of range.
     """
     check_count(clients=clients)
     check_positive(rounds=rounds, smoothness=smoothness)
@@ -213,9 +201,6 @@ def async_comm_bound(
         variance: σ² ≥ E‖∇F_i(x, θ) − ∇f_i(x)‖².
         equal_weights: Whether f is the mean of the f_i. A weighted Σ p_i f̃_i is that of f_i = p_i N f̃_i, if L, σ² and G
             are those of these f_i.
-
-    Raises:
-        ValueError: A constant is out of range.
     """
     check_count(clients=clients, max_gap=max_gap)
     check_positive(rounds=rounds, lr=lr, smoothness=smoothness)

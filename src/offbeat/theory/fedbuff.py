@@ -24,9 +24,6 @@ def fedbuff_step_size(*, server_steps: float, steps: int, smoothness: float) -> 
         server_steps: T, server steps of the whole run.
         steps: Q, local steps of one visit.
         smoothness: L.
-
-    Raises:
-        ValueError: A constant is out of range.
     """
     check_count(steps=steps)
     check_positive(server_steps=server_steps, smoothness=smoothness)
@@ -40,9 +37,6 @@ def fedbuff_smallest_server_steps(*, steps: int, smoothness: float, max_stalenes
         steps: Q, local steps of one visit.
         smoothness: L.
         max_staleness: τ ≥ 0 of the stalest update that is used.
-
-    Raises:
-        ValueError: A constant is out of range.
     """
     check_count(steps=steps)
     check_positive(smoothness=smoothness)
@@ -88,9 +82,6 @@ def fedbuff_bound(
         server_lr: Step size on the mean delta, Kβ in the paper.
         constant_weights: Whether s(τ) = 1.
         uniform_arrivals: Whether each arrival's client is drawn uniformly from all N.
-
-    Raises:
-        ValueError: A constant is out of range.
     """
     check_count(clients=clients, batch_size=batch_size)
     check_not_negative(initial_error=initial_error, variance=variance, diversity=diversity)

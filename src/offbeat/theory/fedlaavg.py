@@ -29,9 +29,6 @@ def fedlaavg_max_staleness(*, clients: int, cohort: int, available_every: int) -
         cohort: K ≤ N, clients chosen a round (fewer if fewer are available).
         available_every: E: each client is available at least once in any E successive rounds. A client that is offline
             for exactly e rounds at a stretch has E = e + 1.
-
-    Raises:
-        ValueError: A constant is out of range.
     """
     check_count(clients=clients, cohort=cohort, available_every=available_every)
     if cohort > clients:
@@ -55,9 +52,6 @@ def fedlaavg_step_size(
         cohort: K.
         available_every: E, as in Lemma 2.
         smoothness: L.
-
-    Raises:
-        ValueError: A constant is out of range.
     """
     check_count(steps=steps, clients=clients, cohort=cohort, available_every=available_every)
     check_positive(rounds=rounds, smoothness=smoothness)
@@ -99,9 +93,6 @@ def fedlaavg_bound(
         server_lr: Step size on the average of the latest updates.
         equal_weights: Whether f is the mean of the f_i. A weighted Σ p_i f̃_i is that of f_i = p_i N f̃_i, if L, σ² and G
             are those of these f_i.
-
-    Raises:
-        ValueError: A constant is out of range.
     """
     check_count(clients=clients, steps=steps)
     check_positive(rounds=rounds, lr=lr, smoothness=smoothness)
@@ -154,9 +145,6 @@ def fedavg_example_limit(
         second_rounds: t_2.
         first_centre: e_1.
         second_centre: e_2.
-
-    Raises:
-        ValueError: A constant is out of range.
     """
     check_count(first_rounds=first_rounds, second_rounds=second_rounds)
     if not 0 <= lr < 0.5:
@@ -198,9 +186,6 @@ def fedlaavg_example_bound(
         first_centre: e_1.
         second_centre: e_2.
         lr: The step size; None for the theorem's γ.
-
-    Raises:
-        ValueError: A constant is out of range.
     """
     check_count(rounds=rounds, first_rounds=first_rounds, second_rounds=second_rounds)
     best = (first_centre + second_centre) / 2

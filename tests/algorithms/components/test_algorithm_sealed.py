@@ -119,26 +119,6 @@ def test_a_continuous_schedule_goes_on_while_sums_are_sealed(plain, plan, upload
     assert algorithm.version == plain.version == 4
 
 
-def test_sums_that_are_revealed_at_once_are_the_plain_run(plain, plan, upload):
-    algorithm = fedbuff()
-    algorithm.start(torch.tensor([1.0, 2.0]), 9)
-    for arrival in ARRIVALS:
-        let_work(algorithm, [arrival], plan, upload)
-        for closed in algorithm.sealed:
-            assert algorithm.reveal(answer(closed)) is True
-    assert torch.equal(algorithm.model, plain.model)
-
-
-def test_the_sealed_sum_does_not_show_the_updates(plan, upload):
-    algorithm = fedbuff()
-    algorithm.start(torch.zeros(2), 9)
-    let_work(algorithm, ARRIVALS[:2], plan, upload)
-    (closed,) = algorithm.sealed
-    assert closed.sealed[:2].tolist() != [-4, 12]
-    assert (closed.sealed[:2] - answer(closed)).tolist() == [-4, 12]
-    assert (closed.count, closed.weight) == (2, 2)
-
-
 def test_updates_that_come_while_a_sum_is_sealed_go_into_the_next(plan, upload):
     algorithm = fedbuff(server_lr=1.0)
     algorithm.start(torch.zeros(1), 9)

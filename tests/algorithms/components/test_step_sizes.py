@@ -67,15 +67,6 @@ def test_a_step_size_of_nothing_is_refused(make, name):
         make(**{name: 0})
 
 
-def test_step_sizes_know_their_name_and_compare_by_it():
-    assert (inverse_square_root(0.5).name, inverse_square_root(0.5).parameters) == (
-        "inverse_square_root",
-        {"initial": 0.5},
-    )
-    assert inverse_time(gap=2) == inverse_time(gap=2) != inverse_time(gap=3)
-    assert inverse_time(2, 3, 4).parameters == {"strong_convexity": 2, "smoothness": 3, "gap": 4}
-
-
 def test_all_step_sizes_are_found_by_their_name_and_can_be_sent_to_another_process():
     assert set(STEP_SIZES) == {"inverse_time", "inverse_square_root"}
     for name, make in STEP_SIZES.items():

@@ -14,7 +14,6 @@ from offbeat.algorithms.components.buffers.by_round import ByRound
 from offbeat.algorithms.components.buffers.latest_of_each import LatestOfEach
 from offbeat.algorithms.components.buffers.single_updates import Each
 from offbeat.algorithms.components.buffers.window import Window
-from offbeat.algorithms.components.checks import check_not_negative
 from offbeat.algorithms.components.component import RunFacts
 from offbeat.algorithms.components.hyper_parameters import Count, NotNegative, Positive, Share, Weighting
 from offbeat.algorithms.components.schedules.periodic import Periodic
@@ -31,6 +30,7 @@ from offbeat.algorithms.components.update import (
     check_vector,
     resolve,
 )
+from offbeat_client.checks import check_not_negative
 from offbeat_client.local_plan import Compression, LocalPlan, Payload
 
 __all__ = [

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from offbeat.algorithms.components.checks import check_not_negative, check_positive
-from offbeat.algorithms.components.component import RunFacts
+from offbeat.algorithms.components.component import Component, RunFacts
+from offbeat_client.checks import check_not_negative, check_positive
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ _MAKERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 }
 
 
-class ServerStep:
+class ServerStep(Component):
     """The step from ``w_t`` to ``w_{t+1}`` by the averaged delta.
 
     Without an optimiser ``w_{t+1} = w_t − lr · mean delta``.
@@ -88,11 +88,7 @@ class ServerStep:
         self._kind = optimizer
         self._lr = lr
 
-    def check_run(self, run: RunFacts) -> None:
-        """Do nothing: a step fits every run."""
-
     def start(self, run: RunFacts) -> None:
-        """Begin a run with an optimiser that has no moments yet."""
         self._parameter = torch.zeros(run.length if self._kind else 0)
         self._optimizer = self._kind.make(self._parameter, self._lr) if self._kind else None
 
@@ -114,7 +110,6 @@ class ServerStep:
         return {key: value.clone() if isinstance(value, Tensor) else value for key, value in state.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from saved moments and counters."""
         if self._optimizer is not None:
             self._optimizer.state[self._parameter] = {
                 key: value.clone() if isinstance(value, Tensor) else value for key, value in state.items()

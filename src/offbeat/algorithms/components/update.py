@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from offbeat.algorithms.components.checks import LARGEST_COUNT, check_client, check_count, check_not_negative
+from offbeat_client.checks import LARGEST_COUNT, check_count, check_not_negative
 from offbeat_client.local_plan import LocalPlan
 
 
@@ -92,6 +92,12 @@ def check_vector(vector: Tensor, length: int, max_norm: float | None = None) -> 
         norm = torch.linalg.vector_norm(vector, dtype=torch.float64).item()
     if max_norm is not None and norm > max_norm:
         raise ValueError(f"the vector's norm is {norm:.6g}, allowed is at most {max_norm:.6g}")
+
+
+def check_client(client: int, clients: int) -> None:
+    """Raise ``ValueError`` unless 0 ≤ client < clients."""
+    if not 0 <= client < clients:
+        raise ValueError(f"client must be in 0 … {clients - 1}, got {client}")
 
 
 def check_shape(vector: Tensor, length: int) -> None:

@@ -1,13 +1,10 @@
 import math
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from offbeat.algorithms import Update
-from offbeat.algorithms.components import Aggregate, ClosedBuffer, Entry, NotFiniteError, RunFacts, Sum, Weight
+from offbeat.algorithms.components import ClosedBuffer, Entry, NotFiniteError, RunFacts, Sum, Weight
 from offbeat.algorithms.components.buffers.aggregate import check_finite
 
 
@@ -79,26 +76,6 @@ def test_start_empties_the_buffer(upload):
     assert buffer.count == 0
     closed = buffer.release(0)
     assert (closed.total().tolist(), closed.weight, closed.tallies) == ([0], 0, {"examples": 0})
-
-
-FLOATS = st.floats(-1e6, 1e6, width=32)
-
-
-@given(st.lists(st.tuples(FLOATS, st.floats(0, 100), st.booleans()), max_size=12), st.integers(0, 12))
-def test_saves_change_no_bit(deferred, same_state, items, saved_after):
-    plain, reloaded = started("tally", length=1), started("tally", length=1)
-    for number, (entry, weight, promised) in enumerate(items):
-        vector = torch.tensor([entry], dtype=torch.float32)
-        for buffer in (plain, reloaded):
-            made = deferred(vector) if promised else vector
-            buffer.add(Update(0, 0, made, 1, 1, 1.0), Weight(weight, tally=number))
-        if number == saved_after:
-            state, reloaded = reloaded.state_dict(), started("tally", length=1)
-            reloaded.load_state_dict(state)
-    assert same_state(plain.state_dict(), reloaded.state_dict())
-    one, other = plain.release(0), reloaded.release(0)
-    assert (one.count, one.weight, one.tallies) == (other.count, other.weight, other.tallies)
-    assert one.total().numpy().tobytes() == other.total().numpy().tobytes()
 
 
 def test_the_total_is_computed_once_and_the_mean_is_divided_once_in_its_memory(vector):
@@ -186,17 +163,6 @@ def test_a_plain_buffer_has_nothing_to_reveal(upload, vector):
         buffer.reveal(buffer.release(0), vector(1, 2))
 
 
-def test_a_buffer_says_what_it_does():
-    with pytest.raises(TypeError, match="abstract methods add, load_state_dict, release, state_dict"):
-        Aggregate()
-
-
-def test_a_weight_has_a_factor_a_round_and_tallies():
-    weight = Weight(0.5, round=3, examples=7)
-    assert (weight.value, weight.round, weight.tallies) == (0.5, 3, {"examples": 7})
-    assert (Weight(2.0).round, Weight(2.0).tallies) == (None, {})
-
-
 def test_an_entry_trains_at_most_once(deferred, vector):
     promise = deferred(vector(1, 2))
     entry = Entry(Update(0, 0, promise, 1, 1, 1.0, base=vector(3, 4)), 2.0, 2)
@@ -204,12 +170,3 @@ def test_an_entry_trains_at_most_once(deferred, vector):
     assert [entry.vector.tolist() for _ in range(2)] == [[1, 2]] * 2
     assert entry.base.tolist() == [3, 4]
     assert promise.resolved == 1
-
-
-def test_a_long_sum_agrees_with_numpy():
-    numbers = np.random.default_rng(2).standard_normal((200, 3)).astype(np.float32)
-    buffer = started(length=3)
-    for client, row in enumerate(numbers):
-        buffer.add(Update(client % 9, 0, torch.from_numpy(row), 1, 1, 1.0), 0.5)
-    mean = buffer.release(0).mean(200 * 0.5)
-    np.testing.assert_allclose(mean.numpy(), numbers.mean(axis=0), rtol=0, atol=1e-6)

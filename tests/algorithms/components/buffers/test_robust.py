@@ -6,7 +6,6 @@ import torch
 
 from offbeat.algorithms import AsyncCommSGD, FedAvg, FedBuff, FedFa, FedLuck, FedNova
 from offbeat.algorithms.components.buffers.robust import RULES, krum, robust, trimmed_mean
-from offbeat.algorithms.components.buffers.wrappers import clip
 
 
 def updates_of(seed, number, length=4):
@@ -67,24 +66,6 @@ def test_the_step_is_the_robust_mean_times_server_lr_without_weights(make, plan,
     for client, delta in enumerate([(1, 50), (2, 3), (3, 1), (400, 2), (-9, -70)]):
         algorithm.receive(upload(client, 0, *delta, examples=1 + 10 * client))
     assert algorithm.model.tolist() == [-1, -1]
-
-
-def test_a_robust_buffer_is_saved(plan, upload, vector):
-    def started():
-        algorithm = FedBuff(buffer_size=3)
-        algorithm.wrap(robust("krum"))
-        algorithm.wrap(clip(100.0))
-        algorithm.start(vector(0), clients=3)
-        return algorithm
-
-    algorithm, loaded = started(), started()
-    for client in range(3):
-        algorithm.assign(client, plan)
-    algorithm.receive(upload(0, 0, 1))
-    algorithm.receive(upload(1, 0, 2))
-    loaded.load_state_dict(algorithm.state_dict())
-    assert loaded.receive(upload(2, 0, 50)) is True
-    assert loaded.model.tolist() == [-1]
 
 
 @pytest.mark.parametrize(

@@ -89,16 +89,6 @@ def test_promises_and_saves_change_no_bit(deferred, items, saved_after):
     np.testing.assert_allclose(plain.total().numpy(), reference, atol=1e-6 * scale)
 
 
-def test_a_saved_sum_is_a_copy_both_ways(vector):
-    running, other = RunningSum(1), RunningSum(1)
-    running.add(vector(1), 1.0)
-    state = running.state_dict()
-    other.load_state_dict(state)
-    running.add(vector(1), 1.0)
-    other.add(vector(5), 1.0)
-    assert (state["sum"].item(), running.total().item(), other.total().item()) == (1, 2, 6)
-
-
 def test_loading_forgets_what_was_waiting(deferred, vector):
     running, promise = RunningSum(1), deferred(vector(7))
     running.add(promise, 1.0)

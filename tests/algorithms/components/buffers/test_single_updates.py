@@ -3,7 +3,6 @@ import torch
 
 from offbeat.algorithms import Update
 from offbeat.algorithms.components import Each, RunFacts, Weight
-from offbeat.algorithms.components.buffers.single_updates import stacked
 
 
 def started():
@@ -74,14 +73,3 @@ def test_updates_are_saved_with_what_a_step_asks_of_them(has_base, vector, defer
         assert (update.steps, update.normaliser, entry.weight) == ((4, 2.5, 0.5) if first else (0, 0.0, 1.5))
         assert entry.vector.tolist() == ([1, 2] if first else [3, 4])
         assert (update.base is None) is not has_base
-
-
-def test_an_empty_buffer_is_saved(same_state):
-    buffer = started()
-    buffer.load_state_dict(buffer.state_dict())
-    assert (buffer.count, buffer.release(0).total().tolist()) == (0, [0, 0])
-
-
-def test_rows_are_stacked_and_no_rows_keep_their_length(vector):
-    assert stacked([vector(1, 2), vector(3, 4)], 2).tolist() == [[1, 2], [3, 4]]
-    assert stacked([], 5).shape == (0, 5)

@@ -54,15 +54,6 @@ def test_what_a_large_vector_leaves_behind_is_nothing(huge, vector):
     assert window.total().item() == 7
 
 
-def test_vectors_are_left_alone(vector):
-    window, added = WindowSum(2), vector(1, 2)
-    window.add(added, 2.0)
-    window.add(vector(1, 1), 1.0)
-    window.remove()
-    window.total()
-    assert added.tolist() == [1, 2]
-
-
 def test_a_total_is_not_changed_by_what_comes_later_and_does_not_change_it(vector):
     window = WindowSum(1)
     window.add(vector(1), 1.0)
@@ -142,35 +133,6 @@ def test_any_additions_and_removals_agree_with_numpy_and_saves_change_no_bit(def
         np.testing.assert_allclose(plain.total().numpy(), sum(reference, np.zeros(2)), rtol=0, atol=2e-6 * scale)
 
 
-def test_a_saved_window_is_a_copy_both_ways(vector):
-    window, other = WindowSum(1), WindowSum(1)
-    for value in (1, 2, 4):
-        window.add(vector(value), 1.0)
-    window.remove()
-    window.add(vector(8), 2.0)
-    state = window.state_dict()
-    other.load_state_dict(state)
-    other.add(vector(100), 1.0)
-    for value in state.values():
-        value.zero_()
-    assert (window.total().item(), other.total().item()) == (22, 122)
-    for expected in (20, 16, 0):
-        window.remove()
-        assert window.total().item() == expected
-        other.remove()
-        assert other.total().item() == expected + 100
-
-
-def test_a_state_holds_as_many_rows_as_the_window_has_vectors(vector):
-    window = WindowSum(1)
-    for number in range(50):
-        if len(window) == 4:
-            window.remove()
-        window.add(vector(number), 1.0)
-        state = window.state_dict()
-        assert len(state["older"]) + len(state["newer"]) == len(window) <= 4
-
-
 def test_loading_forgets_what_was_there(vector):
     window, empty = WindowSum(1), WindowSum(1).state_dict()
     for value in (1, 2, 4):
@@ -237,27 +199,3 @@ def test_a_vector_takes_part_in_as_many_releases_as_the_window_is_long(size, eve
         if buffer.count == every:
             seen += buffer.release(number).total().item() == 1000
     assert seen <= releases
-
-
-@pytest.mark.parametrize("saved_after", [0, 2, 5])
-def test_a_saved_window_slides_on(saved_after, upload, same_state):
-    buffer, loaded = started(3, 2, "a"), started(3, 2, "a")
-    for number in range(9):
-        for other in (buffer, loaded):
-            other.add(upload(number, 0, number + 0.1), Weight(0.3, a=float(number)))
-        if number == saved_after:
-            state, loaded = loaded.state_dict(), started(3, 2, "a")
-            loaded.load_state_dict(state)
-        assert same_state(buffer.state_dict(), loaded.state_dict())
-        if buffer.count == 2:
-            one, other = buffer.release(number), loaded.release(number)
-            assert one.tallies == other.tallies
-            assert torch.equal(one.total(), other.total())
-
-
-def test_start_empties_the_window(upload):
-    buffer = started(3, 1, "a")
-    buffer.add(upload(0, 0, 7), Weight(1.0, a=2.0))
-    buffer.start(RunFacts(2, 9))
-    closed = buffer.release(0)
-    assert (closed.total().tolist(), closed.tallies, closed.count) == ([0, 0], {"a": 0.0}, 0)

@@ -62,22 +62,6 @@ def test_the_limit_is_on_the_length_before_clipping(fedbuff, upload):
         algorithm.receive(upload(0, 0, 6, 8))
 
 
-def test_a_wrapped_buffer_is_saved(fedbuff, upload, same_state):
-    algorithm = fedbuff(clip(5.0), limit(50.0))
-    algorithm.receive(upload(0, 0, 6, 8))
-    state, loaded = algorithm.state_dict(), fedbuff(clip(5.0), limit(50.0))
-    loaded.load_state_dict(state)
-    assert same_state(loaded.state_dict(), state)
-    for run in (algorithm, loaded):
-        run.receive(upload(1, 0, 3, 4))
-        assert run.model.tolist() == [-3, -4]
-
-
-def test_a_wrapper_says_of_its_buffer_what_the_buffer_says(fedbuff):
-    algorithm = fedbuff(clip(5.0))
-    assert (algorithm.buffer.linear, algorithm.buffer.releases, algorithm.buffer.count) == (True, 1, 0)
-
-
 def test_a_round_that_refuses_an_update_ends_with_the_others(plan, upload):
     algorithm = FedAvg(cohort=2, weighting="uniform")
     algorithm.wrap(limit(5.0))

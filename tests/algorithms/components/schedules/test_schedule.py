@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offbeat.algorithms.components import Continuous, RunFacts, Schedule
+from offbeat.algorithms.components import Continuous, RunFacts
 
 
 def started(concurrency=10, clients=10):
@@ -91,23 +91,11 @@ def test_a_continuous_schedule_has_neither_rounds_nor_a_clock(three):
     assert three.tick() is False
 
 
-def test_closing_and_opening_leave_those_at_work_alone(three, same_state):
-    before = three.state_dict()
-    three.close()
-    three.open()
-    assert same_state(three.state_dict(), before)
-
-
 def test_start_forgets_who_was_at_work(three):
     three.lose(5, 0)
     three.start(RunFacts(1, 4))
     assert (three.at_work, three.slots()) == (0, 4)
     assert not three.wants(2, 1)
-
-
-def test_a_schedule_says_how_many_it_wants():
-    with pytest.raises(TypeError, match="abstract method slots"):
-        Schedule()
 
 
 def test_state_by_hand(three):
@@ -117,14 +105,6 @@ def test_state_by_hand(three):
     assert state["versions"].tolist() == [0, 1, 1]
     assert state["lapsed"].tolist() == [False, True, False]
     assert [value.dtype for value in state.values()] == [torch.int64, torch.int64, torch.bool]
-
-
-def test_an_empty_state_keeps_its_types(same_state):
-    other = started()
-    other.load_state_dict(started().state_dict())
-    assert other.at_work == 0
-    assert same_state(other.state_dict(), started().state_dict())
-    assert other.state_dict()["clients"].dtype == torch.int64
 
 
 SCRIPTS = st.lists(
