@@ -59,18 +59,7 @@ def fedbuff_row(
     server_steps: int | None = None,
     arrivals: tuple[float, ...] | None = None,
 ) -> Row:
-    """Measure Theorem 1 of FedBuff with every update at the maximum staleness.
-
-    Args:
-        problem: The losses.
-        rng: For arrivals and the gradients' noise.
-        seeds: Independent runs.
-        steps: Q.
-        buffer_size: K.
-        max_staleness: τ.
-        server_steps: T; the fewest that the theorem allows if it is left out.
-        arrivals: Each client's share of the arrivals; uniform if it is left out.
-    """
+    """Measure Theorem 1 of FedBuff with every update at the maximum staleness."""
     smallest = fedbuff_smallest_server_steps(steps=steps, smoothness=problem.smoothness, max_staleness=max_staleness)
     rounds = server_steps or int(np.ceil(smallest))
     bound = fedbuff_bound(
@@ -96,21 +85,7 @@ def fedbuff_row(
 def run_fedbuff(
     problem: Problem, rng: np.random.Generator, chosen: Clients, *, steps: int, lr: float, max_staleness: int
 ) -> Array:
-    """Run FedBuff with every update at the maximum staleness.
-
-    s(τ) = 1 and server_lr = 1.
-
-    Args:
-        problem: The losses.
-        rng: For the gradients' noise.
-        chosen: The client of each arrival, ``(T, seeds, K)``.
-        steps: Q.
-        lr: η.
-        max_staleness: τ.
-
-    Returns:
-        (1/T) Σ_{t<T} ‖∇f(w_t)‖² for each seed, ``(seeds,)``.
-    """
+    """Return (1/T) Σ_{t<T} ‖∇f(w_t)‖² for each seed, ``(seeds,)``, with s(τ) = 1 and server_lr = 1."""
     path = fedbuff_models(problem, rng, chosen, steps=steps, lr=lr, max_staleness=max_staleness)
     return mean_gradient_square(problem, path)
 
@@ -118,7 +93,7 @@ def run_fedbuff(
 def fedbuff_models(
     problem: Problem, rng: np.random.Generator, chosen: Clients, *, steps: int, lr: float, max_staleness: int
 ) -> Array:
-    """Return w_t for t < T, ``(T, seeds, d)``; arguments as for ``run_fedbuff``."""
+    """Return w_t for t < T, ``(T, seeds, d)``; ``chosen`` has the client of each arrival, ``(T, seeds, K)``."""
     rounds, seeds, buffer_size = chosen.shape
     model = np.tile(problem.start, (seeds, 1))
     versions = deque([model], maxlen=max_staleness + 1)

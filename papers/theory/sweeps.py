@@ -28,13 +28,7 @@ class Point:
 
 
 def sweep(name: str, values: Sequence[int], seeds: int) -> list[Point]:
-    """Measure a bound at several values.
-
-    Args:
-        name: One of ``SWEEPS``.
-        values: The values, ≥ 1, or ≥ 0 for a staleness.
-        seeds: Independent runs at each.
-    """
+    """Measure a bound at several values."""
     number = list(SWEEPS).index(name)
     return [Point(value, SWEEPS[name](value, seeds, np.random.default_rng([number, seeds]))) for value in values]
 

@@ -18,26 +18,14 @@ from offbeat.theory.bound import (
 
 
 def fedbuff_step_size(*, server_steps: float, steps: int, smoothness: float) -> float:
-    """Return the client step size of Theorem 1, η = 1/(Q√(LT)).
-
-    Args:
-        server_steps: T, server steps of the whole run.
-        steps: Q, local steps of one visit.
-        smoothness: L.
-    """
+    """Return the client step size of Theorem 1, η = 1/(Q√(LT))."""
     check_count(steps=steps)
     check_positive(server_steps=server_steps, smoothness=smoothness)
     return 1 / (steps * math.sqrt(smoothness * server_steps))
 
 
 def fedbuff_smallest_server_steps(*, steps: int, smoothness: float, max_staleness: float) -> float:
-    """Return the smallest T of Theorem 1, 160 L (Q + 7)(τ + 1)³.
-
-    Args:
-        steps: Q, local steps of one visit.
-        smoothness: L.
-        max_staleness: τ ≥ 0 of the stalest update that is used.
-    """
+    """Return the smallest T of Theorem 1, 160 L (Q + 7)(τ + 1)³."""
     check_count(steps=steps)
     check_positive(smoothness=smoothness)
     check_not_negative(max_staleness=max_staleness)

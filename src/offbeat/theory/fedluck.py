@@ -22,11 +22,7 @@ from offbeat.theory.bound import (
 def staleness_in_periods(*, visit_seconds: float, period: float) -> int:
     """Return ⌈d/T̃⌉ − 1, the number of versions that an update is old.
 
-    Every period makes a version. The paper's τ is one more.
-
-    Args:
-        visit_seconds: d > 0.
-        period: T̃ > 0, seconds.
+    Every period T̃ makes a version; d is ``visit_seconds``. The paper's τ is one more.
     """
     check_positive(visit_seconds=visit_seconds, period=period)
     return math.ceil(visit_seconds / period) - 1

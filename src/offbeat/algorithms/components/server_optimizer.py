@@ -19,14 +19,7 @@ from offbeat_client.checks import check_not_negative, check_positive
 
 @dataclass(frozen=True)
 class ServerOptimizer:
-    """The optimiser of the server's steps.
-
-    Its step size is the algorithm's ``server_lr``.
-
-    Attributes:
-        name: As in a configuration, for instance ``adam``.
-        parameters: The optimiser's own parameters by name.
-    """
+    """The optimiser of the server's steps; its step size is the algorithm's ``server_lr``."""
 
     name: str
     parameters: dict[str, float]
@@ -58,9 +51,7 @@ def adagrad(initial: float = 0.0, epsilon: float = 1e-3) -> ServerOptimizer:
 
 
 SERVER_OPTIMIZERS: dict[str, Callable[..., ServerOptimizer]] = {
-    "momentum": momentum,
-    "adam": adam,
-    "adagrad": adagrad,
+    make.__name__: make for make in (momentum, adam, adagrad)
 }
 
 _MAKERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -80,7 +71,7 @@ class ServerStep(Component):
     Without an optimiser ``w_{t+1} = w_t − lr · mean delta``.
 
     Args:
-        optimizer: Takes the step instead of plain subtraction; None for plain.
+        optimizer: Takes the step; None for a plain step.
         lr: The step size, server_lr.
     """
 

@@ -115,24 +115,6 @@ def test_a_mean_is_not_divided(vector):
     assert closed.mean(2).tolist() == [3, 4]
 
 
-def test_changes_are_made_in_order_when_the_sum_is_read(vector):
-    calls = []
-
-    def note(name, change):
-        def changed(total):
-            calls.append(name)
-            return change(total)
-
-        return changed
-
-    closed = ClosedBuffer(0, lambda: vector(3), count=1)
-    assert closed.then(note("double", lambda total: total * 2)).then(note("add", lambda total: total + 1)) is closed
-    assert calls == []
-    assert closed.total().tolist() == [7]
-    assert closed.total().tolist() == [7]
-    assert calls == ["double", "add"]
-
-
 @pytest.mark.parametrize("entry", [math.nan, math.inf, -math.inf, 2e19, -3e38])
 def test_a_sum_that_is_not_finite_is_refused(entry, vector):
     closed = ClosedBuffer(0, lambda: vector(1, entry), count=1)

@@ -43,12 +43,7 @@ class Weight:
 
 
 class Entry:
-    """A single update in a buffer, with its weight.
-
-    Attributes:
-        update: The update as it arrived.
-        weight: Its factor.
-    """
+    """A single update in a buffer, as it arrived, with its factor ``weight``."""
 
     __slots__ = ("_length", "_vector", "update", "weight")
 
@@ -132,12 +127,6 @@ class ClosedBuffer:
             total.div_(weight)
             self._divided = True
         return total
-
-    def then(self, change: Callable[[Tensor], Tensor]) -> "ClosedBuffer":
-        """Apply ``change`` to the sum when it is read; return this buffer."""
-        make = self._make
-        self._make = lambda: change(make())
-        return self
 
     def state_dict(self) -> dict[str, Any]:
         """Return a sealed sum as a flat dict of tensors and plain values."""

@@ -31,15 +31,9 @@ class Pattern:
     own: Rule | None = None
 
     def next_round(self, client: int, last: int, clients: int) -> int:
-        """Return the first round after ``last`` in which the client talks.
+        """Return the first round after ``last`` in which the client, one of N, talks.
 
-        Args:
-            client: 0 ≤ client < N.
-            last: A round.
-            clients: Number of clients N.
-
-        Raises:
-            ValueError: The user's own rule does not return a later round.
+        A ``ValueError`` if the user's own rule does not return a later round.
         """
         if self.own is None:
             return _RULES[self.name](client, last, clients, **self.parameters)
@@ -105,12 +99,7 @@ def own(rule: Rule, longest_gap: int, name: str = "own") -> Pattern:
     return Pattern(name, {"longest_gap": longest_gap}, rule)
 
 
-PATTERNS: dict[str, Callable[..., Pattern]] = {
-    "full": full,
-    "round_robin": round_robin,
-    "random": random,
-    "imbalanced": imbalanced,
-}
+PATTERNS: dict[str, Callable[..., Pattern]] = {make.__name__: make for make in (full, round_robin, random, imbalanced)}
 
 
 def _round_robin(client: int, last: int, clients: int, k: int, every: int) -> int:
