@@ -12,7 +12,7 @@ from offbeat.algorithms.components.schedules.patterns import full, imbalanced, r
 from offbeat.algorithms.components.server_optimizer import momentum
 from offbeat.algorithms.components.step_sizes import inverse_square_root, inverse_time
 from offbeat.coordinator import Coordinator
-from tests.algorithms.case import Case
+from tests.algorithms.case import Case, started
 
 
 def pattern_case(name, **parameters):
@@ -38,9 +38,7 @@ def begin():
     """Return a function that starts AsyncCommSGD."""
 
     def make(clients=4, model=(0.0,), data_weights=None, **parameters):
-        algorithm = AsyncCommSGD(**parameters)
-        algorithm.start(torch.tensor(model), clients, data_weights)
-        return algorithm
+        return started(AsyncCommSGD(**parameters), model, clients, data_weights)
 
     return make
 

@@ -12,11 +12,8 @@ from tests.algorithms.case import Case
 CASES = [Case("fedasync", lambda: FedAsync(concurrency=3), places=3)]
 
 
-def test_arrivals_by_hand(plan, upload):
-    algorithm = FedAsync(mixing_alpha=0.5, staleness=polynomial(a=1))
-    algorithm.start(torch.zeros(2), clients=9)
-    for client in (0, 1, 2):
-        algorithm.assign(client, plan)
+def test_arrivals_by_hand(begin, plan, upload):
+    algorithm = begin(FedAsync(mixing_alpha=0.5, staleness=polynomial(a=1), concurrency=3), (0.0, 0.0))
     assert algorithm.receive(upload(0, 0, 4, 8)) is True  # α = ½
     assert algorithm.model.tolist() == [2, 4]
     assert algorithm.receive(upload(1, 0, 6, 0)) is True  # τ = 1: α = ¼
@@ -29,11 +26,8 @@ def test_arrivals_by_hand(plan, upload):
     assert algorithm.version == 4
 
 
-def test_alpha_does_not_wear_off(plan, upload):
-    algorithm = FedAsync(mixing_alpha=0.5, staleness=polynomial(a=1))
-    algorithm.start(torch.zeros(1), clients=30)
-    for client in range(20):
-        algorithm.assign(client, plan)
+def test_alpha_does_not_wear_off(begin, plan, upload):
+    algorithm = begin(FedAsync(mixing_alpha=0.5, staleness=polynomial(a=1), concurrency=20), clients=30)
     for client in range(20):
         algorithm.receive(upload(client, 0, 0))
     algorithm.assign(29, plan)

@@ -18,20 +18,6 @@ CASES = [
 ]
 
 
-@pytest.fixture
-def begin(plan):
-    """Return a function that starts FedAvg and gives work to clients 0, 1, 2, … until nobody is wanted."""
-
-    def make(model=(0.0,), clients=10, **parameters):
-        algorithm = FedAvg(**parameters)
-        algorithm.start(torch.tensor(model), clients)
-        for client in range(algorithm.slots()):
-            algorithm.assign(client, plan)
-        return algorithm
-
-    return make
-
-
 @pytest.mark.parametrize(
     ("parameters", "expected"),
     [
@@ -42,7 +28,7 @@ def begin(plan):
     ],
 )
 def test_weighted_mean_by_hand(begin, upload, parameters, expected):
-    algorithm = begin(model=(1.0, 1.0), cohort=2, **parameters)
+    algorithm = begin(FedAvg(cohort=2, **parameters), (1.0, 1.0))
     assert algorithm.receive(upload(0, 0, 4, 0, examples=1)) is False
     assert algorithm.receive(upload(1, 0, 0, 8, examples=3)) is True
     assert algorithm.model.tolist() == expected
@@ -50,14 +36,14 @@ def test_weighted_mean_by_hand(begin, upload, parameters, expected):
 
 def test_one_full_batch_step_of_everybody_is_gradient_descent_by_hand(begin, upload):
     # f_i(w) = mean over the client's x of (w − x)²/2; the clients hold {1, 2, 3} and {10}; w = 0, lr = 0.5.
-    algorithm = begin(cohort=2, clients=2)
+    algorithm = begin(FedAvg(cohort=2), clients=2)
     algorithm.receive(upload(0, 0, 0.5 * (0 - 2), examples=3))
     algorithm.receive(upload(1, 0, 0.5 * (0 - 10), examples=1))
     assert algorithm.model.tolist() == [2.0]
 
 
 def test_over_selection_takes_the_first_m_and_the_rest_are_unwanted(begin, upload):
-    algorithm = begin(cohort=2, over_selection=2.0)
+    algorithm = begin(FedAvg(cohort=2, over_selection=2.0))
     assert algorithm.slots() == 0
     assert algorithm.receive(upload(3, 0, 2)) is False
     assert algorithm.receive(upload(1, 0, 4)) is True
@@ -69,7 +55,7 @@ def test_over_selection_takes_the_first_m_and_the_rest_are_unwanted(begin, uploa
 
 
 def test_a_round_ends_with_those_left(begin, upload):
-    algorithm = begin(cohort=3)
+    algorithm = begin(FedAvg(cohort=3))
     assert algorithm.receive(upload(1, 0, 2, examples=1)) is False
     assert algorithm.receive(upload(2, 0, 6, examples=3)) is False
     assert algorithm.drop(0, 0) is True
@@ -77,7 +63,7 @@ def test_a_round_ends_with_those_left(begin, upload):
 
 
 def test_a_round_whose_clients_are_all_lost_makes_no_version_and_a_new_round(begin, upload):
-    algorithm = begin(cohort=2)
+    algorithm = begin(FedAvg(cohort=2))
     before = algorithm.model
     assert algorithm.drop(0, 0) is False
     assert algorithm.drop(1, 0) is False

@@ -37,11 +37,8 @@ CASES = [
 ]
 
 
-def test_two_buffers_by_hand(plan, upload):
-    algorithm = FedBuff(buffer_size=2, staleness=polynomial(a=1))
-    algorithm.start(torch.tensor([1.0, 1.0]), clients=9)
-    for client in (0, 1, 2):
-        algorithm.assign(client, plan)
+def test_two_buffers_by_hand(begin, plan, upload):
+    algorithm = begin(FedBuff(buffer_size=2, staleness=polynomial(a=1), concurrency=3), (1.0, 1.0))
     assert algorithm.receive(upload(0, 0, 2, 0)) is False
     assert algorithm.model.tolist() == [1, 1]
     assert algorithm.receive(upload(1, 0, 0, 4)) is True
@@ -53,11 +50,8 @@ def test_two_buffers_by_hand(plan, upload):
     assert algorithm.version == 2
 
 
-def test_the_sum_is_divided_by_the_buffer_size_and_not_by_the_weights_or_the_clients(plan, upload):
-    algorithm = FedBuff(buffer_size=4, staleness=polynomial(a=1), concurrency=50)
-    algorithm.start(torch.zeros(1), clients=100)
-    for client in range(8):
-        algorithm.assign(client, plan)
+def test_the_sum_is_divided_by_the_buffer_size_and_not_by_the_weights_or_the_clients(begin, upload):
+    algorithm = begin(FedBuff(buffer_size=4, staleness=polynomial(a=1), concurrency=50), clients=100)
     for client in range(4):
         algorithm.receive(upload(client, 0, 0))
     for client in range(4, 8):
@@ -65,10 +59,8 @@ def test_the_sum_is_divided_by_the_buffer_size_and_not_by_the_weights_or_the_cli
     assert algorithm.model.tolist() == [-8]
 
 
-def test_a_dropped_client_gets_staler_and_still_counts(plan, upload):
-    algorithm = FedBuff(buffer_size=1, staleness=polynomial(a=1), concurrency=1)
-    algorithm.start(torch.zeros(1), clients=9)
-    algorithm.assign(0, plan)
+def test_a_dropped_client_gets_staler_and_still_counts(begin, plan, upload):
+    algorithm = begin(FedBuff(buffer_size=1, staleness=polynomial(a=1), concurrency=1))
     assert algorithm.drop(0, 0) is False
     assert algorithm.slots() == 1
     algorithm.assign(1, plan)

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from offbeat.algorithms import FedBuff, FedFa, Update
 from offbeat.algorithms.components.server_optimizer import adam, momentum
 from offbeat.algorithms.components.staleness import constant
-from tests.algorithms.case import Case
+from tests.algorithms.case import Case, started
 
+TOO_SMALL = ({"normaliser": 1e-39}, {"normaliser": np.float64(1e-310)})
 CASES = [
     Case("fedfa", lambda: FedFa(window=4, server_lr=0.9, concurrency=4), places=4),
     Case("fedfa one by one", lambda: FedFa(window=1, concurrency=2, server_optimizer=momentum()), places=2),
@@ -20,7 +21,7 @@ CASES = [
         lambda: FedFa(window=3, release_every=2, concurrency=6, server_optimizer=adam()),
         places=6,
     ),
-    Case("fedfa normalising", lambda: FedFa(window=2, normalise=True, concurrency=5), places=5),
+    Case("fedfa normalising", lambda: FedFa(window=2, normalise=True, concurrency=5), places=5, also_broken=TOO_SMALL),
     Case("fedfa params", lambda: FedFa(window=3, transmit="params", concurrency=4), places=4),
 ]
 
@@ -29,14 +30,7 @@ LENGTH = 3
 
 @pytest.fixture
 def begin():
-    """Return a function that starts FedFa."""
-
-    def make(model=(0.0,), clients=9, **parameters):
-        algorithm = FedFa(**parameters)
-        algorithm.start(torch.tensor(model), clients)
-        return algorithm
-
-    return make
+    return lambda model=(0.0,), **parameters: started(FedFa(**parameters), model)
 
 
 @pytest.fixture
@@ -195,18 +189,6 @@ def test_a_client_without_a_step_does_not_enter_a_normalised_window(begin, visit
     assert visit(algorithm, never, a=0.0) is False
     assert (algorithm.version, algorithm.model.tolist()) == (1, [-6])
     assert never.resolved == 0
-
-
-def test_a_normaliser_too_small_to_divide_by_is_refused(begin, plan, same_state):
-    algorithm = begin(window=1, normalise=True)
-    algorithm.assign(0, plan)
-    before = algorithm.state_dict()
-    for a in (1e-39, np.float64(1e-310)):
-        with pytest.raises(ValueError, match="1 / normaliser must be finite in 32 bits"):
-            algorithm.receive(Update(0, 0, torch.ones(1), 1, 1, a))
-    assert same_state(algorithm.state_dict(), before)
-    assert algorithm.receive(Update(0, 0, torch.ones(1), 1, 1, 0.25)) is True
-    assert algorithm.model.tolist() == [-1]
 
 
 def test_a_promise_that_fails_is_asked_again_and_the_window_moves_once(begin, visit, vector):

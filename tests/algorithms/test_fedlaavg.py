@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from offbeat.algorithms import FedLaAvg, Update
 from offbeat.algorithms.components.server_optimizer import adam
-from tests.algorithms.case import Case
+from tests.algorithms.case import Case, started
 
 CASES = [
     Case("fedlaavg", lambda: FedLaAvg(cohort=2, server_lr=0.9), places=2, also_broken=({"since": 10**6},)),
@@ -32,9 +32,7 @@ def begin():
     """Return a function that starts FedLaAvg."""
 
     def make(clients=4, model=(0.0,), data_weights=None, **parameters):
-        algorithm = FedLaAvg(**{"cohort": 2} | parameters)
-        algorithm.start(torch.tensor(model), clients, data_weights)
-        return algorithm
+        return started(FedLaAvg(**{"cohort": 2} | parameters), model, clients, data_weights)
 
     return make
 

@@ -10,7 +10,7 @@ from offbeat.algorithms import Compression, FedAvg, FedLuck, FedNova, Update
 from offbeat.algorithms.components.server_optimizer import adam, momentum
 from offbeat.algorithms.fedluck_choice import best_steps_and_compression
 from offbeat.compression import COMPRESSORS, decode
-from tests.algorithms.case import Case
+from tests.algorithms.case import Case, started
 
 BAD_TIMES = ({"step_seconds": -1.0}, {"upload_seconds": float("nan")}, {"step_seconds": float("inf")})
 CASES = [
@@ -27,14 +27,7 @@ CASES = [
 
 @pytest.fixture
 def begin():
-    """Return a function that starts FedLuck."""
-
-    def make(model=(0.0,), clients=3, **parameters):
-        algorithm = FedLuck(**parameters)
-        algorithm.start(torch.tensor(model), clients)
-        return algorithm
-
-    return make
+    return lambda model=(0.0,), clients=3, **parameters: started(FedLuck(**parameters), model, clients)
 
 
 def update(client, version, *entries, a=1.0, seconds=(None, None), n=1):
@@ -231,33 +224,6 @@ def test_plans_that_leave_nothing_to_choose_are_refused(change, message, begin, 
     before = algorithm.state_dict()
     with pytest.raises(ValueError, match=message):
         algorithm.assign(0, dataclasses.replace(plan, **change))
-    assert same_state(algorithm.state_dict(), before)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "message"),
-    [
-        ((-1.0, 1.0), "step_seconds must not be negative"),
-        ((1.0, -1.0), "upload_seconds must not be negative"),
-        ((math.nan, None), "step_seconds must be finite"),
-        ((None, math.inf), "upload_seconds must be finite"),
-    ],
-)
-def test_impossible_times_are_refused(seconds, message, begin, plan, same_state):
-    algorithm = begin()
-    algorithm.assign(0, plan)
-    before = algorithm.state_dict()
-    with pytest.raises(ValueError, match=message):
-        algorithm.receive(update(0, 0, 1, seconds=seconds))
-    assert same_state(algorithm.state_dict(), before)
-
-
-def test_a_normaliser_too_small_to_divide_by_is_refused(begin, plan, same_state):
-    algorithm = begin(normalise=True)
-    algorithm.assign(0, plan)
-    before = algorithm.state_dict()
-    with pytest.raises(ValueError, match="1 / normaliser must be finite in 32 bits"):
-        algorithm.receive(update(0, 0, 1, a=1e-39))
     assert same_state(algorithm.state_dict(), before)
 
 

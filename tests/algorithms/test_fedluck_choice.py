@@ -45,27 +45,24 @@ def test_the_appendix_chooses_otherwise():
     assert best_steps_and_compression(0.05, 10, 2) == (34, pytest.approx(0.09, abs=0.005))
 
 
-@pytest.mark.parametrize(("alpha", "steps"), [(0.5, 2), (0.1, 10), (0.3, 3), (2.0, 1), (0.001, 50)])
-def test_without_uploads_a_visit_lasts_a_period(alpha, steps):
-    # φ(k, 1) = kα² + 1/k is smallest at k = 1/α; at α = 0.3 it is 0.603 for 3 steps and 0.61 for 4.
-    assert best_steps_and_compression(alpha, 0, 1, steps=(1, 50)) == (steps, 1.0)
-
-
-def test_nothing_to_upload_needs_no_compression():
-    assert best_steps_and_compression(0.5, 0, 1, compression=(0.1, 0.9))[1] == 0.9
-
-
-def test_steps_that_take_no_time_are_all_taken():
-    assert best_steps_and_compression(0, 1, 1, steps=(2, 30))[0] == 30
-    assert best_steps_and_compression(0, 1, 1, steps=(2, 30), compression_exponent=1.0) == (30, 1.0)
-
-
-def test_what_takes_no_time_at_all_is_not_saved():
-    assert best_steps_and_compression(0, 0, 1, steps=(2, 30), compression=(0.1, 0.7)) == (30, 0.7)
-
-
-def test_a_long_period_takes_all_steps_uncompressed():
-    assert best_steps_and_compression(0.1, 0.1, 1e6) == (50, 1.0)
+@pytest.mark.parametrize(
+    ("seconds", "ranges", "choice"),
+    [
+        # Without uploads φ(k, 1) = kα² + 1/k is smallest at k = 1/α; at α = 0.3 it is 0.603 for 3 steps and 0.61 for 4.
+        ((0.5, 0, 1), {}, (2, 1.0)),
+        ((0.1, 0, 1), {}, (10, 1.0)),
+        ((0.3, 0, 1), {}, (3, 1.0)),
+        ((2.0, 0, 1), {}, (1, 1.0)),
+        ((0.001, 0, 1), {}, (50, 1.0)),
+        ((0.5, 0, 1), {"compression": (0.1, 0.9)}, (2, 0.9)),
+        # Steps that take no time are all taken.
+        ((0, 1, 1), {"steps": (2, 30), "compression_exponent": 1.0}, (30, 1.0)),
+        ((0, 0, 1), {"steps": (2, 30), "compression": (0.1, 0.7)}, (30, 0.7)),
+        ((0.1, 0.1, 1e6), {}, (50, 1.0)),
+    ],
+)
+def test_choices_by_hand(seconds, ranges, choice):
+    assert best_steps_and_compression(*seconds, **ranges) == choice
 
 
 def test_seconds_count_in_periods():

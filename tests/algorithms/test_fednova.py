@@ -12,7 +12,7 @@ from offbeat.algorithms.components.server_optimizer import adam, momentum
 from tests.algorithms.case import Case
 
 CASES = [
-    Case("fednova", lambda: FedNova(cohort=2, server_lr=0.9), places=2),
+    Case("fednova", lambda: FedNova(cohort=2, server_lr=0.9), places=2, also_broken=({"normaliser": 1e-39},)),
     Case("fednova over-selecting", lambda: FedNova(cohort=3, over_selection=1.3, server_optimizer=adam()), places=4),
 ]
 
@@ -22,24 +22,10 @@ def update(client, version, *entries, examples=1, a=1.0):
     return Update(client, version, vector, examples, steps=math.ceil(a), normaliser=a)
 
 
-@pytest.fixture
-def begin(plan):
-    """Return a function that starts FedNova and gives work to clients 0, 1, 2, … until nobody is wanted."""
-
-    def make(model=(0.0,), clients=10, **parameters):
-        algorithm = FedNova(**parameters)
-        algorithm.start(torch.tensor(model), clients)
-        for client in range(algorithm.slots()):
-            algorithm.assign(client, plan)
-        return algorithm
-
-    return make
-
-
 @pytest.mark.parametrize(("server_lr", "expected"), [(1.0, [-3.0, -1.0]), (0.5, [-1.0, 0.0])])
 def test_a_round_by_hand(server_lr, expected, begin):
     # p = (⅔, ⅓) and a = (1, 4): Σ p a = 2, Σ p Δ/a = (2, 1), so the mean delta is (4, 2); FedAvg's would be (2, 4).
-    algorithm = begin(model=(1.0, 1.0), cohort=2, server_lr=server_lr)
+    algorithm = begin(FedNova(cohort=2, server_lr=server_lr), (1.0, 1.0))
     assert algorithm.receive(update(0, 0, 3, 0, examples=2, a=1.0)) is False
     assert algorithm.receive(update(1, 0, 0, 12, examples=1, a=4.0)) is True
     assert algorithm.model.tolist() == expected
@@ -140,7 +126,7 @@ def test_random_rounds_agree_with_numpy(plan, seed, cohort, a_of, server_lr):
 
 
 def test_a_client_without_a_step_fills_its_place_and_is_left_out_of_the_sums(begin, deferred, vector):
-    algorithm = begin(cohort=3)
+    algorithm = begin(FedNova(cohort=3))
     never = deferred(vector(1000))
     algorithm.receive(update(0, 0, 4, examples=1, a=2.0))
     assert algorithm.receive(Update(1, 0, never, 50, steps=0, normaliser=0.0)) is False
@@ -152,7 +138,7 @@ def test_a_client_without_a_step_fills_its_place_and_is_left_out_of_the_sums(beg
 
 @pytest.mark.parametrize("ended_by", ["arrival", "drop", "tick"])
 def test_a_round_in_which_nobody_took_a_step_makes_no_version(ended_by, begin):
-    algorithm = begin(cohort=2, server_optimizer=momentum())
+    algorithm = begin(FedNova(cohort=2, server_optimizer=momentum()))
     assert algorithm.receive(update(0, 0, 7, a=0.0)) is False
     if ended_by == "arrival":
         made = algorithm.receive(update(1, 0, 7, a=0.0))
@@ -163,18 +149,8 @@ def test_a_round_in_which_nobody_took_a_step_makes_no_version(ended_by, begin):
     assert not algorithm.wants(0, 0)
 
 
-def test_a_normaliser_too_small_to_divide_by_is_refused(begin, same_state):
-    algorithm = begin(cohort=1)
-    before = algorithm.state_dict()
-    with pytest.raises(ValueError, match="examples / normaliser must be finite in 32 bits"):
-        algorithm.receive(update(0, 0, 1, examples=5, a=1e-38))
-    assert same_state(algorithm.state_dict(), before)
-    assert algorithm.receive(update(0, 0, 0.001, examples=5, a=1e-20)) is True
-    assert algorithm.model.tolist() == pytest.approx([-0.001])
-
-
 def test_metadata_may_be_numpys(begin):
-    algorithm = begin(cohort=2)
+    algorithm = begin(FedNova(cohort=2))
     algorithm.receive(Update(0, 0, torch.ones(1), np.int64(3), 2, np.float32(2)))
     state = algorithm.state_dict()
     assert (type(state["buffer.tallies.examples"]), type(state["buffer.tallies.examples_times_a"])) == (float, float)

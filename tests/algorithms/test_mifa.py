@@ -38,11 +38,8 @@ def test_two_rounds_by_hand(plan):
     assert algorithm.model.tolist() == [5]  # 7 − (4 + 4)/4: client 0 counts with its old update
 
 
-def test_a_round_waits_for_nobody_who_is_lost(plan):
-    algorithm = MIFA(weighting="uniform")
-    algorithm.start(torch.tensor([0.0]), clients=2)
-    for client in (0, 1):
-        algorithm.assign(client, plan)
+def test_a_round_does_not_wait_for_a_lost_client(begin):
+    algorithm = begin(MIFA(weighting="uniform"), clients=2)
     assert algorithm.receive(difference(0, 0, None, 4)) is False
     assert algorithm.drop(1, 0) is True
     assert algorithm.model.tolist() == [-2]

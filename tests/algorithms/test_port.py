@@ -225,27 +225,6 @@ def test_random_arrivals_agree_with_numpy(plan, seed, min_clients, bound, weight
 
 
 @pytest.mark.parametrize(
-    ("base", "message"),
-    [
-        (None, "base is missing"),
-        (torch.zeros(3), r"must be float32 of shape \(2,\), got torch.float32 of shape \(3,\)"),
-        (torch.zeros(2, dtype=torch.float64), "float64"),
-    ],
-)
-def test_an_update_comes_with_what_its_client_started_from(base, message, begin, same_state):
-    server = begin(length=2, min_clients=1)
-    server.assign(0)
-    before, update = server.port.state_dict(), Update(0, 0, torch.ones(2), 1, 1, 1.0, base=base)
-    with pytest.raises(ValueError, match=message):
-        server.port.receive(update)
-    assert same_state(server.port.state_dict(), before)
-    assert server.port.receive(update._replace(base=torch.zeros(2, requires_grad=True))) is True
-    assert not server.port.model.requires_grad
-    # Of an update that does not count, what it started from may be long forgotten.
-    assert server.port.receive(update) is False
-
-
-@pytest.mark.parametrize(
     ("parameters", "message"),
     [
         ({"similarity_weight": 0.0, "staleness_weight": 0.0}, "are both 0: raise one of them"),

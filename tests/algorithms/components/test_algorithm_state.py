@@ -1,6 +1,5 @@
 """The saved state of an algorithm: what ``compose`` and ``begin`` assign, and nothing else."""
 
-import numpy as np
 import pytest
 import torch
 
@@ -36,27 +35,19 @@ def test_hyper_parameters_are_not_in_the_state(name):
 
 
 @pytest.mark.parametrize(
-    ("value", "type_name"),
-    [([1, 2], "list"), ({1, 2}, "set"), (object(), "object"), (lambda: 1, "function"), (np.zeros(3), "ndarray")],
+    ("value", "message"),
+    [
+        ([1, 2], "^seen = list cannot be saved: an algorithm's state is made of"),
+        ({"a": 1}, "^seen cannot be saved: a dict in an algorithm's state has numbers for keys"),
+    ],
 )
-def test_what_cannot_be_saved_is_an_error_at_the_start(value, type_name, mean):
+def test_an_attribute_that_cannot_be_saved_is_an_error_at_the_start(value, message, mean):
     class Careless(mean):
         def begin(self, model):
             super().begin(model)
             self.seen = value
 
-    with pytest.raises(TypeError, match=f"^seen = {type_name} cannot be saved: an algorithm's state is made of"):
-        Careless().start(torch.zeros(1), 9)
-
-
-@pytest.mark.parametrize("value", [{"a": 1}, {1: "a"}, {1: torch.zeros(1)}, {(1, 2): 3}])
-def test_a_dict_of_something_else_than_numbers_is_an_error_at_the_start(value, mean):
-    class Careless(mean):
-        def begin(self, model):
-            super().begin(model)
-            self.seen = value
-
-    with pytest.raises(TypeError, match=r"^seen cannot be saved: a dict in an algorithm's state has numbers for keys"):
+    with pytest.raises(TypeError, match=message):
         Careless().start(torch.zeros(1), 9)
 
 

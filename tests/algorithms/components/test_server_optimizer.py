@@ -112,10 +112,6 @@ def test_a_reloaded_step_goes_on_bit_for_bit(optimizer, saved_after, same_state)
     assert same_state(state, saved)
 
 
-def test_plain_step_has_no_state():
-    assert started(None, 1.0, length=3).state_dict() == {}
-
-
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=str)
 def test_a_step_that_starts_again_forgets_its_moments(optimizer, vector, same_state):
     fresh, used = started(optimizer, 0.1, length=2), started(optimizer, 0.1, length=2)

@@ -51,22 +51,6 @@ def test_the_rounds_in_which_each_client_talks_by_hand(pattern, clients, expecte
     assert [talks(pattern, client, clients, max(rounds)) for client, rounds in enumerate(expected)] == expected
 
 
-@pytest.mark.parametrize(
-    ("pattern", "client", "last", "expected"),
-    [
-        (full(every=3), 0, 4, 6),
-        (full(every=3), 0, 6, 9),
-        (round_robin(k=2, every=5), 3, 0, 10),
-        (round_robin(k=2, every=5), 3, 9, 10),
-        (round_robin(k=2, every=5), 3, 11, 20),
-        (round_robin(k=2, every=5), 0, 11, 15),
-        (imbalanced(), 3, 5, 8),
-    ],
-)
-def test_a_client_that_missed_a_turn_waits_for_its_next(pattern, client, last, expected):
-    assert pattern.next_round(client, last, 4) == expected
-
-
 @given(BUILT_IN, st.integers(1, 12), st.data())
 def test_the_next_round_is_the_first_later_one_of_those_in_which_the_client_talks(pattern, clients, data):
     client = data.draw(st.integers(0, clients - 1))

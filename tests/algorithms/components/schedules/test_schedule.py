@@ -28,42 +28,11 @@ def test_it_holds_what_was_assigned_with_its_version(three):
     assert not three.wants(7, 0)
 
 
-def test_new_work_replaces_the_old(three):
-    three.assign(5, 4)
-    assert three.at_work == 3
-    assert three.wants(5, 4)
-    assert not three.wants(5, 0)
-
-
 def test_a_lost_client_frees_its_slot_once_and_is_still_expected(three):
     assert three.lose(5, 0) is True
     assert three.lose(5, 0) is False
     assert (three.at_work, three.slots()) == (2, 8)
     assert three.wants(5, 0)
-
-
-@pytest.mark.parametrize(("client", "version"), [(5, 1), (7, 0), (-1, 0)])
-def test_the_loss_of_unknown_work_does_nothing(three, client, version):
-    assert three.lose(client, version) is False
-    assert three.at_work == 3
-
-
-def test_a_heard_client_is_gone_lost_or_not(three):
-    three.lose(5, 0)
-    assert three.hear(5) is True
-    assert three.hear(2) is True
-    assert (three.at_work, three.slots()) == (1, 9)
-    assert not three.wants(5, 0)
-    assert not three.wants(2, 1)
-    three.assign(5, 3)
-    assert three.at_work == 2
-
-
-def test_new_work_after_a_loss_takes_a_slot_again(three):
-    three.lose(5, 0)
-    three.assign(5, 2)
-    assert three.at_work == 3
-    assert three.lose(5, 2) is True
 
 
 def test_those_from_before_a_version_are_at_work_and_have_not_lapsed(three):
