@@ -1,7 +1,4 @@
-"""FedBuff's Theorem 1 under uniform and unequal arrivals.
-
-The theorem assumes uniform arrivals.
-"""
+"""FedBuff's Theorem 1 under uniform arrivals, which it assumes, and unequal ones."""
 
 from collections import deque
 
@@ -9,23 +6,13 @@ import numpy as np
 
 from offbeat.theory.fedbuff import fedbuff_bound, fedbuff_smallest_server_steps, fedbuff_step_size
 from papers.theory.measured_bound import Array, Row, row
-from papers.theory.problems import (
-    Clients,
-    Problem,
-    Quadratics,
-    logistic_regression,
-    mean_gradient_square,
-    quadratics,
-)
+from papers.theory.problems import Clients, Problem, Quadratics, logistic_regression, mean_gradient_square, quadratics
 
 PAIR = Quadratics("two quadratics, centres ±1", np.ones(1), np.array([[1.0], [-1.0]]), np.zeros(1))
 
 
 def check_fedbuff(seeds: int, rng: np.random.Generator) -> list[Row]:
-    """Return the rows of FedBuff's Theorem 1.
-
-    Arrivals are uniform, or depend on speed, which breaks the theorem.
-    """
+    """Return the rows of FedBuff's Theorem 1."""
     wide = quadratics("quadratics, N = 8, d = 3", 8, [0.05, 0.25, 0.5], variance=0.5)
     local = quadratics("quadratics, N = 5, d = 2", 5, [0.1, 0.2], variance=0.1)
     logistic = logistic_regression("logistic regression, N = 4, d = 3", 4)
@@ -39,10 +26,7 @@ def check_fedbuff(seeds: int, rng: np.random.Generator) -> list[Row]:
 
 
 def unequal_arrivals_row(rng: np.random.Generator, seeds: int, server_steps: int) -> Row:
-    """Measure Theorem 1 where one of two clients makes nine of ten arrivals.
-
-    This is against the theorem's assumption.
-    """
+    """Measure Theorem 1 where one client makes nine of ten arrivals, against its assumption."""
     return fedbuff_row(
         PAIR, rng, seeds, steps=1, buffer_size=1, max_staleness=0, server_steps=server_steps, arrivals=(0.9, 0.1)
     )

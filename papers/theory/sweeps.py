@@ -16,12 +16,7 @@ from papers.theory.unequal_quadratics import UnequalQuadratics
 
 @dataclass(frozen=True)
 class Point:
-    """A bound at one value of the number.
-
-    Attributes:
-        value: The value.
-        row: The measured value and the bound.
-    """
+    """A bound, measured at one value of the number."""
 
     value: float
     row: Row
@@ -34,10 +29,7 @@ def sweep(name: str, values: Sequence[int], seeds: int) -> list[Point]:
 
 
 def slope(points: Sequence[Point]) -> float:
-    """Return p, where the measured value grows as value^p.
-
-    p is found by least squares of the logarithms; values must be above 0.
-    """
+    """Return p, where the measured value grows as value^p, by least squares of logarithms."""
     values, measured = [point.value for point in points], [point.row.measured for point in points]
     return float(np.polyfit(np.log(values), np.log(measured), 1)[0])
 

@@ -205,11 +205,6 @@ def test_an_algorithm_can_be_sent_to_another_process(name, same_state):
     assert same_state(copy.state_dict(), algorithm.state_dict())
 
 
-def test_which_algorithms_take_a_server_optimizer():
-    assert {"fedavg", "fedbuff", "fedlaavg", "port"} <= set(STEERED)
-    assert {"fedasync", "sequential_sgd"}.isdisjoint(STEERED)  # they upload whole models
-
-
 @pytest.mark.parametrize("name", STEERED)
 def test_a_server_optimizer_without_memory_changes_nothing_and_adam_does(name, plan, vector):
     vectors = [vector(3, -1), vector(0.5, 2), vector(-7, 1), vector(2, 2)]

@@ -76,16 +76,6 @@ def test_an_interior_compression_solves_the_appendixs_cubic():
     assert 2 * 30**2 * share**3 - 2 * 30 * (30 - 0.03) * share**2 + 2 * 0.03**2 + 1 == pytest.approx(0, abs=1e-9)
 
 
-@pytest.mark.parametrize("exponent", [0.1, 0.5, 1.0, 1.3])
-@pytest.mark.parametrize(("alpha", "beta"), [(0.3, 20.0), (0.001, 300.0), (0.0, 5.0)])
-def test_at_an_interior_compression_phi_is_flat(exponent, alpha, beta):
-    k, share = best_steps_and_compression(alpha, beta, 1, (3, 3), (1e-6, 0.7), exponent)
-    assert 1e-6 < share < 0.7
-    at = [phi(k, share * factor, alpha, beta, exponent=exponent) for factor in (0.999, 1.0, 1.001)]
-    assert at[0] > at[1] < at[2]
-    assert at[0] - at[1] == pytest.approx(at[2] - at[1], rel=0.01)
-
-
 def test_with_two_minima_the_lower_one_is_taken():
     """One step in no time, k = 1: φ = (b²δ²(2 − δ) + 1)/δ has a minimum at the smaller root and one at δ = 1."""
     choose = partial(best_steps_and_compression, steps=(1, 1), compression_exponent=1.0)

@@ -1,8 +1,7 @@
 import numpy as np
-import pytest
 import torch
 
-from offbeat.algorithms import MIFA, FedLaAvg, Update
+from offbeat.algorithms import MIFA, Update
 from offbeat.algorithms.components.server_optimizer import adam
 from tests.algorithms.case import Case
 
@@ -52,25 +51,6 @@ def test_a_round_in_which_all_are_lost_makes_no_version(plan):
     algorithm.assign(0, plan)
     assert algorithm.drop(0, 0) is False
     assert (algorithm.version, algorithm.round, algorithm.slots()) == (0, 1, 2)
-
-
-@pytest.mark.parametrize("keeps", [False, True])
-def test_rounds_of_everybody_are_fedlaavgs_bit_for_bit(plan, keeps):
-    weights = torch.tensor([1.0, 2.0, 3.0])
-    numbers = np.random.default_rng(1)
-    one = MIFA(server_lr=0.7, server_keeps_updates=keeps)
-    other = FedLaAvg(cohort=3, server_lr=0.7, server_keeps_updates=keeps)
-    for algorithm in (one, other):
-        algorithm.start(torch.ones(5), 3, weights)
-    for number in range(20):
-        vectors = numbers.standard_normal((3, 5))
-        for algorithm in (one, other):
-            for client in range(3):
-                algorithm.assign(client, plan)
-            for client in range(3):
-                algorithm.receive(difference(client, number, number - 1 if number else None, *vectors[client]))
-        assert torch.equal(one.model, other.model)
-    assert one.version == other.version == 20
 
 
 def test_random_availability_agrees_with_numpy(plan):

@@ -149,12 +149,3 @@ def test_a_simulation_of_it_is_that_of_fedbuff_with_one_update_a_version(simulat
     assert [evaluation.version for evaluation in curves[0]] == [evaluation.version for evaluation in curves[1]]
     assert curves[0][-1].version > 10
     torch.testing.assert_close(own.model, reference.model, rtol=1e-5, atol=1e-6)
-
-
-def test_a_simulation_of_it_is_resumed(simulate):
-    whole, first, second = simulate(OWN), simulate(OWN), simulate(OWN)
-    rest = list(whole.run())
-    evaluations = [row for row in (first.step() for _ in range(2)) if row is not None]
-    second.load_state_dict(first.state_dict())
-    assert evaluations + list(second.run()) == rest
-    assert torch.equal(second.model, whole.model)

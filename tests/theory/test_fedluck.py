@@ -4,12 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offbeat.theory import (
-    fedluck_bound,
-    fedluck_bound_as_printed,
-    fedluck_objective,
-    staleness_in_periods,
-)
+from offbeat.theory import fedluck_bound, fedluck_bound_as_printed, fedluck_objective, staleness_in_periods
 
 SETTING = {
     "rounds": 10,
@@ -98,25 +93,6 @@ def test_the_two_exclude_each_other_in_between(moved):
 )
 def test_each_assumption_can_break(change, text):
     assert [assumption.text for assumption in fedluck_bound(**{**SETTING, **change}).broken] == [text]
-
-
-def test_printed_bound_fails_at_once():
-    """½w² from w_0 = 1: the left side at T = 1 is 1 whatever the step size."""
-    alone = {
-        **SETTING,
-        "rounds": 1,
-        "lr": 1e-6,
-        "server_lr": 1,
-        "steps": 1,
-        "compression": 1,
-        "max_staleness": 0,
-        "initial_error": 0.5,
-        "variance": 0,
-        "heterogeneity": 0,
-    }
-    bound = fedluck_bound_as_printed(**alone)
-    assert bound.holds
-    assert bound.value == pytest.approx(1 / 5, rel=1e-4)
 
 
 @given(

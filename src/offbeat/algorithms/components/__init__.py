@@ -22,14 +22,7 @@ from offbeat.algorithms.components.schedules.schedule import Continuous, Schedul
 from offbeat.algorithms.components.server_optimizer import ServerOptimizer, ServerStep
 from offbeat.algorithms.components.shares import Shares
 from offbeat.algorithms.components.staleness import Staleness, polynomial
-from offbeat.algorithms.components.update import (
-    Promise,
-    Update,
-    UpdateRefusedError,
-    Vector,
-    check_vector,
-    resolve,
-)
+from offbeat.algorithms.components.update import Promise, Update, UpdateRefusedError, Vector, check_vector, resolve
 from offbeat_client.checks import check_not_negative
 from offbeat_client.local_plan import Compression, LocalPlan, Payload
 

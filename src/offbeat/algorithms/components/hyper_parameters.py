@@ -22,20 +22,13 @@ Weighting = Literal["examples", "uniform"]
 
 
 def hyper_parameters(kind: type[Any]) -> dict[str, Any]:
-    """Return the types of an algorithm's hyper-parameters by name.
-
-    They are in the order of their declaration.
-    """
+    """Return the types of an algorithm's hyper-parameters by name, as declared."""
     hints = get_type_hints(kind, include_extras=True)
     return {field.name: hints[field.name] for field in fields(kind)}
 
 
 def check_hyper_parameters(algorithm: Any) -> None:
-    """Check the hyper-parameters against the bounds of their annotations.
-
-    Raises:
-        ValueError: A hyper-parameter is out of bounds.
-    """
+    """Raise ``ValueError`` if a hyper-parameter is out of the bounds of its annotation."""
     for name, hint in hyper_parameters(type(algorithm)).items():
         _check(name, getattr(algorithm, name), hint)
 

@@ -18,9 +18,7 @@ class LazyModel:
     been computed. So a step is recorded here and carried out, in order, when the model is read. A step to a model that
     is not finite is refused: the model stays as it was.
 
-    Args:
-        model: w_0, float32 ``(d,)``; copied.
-        max_step_norm: The largest Euclidean norm of a step; a longer one is shortened and keeps its direction.
+    w_0 is copied. A step of a Euclidean norm above ``max_step_norm`` is shortened and keeps its direction.
 
     Attributes:
         length: The number of parameters d.
@@ -42,11 +40,7 @@ class LazyModel:
         self._steps.append((rule, version))
 
     def read(self) -> Tensor:
-        """Return the current model, float32 ``(d,)``.
-
-        Raises:
-            WrongStepError: A rule did not return a float32 vector ``(d,)``.
-        """
+        """Return the current model, float32 ``(d,)``."""
         while self._steps:
             rule, version = self._steps[0]
             try:

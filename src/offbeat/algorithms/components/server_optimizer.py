@@ -68,11 +68,7 @@ _MAKERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 class ServerStep(Component):
     """The step from ``w_t`` to ``w_{t+1}`` by the averaged delta.
 
-    Without an optimiser ``w_{t+1} = w_t − lr · mean delta``.
-
-    Args:
-        optimizer: Takes the step; None for a plain step.
-        lr: The step size, server_lr.
+    Without an optimiser ``w_{t+1} = w_t − lr · mean delta``; lr is the algorithm's ``server_lr``.
     """
 
     def __init__(self, optimizer: ServerOptimizer | None, lr: float) -> None:

@@ -43,11 +43,7 @@ class LatestOfEach(Aggregate):
         self._new: list[_Sum] = []  # the latest updates of clients that counted since the last release
 
     def add(self, update: Update, weight: float | Weight) -> None:
-        """Add weight · difference.
-
-        Raises:
-            ValueError: The difference does not refer to the client's last counted update.
-        """
+        """Add weight · difference, which must refer to the client's last counted update."""
         assert not isinstance(weight, Weight)
         client, last = update.client, self._heard.get(update.client)
         has_lost_memory = update.since != last

@@ -19,11 +19,7 @@ class Pattern:
     """The rounds in which each client talks.
 
     Clients are numbered 0 … N − 1 and rounds 0, 1, …; no client talks in round 0, in which all of them get the model.
-
-    Attributes:
-        name: The pattern's name in a configuration; the import path for a user's own rule.
-        parameters: Its parameters.
-        own: The user's own rule; None for a built-in pattern.
+    ``own`` is the user's own rule, with its import path as ``name``; None for a built-in pattern.
     """
 
     name: str
@@ -46,10 +42,7 @@ class Pattern:
         return int(following)
 
     def longest_gap(self, clients: int) -> int:
-        """Return Δ, the largest number of rounds between two talks of a client.
-
-        For ``random`` it is the mean number.
-        """
+        """Return Δ, the most rounds between two talks of a client; for ``random`` the mean."""
         return self.parameters["longest_gap"] if self.own is not None else _GAPS[self.name](clients, **self.parameters)
 
 
