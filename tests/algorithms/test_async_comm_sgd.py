@@ -81,7 +81,7 @@ def test_a_visit_has_the_steps_and_step_sizes_of_its_rounds(begin, plan, upload)
     assert algorithm.assign(2, local) == replace(local, steps=4, lr=(half, half, third, third))
 
 
-def test_without_step_sizes_it_is_the_runs(begin, plan):
+def test_without_step_sizes_the_runs_lr_is_used(begin, plan):
     assert begin(pattern=full(7)).assign(0, replace(plan, steps=3)) == replace(plan, steps=21)
 
 
@@ -123,7 +123,7 @@ def test_the_result_is_the_model_unless_it_is_averaged(begin):
     assert algorithm.state_dict()["iterates"].shape == (0,)
 
 
-def test_under_the_coordinator_clients_return_in_the_rounds_in_which_they_talk(plan):
+def test_the_coordinator_assigns_clients_in_their_rounds(plan):
     algorithm = AsyncCommSGD(pattern=imbalanced())
     coordinator = Coordinator(algorithm, torch.zeros(1), clients=3, local=plan)
     begun = {0: [], 1: [], 2: []}
@@ -195,7 +195,7 @@ STEPS = st.tuples(
     script=st.lists(STEPS, min_size=10, max_size=80),
     pattern=st.sampled_from([full(2), round_robin(k=1, every=2), random(p=0.3), imbalanced()]),
 )
-def test_whatever_comes_it_agrees_with_a_plain_table_and_with_a_reloaded_one(begin, plan, same_state, script, pattern):
+def test_random_scripts_agree_with_a_plain_table(begin, plan, same_state, script, pattern):
     parameters = {"pattern": pattern, "server_lr": 0.7, "average": True}
     undisturbed, twin = (begin(3, (1.0, 1.0, 1.0), torch.tensor(SHARES) * 16, **parameters) for _ in range(2))
     table = Table(pattern)

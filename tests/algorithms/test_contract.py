@@ -202,7 +202,7 @@ class World:
         assert self.same_state(self.algorithm.state_dict(), self.twin.state_dict())
 
 
-def test_whatever_comes_the_contract_holds(case, plan, same_state):
+def test_random_scripts_keep_the_contract(case, plan, same_state):
     @settings(max_examples=30)
     @given(SCRIPTS)
     def run(script):
@@ -244,7 +244,7 @@ def play(case, algorithm, script, plan, wrap, look):
         look(algorithm)
 
 
-def test_neither_promises_nor_reading_change_a_bit(case, plan, deferred, same_state):
+def test_promises_and_reading_do_not_change_a_bit(case, plan, deferred, same_state):
     @settings(max_examples=30)
     @given(SCRIPTS)
     def run(script):

@@ -121,7 +121,7 @@ def test_assign_refuses_a_client_that_does_not_exist(case, client, plan, same_st
     assert same_state(algorithm.state_dict(), before)
 
 
-def test_questions_about_unknown_clients_are_answered_no(case, same_state):
+def test_unknown_clients_are_not_wanted(case, same_state):
     algorithm = case.started()
     before = algorithm.state_dict()
     assert not any(algorithm.wants(client, version) for client in (-1, 0, 99) for version in (-1, 0, 7))
@@ -129,7 +129,7 @@ def test_questions_about_unknown_clients_are_answered_no(case, same_state):
     assert same_state(algorithm.state_dict(), before)
 
 
-def test_how_a_client_takes_a_step_is_the_runs_business(case):
+def test_the_runs_options_of_local_steps_pass_through(case):
     """FedProx's term, momentum and the like pass through every algorithm; only steps, lr and compression may change."""
     for option in ({"mu": 0.1, "clip_norm": 3.0}, {"momentum": 0.9, "weight_decay": 0.01}):
         local = LocalPlan(steps=2, batch_size=7, lr=0.1, **option)
@@ -145,7 +145,7 @@ def test_how_a_client_takes_a_step_is_the_runs_business(case):
         assert planned == dataclasses.replace(local, **changed)
 
 
-def test_a_plan_that_cannot_be_carried_out_gives_nobody_work(case, same_state):
+def test_an_impossible_plan_gives_no_work(case, same_state):
     algorithm = case.started()
     before = algorithm.state_dict()
     most = LocalPlan(steps=2**31 - 1, batch_size=1, lr=0.1)
@@ -157,7 +157,7 @@ def test_a_plan_that_cannot_be_carried_out_gives_nobody_work(case, same_state):
         assert algorithm.wants(0, 0)
 
 
-def test_what_each_algorithm_asks_of_its_clients_and_its_buffer():
+def test_payload_linear_and_releases_of_each_algorithm():
     found = {name: (kind.payload, kind().buffer.linear, kind().buffer.releases) for name, kind in ALGORITHMS.items()}
     plain = ("delta", True, 1)
     assert found == {
@@ -195,7 +195,7 @@ def test_no_autograd_graph_grows_behind_the_model(name, plan):
 
 
 @every_algorithm
-def test_an_algorithm_can_be_sent_to_another_process(name, same_state):
+def test_an_algorithm_can_be_pickled(name, same_state):
     algorithm = ALGORITHMS[name]()
     copy = pickle.loads(pickle.dumps(algorithm))
     assert type(copy) is type(algorithm)

@@ -26,7 +26,7 @@ def test_arrivals_by_hand(begin, plan, upload):
     assert algorithm.version == 4
 
 
-def test_alpha_does_not_wear_off(begin, plan, upload):
+def test_alpha_is_computed_anew_for_each_update(begin, plan, upload):
     algorithm = begin(FedAsync(mixing_alpha=0.5, staleness=polynomial(a=1), concurrency=20), clients=30)
     for client in range(20):
         algorithm.receive(upload(client, 0, 0))

@@ -34,7 +34,7 @@ def test_weighted_mean_by_hand(begin, upload, parameters, expected):
     assert algorithm.model.tolist() == expected
 
 
-def test_one_full_batch_step_of_everybody_is_gradient_descent_by_hand(begin, upload):
+def test_a_full_batch_step_of_all_clients_is_gradient_descent(begin, upload):
     # f_i(w) = mean over the client's x of (w − x)²/2; the clients hold {1, 2, 3} and {10}; w = 0, lr = 0.5.
     algorithm = begin(FedAvg(cohort=2), clients=2)
     algorithm.receive(upload(0, 0, 0.5 * (0 - 2), examples=3))
@@ -42,7 +42,7 @@ def test_one_full_batch_step_of_everybody_is_gradient_descent_by_hand(begin, upl
     assert algorithm.model.tolist() == [2.0]
 
 
-def test_over_selection_takes_the_first_m_and_the_rest_are_unwanted(begin, upload):
+def test_updates_after_the_first_m_are_not_wanted(begin, upload):
     algorithm = begin(FedAvg(cohort=2, over_selection=2.0))
     assert algorithm.slots() == 0
     assert algorithm.receive(upload(3, 0, 2)) is False
@@ -54,7 +54,7 @@ def test_over_selection_takes_the_first_m_and_the_rest_are_unwanted(begin, uploa
     assert (algorithm.version, algorithm.round, algorithm.model.tolist()) == (1, 1, [-3])
 
 
-def test_a_round_ends_with_those_left(begin, upload):
+def test_a_round_ends_with_the_remaining_clients(begin, upload):
     algorithm = begin(FedAvg(cohort=3))
     assert algorithm.receive(upload(1, 0, 2, examples=1)) is False
     assert algorithm.receive(upload(2, 0, 6, examples=3)) is False
@@ -62,7 +62,7 @@ def test_a_round_ends_with_those_left(begin, upload):
     assert (algorithm.version, algorithm.round, algorithm.model.tolist()) == (1, 1, [-5])
 
 
-def test_a_round_whose_clients_are_all_lost_makes_no_version_and_a_new_round(begin, upload):
+def test_a_round_of_lost_clients_only_opens_the_next_round(begin, upload):
     algorithm = begin(FedAvg(cohort=2))
     before = algorithm.model
     assert algorithm.drop(0, 0) is False

@@ -191,7 +191,7 @@ def test_a_client_without_a_step_does_not_enter_a_normalised_window(begin, visit
     assert never.resolved == 0
 
 
-def test_a_promise_that_fails_is_asked_again_and_the_window_moves_once(begin, visit, vector):
+def test_a_failed_promise_is_resolved_again_and_the_window_moves_once(begin, visit, vector):
     class Failing:
         broken = True
 

@@ -79,7 +79,7 @@ def test_a_client_counts_by_its_share_of_the_objective(begin, visit, parameters,
     assert algorithm.model.tolist() == expected
 
 
-def test_who_is_away_goes_on_counting(begin, visit):
+def test_an_absent_client_counts_with_its_latest_update(begin, visit):
     algorithm = begin(clients=2, cohort=1)
     visit(algorithm, 0, 16.0)
     for number in range(5):
@@ -95,7 +95,7 @@ def test_the_average_keeps_small_updates_beside_huge_ones(begin, visit):
     assert average(algorithm) == [0.5]
 
 
-def test_a_round_ends_without_the_lost_whose_old_updates_stay(begin, visit, plan):
+def test_a_lost_clients_old_update_still_counts(begin, visit, plan):
     algorithm = begin()
     visit(algorithm, 0, 4.0)
     visit(algorithm, 1, 8.0)
@@ -113,7 +113,7 @@ def test_a_round_ends_without_the_lost_whose_old_updates_stay(begin, visit, plan
     assert average(algorithm) == [(5 + 8 + 4) / 4]
 
 
-def test_kept_updates_are_no_chain_of_all_updates_before(begin, visit, deferred, vector, plan):
+def test_kept_updates_are_not_chains_of_promises(begin, visit, deferred, vector, plan):
     algorithm, promises = begin(clients=1, cohort=1, server_keeps_updates=True), []
     for version in range(1200):
         algorithm.assign(0, plan)
@@ -124,7 +124,7 @@ def test_kept_updates_are_no_chain_of_all_updates_before(begin, visit, deferred,
     assert {promise.resolved for promise in promises} == {1}
 
 
-def test_kept_updates_hold_no_autograd_graph_and_have_the_right_length(begin, plan, deferred):
+def test_kept_updates_have_no_graph_and_the_right_length(begin, plan, deferred):
     algorithm = begin(clients=1, cohort=1, model=(0.0, 0.0), server_keeps_updates=True)
     algorithm.assign(0, plan)
     algorithm.receive(Update(0, 0, torch.ones(2, requires_grad=True), 1, 1, 1.0))
@@ -164,9 +164,7 @@ class Clients:
     weighted=st.booleans(),
     keeps=st.booleans(),
 )
-def test_after_every_round_the_average_is_that_of_everybodys_latest_update(
-    begin, plan, same_state, seed, cohort, loss, weighted, keeps
-):
+def test_random_rounds_agree_with_numpy(begin, plan, same_state, seed, cohort, loss, weighted, keeps):
     rng, clients, model = random.Random(seed), Clients(seed), np.ones(3)
     weights = torch.tensor([rng.random() for _ in range(6)]) if weighted else None
     shares = np.full(6, 1 / 6) if weights is None else (weights / weights.sum()).numpy()

@@ -60,7 +60,7 @@ def test_periods_by_hand(begin, plan):
 
 @pytest.mark.parametrize("period", [1.0, 2.5])
 @pytest.mark.parametrize("visits", [(0.4, 1.0, 1.001, 2.0, 3.5, 7.25)])
-def test_an_update_is_one_version_old_for_every_full_period_that_its_visit_takes(period, visits, begin, plan):
+def test_staleness_counts_the_full_periods_of_a_visit(period, visits, begin, plan):
     """⌈d/T̃⌉ − 1: everybody begins at a period's end; what comes at the same time as one counts in it."""
     algorithm = begin(clients=len(visits), period=period)
     ends, seen = {}, {client: set() for client in range(len(visits))}
@@ -79,7 +79,7 @@ def test_an_update_is_one_version_old_for_every_full_period_that_its_visit_takes
 
 
 @pytest.mark.parametrize("optimizer", [None, momentum(), adam()])
-def test_with_everybody_in_and_nothing_left_out_it_is_fedavg_bit_for_bit(optimizer, plan):
+def test_full_periods_without_compression_equal_fedavg_bit_for_bit(optimizer, plan):
     shared, numbers = {"server_lr": 0.7, "server_optimizer": optimizer}, np.random.default_rng(2)
     luck, avg = FedLuck(compression=(1.0, 1.0), **shared), FedAvg(cohort=5, weighting="uniform", **shared)
     for algorithm in (luck, avg):
@@ -105,7 +105,7 @@ def test_normalised_updates_by_hand(begin, plan):
     assert algorithm.model.tolist() == pytest.approx([-6])  # directions 1 and 3, their mean 2, times the mean a, 3
 
 
-def test_normalised_clients_count_as_fednovas(plan):
+def test_normalised_clients_count_as_in_fednova(plan):
     luck, nova, numbers = FedLuck(normalise=True, server_lr=0.7), FedNova(cohort=5, server_lr=0.7), random.Random(7)
     for algorithm in (luck, nova):
         algorithm.start(torch.ones(2), 5)
@@ -138,7 +138,7 @@ def test_a_client_without_a_step_has_no_direction(begin, plan, deferred, vector)
     assert never.resolved == 0
 
 
-def test_the_speed_of_one_client_says_nothing_of_the_others_and_lasts_until_an_update_says_more(begin, plan):
+def test_a_clients_noted_speed_lasts_until_its_next_measurement(begin, plan):
     algorithm = begin()
     algorithm.note_speed(0, 9.0, 9.0)
     algorithm.note_speed(0, 0.01, 60.0)  # the last one counts
@@ -153,13 +153,13 @@ def test_the_speed_of_one_client_says_nothing_of_the_others_and_lasts_until_an_u
 
 
 @pytest.mark.parametrize(("planned", "steps"), [(1, 2), (2, 2), (5, 5), (9, 9), (10, 9), (400, 9)])
-def test_a_client_that_was_not_measured_takes_the_runs_steps_and_sends_the_largest_share(planned, steps, begin, plan):
+def test_an_unmeasured_client_takes_the_runs_steps_and_the_largest_share(planned, steps, begin, plan):
     algorithm = begin(steps=(2, 9), compression=(0.1, 0.5))
     local = dataclasses.replace(plan, steps=planned)
     assert algorithm.assign(0, local) == dataclasses.replace(plan, steps=steps, compression=top_k(0.5))
 
 
-def test_each_client_gets_what_suits_the_times_that_it_measured_last(begin, plan):
+def test_each_client_gets_the_choice_for_its_last_times(begin, plan):
     ranges = {"period": 2.0, "steps": (1, 40), "compression": (0.05, 0.8)}
     algorithm = begin(**ranges)
     measured = {0: (0.01, 0.1), 1: (0.01, 60.0), 2: (0.5, 0.1)}
@@ -177,7 +177,7 @@ def test_each_client_gets_what_suits_the_times_that_it_measured_last(begin, plan
 
 
 @pytest.mark.parametrize(("exponent", "steps", "share"), [({}, 34, 0.09), ({"compression_exponent": 1.0}, 50, None)])
-def test_the_exponent_is_the_authors_codes_or_the_appendixs(exponent, steps, share, begin, plan):
+def test_the_exponent_changes_the_choice(exponent, steps, share, begin, plan):
     algorithm = begin(clients=1, period=2.0, **exponent)
     algorithm.assign(0, plan)
     algorithm.receive(update(0, 0, 1, seconds=(0.05, 10.0)))
@@ -188,7 +188,7 @@ def test_the_exponent_is_the_authors_codes_or_the_appendixs(exponent, steps, sha
     assert sent == (share and pytest.approx(share, abs=0.005))
 
 
-def test_what_was_measured_stays_until_both_times_are_measured_anew(begin, plan):
+def test_times_stay_until_both_are_measured_anew(begin, plan):
     algorithm = begin(clients=1)
     for seconds in ((0.01, 60.0), (None, None), (9.0, None), (None, 9.0)):
         algorithm.assign(0, plan)
@@ -198,7 +198,7 @@ def test_what_was_measured_stays_until_both_times_are_measured_anew(begin, plan)
     assert algorithm.assign(0, plan) == dataclasses.replace(plan, steps=steps, compression=top_k(share))
 
 
-def test_a_whole_update_is_sent_without_indices_unless_there_is_a_memory_to_empty(begin, plan):
+def test_a_whole_update_is_sent_without_indices(begin, plan):
     algorithm = begin()
     assert algorithm.assign(0, plan) == plan
     assert algorithm.assign(0, dataclasses.replace(plan, compression=top_k(0.3))) == plan
@@ -206,7 +206,7 @@ def test_a_whole_update_is_sent_without_indices_unless_there_is_a_memory_to_empt
     assert algorithm.assign(0, remembering) == dataclasses.replace(remembering, compression=top_k(1.0))
 
 
-def test_the_choice_names_a_compressor_that_there_is(begin, plan):
+def test_the_chosen_compressor_exists(begin, plan):
     compression = begin(compression=(0.1, 0.25)).assign(0, plan).compression
     compressor = COMPRESSORS[compression.name](**dict(compression.parameters))
     assert decode(compressor.encode(torch.arange(8.0), 0)).tolist() == [0, 0, 0, 0, 0, 0, 6, 7]
@@ -219,7 +219,7 @@ def test_the_choice_names_a_compressor_that_there_is(begin, plan):
         ({"compression": Compression("qsgd", (("bits", 4),))}, "leave local.compression qsgd out"),
     ],
 )
-def test_plans_that_leave_nothing_to_choose_are_refused(change, message, begin, plan, same_state):
+def test_plans_without_a_choice_are_refused(change, message, begin, plan, same_state):
     algorithm = begin()
     before = algorithm.state_dict()
     with pytest.raises(ValueError, match=message):

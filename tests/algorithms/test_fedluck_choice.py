@@ -36,7 +36,7 @@ def test_the_choices_of_the_authors_code(alpha, beta, choice):
     assert (2 + at // 100, hundredths[at % 100]) == choice
 
 
-def test_the_appendix_chooses_otherwise():
+def test_the_appendixs_exponent_chooses_otherwise():
     """With exponent 1 none of the first six of these clients would compress its updates."""
     for alpha, beta in zip(AUTHORS_STEP_SECONDS[:6], AUTHORS_UPLOAD_SECONDS[:6], strict=True):
         assert best_steps_and_compression(alpha, beta, 1.5, (2, 60), compression_exponent=1.0)[1] == 1
@@ -87,7 +87,7 @@ def test_with_two_minima_the_lower_one_is_taken():
 
 
 @pytest.mark.parametrize("beta", [1e3, 1e6, 1e9, 1e12])
-def test_the_slower_the_upload_the_less_is_sent_however_slow(beta):
+def test_a_slower_upload_sends_less(beta):
     # For b → ∞ the smaller root tends to √(e/(4 − 2e))/b: at exponent 1 1/(b√2), but for a relative 1/(2√2 b).
     for exponent, limit in ((1.0, 1 / math.sqrt(2)), (0.5, 1 / math.sqrt(6))):
         _, share = best_steps_and_compression(0, beta, 1, (1, 1), (1e-15, 1.0), exponent)
@@ -95,7 +95,7 @@ def test_the_slower_the_upload_the_less_is_sent_however_slow(beta):
 
 
 @pytest.mark.parametrize("nudge", [0.0, -1e-16, 1e-16, -1e-9, 1e-9])
-def test_where_the_roots_meet_phi_only_falls(nudge):
+def test_phi_falls_where_the_roots_meet(nudge):
     # At b² = 27/8 and ka = 0 the cubic has the double root 2/3.
     beta = math.sqrt(27 / 8) * (1 + nudge)
     for largest in (0.6, 1.0):
@@ -153,13 +153,13 @@ def is_best(alpha, beta, period, steps, log_shares, exponent):
 @example(3e38, 5e-324, 1e-3, 0.5)
 @example(3e38, 3e38, 1e-3, 0.5)
 @example(3e38, 3e38, 1e-45, 5e-324)
-def test_whatever_a_client_says_it_measured_there_is_a_choice(alpha, beta, period, exponent):
+def test_every_measurement_has_a_choice(alpha, beta, period, exponent):
     k, share = best_steps_and_compression(alpha, beta, period, (2, 7), (0.01, 0.5), exponent)
     assert 2 <= k <= 7
     assert 0.01 <= share <= 0.5
 
 
-def test_the_theory_has_it_too():
+def test_the_theory_exports_the_choice():
     assert theory.best_steps_and_compression is best_steps_and_compression
 
 

@@ -31,7 +31,7 @@ def test_a_round_by_hand(server_lr, expected, begin):
     assert algorithm.model.tolist() == expected
 
 
-def test_fedavg_ends_where_the_busiest_client_wants_and_fednova_where_all_want():
+def test_fednova_ends_at_the_mean_minimum_and_fedavg_does_not():
     # f_i(w) = (w − e_i)²/2 with e = (0, 10), full gradients, a tiny step size γ. FedAvg's fixed point tends to
     # Σ a_i e_i / Σ a_i, FedNova's to the minimum of the mean, 5; what is left is of order γ.
     lr, ends, steps = 1e-4, (0.0, 10.0), (1, 9)
@@ -82,7 +82,7 @@ def test_random_rounds_agree_with_numpy(plan, seed, cohort, a_of, server_lr):
     np.testing.assert_allclose(algorithm.model.numpy(), model, rtol=0, atol=5e-6 * scale)
 
 
-def test_a_client_without_a_step_fills_its_place_and_is_left_out_of_the_sums(begin, deferred, vector):
+def test_a_client_without_a_step_fills_its_place_but_does_not_count(begin, deferred, vector):
     algorithm = begin(FedNova(cohort=3))
     never = deferred(vector(1000))
     algorithm.receive(update(0, 0, 4, examples=1, a=2.0))
@@ -94,7 +94,7 @@ def test_a_client_without_a_step_fills_its_place_and_is_left_out_of_the_sums(beg
 
 
 @pytest.mark.parametrize("ended_by", ["arrival", "drop", "tick"])
-def test_a_round_in_which_nobody_took_a_step_makes_no_version(ended_by, begin):
+def test_a_round_without_any_step_does_not_make_a_version(ended_by, begin):
     algorithm = begin(FedNova(cohort=2, server_optimizer=momentum()))
     assert algorithm.receive(update(0, 0, 7, a=0.0)) is False
     if ended_by == "arrival":
@@ -106,7 +106,7 @@ def test_a_round_in_which_nobody_took_a_step_makes_no_version(ended_by, begin):
     assert not algorithm.wants(0, 0)
 
 
-def test_metadata_may_be_numpys(begin):
+def test_metadata_may_be_numpy_numbers(begin):
     algorithm = begin(FedNova(cohort=2))
     algorithm.receive(Update(0, 0, torch.ones(1), np.int64(3), 2, np.float32(2)))
     state = algorithm.state_dict()

@@ -45,7 +45,7 @@ def test_a_round_does_not_wait_for_a_lost_client(begin):
     assert algorithm.round == 1
 
 
-def test_a_round_in_which_all_are_lost_makes_no_version(plan):
+def test_a_round_of_lost_clients_does_not_make_a_version(plan):
     algorithm = MIFA()
     algorithm.start(torch.tensor([0.0]), clients=2)
     algorithm.assign(0, plan)

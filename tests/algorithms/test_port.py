@@ -90,7 +90,7 @@ def test_two_steps_by_hand(begin):
     ],
 )
 @pytest.mark.parametrize(("a", "b", "bound"), [(1.0, 1.0, 4), (2.0, 0.5, 4), (0.0, 3.0, 1), (1.0, 0.0, 10)])
-def test_a_stale_weight_is_the_formulas(entries, similarity, a, b, bound, begin):
+def test_a_stale_updates_weight_by_hand(entries, similarity, a, b, bound, begin):
     server = begin(
         length=3, min_clients=2, staleness_bound=bound, similarity_weight=a, staleness_weight=b, server_lr=0.5
     )
@@ -104,7 +104,7 @@ def test_a_stale_weight_is_the_formulas(entries, similarity, a, b, bound, begin)
 
 
 @pytest.mark.parametrize("entries", [(0, 0), (3, 0), (-3, 0)])
-def test_a_fresh_update_counts_as_wholly_similar_whatever_it_is(entries, begin):
+def test_a_fresh_update_has_similarity_1(entries, begin):
     server = begin(length=2, min_clients=2, staleness_bound=3, similarity_weight=4.0)
     server.assign(0, 1)
     server.receive(0, *entries)
@@ -112,7 +112,7 @@ def test_a_fresh_update_counts_as_wholly_similar_whatever_it_is(entries, begin):
     assert server.port.model.tolist() == [-entries[0] / 2, -5]
 
 
-def test_each_is_compared_with_how_the_model_went_since_its_own_version(begin):
+def test_an_update_is_compared_with_the_movement_since_its_version(begin):
     server = begin(length=3, min_clients=3, staleness_bound=9, staleness_weight=0.0)
     server.assign(0)
     server.advance(2, 0, 0)
@@ -127,7 +127,7 @@ def test_each_is_compared_with_how_the_model_went_since_its_own_version(begin):
 
 
 @pytest.mark.parametrize("urgent_requests", [True, False])
-def test_the_server_waits_for_who_is_too_stale_and_may_ask_for_what_it_has(urgent_requests, begin):
+def test_the_server_waits_for_stale_clients_or_requests_their_updates(urgent_requests, begin):
     server = begin(min_clients=1, staleness_bound=1, urgent_requests=urgent_requests)
     asked = [0] if urgent_requests else []
     server.assign(0, 1)
@@ -146,7 +146,7 @@ def test_the_server_waits_for_who_is_too_stale_and_may_ask_for_what_it_has(urgen
     assert server.port.model.item() == pytest.approx(-3)  # p sums to 1 over all three
 
 
-def test_the_loss_of_who_was_too_stale_lets_the_step_happen(begin):
+def test_losing_the_stale_client_lets_the_step_happen(begin):
     server = begin(min_clients=1, staleness_bound=1)
     server.assign(0, 1)
     server.advance(1)
@@ -162,7 +162,7 @@ def test_the_loss_of_who_was_too_stale_lets_the_step_happen(begin):
     assert list(server.port.urgent()) == []
 
 
-def test_updates_that_all_point_against_the_models_way_leave_it_where_it_is(begin):
+def test_updates_against_the_models_movement_do_not_move_it(begin):
     server = begin(min_clients=1, staleness_weight=0.0)
     server.assign(0)
     server.advance(1)
@@ -236,7 +236,7 @@ def test_hyper_parameters_that_do_not_go_together_are_refused(parameters, messag
         Port(**parameters)
 
 
-def test_there_must_be_as_many_clients_as_a_step_needs():
+def test_min_clients_is_at_most_the_number_of_clients():
     with pytest.raises(ValueError, match="min_clients must be at most the number of clients, 4, got 5"):
         Port(min_clients=5).start(torch.zeros(1), 4)
     port = Port(min_clients=4, concurrency=10)

@@ -51,7 +51,7 @@ def test_c_is_read_as_of_the_newest_model(begin):
     assert algorithm.down().tolist() == [2]  # without a look at the model before
 
 
-def test_the_variates_stay_the_mean_of_the_clients_and_the_optimum_is_found():
+def test_control_variates_average_to_c_and_the_optimum_is_reached():
     """Quadratic losses with different minima and curvatures, where FedAvg's fixed point is wrong."""
     curvatures, minima = np.array([1.0, 4.0, 0.5]), np.array([0.0, 1.0, 5.0])
     optimum = (curvatures * minima).sum() / curvatures.sum()

@@ -19,7 +19,7 @@ def begin(vector):
     return make
 
 
-def test_each_round_ends_where_the_machine_ended(begin, plan, upload):
+def test_the_model_is_the_machines_end_point(begin, plan, upload):
     algorithm = begin(1, 2)
     for number, end in enumerate([(3, 4), (5, 6)]):
         algorithm.assign(0, plan)
@@ -35,13 +35,13 @@ def test_a_round_has_the_steps_of_a_whole_cohort(cohort, steps, begin):
     assert begin(0, cohort=cohort).assign(0, local) == dataclasses.replace(local, steps=cohort * steps)
 
 
-def test_there_is_nobody_to_stay_near(begin, plan):
+def test_the_proximal_term_is_dropped(begin, plan):
     proximal = dataclasses.replace(plan, mu=0.5)
     assert begin(0, cohort=1).assign(0, proximal) == plan
 
 
 @pytest.mark.parametrize("clients", [2, 100])
-def test_it_is_for_one_client(clients):
+def test_more_than_one_client_is_refused(clients):
     with pytest.raises(ValueError, match=f"for 1 client that holds all the data, got {clients} clients"):
         SequentialSGD().start(torch.zeros(1), clients)
 
@@ -62,5 +62,5 @@ def test_plans_that_do_not_fit_are_refused(change, message, begin, plan, same_st
     assert algorithm.slots() == 1
 
 
-def test_nothing_is_federated_here_and_nowhere_else():
+def test_only_sequential_sgd_is_pooled():
     assert [name for name, algorithm in ALGORITHMS.items() if algorithm.pooled] == ["sequential_sgd"]

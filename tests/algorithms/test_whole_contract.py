@@ -87,7 +87,7 @@ class FedPlain(Algorithm):
         self._lapsed = set(state["lapsed"].tolist())
 
 
-def test_its_own_constructor_is_kept():
+def test_an_authors_constructor_is_kept():
     assert (FedPlain().server_lr, FedPlain(concurrency=3).concurrency) == (0.1, 3)
     with pytest.raises(ValueError, match="server_lr must be greater than 0, got 0"):
         FedPlain(server_lr=0)
@@ -108,13 +108,13 @@ def test_arrivals_by_hand(plan, upload):
     assert list(algorithm.urgent()) == []
 
 
-def test_its_first_visit_is_checked(plan):
+def test_the_first_visit_is_checked(plan):
     algorithm = FedPlain()
     dry_run(algorithm, torch.zeros(4), torch.ones(5), plan)
     assert not hasattr(algorithm, "_model")
 
 
-def test_what_it_does_not_say_is_as_for_clients_that_come_and_go():
+def test_defaults_are_those_of_a_continuous_schedule():
     algorithm = FedPlain()
     algorithm.start(torch.zeros(1), clients=3)
     assert (algorithm.round, algorithm.returns_in(0), algorithm.tick()) == (None, None, False)
@@ -142,7 +142,7 @@ def simulate(tiny_toml, tmp_path):
     return build
 
 
-def test_a_simulation_of_it_is_that_of_fedbuff_with_one_update_a_version(simulate):
+def test_a_simulation_equals_fedbuffs_with_one_update_a_version(simulate):
     own, reference = simulate(OWN), simulate(FEDBUFF_OF_ONE)
     curves = [list(simulation.run()) for simulation in (own, reference)]
     assert len(curves[0]) > 2

@@ -23,7 +23,7 @@ SETTING = {
 
 
 @pytest.mark.parametrize(("seconds", "staleness"), [(0.2, 0), (1, 0), (1.001, 1), (2, 1), (3.5, 3)])
-def test_staleness_counts_the_periods_that_end_before_the_one_of_arrival(seconds, staleness):
+def test_staleness_in_periods_by_hand(seconds, staleness):
     assert staleness_in_periods(visit_seconds=seconds, period=1) == staleness
     assert staleness_in_periods(visit_seconds=4 * seconds, period=4) == staleness
 

@@ -53,7 +53,7 @@ def test_an_update_without_a_weight_is_heard_but_does_not_count(mean, begin, upl
     assert algorithm.model.tolist() == [-3]
 
 
-def test_a_plan_that_is_refused_gives_nobody_work(mean, begin, plan, same_state):
+def test_a_refused_plan_gives_no_work(mean, begin, plan, same_state):
     class Planned(mean):
         def plan(self, client: int, local: LocalPlan) -> LocalPlan:
             if client == 5:
@@ -108,7 +108,7 @@ def test_the_age_of_an_update_counts_versions(mean, begin, plan, upload):
     assert ages == [0, 1, 2, 0]
 
 
-def test_a_step_sees_the_version_it_starts_from_also_when_it_is_read_much_later(mean, begin, upload, deferred, vector):
+def test_a_step_sees_the_version_that_it_starts_from(mean, begin, upload, deferred, vector):
     versions = []
 
     class Clocked(mean):
@@ -169,7 +169,7 @@ def test_a_sum_that_overflows_leaves_the_model_as_it_was(mean, begin, upload):
     assert list(algorithm.refused_steps) == [0]
 
 
-def test_why_a_step_was_refused_is_saved_and_forgotten_by_a_start(mean, begin, upload, same_state):
+def test_refused_steps_are_saved_and_a_start_forgets_them(mean, begin, upload, same_state):
     algorithm, loaded = begin(mean(size=1)), mean(size=1)
     algorithm.receive(upload(0, 0, math.nan))
     loaded.load_state_dict(algorithm.state_dict())

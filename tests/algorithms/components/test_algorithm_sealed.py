@@ -222,7 +222,7 @@ def test_a_round_hands_out_no_work_until_it_is_revealed(plan, upload, same_state
 
 
 @pytest.mark.parametrize("is_saved", [False, True])
-def test_rounds_that_were_sealed_end_where_plain_ones_do(is_saved, plan, upload):
+def test_sealed_rounds_end_with_the_model_of_plain_ones(is_saved, plan, upload):
     plain, sealed = fedavg(is_secret=False), fedavg()
     for algorithm in (plain, sealed):
         algorithm.start(torch.tensor([1.0, 2.0]), 9)

@@ -64,7 +64,7 @@ def test_an_attribute_that_is_first_assigned_during_the_run_is_named(mean, begin
         algorithm.state_dict()
 
 
-def test_a_component_of_an_authors_own_is_started_and_saved(mean, begin, upload):
+def test_an_authors_component_is_started_and_saved(mean, begin, upload):
     class Counter:
         """Counts updates by client."""
 

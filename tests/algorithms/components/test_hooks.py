@@ -5,7 +5,7 @@ import pytest
 from offbeat.algorithms import Algorithm
 
 
-def test_an_algorithm_says_how_it_is_composed_and_how_it_steps(mean, begin, upload):
+def test_compose_and_next_model_must_be_defined(mean, begin, upload):
     class Composed(Algorithm):
         name = "composed"
 

@@ -81,7 +81,7 @@ def test_a_hyper_parameter_knows_its_type():
     assert (found["cohort"], found["server_lr"]) == (Count, Positive)
 
 
-def test_what_an_algorithm_says_of_itself_is_no_hyper_parameter():
+def test_declarations_of_an_algorithm_are_not_hyper_parameters():
     for name in ("name", "payload", "period", "max_step_norm", "schedule", "buffer", "pooled"):
         assert name not in hyper_parameters(Own)
         assert name not in hyper_parameters(FedBuff)
@@ -154,12 +154,12 @@ def test_the_ends_of_the_bounds_are_allowed(values: dict[str, Any]):
     assert {name: getattr(own, name) for name in values} == values
 
 
-def test_single_values_are_checked_before_how_they_go_together():
+def test_single_values_are_checked_before_check_values():
     with pytest.raises(ValueError, match="window must be a whole number of at least 1"):
         FedFa(window=0, release_every=5)
 
 
-def test_a_hyper_parameter_that_may_be_none_is_checked_if_it_is_not():
+def test_an_optional_hyper_parameter_is_checked_unless_it_is_none():
     class Bounded(FedBuff):
         name = "bounded"
         limit: Positive | None = None

@@ -25,7 +25,7 @@ def test_the_initial_model_is_copied(vector):
         (torch.tensor([0.0, math.inf]), "infinity"),
     ],
 )
-def test_an_initial_model_that_is_no_finite_float32_vector_is_refused(wrong, message):
+def test_an_initial_model_must_be_a_finite_float32_vector(wrong, message):
     with pytest.raises(ValueError, match=message):
         LazyModel(wrong)
 

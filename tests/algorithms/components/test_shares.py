@@ -50,7 +50,7 @@ def test_shares_sum_to_1_and_are_proportional(weights):
         [1.0, math.inf],
     ],
 )
-def test_weights_that_are_none_are_refused(weights):
+def test_impossible_data_weights_are_refused(weights):
     with pytest.raises(ValueError, match="data_weights must be 2 finite numbers of at least 0, not all 0"):
         client_shares(2, torch.tensor(weights), "examples")
 
@@ -67,7 +67,7 @@ def test_shares_are_saved_since_a_resumed_run_gets_no_weights():
     assert [resumed[client] for client in range(3)] == [shares[client] for client in range(3)] == [0.1, 0.2, 0.7]
 
 
-def test_an_algorithm_needs_data_weights_if_its_shares_go_by_them():
+def test_an_algorithm_with_shares_by_examples_needs_data_weights():
     assert AsyncCommSGD().weighs_all_clients
     assert not AsyncCommSGD(weighting="uniform").weighs_all_clients
     assert not FedAvg().weighs_all_clients

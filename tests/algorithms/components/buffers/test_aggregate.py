@@ -49,7 +49,7 @@ def test_tallies_are_summed_beside_the_vectors(upload):
     assert buffer.release(1).tallies == {"examples": 5, "steps": 0}
 
 
-def test_one_vector_takes_part_in_one_sum_and_a_sum_looks_at_no_vector(upload, deferred, vector):
+def test_a_promise_waits_until_the_sum_is_read(upload, deferred, vector):
     buffer, promise = started(), deferred(vector(1, 2))
     assert (buffer.linear, buffer.releases) == (True, 1)
     buffer.add(Update(0, 0, promise, 1, 1, 1.0), 2.0)
@@ -78,7 +78,7 @@ def test_start_empties_the_buffer(upload):
     assert (closed.total().tolist(), closed.weight, closed.tallies) == ([0], 0, {"examples": 0})
 
 
-def test_the_total_is_computed_once_and_the_mean_is_divided_once_in_its_memory(vector):
+def test_the_total_is_computed_once_and_divided_once_in_place(vector):
     made = []
 
     def make():

@@ -24,7 +24,7 @@ def test_an_update_counts_in_its_round(upload):
     assert buffer.count == 0
 
 
-def test_it_needs_only_sums_and_a_vector_takes_part_in_one(deferred, vector):
+def test_a_promise_waits_until_the_sum_of_its_round_is_read(deferred, vector):
     buffer, promise = started(), deferred(vector(1, 2))
     assert (buffer.linear, buffer.releases) == (True, 1)
     buffer.add(Update(0, 0, promise, 1, 1, 1.0), Weight(3.0, round=1))

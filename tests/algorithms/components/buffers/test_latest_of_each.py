@@ -42,7 +42,7 @@ def test_without_the_servers_memory_only_sums_are_needed():
 
 @pytest.mark.parametrize("kept", [False, True])
 @pytest.mark.parametrize(("since", "name"), [(1, "its update from version 1"), (-1, "its update from version -1")])
-def test_a_difference_to_something_else_changes_nothing(kept, since, name, add, same_state):
+def test_a_difference_to_another_update_is_refused(kept, since, name, add, same_state):
     buffer = started(kept_by_server=kept)
     add(buffer, 0, 0, 4)
     before = buffer.state_dict()
@@ -62,7 +62,7 @@ def test_a_whole_update_replaces_what_the_server_kept(add):
     assert buffer.release(2).total().tolist() == [10]
 
 
-def test_without_the_servers_memory_a_whole_update_comes_too_late(add):
+def test_without_the_servers_memory_a_whole_update_is_refused(add):
     buffer = started()
     add(buffer, 0, 0, 4)
     with pytest.raises(ValueError, match="with server_keeps_updates the server could help it out"):

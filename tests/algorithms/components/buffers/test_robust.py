@@ -73,6 +73,6 @@ def test_the_step_is_the_robust_mean_times_server_lr_without_weights(make, plan,
     [FedNova(), FedFa(), AsyncCommSGD(), FedLuck(normalise=True)],
     ids=lambda algorithm: algorithm.name,
 )
-def test_only_plain_means_have_a_robust_one_in_their_place(algorithm):
+def test_a_robust_mean_replaces_only_a_plain_mean(algorithm):
     with pytest.raises(ValueError, match=f"aggregate = 'krum' does not go with {algorithm.name}"):
         algorithm.wrap(robust("krum"))

@@ -50,7 +50,7 @@ def test_a_promise_waits_until_the_sum_is_read_and_is_resolved_once(deferred, ve
     assert promise.resolved == 1
 
 
-def test_a_promise_that_fails_is_asked_again_and_what_came_before_counts_once(vector):
+def test_a_failed_promise_is_resolved_again_and_earlier_vectors_count_once(vector):
     class Failing:
         broken = True
 

@@ -39,7 +39,7 @@ def test_a_promise_is_clipped_when_it_is_kept(fedbuff, upload, deferred, vector)
     assert promise.resolved == 1
 
 
-def test_what_was_clipped_keeps_its_direction_where_squares_overflow(fedbuff, upload):
+def test_a_clipped_update_keeps_its_direction_where_squares_overflow(fedbuff, upload):
     algorithm = fedbuff(clip(1.0), size=1)
     algorithm.receive(upload(0, 0, 3e30, 4e30))
     torch.testing.assert_close(algorithm.model, torch.tensor([-0.6, -0.8]))

@@ -52,7 +52,7 @@ def test_the_rounds_in_which_each_client_talks_by_hand(pattern, clients, expecte
 
 
 @given(BUILT_IN, st.integers(1, 12), st.data())
-def test_the_next_round_is_the_first_later_one_of_those_in_which_the_client_talks(pattern, clients, data):
+def test_next_round_is_the_first_later_round_of_the_client(pattern, clients, data):
     client = data.draw(st.integers(0, clients - 1))
     rounds = talks(pattern, client, clients, 120)
     for last in range(80):
@@ -82,12 +82,12 @@ def test_the_longest_gap_by_hand(pattern, clients, gap):
 
 
 @given(st.integers(1, 5000))
-def test_of_random_the_gap_is_the_mean_one_rounded_up(mean):
+def test_the_gap_of_random_is_the_mean_gap_rounded_up(mean):
     assert random(p=1 / mean).longest_gap(10) == mean
     assert random(p=1 / (mean + 0.5)).longest_gap(10) == mean + 1
 
 
-def test_random_talks_with_its_probability_independently_of_the_client_the_round_and_the_seed():
+def test_random_draws_are_independent_and_have_the_probability():
     probability, rounds = 0.2, 4000
     spoke = np.zeros((6, rounds + 1))
     for row, (client, seed) in enumerate([(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (999_999, 0)]):
@@ -144,7 +144,7 @@ def test_parameters_out_of_range_are_refused(make, message):
         make()
 
 
-def test_every_pattern_is_found_by_its_name_and_can_be_sent_to_another_process():
+def test_patterns_are_found_by_name_and_can_be_pickled():
     assert set(PATTERNS) == {"full", "round_robin", "random", "imbalanced"}
     for name, make in PATTERNS.items():
         copy = pickle.loads(pickle.dumps(make()))

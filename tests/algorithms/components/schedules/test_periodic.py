@@ -36,7 +36,7 @@ def test_a_client_that_is_back_rests_until_its_round():
     assert schedule.wants(0, 1)
 
 
-def test_a_client_counts_when_its_pattern_says_or_in_the_next_round_if_it_is_late():
+def test_a_late_update_counts_in_the_next_round():
     schedule = started(round_robin(k=2, every=1))
     assert [schedule.talks_in(client) for client in range(4)] == [1, 1, 2, 2]
     for client in range(4):

@@ -16,7 +16,7 @@ def ask(schedule, *clients, version=0):
     return schedule
 
 
-def test_a_round_waits_for_the_first_m_of_those_that_were_asked():
+def test_a_round_waits_for_the_first_m_updates():
     schedule = started(Rounds(2, 1.5))
     assert (schedule.number, schedule.slots()) == (0, 3)
     ask(schedule, 4, 1, 3)
@@ -29,7 +29,7 @@ def test_a_round_waits_for_the_first_m_of_those_that_were_asked():
     ("cohort", "over_selection", "clients", "places"),
     [(3, 1.0, 6, 3), (3, 1.3, 6, 4), (6, 2.0, 6, 6), (100, 1.1, 200, 110), (1000, 1.01, 1010, 1010), (1, 1000, 6, 6)],
 )
-def test_as_many_are_asked_as_over_selection_says(cohort, over_selection, clients, places):
+def test_over_selection_assigns_more_clients(cohort, over_selection, clients, places):
     assert started(Rounds(cohort, over_selection), clients).slots() == places
 
 
@@ -39,7 +39,7 @@ def test_a_cohort_is_not_larger_than_the_population():
     assert started(Rounds(6)).slots() == 6
 
 
-def test_a_round_is_complete_when_all_that_were_asked_were_heard_or_lost():
+def test_a_round_is_complete_when_all_its_clients_were_heard_or_lost():
     schedule = ask(started(Rounds(3)), 0, 1, 2)
     assert schedule.lose(0, 0) is False
     assert schedule.lose(0, 0) is False
@@ -82,7 +82,7 @@ def test_a_client_has_one_turn_a_round(make):
 
 
 @pytest.mark.parametrize("make", [lambda: Rounds(2), Available])
-def test_a_closed_round_wants_nobody(make):
+def test_a_closed_round_wants_no_client(make):
     schedule = ask(started(make()), 0, 1)
     schedule.close()
     assert (schedule.slots(), schedule.number, schedule.at_work) == (0, 0, 0)
@@ -101,7 +101,7 @@ def test_a_deadline_ends_a_round_that_has_begun(make):
     assert schedule.tick() is True
 
 
-def test_available_takes_in_all_that_come_until_the_first_is_back():
+def test_available_takes_clients_in_until_the_first_is_back():
     schedule = started(Available())
     assert schedule.slots() == 6
     ask(schedule, 5, 0, 2)
@@ -121,7 +121,7 @@ def test_available_ends_when_all_members_are_back_or_lost():
     assert schedule.hear(2) is True
 
 
-def test_available_ends_with_a_loss_and_a_lost_member_is_heard_while_it_is_open():
+def test_available_hears_a_lost_member_and_ends_with_a_loss():
     schedule = ask(started(Available()), 1, 2, 3)
     schedule.lose(1, 0)
     assert schedule.hear(1) is False

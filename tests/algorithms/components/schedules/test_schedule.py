@@ -20,7 +20,7 @@ def three():
     return schedule
 
 
-def test_it_holds_what_was_assigned_with_its_version(three):
+def test_an_assigned_client_is_wanted_with_its_version(three):
     assert three.at_work == 3
     assert three.wants(5, 0)
     assert three.wants(2, 1)
@@ -35,7 +35,7 @@ def test_a_lost_client_frees_its_slot_once_and_is_still_expected(three):
     assert three.wants(5, 0)
 
 
-def test_those_from_before_a_version_are_at_work_and_have_not_lapsed(three):
+def test_clients_that_began_before_a_version(three):
     assert [three.before(version) for version in (0, 1, 2, 9)] == [[], [5], [5, 2, 9], [5, 2, 9]]
     three.lose(2, 1)
     three.hear(5)
@@ -46,7 +46,7 @@ def test_those_from_before_a_version_are_at_work_and_have_not_lapsed(three):
 
 
 @pytest.mark.parametrize(("concurrency", "clients", "places"), [(3, 10, 3), (10, 3, 3), (1, 1, 1)])
-def test_as_many_work_at_a_time_as_there_are_places(concurrency, clients, places):
+def test_concurrency_limits_the_clients_at_work(concurrency, clients, places):
     schedule = started(concurrency, clients)
     assert schedule.slots() == places
     schedule.assign(0, 0)
@@ -60,7 +60,7 @@ def test_a_continuous_schedule_has_neither_rounds_nor_a_clock(three):
     assert three.tick() is False
 
 
-def test_start_forgets_who_was_at_work(three):
+def test_start_forgets_the_clients_at_work(three):
     three.lose(5, 0)
     three.start(RunFacts(1, 4))
     assert (three.at_work, three.slots()) == (0, 4)
@@ -82,7 +82,7 @@ SCRIPTS = st.lists(
 
 
 @given(SCRIPTS)
-def test_it_agrees_with_a_plain_table_and_a_reloaded_one(same_state, script):
+def test_random_scripts_agree_with_a_plain_table(same_state, script):
     undisturbed, reloaded, table = started(), started(), {}
     for operation, client, version in script:
         if operation == "reload":
