@@ -11,7 +11,6 @@ from offbeat.algorithms import AsyncCommSGD, Update
 from offbeat.algorithms.components.schedules.patterns import full, imbalanced, random, round_robin
 from offbeat.algorithms.components.server_optimizer import momentum
 from offbeat.algorithms.components.step_sizes import inverse_square_root, inverse_time
-from offbeat.coordinator import Coordinator
 from tests.algorithms.case import Case, started
 
 
@@ -121,25 +120,6 @@ def test_the_result_is_the_model_unless_it_is_averaged(begin):
     algorithm.tick()
     assert torch.equal(algorithm.result, algorithm.model)
     assert algorithm.state_dict()["iterates"].shape == (0,)
-
-
-def test_the_coordinator_assigns_clients_in_their_rounds(plan):
-    algorithm = AsyncCommSGD(pattern=imbalanced())
-    coordinator = Coordinator(algorithm, torch.zeros(1), clients=3, local=plan)
-    begun = {0: [], 1: [], 2: []}
-    for now in range(13):
-        for client in range(3):
-            coordinator.present(now, client)
-        for client, visit, version, *_ in coordinator.assign(now):
-            assert version == now
-            begun[client].append(now)
-            vector = torch.ones(1)
-            coordinator.receive(now + 0.5, client, visit, vector, examples=1, steps=1, normaliser=1.0)  # early
-            coordinator.present(now + 0.5, client)
-        assert coordinator.assign(now + 0.7) == []
-        coordinator.tick(now + 1)
-    assert begun == {0: list(range(13)), 1: [0, 2, 4, 6, 8, 10, 12], 2: [0, 3, 6, 9, 12]}
-    assert algorithm.model.item() == pytest.approx(-(13 + 6 + 4) / 3)
 
 
 class Table:

@@ -34,14 +34,6 @@ def test_weighted_mean_by_hand(begin, upload, parameters, expected):
     assert algorithm.model.tolist() == expected
 
 
-def test_a_full_batch_step_of_all_clients_is_gradient_descent(begin, upload):
-    # f_i(w) = mean over the client's x of (w − x)²/2; the clients hold {1, 2, 3} and {10}; w = 0, lr = 0.5.
-    algorithm = begin(FedAvg(cohort=2), clients=2)
-    algorithm.receive(upload(0, 0, 0.5 * (0 - 2), examples=3))
-    algorithm.receive(upload(1, 0, 0.5 * (0 - 10), examples=1))
-    assert algorithm.model.tolist() == [2.0]
-
-
 def test_updates_after_the_first_m_are_not_wanted(begin, upload):
     algorithm = begin(FedAvg(cohort=2, over_selection=2.0))
     assert algorithm.slots() == 0

@@ -7,9 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offbeat.algorithms import FedBuff, FedFa, Update
+from offbeat.algorithms import FedFa, Update
 from offbeat.algorithms.components.server_optimizer import adam, momentum
-from offbeat.algorithms.components.staleness import constant
 from tests.algorithms.case import Case, started
 
 TOO_SMALL = ({"normaliser": 1e-39}, {"normaliser": np.float64(1e-310)})
@@ -45,26 +44,24 @@ def visit(plan):
     return make
 
 
-def play(rng, numbers, plan, algorithms, arrivals, a_of=(1.0,)):
-    """Do the same to all: assign, drop, hand in; yield each update that came and what ``receive`` answered."""
+def play(rng, numbers, plan, algorithm, arrivals, a_of):
+    """Assign, drop, hand in; yield each update that came and what ``receive`` answered."""
     clients, at_work = range(8), {}
     while arrivals > 0:
         idle = [client for client in clients if client not in at_work]
-        if idle and algorithms[0].slots() > 0 and rng.random() < 0.6:
+        if idle and algorithm.slots() > 0 and rng.random() < 0.6:
             client = rng.choice(idle)
-            at_work[client] = algorithms[0].version
-            for algorithm in algorithms:
-                algorithm.assign(client, plan)
+            at_work[client] = algorithm.version
+            algorithm.assign(client, plan)
         elif at_work:
             client = rng.choice(list(at_work))
             if rng.random() < 0.2:
-                for algorithm in algorithms:
-                    algorithm.drop(client, at_work[client])
+                algorithm.drop(client, at_work[client])
                 continue
             vector = torch.tensor(numbers.standard_normal(LENGTH), dtype=torch.float32)
             update = Update(client, at_work.pop(client), vector, rng.randint(1, 99), 1, rng.choice(a_of))
             arrivals -= 1
-            yield update, [algorithm.receive(update) for algorithm in algorithms]
+            yield update, algorithm.receive(update)
 
 
 def test_deltas_by_hand(begin, visit):
@@ -111,19 +108,6 @@ def test_which_arrivals_make_a_version(window, release_every, expected, transmit
     assert algorithm.version == len(released)
 
 
-@pytest.mark.parametrize("server_lr", [1.0, 0.5, 0.125])
-def test_a_window_of_one_is_plain_asynchronous_sgd_bit_for_bit(server_lr, plan, begin):
-    algorithm = begin(model=(1.0, 2.0, 3.0), window=1, server_lr=server_lr, concurrency=4)
-    buffered = FedBuff(buffer_size=1, staleness=constant(), server_lr=server_lr, concurrency=4)
-    buffered.start(torch.tensor([1.0, 2.0, 3.0]), 9)
-    model = torch.tensor([1.0, 2.0, 3.0])
-    for update, made in play(random.Random(1), np.random.default_rng(1), plan, [algorithm, buffered], 60):
-        model = model - server_lr * update.vector
-        assert made == [True, True]
-        assert torch.equal(algorithm.model, model)
-        assert torch.equal(buffered.model, model)
-
-
 @settings(max_examples=100)
 @given(
     seed=st.integers(0, 2**32),
@@ -149,7 +133,7 @@ def test_random_arrivals_agree_with_a_window_in_numpy(
     algorithm.start(torch.ones(LENGTH), 8)
     model, version, window, came = np.ones(LENGTH), 0, [], 0
     rng, numbers = random.Random(seed), np.random.default_rng(seed)
-    for update, (made,) in play(rng, numbers, plan, [algorithm], 40, a_of=(0.0, 0.5, 1.0, 3.0, 7.0)):
+    for update, made in play(rng, numbers, plan, algorithm, 40, a_of=(0.0, 0.5, 1.0, 3.0, 7.0)):
         due = False
         if not normalise or update.normaliser > 0:
             window = [*window, (update.vector.numpy().astype(np.float64), update.normaliser)][-size:]

@@ -8,7 +8,7 @@ import pytest
 from annotated_types import Interval
 from torch import Tensor
 
-from offbeat.algorithms import Algorithm, FedAvg, FedBuff, FedFa
+from offbeat.algorithms import Algorithm, FedBuff, FedFa
 from offbeat.algorithms.components import (
     ClosedBuffer,
     Continuous,
@@ -21,7 +21,6 @@ from offbeat.algorithms.components import (
     polynomial,
 )
 from offbeat.algorithms.components.hyper_parameters import hyper_parameters
-from offbeat.algorithms.components.staleness import constant
 
 
 class Own(Algorithm):
@@ -67,18 +66,6 @@ def test_annotations_are_keyword_only_arguments_with_defaults_in_their_order():
         Own(3)
     with pytest.raises(TypeError, match="speed"):
         Own(speed=3)
-
-
-def test_a_value_that_is_given_is_the_instances_alone():
-    own, other = Own(places=5, staleness=constant()), Own()
-    assert (own.places, own.staleness, own.schedule.concurrency) == (5, constant(), 5)
-    assert (other.places, other.staleness, other.schedule.concurrency) == (3, polynomial(a=2.0), 3)
-
-
-def test_a_hyper_parameter_knows_its_type():
-    found = hyper_parameters(FedAvg)
-    assert list(found) == ["cohort", "server_lr", "weighting", "over_selection", "server_optimizer"]
-    assert (found["cohort"], found["server_lr"]) == (Count, Positive)
 
 
 def test_declarations_of_an_algorithm_are_not_hyper_parameters():
