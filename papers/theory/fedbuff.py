@@ -26,7 +26,7 @@ def check_fedbuff(seeds: int, rng: np.random.Generator) -> list[Row]:
 
 
 def unequal_arrivals_row(rng: np.random.Generator, seeds: int, server_steps: int) -> Row:
-    """Measure Theorem 1 where one client makes nine of ten arrivals, against its assumption."""
+    """Measure Theorem 1 where one of two clients makes nine of ten arrivals."""
     return fedbuff_row(
         PAIR, rng, seeds, steps=1, buffer_size=1, max_staleness=0, server_steps=server_steps, arrivals=(0.9, 0.1)
     )
@@ -69,7 +69,7 @@ def fedbuff_row(
 def run_fedbuff(
     problem: Problem, rng: np.random.Generator, chosen: Clients, *, steps: int, lr: float, max_staleness: int
 ) -> Array:
-    """Return (1/T) Σ_{t<T} ‖∇f(w_t)‖² for each seed, ``(seeds,)``, with s(τ) = 1 and server_lr = 1."""
+    """Return (1/T) Σ_{t<T} ‖∇f(w_t)‖² for each seed, ``(seeds,)``."""
     path = fedbuff_models(problem, rng, chosen, steps=steps, lr=lr, max_staleness=max_staleness)
     return mean_gradient_square(problem, path)
 
@@ -77,7 +77,10 @@ def run_fedbuff(
 def fedbuff_models(
     problem: Problem, rng: np.random.Generator, chosen: Clients, *, steps: int, lr: float, max_staleness: int
 ) -> Array:
-    """Return w_t for t < T, ``(T, seeds, d)``; ``chosen`` has the client of each arrival, ``(T, seeds, K)``."""
+    """Return w_t for t < T, ``(T, seeds, d)``, with s(τ) = 1 and server_lr = 1.
+
+    ``chosen`` has the client of each arrival, ``(T, seeds, K)``.
+    """
     rounds, seeds, buffer_size = chosen.shape
     model = np.tile(problem.start, (seeds, 1))
     versions = deque([model], maxlen=max_staleness + 1)

@@ -35,7 +35,7 @@ class Row:
 
     @property
     def as_expected(self) -> bool:
-        """True if the bound holds, or in a counter-example fails, by more than the interval."""
+        """True if the bound holds by more than the interval; fails in a counter-example."""
         if self.should_hold:
             return self.measured + self.half_width <= self.bound
         return self.measured - self.half_width > self.bound

@@ -29,7 +29,7 @@ def sweep(name: str, values: Sequence[int], seeds: int) -> list[Point]:
 
 
 def slope(points: Sequence[Point]) -> float:
-    """Return p, where the measured value grows as value^p, by least squares of logarithms."""
+    """Return p of measured ∝ value^p, by least squares of the logarithms."""
     values, measured = [point.value for point in points], [point.row.measured for point in points]
     return float(np.polyfit(np.log(values), np.log(measured), 1)[0])
 

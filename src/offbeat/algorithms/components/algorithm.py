@@ -225,9 +225,9 @@ class Algorithm(Hooks[Schedule_co]):
         return self.schedule.tick() and self._close()
 
     def reveal(self, answer: Tensor) -> bool:
-        """Open the oldest sealed sum by a helper's answer; return whether there is a new version.
+        """Open the oldest sealed sum; return whether there is a new version.
 
-        A ``ValueError`` if no sum is sealed or the answer does not open it; nothing has changed.
+        ``answer`` is the helper's. A ``ValueError`` if no sum is sealed or the answer does not open it; nothing has changed.
         """
         if not self._sealed:
             raise ValueError("no sum is sealed: there is nothing to reveal")

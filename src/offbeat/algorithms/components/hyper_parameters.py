@@ -28,7 +28,7 @@ def hyper_parameters(kind: type[Any]) -> dict[str, Any]:
 
 
 def check_hyper_parameters(algorithm: Any) -> None:
-    """Raise ``ValueError`` if a hyper-parameter is out of the bounds of its annotation."""
+    """Raise ``ValueError`` if a value is out of the bounds of its annotation."""
     for name, hint in hyper_parameters(type(algorithm)).items():
         _check(name, getattr(algorithm, name), hint)
 

@@ -36,7 +36,7 @@ class LazyModel:
         self._steps: deque[tuple[Callable[[Tensor], Tensor], int]] = deque()
 
     def step(self, rule: Callable[[Tensor], Tensor], version: int = 0) -> None:
-        """Record that the next model is ``rule(this model)``, a new tensor; this model is of ``version``."""
+        """Record that the model of ``version`` becomes ``rule(model)``, a new tensor."""
         self._steps.append((rule, version))
 
     def read(self) -> Tensor:

@@ -19,7 +19,7 @@ from offbeat_client.checks import check_not_negative, check_positive
 
 @dataclass(frozen=True)
 class ServerOptimizer:
-    """The optimiser of the server's steps; its step size is the algorithm's ``server_lr``."""
+    """The optimiser of the server's steps, whose step size is ``server_lr``."""
 
     name: str
     parameters: dict[str, float]

@@ -26,7 +26,7 @@ Vector = Tensor | Promise
 
 
 def resolve(vector: Vector, length: int) -> Tensor:
-    """Return the float32 tensor ``(length,)`` behind ``vector``, without its autograd graph."""
+    """Return the float32 tensor ``(length,)`` of a vector, without autograd graph."""
     tensor = vector if isinstance(vector, Tensor) else vector.resolve()
     check_shape(tensor, length)
     return tensor.detach() if tensor.requires_grad else tensor
@@ -104,7 +104,7 @@ def check_shape(vector: Tensor, length: int) -> None:
 
 
 def check_update(update: Update, *, clients: int, version: int, length: int) -> None:
-    """Raise ``ValueError`` unless the update's metadata fits the run, now at ``version``."""
+    """Raise ``ValueError`` unless the update's metadata fits the run at ``version``."""
     check_client(update.client, clients)
     if not 0 <= update.version <= version:
         raise ValueError(f"version must be in 0 … {version}, got {update.version}")

@@ -106,7 +106,7 @@ class ClosedBuffer:
         self._divided = is_mean
 
     def total(self) -> Tensor:
-        """Return the weighted sum of the updates, float32 ``(d,)``, computed once and shared.
+        """Return the weighted sum of the updates, float32 ``(d,)``; computed once.
 
         Raises:
             NotFiniteError: The sum is not finite.
@@ -178,7 +178,7 @@ class Aggregate(Component):
         """Empty the buffer, and return its updates for the step from ``version``."""
 
     def reveal(self, closed: ClosedBuffer, answer: Tensor) -> ClosedBuffer:
-        """Return a sealed sum opened by a helper's answer; a ``ValueError`` if it does not open it."""
+        """Return a sealed sum opened by a helper's answer; else raise ``ValueError``."""
         raise ValueError("this buffer is not sealed: it has nothing to reveal")
 
 

@@ -67,7 +67,7 @@ class Robust(Each):
 
 
 def robust(name: str) -> "Wrap":
-    """Return a wrapper that puts a buffer of ``RULES[name]`` in place of a plain mean of deltas."""
+    """Return a wrapper that replaces a plain mean of deltas by ``RULES[name]``."""
 
     def wrap(algorithm: "Algorithm[Any]") -> Aggregate:
         buffer = algorithm.buffer

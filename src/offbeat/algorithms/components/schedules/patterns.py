@@ -42,7 +42,7 @@ class Pattern:
         return int(following)
 
     def longest_gap(self, clients: int) -> int:
-        """Return Δ, the most rounds between two talks of a client; for ``random`` the mean."""
+        """Return Δ, the most rounds between two talks; for ``random`` the mean."""
         return self.parameters["longest_gap"] if self.own is not None else _GAPS[self.name](clients, **self.parameters)
 
 

@@ -49,7 +49,7 @@ class Schedule(Component):
         return self.number
 
     def assign(self, client: int, version: int) -> None:
-        """Record that the client now works from ``version``; a ``ValueError`` if it may not."""
+        """Record that the client works from ``version``; a ``ValueError`` if it may not."""
         self._versions[client] = version
         self._lapsed.discard(client)
 
