@@ -227,7 +227,7 @@ class Algorithm(Hooks[Schedule_co]):
     def reveal(self, answer: Tensor) -> bool:
         """Open the oldest sealed sum; return whether there is a new version.
 
-        ``answer`` is the helper's. A ``ValueError`` if no sum is sealed or the answer does not open it; nothing has changed.
+        A ``ValueError`` if no sum is sealed or the helper's ``answer`` does not open it; nothing has changed.
         """
         if not self._sealed:
             raise ValueError("no sum is sealed: there is nothing to reveal")
