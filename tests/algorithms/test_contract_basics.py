@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 import pickle
-from typing import Annotated, get_origin
+from typing import Annotated, get_args, get_origin
 
 import pytest
 import torch
@@ -177,8 +177,10 @@ def test_every_number_among_the_hyper_parameters_has_bounds(name):
     for key, hint in hyper_parameters(ALGORITHMS[name]).items():
         assert hint not in (int, float), key
         if get_origin(hint) is Annotated:
-            with pytest.raises(ValueError, match=f"{key} must be .*got -1"):
-                ALGORITHMS[name](**{key: -1})
+            bound = get_args(hint)[1]
+            below = (bound.gt if bound.ge is None else bound.ge) - 1
+            with pytest.raises(ValueError, match=f"{key} must be .*got {below}"):
+                ALGORITHMS[name](**{key: below})
 
 
 @every_algorithm
