@@ -35,9 +35,6 @@ class CLASS(Algorithm):
     Args:
         server_lr: Step size on a delta, > 0.
         concurrency: Clients at work at the same time, ≥ 1.
-
-    Raises:
-        ValueError: A hyper-parameter is out of range.
     """
 
     name = "NAME"

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from offbeat.algorithms.components import LocalPlan
-from offbeat.algorithms.components.checks import check_client
+from offbeat.algorithms.components.update import check_client
 from offbeat.coordinator.calls import Assignment, Receipt, VisitState, plan_from_plain, plan_to_plain
 
 _NONE = -1

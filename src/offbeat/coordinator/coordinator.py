@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 
 from offbeat.algorithms.components import Algorithm, LocalPlan, Update, Vector
-from offbeat.algorithms.components.checks import check_client, check_not_negative
 from offbeat.algorithms.components.state import prefixed, under
-from offbeat.algorithms.components.update import Report
+from offbeat.algorithms.components.update import Report, check_client
 from offbeat.coordinator.assignments import VisitTable
 from offbeat.coordinator.calls import Assignment, Call, Receipt, Statistics
 from offbeat.coordinator.candidates import Candidates
 from offbeat.coordinator.late_updates import LateUpdates
 from offbeat.coordinator.leases import Leases
 from offbeat.coordinator.transitions import Transitions
+from offbeat_client.checks import check_not_negative
 
 _NOT_RECORDED = frozenset({"client", "version", "plan"})  # parts of an update that its visit determines
 _REPLAYED_AS_NAMED = frozenset(
