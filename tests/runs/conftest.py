@@ -1,12 +1,7 @@
 import io
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from offbeat.config.experiment_file import Experiment
-from offbeat.runs.progress import Progress
 from offbeat.runs.run_all import run_all
 
 ALL = ["fedavg", "fedasync", "fedbuff"]
@@ -31,10 +26,10 @@ def score(outputs, labels):
 
 
 @pytest.fixture
-def run(progress: Callable[..., Progress], tmp_path: Path) -> Callable[..., str]:
+def run(progress, tmp_path):
     """Return a function that runs an experiment's algorithms into a folder, and returns its output."""
 
-    def all_into(experiment: Experiment, folder: str, labels: list[str] = ALL, **how: Any) -> str:
+    def all_into(experiment, folder, labels=ALL, **how):
         screen = io.StringIO()
         run_all(experiment, labels, tmp_path / folder, progress(experiment, screen), **how)
         return screen.getvalue()

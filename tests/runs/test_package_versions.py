@@ -1,5 +1,4 @@
 import hashlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,22 +8,22 @@ from offbeat.data.dataset import Dataset
 from offbeat.runs.package_versions import versions
 
 
-def data(name: str, value: float = 0.0) -> Dataset:
+def data(name, value=0.0):
     return Dataset(name, *(np.full((2, 1), value, np.float32) for _ in range(4)), classes=None)
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Path:
+def own(tmp_path):
     path = tmp_path / "own.py"
     path.write_text("one = 1")
     return path
 
 
-def sha256(path: Path) -> str:
+def sha256(path):
     return hashlib.sha256(hashlib.sha256(path.read_bytes()).digest()).hexdigest()[:16]
 
 
-def test_the_users_files_are_listed_with_their_hash(own: Path):
+def test_the_users_files_are_listed_with_their_hash(own):
     config = {
         "trainer": "vmap",
         "data": {"name": f"{own}:make", "arguments": {"many": [str(own.parent), 3, "relative.py:x"]}},
@@ -35,13 +34,13 @@ def test_the_users_files_are_listed_with_their_hash(own: Path):
     assert found[str(own.parent)] == found[str(own)]  # it is all that is in the folder
 
 
-def test_another_file_in_a_folder_shows(own: Path):
+def test_another_file_in_a_folder_shows(own):
     before = versions({"trainer": "loop", "path": str(own.parent)}, data("digits"))
     (own.parent / "two").write_text("two")
     assert versions({"trainer": "loop", "path": str(own.parent)}, data("digits")) != before
 
 
-def test_imports_from_the_same_folder_are_listed(own: Path):
+def test_imports_from_the_same_folder_are_listed(own):
     (own.parent / "helper_of_own.py").write_text("two = 2")
     own.write_text("import helper_of_own\none = 1")
     load_object(f"{own}:one")

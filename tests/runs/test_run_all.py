@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -8,27 +7,23 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from offbeat.config.experiment_file import Experiment, load
+from offbeat.config.experiment_file import load
 from offbeat.data.catalogue import DATASETS
-from offbeat.data.dataset import Dataset, MissingDataError
+from offbeat.data.dataset import MissingDataError
 from offbeat.errors import OffbeatError
 from offbeat.runs.directory import read
-from offbeat.runs.progress import Progress
 from offbeat.runs.run_all import run_all
 from tests.runs.conftest import NET
-
-Load = Callable[..., Experiment]
-RunAll = Callable[..., str]
 
 LABELS = ["fedavg", "fedasync", "fedbuff"]
 
 
-def names(folder: Path) -> set[str]:
+def names(folder):
     return {path.name for path in folder.iterdir()}
 
 
 class TestRuns:
-    def test_the_same_command_gives_the_same_numbers(self, experiment: Load, run: RunAll, tmp_path: Path) -> None:
+    def test_the_same_command_gives_the_same_numbers(self, experiment, run, tmp_path):
         here = experiment("model.name=mlp", "model.hidden=[8]")
         assert run(here, "one") == run(here, "two")
         assert names(tmp_path / "one") == {f"{label}-seed1" for label in LABELS}
@@ -41,9 +36,7 @@ class TestRuns:
             for file in ("model.safetensors", "config.toml", "versions.json"):
                 assert (one / file).read_bytes() == (two / file).read_bytes()
 
-    def test_the_resolved_configuration_gives_the_same_numbers(
-        self, experiment: Load, run: RunAll, tmp_path: Path
-    ) -> None:
+    def test_the_resolved_configuration_gives_the_same_numbers(self, experiment, run, tmp_path):
         changes = ('algorithms.mine={ algorithm = "fedbuff", buffer_size = 3, concurrency = 5, local = { mu = 0.1 } }',)
         run(experiment(*changes), "one", ["mine"])
         run(load(tmp_path / "one" / "mine-seed1" / "config.toml"), "two", ["mine"])
@@ -53,10 +46,7 @@ class TestRuns:
         for file in ("model.safetensors", "config.toml"):
             assert (one / file).read_bytes() == (two / file).read_bytes()
 
-    def test_also_from_elsewhere_where_the_file_named_others(
-        self, experiment: Load, run: RunAll, tmp_path: Path,
-        files: Callable[[Path], dict[str, bytes]], monkeypatch: pytest.MonkeyPatch,
-    ) -> None:  # fmt: skip
+    def test_also_from_elsewhere_where_the_file_named_others(self, experiment, run, tmp_path, files, monkeypatch):
         (tmp_path / "speeds.csv").write_text("step_seconds\n" + "".join(f"{i + 1}\n" for i in range(20)))
         (tmp_path / "net.py").write_text(NET)
         (tmp_path / "work").mkdir()
@@ -74,7 +64,7 @@ class TestRuns:
         assert files(tmp_path / "one") == files(tmp_path / "two")
         assert read(tmp_path / "two" / "fedbuff-seed1").history["score"][-1] > 0
 
-    def test_earlier_runs_have_no_influence(self, experiment: Load, run: RunAll, tmp_path: Path) -> None:
+    def test_earlier_runs_have_no_influence(self, experiment, run, tmp_path):
         here = experiment("stop.virtual_seconds=20", "model.name=mlp", "model.hidden=[4]")
         run(here, "all")
         torch.rand(17)
@@ -83,9 +73,7 @@ class TestRuns:
         assert (one / "model.safetensors").read_bytes() == (two / "model.safetensors").read_bytes()
         assert pq.read_table(one / "history.parquet").equals(pq.read_table(two / "history.parquet"))
 
-    def test_each_algorithm_with_each_seed(
-        self, experiment: Load, progress: Callable[..., Progress], tmp_path: Path
-    ) -> None:
+    def test_each_algorithm_with_each_seed(self, experiment, progress, tmp_path):
         here = experiment("seeds=[5, 2]", "stop.virtual_seconds=20", "model.name=mlp", "model.hidden=[4]")
         runs = run_all(here, ["fedbuff", "fedavg"], tmp_path / "out", progress(here))
         assert [(run.label, run.seed) for run in runs] == [
@@ -100,7 +88,7 @@ class TestRuns:
         assert first[0] == first[2] != first[1] == first[3]  # the initial model is the seed's
         assert all(run.real_seconds > 0 for run in runs)
 
-    def test_history_and_events_agree(self, experiment: Load, run: RunAll, tmp_path: Path) -> None:
+    def test_history_and_events_agree(self, experiment, run, tmp_path):
         run(experiment(), "out")
         for label in LABELS:
             finished = read(tmp_path / "out" / f"{label}-seed1")
@@ -113,7 +101,7 @@ class TestRuns:
             assert history["bytes_up"][-1] == events["bytes_up"].sum()
             assert (np.diff(events["ended_seconds"]) >= 0).all()
 
-    def test_the_model_is_the_last_evaluated_one(self, experiment: Load, run: RunAll, tmp_path: Path) -> None:
+    def test_the_model_is_the_last_evaluated_one(self, experiment, run, tmp_path):
         run(experiment(), "out", ["fedbuff"])
         folder = tmp_path / "out" / "fedbuff-seed1"
         model = load_file(folder / "model.safetensors")
@@ -124,7 +112,7 @@ class TestRuns:
         assert accuracy[-1] == pytest.approx((outputs.argmax(axis=1) == data.test_labels).mean(), abs=1 / 364)
         assert accuracy[-1] > 2 * accuracy[0]
 
-    def test_a_second_run_replaces_the_first(self, experiment: Load, run: RunAll, tmp_path: Path) -> None:
+    def test_a_second_run_replaces_the_first(self, experiment, run, tmp_path):
         run(experiment("stop.virtual_seconds=20"), "out", ["fedbuff"])
         run(experiment("stop.virtual_seconds=20"), "out", ["fedbuff"])  # the same settings
         with pytest.raises(OffbeatError, match=r"fedbuff-seed1 holds a run with other settings.*--replace"):
@@ -134,12 +122,12 @@ class TestRuns:
         assert names(tmp_path / "out") == {"fedbuff-seed1"}
         assert read(tmp_path / "out" / "fedbuff-seed1").history["seconds"][-1] == 40.0
 
-    def test_the_proximal_term_may_be_anything(self, experiment: Load, run: RunAll) -> None:
+    def test_the_proximal_term_may_be_anything(self, experiment, run):
         """lr · mu = 3 swings about the start, and FedNova's weight of such a visit is negative."""
         with suppress(OffbeatError):  # to refuse it would be fine too, but only like this
             run(experiment("local.mu=30.0", "local.steps=2"), "out", ["fedavg"])
 
-    def test_prints_a_line_for_each_run(self, experiment: Load, run: RunAll, tmp_path: Path) -> None:
+    def test_prints_a_line_for_each_run(self, experiment, run, tmp_path):
         lines = run(experiment("stop.virtual_seconds=20"), "out").splitlines()
         for label, line in zip(LABELS, lines, strict=True):
             history = read(tmp_path / "out" / f"{label}-seed1").history
@@ -149,14 +137,14 @@ class TestRuns:
 
 class TestData:
     @pytest.fixture
-    def missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def fail() -> Dataset:
+    def missing(self, monkeypatch):
+        def fail():
             raise MissingDataError("Fashion-MNIST is nowhere")
 
         monkeypatch.setitem(DATASETS, "fashion-mnist", fail)
 
     @pytest.mark.usefixtures("missing")
-    def test_the_fallback_is_taken_with_a_word(self, experiment: Load, run: RunAll, tmp_path: Path) -> None:
+    def test_the_fallback_is_taken_with_a_word(self, experiment, run, tmp_path):
         changes = ("data.name=fashion-mnist", "data.fallback=digits", "stop.virtual_seconds=20")
         said = run(experiment(*changes), "fallback", ["fedbuff"])
         first = said.splitlines()[0]
@@ -168,14 +156,12 @@ class TestData:
         assert pq.read_table(one / "history.parquet").equals(pq.read_table(two / "history.parquet"))
 
     @pytest.mark.usefixtures("missing")
-    def test_without_a_fallback_it_is_an_error(self, experiment: Load, run: RunAll) -> None:
+    def test_without_a_fallback_it_is_an_error(self, experiment, run):
         with pytest.raises(OffbeatError, match="Fashion-MNIST is nowhere"):
             run(experiment("data.name=fashion-mnist"), "out")
 
-    def test_a_broken_file_is_not_replaced_by_other_data(
-        self, experiment: Load, run: RunAll, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def fail() -> Dataset:
+    def test_a_broken_file_is_not_replaced_by_other_data(self, experiment, run, monkeypatch):
+        def fail():
             raise OffbeatError("the file is broken")
 
         monkeypatch.setitem(DATASETS, "fashion-mnist", fail)
@@ -184,9 +170,7 @@ class TestData:
 
 
 class TestFailures:
-    def test_divergence_names_client_and_version_and_keeps_finished_runs(
-        self, experiment: Load, run: RunAll, tmp_path: Path
-    ) -> None:
+    def test_divergence_names_client_and_version_and_keeps_finished_runs(self, experiment, run, tmp_path):
         here = experiment("model.name=mlp", "model.hidden=[4]", "algorithms.fedbuff.local.lr=1e30")
         with pytest.raises(OffbeatError, match=r"client \d+, from version \d+: .*local\.lr") as caught:
             run(here, "out", ["fedavg", "fedbuff", "fedasync"])
@@ -196,7 +180,7 @@ class TestFailures:
         assert read(tmp_path / "out" / "fedavg-seed1").label == "fedavg"
         assert not read(tmp_path / "out" / "fedbuff-seed1.unfinished").finished
 
-    def test_divergence_leaves_an_earlier_run_in_place(self, experiment: Load, run: RunAll, tmp_path: Path) -> None:
+    def test_divergence_leaves_an_earlier_run_in_place(self, experiment, run, tmp_path):
         small = ("model.name=mlp", "model.hidden=[4]", "stop.virtual_seconds=20")
         run(experiment(*small), "out", ["fedbuff"])
         path = tmp_path / "out" / "fedbuff-seed1"
@@ -208,22 +192,18 @@ class TestFailures:
         run(experiment(*small), "out", ["fedbuff"], replace=True)
         assert names(tmp_path / "out") == {"fedbuff-seed1"}
 
-    def test_a_cohort_larger_than_the_population(self, experiment: Load, run: RunAll, tmp_path: Path) -> None:
+    def test_a_cohort_larger_than_the_population(self, experiment, run, tmp_path):
         with pytest.raises(OffbeatError, match=r"algorithms\.fedavg: cohort .*20.*21"):
             run(experiment("algorithms.fedavg.cohort=21"), "out", ["fedavg"])
         assert names(tmp_path / "out") == set()
 
-    def test_a_folder_that_cannot_be_written_is_refused_before_any_work(
-        self, experiment: Load, run: RunAll, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_folder_that_cannot_be_written_is_refused_before_any_work(self, experiment, run, tmp_path, monkeypatch):
         (tmp_path / "file").touch()
         monkeypatch.setitem(DATASETS, "digits", lambda: pytest.fail("data was loaded"))
         with pytest.raises(OffbeatError, match="cannot write into"):
             run(experiment(), "file/out")
 
-    def test_an_error_of_the_last_algorithm_shows_before_the_first_run(
-        self, experiment: Load, run: RunAll, tmp_path: Path
-    ) -> None:
+    def test_an_error_of_the_last_algorithm_shows_before_the_first_run(self, experiment, run, tmp_path):
         with pytest.raises(OffbeatError, match=r"algorithms\.fedavg: cohort"):
             run(experiment("algorithms.fedavg.cohort=21"), "out", ["fedbuff", "fedavg"])
         assert names(tmp_path / "out") == set()

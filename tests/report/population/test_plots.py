@@ -1,11 +1,9 @@
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from offbeat.errors import OffbeatError
 from offbeat.report.population.plots import population_figure, write_population
 from offbeat.report.population.statistics import PopulationStatistics
 
@@ -80,27 +78,6 @@ def test_the_same_population_gives_the_same_bytes(tmp_path):
     assert one == two
     assert one != write_population(example(150, steps=11), tmp_path / "three").read_bytes()
     assert b"matplotlib" not in one.lower()
-
-
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
-    (tmp_path / "out").write_text("a file, not a folder", encoding="utf-8")
-    with pytest.raises(OffbeatError, match=r"cannot write .*population\.png: .*; free some space"):
-        write_population(example(), tmp_path / "out")
-
-
-def test_an_earlier_picture_stays_complete_when_writing_fails(tmp_path, monkeypatch):
-    before = write_population(example(), tmp_path).read_bytes()
-
-    def full(self, data):
-        with self.open("wb") as file:
-            file.write(data[:100])
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(OffbeatError, match="No space left on device"):
-        write_population(example(5), tmp_path)
-    assert (tmp_path / "population.png").read_bytes() == before
-    assert [file.name for file in tmp_path.iterdir()] == ["population.png"]
 
 
 def test_the_heat_map_sorts_clients_by_their_commonest_label():
