@@ -1,7 +1,9 @@
 import hashlib
+import platform
 
 import numpy as np
 import pytest
+import torch
 
 from offbeat.config.import_path import load_object
 from offbeat.data.dataset import Dataset
@@ -23,13 +25,21 @@ def sha256(path):
     return hashlib.sha256(hashlib.sha256(path.read_bytes()).digest()).hexdigest()[:16]
 
 
+def test_the_packages_and_threads_have_their_versions():
+    found = versions({"trainer": "vmap"}, data("digits"))
+    assert found["python"] == platform.python_version()
+    assert found["numpy"] == np.__version__
+    assert torch.__version__.startswith(found["torch"].partition("+")[0])
+    assert (found["threads"], found["trainer"]) == (str(torch.get_num_threads()), "vmap")
+    assert {"offbeat", "pyarrow", "scikit-learn", "safetensors"} < found.keys()
+
+
 def test_the_users_files_are_listed_with_their_hash(own):
     config = {
         "trainer": "vmap",
         "data": {"name": f"{own}:make", "arguments": {"many": [str(own.parent), 3, "relative.py:x"]}},
     }
     found = versions(config, data("digits"))
-    assert found["trainer"] == "vmap"
     assert found[str(own)] == sha256(own)
     assert found[str(own.parent)] == found[str(own)]  # it is all that is in the folder
 

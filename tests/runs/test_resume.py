@@ -11,6 +11,7 @@ from offbeat.errors import OffbeatError
 from offbeat.runs.resume import check_settings, check_versions, has_settings
 from offbeat.runs.writer import RunWriter
 from offbeat.simulation.records import Evaluation
+from tests.runs.conftest import error_line
 
 CONFIG = {"seeds": [7], "algorithms": {"mine": {}}, "local": {"lr": 1 / 3}}
 VERSIONS = {"torch": "2", "threads": "1", "/own.py": "a1"}
@@ -48,8 +49,8 @@ class TestSettings:
 
     def test_other_settings(self, path, folder):
         assert not has_settings(folder, {**CONFIG, "seeds": [8]})
-        line = _error(lambda: check_settings(folder, {**CONFIG, "seeds": [8]}))
-        assert line == _error(lambda: resume(path, seeds=[8]))
+        line = error_line(lambda: check_settings(folder, {**CONFIG, "seeds": [8]}))
+        assert line == error_line(lambda: resume(path, seeds=[8]))
         assert f"{folder} holds a run with other settings" in line
         assert "--output" in line
         assert "--replace" in line
@@ -78,20 +79,20 @@ class TestVersions:
 
     @pytest.mark.parametrize("name", VERSIONS)
     def test_a_run_is_not_resumed_with_other_versions(self, name, path, folder):
-        line = _error(lambda: resume(path, {**VERSIONS, name: "other"}))
+        line = error_line(lambda: resume(path, {**VERSIONS, name: "other"}))
         assert line.endswith(f"remove {folder} and run again")
 
     @pytest.mark.parametrize("content", [None, "", "{", "3", "[1]", "\udcff"])
     def test_unreadable_versions(self, content, path, folder):
         file = folder / "versions.json"
         file.unlink() if content is None else file.write_bytes(content.encode(errors="surrogateescape"))
-        assert _error(lambda: resume(path)) == f"{file} cannot be read: remove {folder} and run again"
+        assert error_line(lambda: resume(path)) == f"{file} cannot be read: remove {folder} and run again"
 
 
 class TestCheckpoint:
     def test_a_broken_one(self, path, folder):
         (folder / "checkpoint.safetensors").write_bytes(b"broken")
-        assert "is broken: run again without --resume" in _error(lambda: resume(path))
+        assert "is broken: run again without --resume" in error_line(lambda: resume(path))
 
     @pytest.mark.parametrize(
         "state",
@@ -105,15 +106,8 @@ class TestCheckpoint:
     )
     def test_another_checkpoint(self, state, path, folder):
         write_checkpoint(folder / "checkpoint.safetensors", state)
-        assert "is broken: run again without --resume" in _error(lambda: resume(path))
+        assert "is broken: run again without --resume" in error_line(lambda: resume(path))
 
     def test_a_missing_chunk(self, path, folder):
         (folder / "history-00000.parquet").unlink()
-        assert "lacks a part of its history: run again without --resume" in _error(lambda: resume(path))
-
-
-def _error(call):
-    with pytest.raises(OffbeatError) as caught:
-        call()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+        assert "lacks a part of its history: run again without --resume" in error_line(lambda: resume(path))

@@ -58,10 +58,28 @@ def carried_out(digits):
     return carry
 
 
+@pytest.fixture(scope="module")
+def finished():
+    return {}
+
+
+@pytest.fixture
+def whole(finished, task, carried_out, tmp_path_factory):
+    """Return a function that returns a label's evaluations and folder without an interruption; it runs once."""
+
+    def run(label="fedbuff"):
+        if label not in finished:
+            path = tmp_path_factory.mktemp("whole") / "run"
+            finished[label] = carried_out(replace(task("", label), path=path)), path
+        return finished[label]
+
+    return run
+
+
 class TestRun:
-    def test_evaluations_are_those_in_the_folder(self, task, carried_out, tmp_path):
-        evaluations = carried_out(task("x"))
-        run = read(tmp_path / "x")
+    def test_evaluations_are_those_in_the_folder(self, whole):
+        evaluations, folder = whole()
+        run = read(folder)
         assert run.history["seconds"].tolist() == [0.0, 20.0, 40.0, 60.0]
         assert [evaluation.seconds for evaluation in evaluations] == [0.0, 20.0, 40.0, 60.0]
         assert [evaluation.metrics["accuracy"] for evaluation in evaluations] == run.history["accuracy"].tolist()
@@ -79,20 +97,23 @@ class TestRun:
 
 
 class TestInterruption:
-    @pytest.mark.parametrize("label", LABELS)
-    @pytest.mark.parametrize("checks", [1, 2, 40, 77, 150])
-    def test_resumed_it_writes_the_same_files(self, checks, label, task, carried_out, files, tmp_path):
-        carried_out(task("whole", label))
+    @pytest.mark.parametrize(
+        ("label", "checks"), [("fedavg", 2), ("fedavg", 150), ("fedasync", 40), ("fedbuff", 1), ("fedbuff", 77)]
+    )
+    def test_a_resumed_run_writes_the_same_files(self, checks, label, task, whole, carried_out, files, tmp_path):
+        evaluations, folder = whole(label)
         with pytest.raises(InterruptedRunError):
             carried_out(task("x", label), checks)
         assert not (tmp_path / "x").exists()
-        carried_out(task("x", label, resume=True))
-        assert files(tmp_path / "x") == files(tmp_path / "whole")
+        resumed = carried_out(task("x", label, resume=True))
+        assert files(tmp_path / "x") == files(folder)
         assert not (tmp_path / "x.unfinished").exists()
+        # The progress is shown at once.
+        assert resumed == evaluations[-len(resumed) :]
+        assert 1 < len(resumed) < len(evaluations) or checks < 100
 
     @pytest.mark.parametrize("label", LABELS)
-    def test_again_and_again(self, label, task, carried_out, files, tmp_path):
-        carried_out(task("whole", label))
+    def test_a_run_may_be_resumed_many_times(self, label, task, whole, carried_out, files, tmp_path):
         times = 0
         for checks in [1, 5, 60] * 20:
             try:
@@ -102,7 +123,7 @@ class TestInterruption:
                 times += 1
                 torch.rand(3)  # another process has another generator
         assert times > 5
-        assert files(tmp_path / "x") == files(tmp_path / "whole")
+        assert files(tmp_path / "x") == files(whole(label)[1])
 
     @pytest.mark.parametrize("label", REMEMBERING)
     def test_client_memories_are_resumed(self, label, task, carried_out, experiment, files, tmp_path):
@@ -120,9 +141,7 @@ class TestInterruption:
         assert whole[-1].counted > 15
         assert whole[-1].loss < whole[0].loss
 
-    def test_every_checkpoint_is_as_good(self, task, carried_out, files, tmp_path, monkeypatch):
-        """That checkpoints are written changes nothing, wherever they are."""
-        carried_out(task("whole"))
+    def test_checkpoints_change_nothing_wherever_they_are(self, task, whole, carried_out, files, tmp_path, monkeypatch):
         written = []
         checkpoint = RunWriter.checkpoint
 
@@ -134,15 +153,7 @@ class TestInterruption:
         monkeypatch.setattr(run_module, "_SHARE_OF_CHECKPOINTS", 1e9)
         carried_out(task("x", every=1e-9))
         assert len(written) > 100
-        assert files(tmp_path / "x") == files(tmp_path / "whole")
-
-    def test_tells_at_once_how_far_it_was(self, task, carried_out):
-        whole = carried_out(task("whole"))
-        with pytest.raises(InterruptedRunError):
-            carried_out(task("x"), 150)
-        evaluations = carried_out(task("x", resume=True))
-        assert 1 < len(evaluations) < len(whole)
-        assert evaluations == whole[-len(evaluations) :]
+        assert files(tmp_path / "x") == files(whole()[1])
 
     def test_real_seconds_add_up(self, task, carried_out, tmp_path):
         with pytest.raises(InterruptedRunError):
@@ -159,10 +170,13 @@ class TestResumeWithAnotherModel:
     MODEL = "from torch import nn\ndef net():\n    return nn.Sequential(nn.Flatten(), {})\n"
 
     @pytest.mark.parametrize(
-        "layers",
-        ["nn.Linear(64, 12)", "nn.Linear(64, 5), nn.ReLU(), nn.Linear(5, 10)", "nn.Linear(64, 10, bias=False)"],
+        ("label", "layers"),
+        [
+            ("fedavg", "nn.Linear(64, 12)"),
+            ("fedasync", "nn.Linear(64, 5), nn.ReLU(), nn.Linear(5, 10)"),
+            ("fedbuff", "nn.Linear(64, 10, bias=False)"),
+        ],
     )
-    @pytest.mark.parametrize("label", LABELS)
     def test_is_one_line(self, layers, label, task, carried_out, experiment, tmp_path, monkeypatch):
         monkeypatch.syspath_prepend(tmp_path)
         monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -183,7 +197,7 @@ def test_data_that_differ_from_the_comparison_are_refused(task, carried_out):
 
 
 class TestCheckpoints:
-    def test_are_so_many_seconds_apart_and_at_most_a_twentieth_of_the_time(self, task, carried_out, monkeypatch):
+    def test_checkpoints_take_at_most_a_twentieth_of_the_time(self, task, carried_out, monkeypatch):
         now = [0.0]
         written = []
         step, checkpoint = run_module.Simulation.step, RunWriter.checkpoint
@@ -244,7 +258,7 @@ def test_a_forgotten_state_is_an_error_at_the_first_checkpoint(every, task, carr
     assert not (tmp_path / "forgets").exists()
 
 
-def test_a_step_that_becomes_float64_in_mid_run_is_one_line(task, carried_out, experiment, tmp_path):
+def test_a_step_that_becomes_float64_during_a_run_is_one_line(task, carried_out, experiment, tmp_path):
     later = "torch.float64 if closed.version else torch.float32"
     (tmp_path / "later.py").write_text(OWN.replace("DTYPE", later))
     own = experiment(f"algorithms.own={{ algorithm = '{tmp_path}/later.py:Momentum', buffer_size = 2 }}")

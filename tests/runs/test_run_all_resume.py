@@ -10,7 +10,7 @@ from offbeat.runs import run_all as runner
 from offbeat.runs.directory import read
 from offbeat.runs.interruption import InterruptedRunError, Interruption
 from offbeat.runs.writer import RunWriter
-from tests.runs.conftest import NET
+from tests.runs.conftest import NET, names
 
 RULE = """
 def rule(client, last, clients):
@@ -28,10 +28,6 @@ def rows():
     labels = (inputs[:, 0] > 0).long()
     return TensorDataset(inputs[:60], labels[:60]), TensorDataset(inputs[60:], labels[60:])
 """
-
-
-def names(folder):
-    return {path.name for path in folder.iterdir()}
 
 
 @pytest.fixture

@@ -54,8 +54,7 @@ def simulate():
     return small
 
 
-@pytest.mark.parametrize("data", ["name", "pair", "dataset"])
-@pytest.mark.parametrize("label", ["fedavg", "fedbuff"])
+@pytest.mark.parametrize(("label", "data"), [("fedavg", "name"), ("fedbuff", "pair"), ("fedbuff", "dataset")])
 def test_gives_the_numbers_of_the_same_settings_in_a_file(label, data, experiment, progress, tmp_path, tiny, digits):
     here = experiment("seeds=[3]", "model={ name = 'mlp', hidden = [5] }")
     (run,) = run_all(here, [label], tmp_path / "out", progress(here))
@@ -134,7 +133,7 @@ class TestArguments:
 
 class TestResult:
     def test_a_name_is_the_algorithm_with_its_defaults(self, simulate):
-        assert simulate(algorithm="fedasync").equals(simulate(algorithm=offbeat_algorithm("fedasync")))
+        assert simulate(algorithm="fedasync").equals(simulate(algorithm=FedAsync()))
 
     def test_loss_and_metrics_of_the_user(self, simulate):
         def loss(outputs, labels):
@@ -156,6 +155,7 @@ class TestResult:
             ({"loss": "cross_entropy", "metrics": []}, []),
             ({"metrics": ["accuracy"]}, ["accuracy"]),
             ({"metrics": "accuracy"}, ["accuracy"]),
+            ({"metrics": ["training_loss", "accuracy"]}, ["accuracy", "training_loss"]),
             ({"loss": lambda o, y: nn.functional.cross_entropy(o, y)}, []),
         ],
     )
@@ -248,12 +248,6 @@ class TestResult:
         assert capsys.readouterr() == ("", "")
         simulate(progress=True)
         assert capsys.readouterr().out.startswith("fedbuff, seed 1: ")
-
-
-def offbeat_algorithm(name):
-    from offbeat.algorithms import ALGORITHMS
-
-    return ALGORITHMS[name]()
 
 
 def failing():

@@ -53,40 +53,35 @@ def parallel(tmp_path):
     return run
 
 
-def test_two_jobs_write_the_same_files_as_one(experiment, progress, tmp_path, files):
-    here = experiment("seeds=[1, 2]", "stop.virtual_seconds=40", "model={ name = 'mlp', hidden = [4] }")
-    labels = ["fedavg", "fedbuff"]
-    one = run_all(here, labels, tmp_path / "one", progress(here))
-    two = run_all(here, labels, tmp_path / "two", progress(here), jobs=2)
-    assert [run.path.name for run in two] == [run.path.name for run in one]
-    assert files(tmp_path / "one") == files(tmp_path / "two")
-    assert multiprocessing.active_children() == []
-
-
-def test_the_same_processes_continue_with_other_data(experiment, progress, tmp_path, files, monkeypatch):
+def test_several_jobs_write_the_same_files_as_one_also_with_other_data(
+    experiment, progress, tmp_path, files, monkeypatch
+):
     here = experiment("seeds=[1, 2]", "stop.virtual_seconds=40", "model={ name = 'mlp', hidden = [4] }")
     (tmp_path / "rows_elsewhere.py").write_text(ROWS, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     there = experiment("seeds=[1, 2]", "stop.virtual_seconds=40", "data.name='rows_elsewhere:rows'")
     with Workers(2) as workers:
         for name, one in (("here", here), ("there", there), ("again", here)):
-            run_all(one, ["fedavg"], tmp_path / name, progress(one), jobs=2, workers=workers)
+            runs = run_all(one, ["fedavg"], tmp_path / name, progress(one), jobs=2, workers=workers)
         living = multiprocessing.active_children()
     assert len(living) == 2
     assert multiprocessing.active_children() == []
-    run_all(there, ["fedavg"], tmp_path / "alone", progress(there))
-    assert files(tmp_path / "again") == files(tmp_path / "here")
-    assert files(tmp_path / "there") == files(tmp_path / "alone")
+    assert [run.path.name for run in runs] == ["fedavg-seed1", "fedavg-seed2"]
+    for name, one in (("here alone", here), ("there alone", there)):
+        run_all(one, ["fedavg"], tmp_path / name, progress(one))
+    assert files(tmp_path / "again") == files(tmp_path / "here") == files(tmp_path / "here alone")
+    assert files(tmp_path / "there") == files(tmp_path / "there alone")
 
 
-def test_events_come_in_order(experiment, parallel):
-    lines = parallel(experiment("seeds=[1, 2, 3]", "stop.virtual_seconds=40"), ["fedavg"], jobs=2)
-    for seed in (1, 2, 3):
-        mine = [line for line in lines if f"fedavg {seed}" in line]
-        assert mine == [f"begin fedavg {seed}", *(f"fedavg {seed} {t}" for t in (0, 20, 40)), f"end fedavg {seed}"]
-    # Two at once, and the third when one of them was done.
-    assert lines[:2] == ["begin fedavg 1", "begin fedavg 2"]
-    assert lines.index("begin fedavg 3") > min(lines.index("end fedavg 1"), lines.index("end fedavg 2"))
+def test_each_algorithm_begins_before_a_second_seed_and_events_come_in_order(experiment, parallel):
+    lines = parallel(experiment("seeds=[1, 2]", "stop.virtual_seconds=40"), ["fedavg", "fedbuff"], jobs=2)
+    for name in ("fedavg 1", "fedavg 2", "fedbuff 1", "fedbuff 2"):
+        mine = [line for line in lines if name in line]
+        assert mine == [f"begin {name}", *(f"{name} {t}" for t in (0, 20, 40)), f"end {name}"]
+    begun = [line for line in lines if line.startswith("begin")]
+    assert lines[:2] == begun[:2] == ["begin fedavg 1", "begin fedbuff 1"]
+    # The third begins when one of the first two has ended.
+    assert lines.index(begun[2]) > min(lines.index("end fedavg 1"), lines.index("end fedbuff 1"))
 
 
 def test_each_algorithm_begins_once_and_then_the_slowest(experiment, parallel):
@@ -105,11 +100,6 @@ def test_each_algorithm_begins_once_and_then_the_slowest(experiment, parallel):
     # How long fedavg took has the start of its process in it.
     assert set(begun[3:5]) == {"fedavg 2", "fedbuff 2"}
     assert begun[5:] == ["fedasync 2"]
-
-
-def test_two_algorithms_begin_before_a_second_seed(experiment, parallel):
-    lines = parallel(experiment("seeds=[1, 2]", "stop.virtual_seconds=40"), ["fedavg", "fedbuff"], jobs=2)
-    assert [line for line in lines if line.startswith("begin")][:2] == ["begin fedavg 1", "begin fedbuff 1"]
 
 
 class TestStopping:
