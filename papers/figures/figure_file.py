@@ -13,8 +13,7 @@ from offbeat.config.section import Section
 from offbeat.config.validation_errors import one_line
 from offbeat.errors import OffbeatError
 from papers.figures.consistency import check_claim, check_compared, check_panels, check_tuning
-from papers.figures.fingerprint import fingerprint_of
-from papers.figures.paper_figure import PaperFigure
+from papers.figures.paper_figure import PaperFigure, fingerprint_of
 from papers.figures.sections import Claim, Panel, ReproductionSection, Scale, Tuning
 
 
@@ -30,39 +29,23 @@ class FigureTables(Section):
 
 @dataclass(frozen=True)
 class ComparisonFigure(PaperFigure):
-    """A figure that compares runs of algorithms.
-
-    Attributes:
-        changes: The panel's settings, as for ``--set``.
-        tuning: What is tuned first; None for nothing.
-        compared: The panels that claims compare this one with, by the panel's name in the file.
-    """
+    """A figure that compares runs of algorithms."""
 
     claims: Sequence[Claim]
-    changes: Sequence[str]
+    changes: Sequence[str]  # the panel's settings, as for --set
     tuning: Tuning | None = None
+    # The panels that claims compare this one with, by the panel's name in the file.
     compared: Mapping[str, "ComparisonFigure"] = field(default_factory=dict[str, "ComparisonFigure"])
 
     def experiment(self, scale: str, tuned: Mapping[str, Mapping[str, Any]] | None = None) -> Experiment:
-        """Return the experiment of a scale.
-
-        Args:
-            scale: The scale's name.
-            tuned: The tuned values of each label, by key.
-
-        Raises:
-            OffbeatError: The figure lacks this scale, or one of the scale's settings is wrong.
-        """
+        """Return the experiment of a scale, with the tuned values of each label, by key."""
         table = self._table(scale)
         for label, point in (tuned or {}).items():
             table["algorithms"][label] = _with_values(table["algorithms"][label], point)
         return experiment_file.experiment_of(table, self.path)
 
     def tuning_experiment(self, scale: str) -> Experiment:
-        """Return the experiment of the tuning.
-
-        It has each algorithm at each of its points, with the tuning's seed.
-        """
+        """Return the tuning's experiment: each algorithm at each of its points."""
         assert self.tuning is not None
         table = self._table(scale, self.tuning.set)
         algorithms = {
@@ -91,11 +74,7 @@ class ComparisonFigure(PaperFigure):
 
 
 def load(path: Path) -> list[ComparisonFigure]:
-    """Read the figures of a file, one for each panel, and check all their scales.
-
-    Raises:
-        OffbeatError: A key or value is wrong; one line names it.
-    """
+    """Read the figures of a file, one for each panel, and check all their scales."""
     table = experiment_file.read_table(path)
     extra: dict[str, Any] = {key: table[key] for key in experiment_file.REPRODUCTION_TABLES if key in table}
     try:
@@ -151,10 +130,7 @@ def _figure(
 
 
 def _with_values(table: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an algorithm's table with other values.
-
-    A key may belong to ``local``, such as ``local.lr``.
-    """
+    """Return a table with other values; a key may belong to ``local``, as ``local.lr``."""
     changed = dict(table)
     for key, value in point.items():
         section, dot, name = key.partition(".")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from offbeat.report.plots import _apart, over_bytes, over_time, staleness
+from offbeat.report.plots import _apart, curves, staleness
 from offbeat.report.timeline import timeline
 from tests.report.example_runs import a_run, draw
 
@@ -18,7 +18,7 @@ def named(axes):
 
 def test_accuracy_over_time_of_one_seed():
     runs = [a_run("a"), a_run("b", seconds=(0.0, 7200.0))]
-    (axes,) = draw(over_time(runs, 0.4)).axes
+    (axes,) = draw(curves("seconds", runs, 0.4)).axes
     lines = named(axes)
     np.testing.assert_allclose(lines["b"].get_xydata(), [[0, 10], [120, 50]])  # minutes, percent
     assert axes.get_xlabel() == "virtual time (minutes)"
@@ -30,7 +30,7 @@ def test_accuracy_over_time_of_one_seed():
 
 
 def test_without_a_target_there_is_no_line_for_it():
-    (axes,) = over_time([a_run("a")], None).axes
+    (axes,) = curves("seconds", [a_run("a")], None).axes
     assert not [line for line in axes.lines if line.get_linestyle() == ":"]
 
 
@@ -39,7 +39,7 @@ def test_the_mean_of_the_seeds_is_bold_and_ends_where_the_first_ends():
         a_run("a", 0, seconds=MINUTE),
         a_run("a", 1, (0.1, 0.2, 0.8), seconds=(0.0, 30.0, 90.0)),
     ]
-    (axes,) = draw(over_time(runs, None)).axes
+    (axes,) = draw(curves("seconds", runs, None)).axes
     # At 30 s: 0.3 and 0.2; at 60 s: 0.5 and 0.5.
     np.testing.assert_allclose(named(axes)["a"].get_xydata(), [[0, 10], [30, 25], [60, 50]])
     thin = [line for line in axes.lines if line.get_linewidth() < 1]
@@ -49,7 +49,7 @@ def test_the_mean_of_the_seeds_is_bold_and_ends_where_the_first_ends():
 
 def test_the_band_is_the_confidence_interval_of_the_mean():
     runs = [a_run("a", seed, (0.1, value), seconds=MINUTE) for seed, value in enumerate((0.4, 0.5, 0.6))]
-    (axes,) = draw(over_time([*runs, a_run("b", seconds=MINUTE)], None)).axes
+    (axes,) = draw(curves("seconds", [*runs, a_run("b", seconds=MINUTE)], None)).axes
     (band,) = axes.collections  # one seed has none
     # At 60 s: s = 10 %, t = 4.3027 for 2 degrees of freedom; 4.3027 · 10 / √3 = 24.84. At 0 s the seeds agree.
     points = band.get_paths()[0].vertices
@@ -67,8 +67,8 @@ def test_a_measure_that_falls():
         a_run("a", values=(2.5, 0.5), evaluate=evaluate),
         a_run("b", values=(2.5, 1.0), seconds=(0.0, 300.0), evaluate=evaluate),
     ]
-    for plot, heading in ((over_time, "Loss over virtual time"), (over_bytes, "Loss over bytes")):
-        figure = draw(plot(runs, 0.75))
+    for over, heading in (("seconds", "Loss over virtual time"), ("bytes", "Loss over bytes")):
+        figure = draw(curves(over, runs, 0.75))
         (axes,) = figure.axes
         assert figure.get_suptitle() == heading
         assert axes.get_ylabel() == "test loss"
@@ -83,7 +83,7 @@ def test_nan_and_infinity_are_not_drawn():
         a_run("b", 0, (math.nan,) * 3),
         *(a_run("c", seed, (0.1, seed / 10, math.inf)) for seed in range(3)),
     ]
-    (axes,) = draw(over_time(runs, None)).axes
+    (axes,) = draw(curves("seconds", runs, None)).axes
     assert axes.get_ylim()[1] < 50
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b", "c"]
 
@@ -92,21 +92,21 @@ def test_seeds_that_never_overlap_still_have_a_mean():
     runs = [
         a_run("a", seed, (0.4 + seed / 5,), totals={"bytes_up": 7 + seed}, seconds=(50.0 + seed,)) for seed in (0, 1)
     ]
-    for plot in (over_time, over_bytes):
-        figure = draw(plot(runs, 0.5))
+    for over in ("seconds", "bytes"):
+        figure = draw(curves(over, runs, 0.5))
         np.testing.assert_allclose(named(figure.axes[0])["a"].get_ydata(), 50)
 
 
 def test_accuracy_over_bytes_counts_both_ways():
     runs = [a_run(label, totals={"bytes_down": end, "bytes_up": 2 * end}) for label, end in (("a", 500), ("b", 2000))]
-    (axes,) = draw(over_bytes(runs, 0.4)).axes
+    (axes,) = draw(curves("bytes", runs, 0.4)).axes
     np.testing.assert_allclose(named(axes)["b"].get_xdata(), [0, 6])
     assert "(kB)" in axes.get_xlabel()
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b"]  # a ends before the plot does
 
 
 def test_names_at_equal_ends_are_moved_apart():
-    (axes,) = draw(over_time([a_run(label) for label in "abc"], None)).axes
+    (axes,) = draw(curves("seconds", [a_run(label) for label in "abc"], None)).axes
     heights = sorted(text.xy[1] for text in axes.texts)
     assert [text.get_text() for text in axes.texts] == ["a", "b", "c"]
     assert heights[1] == pytest.approx(50)
@@ -159,11 +159,11 @@ def test_a_few_very_stale_updates_do_not_squeeze_the_rest():
 
 def test_labels_are_plain_text():
     run = a_run(r"a $\frac{$ & <b>")
-    for figure in (over_time([run], 0.3), over_bytes([run], None), staleness([run]), timeline([run])):
+    for figure in (curves("seconds", [run], 0.3), curves("bytes", [run], None), staleness([run]), timeline([run])):
         draw(figure)
 
 
 def test_nothing_global_is_left_changed():
     before = dict(matplotlib.rcParams)
-    over_time([a_run("a")], 0.3)
+    curves("seconds", [a_run("a")], 0.3)
     assert dict(matplotlib.rcParams) == before

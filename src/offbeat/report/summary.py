@@ -52,13 +52,8 @@ def counted_staleness(events: Columns) -> np.ndarray[tuple[int], np.dtype[np.flo
 def summarise(runs: Sequence[Run], target: float | None = None) -> list[Row]:
     """Return a row for each label, in the order of the runs.
 
-    Args:
-        runs: One for each label and seed.
-        target: Target of the main measure; None for the target in the runs' configuration. Without a target there is
-            no time to it, and no speed-up.
-
-    Raises:
-        OffbeatError: A run was never evaluated, or the runs cannot be compared.
+    ``target`` is that of the main measure; None for the target in the runs' configuration. Without a target there is no
+    time to it, and no speed-up.
     """
     groups = by_label(runs)
     for run in runs:
@@ -130,7 +125,7 @@ def _why_no_version(runs: Sequence[Run]) -> str:
     if not sent:
         return "No client got an assignment: was any client available?"
     if counted:
-        return f"{counted:,} {_updates(counted)} counted, which was not enough for a version."
+        return f"{counted:,} {'update' if counted == 1 else 'updates'} counted, which was not enough for a version."
     if not unused + lost:
         return "No visit ended: compare the length of the run with that of a visit (offbeat population)."
     failed = unused + lost
@@ -138,10 +133,6 @@ def _why_no_version(runs: Sequence[Run]) -> str:
         f"{failed:,} {'visit was' if failed == 1 else 'visits were'} lost or too late: compare server.lease_seconds "
         "with the length of a visit (offbeat population)."
     )
-
-
-def _updates(number: int) -> str:
-    return "update" if number == 1 else "updates"
 
 
 def _baseline(groups: dict[str, list[Run]]) -> str:
@@ -166,10 +157,7 @@ def _seconds_to(target: float | None, measure: Measure, run: Run) -> float | Non
 
 
 def _over_all(times: Sequence[float | None]) -> Estimate | None:
-    """Return the estimate; None if a seed missed the target.
-
-    The mean of the others would flatter the algorithm.
-    """
+    """Return the estimate; None if a seed missed the target, so that none is flattered."""
     reached = [time for time in times if time is not None]
     return estimate(reached) if len(reached) == len(times) else None
 

@@ -35,22 +35,15 @@ def run_all(
     resume: bool = False,
     jobs: int = 1,
     workers: Workers | None = None,
-    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,  # real seconds between two checkpoints of a run
     keep_diverged: bool = False,
 ) -> list[Run]:
     """Run each of ``labels`` with each seed, and return the finished runs.
 
-    Args:
-        experiment: The configuration.
-        labels: Which of its algorithms.
-        folder: Gets a folder for each run; an earlier run with the same settings is replaced.
-        progress: Shows how far the runs are.
-        replace: Also replace runs with other settings.
-        resume: Keep finished runs, and continue unfinished ones.
-        jobs: How many runs at once, each in a process of its own; 1 for this process.
-        workers: Processes to use, which stay alive after the call.
-        checkpoint_seconds: Real seconds between two checkpoints of a run.
-        keep_diverged: A run that diverges ends with NaN instead of an error.
+    ``folder`` gets a folder for each run; an earlier run with the same settings is replaced, with ``replace`` also one
+    with others. ``resume`` keeps finished runs and continues unfinished ones. Up to ``jobs`` runs are carried out at
+    once, each in a process of its own; 1 stands for this process. ``workers`` are processes to use, which stay alive.
+    With ``keep_diverged`` a run that diverges ends with NaN instead of an error.
 
     Raises:
         OffbeatError: An error that the user can correct; finished runs stay.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from offbeat.report.plots import over_updates
+from offbeat.report.plots import curves
 from offbeat.runs.directory import read
 from offbeat.units import percent
 from papers.figures import comparison
@@ -40,11 +40,11 @@ def test_a_compared_panel_is_run_first(write, papers, monkeypatch):
     path = write(FIGURE + PANELS)
     drawn = []
 
-    def draw(runs, target, measure):
+    def draw(over, runs, target, measure):
         drawn.append([(run.label, run.seed) for run in runs])
-        return over_updates(runs, target, measure)
+        return curves(over, runs, target, measure)
 
-    monkeypatch.setitem(comparison._DRAW, "updates", draw)
+    monkeypatch.setattr(comparison.plots, "curves", draw)
     code, out, err = papers("paper/fig1b", "--jobs", "1")
     assert (code, err) == (0, "")
     assert re.findall(r"^paper/\w+", out, re.MULTILINE) == ["paper/fig1a", "paper/fig1b"]

@@ -11,10 +11,10 @@ from offbeat import units
 from offbeat.data.catalogue import load_dataset
 from offbeat.runs import directory as run_directory
 from offbeat.worlds.population import build_population
+from papers.figures.algorithms_table import worst_client_accuracy
 from papers.figures.catalogue import find
 from papers.figures.figure_file import load as load_figure
 from papers.figures.tuning import best_points, tuning_runs
-from papers.figures.worst_client import worst_client_accuracy
 from tests.papers.conftest import FIGURE, RESULTS, assert_one_line
 
 TUNING = """
