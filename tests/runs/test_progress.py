@@ -41,18 +41,6 @@ def test_without_a_terminal_a_line_a_finished_run(make, screen):
     assert second == "fedbuff, seed 4: 25.0 % after 7 updates"
 
 
-def test_an_unfinished_run_is_not_reported(make, screen):
-    def fail():
-        with make(StopSection(versions=5), terminal=False) as progress:
-            progress.begin("fedavg", 3)
-            progress.advance("fedavg", 3, evaluation(1.0, 1, 2, 0.5))
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fail()
-    assert "fedavg" not in screen.getvalue()
-
-
 @pytest.mark.parametrize(
     ("stop", "now", "share"),
     [

@@ -1,4 +1,3 @@
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +90,7 @@ class TestRuns:
 
     def test_a_second_run_replaces_the_first(self, experiment, run, tmp_path):
         run(experiment("stop.virtual_seconds=20"), "out", ["fedbuff"])
+        (tmp_path / "out" / "fedbuff-seed1" / "events.parquet").write_bytes(b"")
         run(experiment("stop.virtual_seconds=20"), "out", ["fedbuff"])  # the same settings
         with pytest.raises(OffbeatError, match=r"fedbuff-seed1 holds a run with other settings.*--replace"):
             run(experiment("stop.virtual_seconds=40"), "out", ["fedbuff"])
@@ -98,11 +98,6 @@ class TestRuns:
         run(experiment("stop.virtual_seconds=40"), "out", ["fedbuff"], replace=True)
         assert names(tmp_path / "out") == {"fedbuff-seed1"}
         assert read(tmp_path / "out" / "fedbuff-seed1").history["seconds"][-1] == 40.0
-
-    def test_the_proximal_term_may_be_anything(self, experiment, run):
-        """lr · mu = 3 swings about the start, and FedNova's weight of such a visit is negative."""
-        with suppress(OffbeatError):  # to refuse it would be fine too, but only like this
-            run(experiment("local.mu=30.0", "local.steps=2"), "out", ["fedavg"])
 
     def test_prints_a_line_for_each_run(self, tiny_runs):
         folder, output = tiny_runs
@@ -113,15 +108,11 @@ class TestRuns:
 
 
 class TestData:
-    @pytest.fixture
-    def missing(self, monkeypatch):
+    def test_the_fallback_is_taken_and_reported(self, experiment, run, files, tmp_path, monkeypatch):
         def fail():
             raise MissingDataError("Fashion-MNIST is nowhere")
 
         monkeypatch.setitem(DATASETS, "fashion-mnist", fail)
-
-    @pytest.mark.usefixtures("missing")
-    def test_the_fallback_is_taken_and_reported(self, experiment, run, files, tmp_path):
         changes = ("data.name=fashion-mnist", "data.fallback=digits", "stop.virtual_seconds=20")
         said = run(experiment(*changes), "fallback", ["fedbuff"])
         first = said.splitlines()[0]
@@ -130,18 +121,19 @@ class TestData:
         run(experiment("stop.virtual_seconds=20"), "digits", ["fedbuff"])
         assert files(tmp_path / "fallback") == files(tmp_path / "digits")
 
-    @pytest.mark.usefixtures("missing")
-    def test_without_a_fallback_it_is_an_error(self, experiment, run):
-        with pytest.raises(OffbeatError, match="Fashion-MNIST is nowhere"):
-            run(experiment("data.name=fashion-mnist"), "out")
-
-    def test_a_broken_file_is_not_replaced_by_other_data(self, experiment, run, monkeypatch):
+    @pytest.mark.parametrize(
+        ("error", "fallback"),
+        [(MissingDataError("it is nowhere"), ()), (OffbeatError("broken"), ("data.fallback=digits",))],
+    )
+    def test_without_a_fallback_or_with_a_broken_file_it_is_an_error(
+        self, error, fallback, experiment, run, monkeypatch
+    ):
         def fail():
-            raise OffbeatError("the file is broken")
+            raise error
 
         monkeypatch.setitem(DATASETS, "fashion-mnist", fail)
-        with pytest.raises(OffbeatError, match="the file is broken"):
-            run(experiment("data.name=fashion-mnist", "data.fallback=digits"), "out")
+        with pytest.raises(OffbeatError, match=str(error)):
+            run(experiment("data.name=fashion-mnist", *fallback), "out")
 
 
 class TestFailures:

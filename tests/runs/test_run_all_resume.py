@@ -10,7 +10,7 @@ from offbeat.runs import run_all as runner
 from offbeat.runs.directory import read
 from offbeat.runs.interruption import InterruptedRunError, Interruption
 from offbeat.runs.writer import RunWriter
-from tests.runs.conftest import NET, names
+from tests.runs.conftest import names
 
 RULE = """
 def rule(client, last, clients):
@@ -96,15 +96,6 @@ class TestResume:
         with pytest.raises(OffbeatError, match=r"rules\.py has changed since .*mine-seed1 was begun"):
             run(here, "out", ["mine"], resume=True)
 
-    def test_a_finished_run_of_other_code_is_not_taken(self, experiment, run, tmp_path):
-        (tmp_path / "net.py").write_text(NET)
-        here = experiment("model.name=net.py:Net", "stop.virtual_seconds=20")
-        run(here, "out", ["fedavg"])
-        run(here, "out", ["fedavg"], resume=True)
-        (tmp_path / "net.py").write_text(NET + "# other")
-        with pytest.raises(OffbeatError, match=r"net\.py has changed since .*fedavg-seed1 was begun"):
-            run(here, "out", ["fedavg", "fedbuff"], resume=True)
-
     def test_users_data_with_random_numbers_are_the_same_in_each_process(self, experiment, run, tmp_path):
         (tmp_path / "rows.py").write_text(ROWS)
         here = experiment("data.name=rows.py:rows", "stop.virtual_seconds=20", "seeds=[1, 2]")
@@ -114,28 +105,23 @@ class TestResume:
             one, two = (read(tmp_path / folder / f"fedavg-seed{seed}") for folder in ("one", "two"))
             assert one.history["loss"].tolist() == two.history["loss"].tolist()
 
-    def test_without_resume_finished_runs_are_made_again(self, experiment, run, tmp_path):
-        small = experiment("stop.virtual_seconds=20")
-        run(small, "out", ["fedavg"])
-        (tmp_path / "out" / "fedavg-seed1" / "events.parquet").write_bytes(b"")
-        run(small, "out", ["fedavg"])
-        assert len(read(tmp_path / "out" / "fedavg-seed1").events["client"])
-
-    @pytest.mark.parametrize("how", [{}, {"resume": True}])
-    def test_an_unfinished_run_with_other_settings_is_refused(self, how, experiment, run, stopping, tmp_path):
+    def test_an_unfinished_run_is_resumed_or_begun_anew_but_not_with_other_settings(
+        self, experiment, run, stopping, tmp_path, monkeypatch
+    ):
+        other = experiment("local.lr=0.2")
+        here = experiment()
         stopping(60)
         with pytest.raises(InterruptedRunError):
-            run(experiment(), "out", ["fedavg"])
+            run(here, "out", ["fedavg"])
         stopping(-1)
-        with pytest.raises(OffbeatError, match=r"fedavg-seed1\.unfinished holds a run with other settings.*--replace"):
-            run(experiment("local.lr=0.2"), "out", ["fedavg"], **how)
-        run(experiment("local.lr=0.2"), "out", ["fedavg"], replace=True)
+        for how in ({}, {"resume": True}):
+            with pytest.raises(OffbeatError, match=r"fedavg-seed1\.unfinished holds a run with other.*--replace"):
+                run(other, "out", ["fedavg"], **how)
+        monkeypatch.setattr(RunWriter, "resume", lambda *_: pytest.fail("resumed"))
+        run(other, "out", ["fedavg"], replace=True)
         assert names(tmp_path / "out") == {"fedavg-seed1"}
-
-    def test_without_resume_an_unfinished_run_begins_anew(self, experiment, run, stopping, monkeypatch):
         stopping(60)
         with pytest.raises(InterruptedRunError):
-            run(experiment(), "out", ["fedavg"])
+            run(other, "out", ["fedavg"])
         stopping(-1)
-        monkeypatch.setattr(RunWriter, "resume", lambda *_: pytest.fail("went on"))
-        run(experiment(), "out", ["fedavg"])
+        run(other, "out", ["fedavg"])

@@ -206,13 +206,6 @@ class TestResult:
         assert last["bytes_down"] > 650 * 4 * last["counted"]
         assert table["loss"].iloc[-1] < table["loss"].iloc[0]
 
-    def test_error_feedback_lowers_the_loss(self, simulate):
-        small = Compression("top_k", (("share", 0.01),))
-        plans = [LocalPlan(2, 8, 0.1, compression=small, error_feedback=remember) for remember in (False, True)]
-        without, remembered = (simulate(local=plan, virtual_seconds=100.0) for plan in plans)
-        assert remembered["bytes_up"].tolist() == without["bytes_up"].tolist()
-        assert remembered["loss"].iloc[-1] < 0.9 * without["loss"].iloc[-1]
-
     def test_augmentation_is_for_training_only(self, simulate):
         plain, changed = simulate(), simulate(augmentation="crop-and-flip")
         assert changed["loss"].iloc[0] == plain["loss"].iloc[0]
@@ -258,7 +251,6 @@ def plan(compressor, **parameters):
     return LocalPlan(2, 8, 0.1, compression=Compression(compressor, tuple(parameters.items())))
 
 
-LOCAL = {"steps": 2, "batch_size": 8, "lr": 0.1}
 LINE = TensorDataset(torch.zeros(120, 1), torch.zeros(120, 1))
 
 MISTAKES = [
@@ -269,39 +261,19 @@ MISTAKES = [
         ["model failed: RuntimeError: first line (", f"{Path(__file__)}:{failing.__code__.co_firstlineno + 1})"],
     ),
     ({"model": nn.Linear(64, 10)}, ["the model cannot take inputs"]),
-    ({"model": nn.Sequential(nn.Flatten(), nn.Linear(64, 5))}, ["labels go up to 9", "5 outputs"]),
-    ({"model": nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, 10))}, ["BatchNorm", "batch_norm"]),
-    ({"model": nn.Flatten()}, ["nothing to train"]),
     ({"data": "digit"}, ["unknown data set 'digit'", "did you mean 'digits'?"]),
     ({"data": 3}, ["data: got a value of type int", "pair (train, test)"]),
-    ({"data": (TensorDataset(torch.zeros(3, 64)), TensorDataset(torch.zeros(3, 64)))}, ["pair (input, label)"]),
     ({"algorithm": "fedbuf"}, ["unknown algorithm 'fedbuf'", "did you mean 'fedbuff'?"]),
     ({"algorithm": FedBuff}, ["algorithm = ", "FedBuff(buffer_size=5)"]),
     ({"algorithm": FedAvg(cohort=13)}, ["cohort", "13", "12"]),
-    ({"population": 0}, ["population.clients = 0"]),
     ({"population": "many"}, ["population = 'many'", "table"]),
     ({"population": True}, ["population"]),
     ({"population": {"client": 3}}, ["unknown key population.client", "did you mean 'clients'?"]),
-    ({"population": {"clients": 3, "partition": {"name": "irid"}}}, ["population.partition.name = 'irid'"]),
     ({"population": {"clients": 12, "when_away": "lose"}}, ["needs server.lease_seconds"]),
-    ({"population": {"clients": 12, "lossy": {"fraction": 1.0, "probability": 0.5}}}, ["needs server.lease_seconds"]),
-    ({"population": 2000}, ["population.partition: 2000 clients"]),
-    ({"local": {**LOCAL, "lr": 0}}, ["local.lr = 0", "greater than 0"]),
-    ({"local": {"steps": 1}}, ["local.batch_size is missing"]),
+    ({"local": {"steps": 2, "batch_size": 8, "lr": 0}}, ["local.lr = 0", "greater than 0"]),
     ({"local": 0.1}, ["local = 0.1", "table"]),
-    (
-        {"local": {**LOCAL, "compression": {"name": "topk"}}},
-        ["local.compression.name = 'topk'", "did you mean 'top_k'"],
-    ),
-    ({"local": {**LOCAL, "error_feedback": True}}, ["local: error_feedback", "set compression"]),
     ({"local": plan("topk")}, ["local.compression.name = 'topk'", "did you mean 'top_k'?"]),
-    ({"local": plan("top_k")}, ["local.compression.share is missing"]),
-    ({"local": plan("top_k", share=2.0)}, ["local.compression: share must be in (0, 1], got 2.0"]),
-    ({"local": plan("top_k", shares=0.1)}, ["unknown key local.compression.shares", "did you mean 'share'?"]),
     ({"local": LocalPlan(2, 8, 0.1, compression=cast("Any", "top_k"))}, ["local.compression = 'top_k'", "Compression"]),
-    ({"local": plan("sign"), "algorithm": FedAsync()}, ["whole models"]),
-    ({"local": LocalPlan(2, 8, (0.1, 0.2)), "algorithm": AsyncCommSGD()}, ["lr as one number"]),
-    ({"algorithm": AsyncCommSGD(pattern=own(lambda *_: 0, 3))}, ["pattern own: client 0", "greater than 0"]),
     (
         {"algorithm": AsyncCommSGD(pattern=own(lambda _, last, n: last + 1 if last < 3 else 0, 3))},
         ["pattern own: client ", "is to talk next in round 0, which must be a whole number greater than "],
@@ -310,14 +282,10 @@ MISTAKES = [
     ({"server": 3}, ["server = 3", "table"]),
     ({"evaluate_every_seconds": 0}, ["evaluate.every_seconds = 0"]),
     ({"evaluate_every_seconds": None}, ["evaluate: set exactly one of every_seconds and every_versions"]),
-    ({"evaluate_every_versions": 3}, ["evaluate: set exactly one of every_seconds and every_versions"]),
-    ({"evaluate_every_seconds": None, "evaluate_every_versions": 0}, ["evaluate.every_versions = 0"]),
     ({"virtual_seconds": None}, ["stop: set virtual_seconds, versions or updates"]),
-    ({"virtual_seconds": float("nan")}, ["stop.virtual_seconds = nan"]),
     ({"versions": 1.5}, ["stop.versions = 1.5"]),
     ({"loss": "crossentropy"}, ["loss = 'crossentropy'", "did you mean 'cross_entropy'?", "function"]),
     ({"loss": 3}, ["loss = 3", "function"]),
-    ({"loss": lambda o, y: nn.functional.cross_entropy(o, y, reduction="none")}, ["shape ()"]),
     ({"loss": lambda o: o.mean()}, ["the loss cannot take outputs"]),
     ({"metrics": ["acuracy"]}, ["metrics = 'acuracy'", "did you mean 'accuracy'?"]),
     ({"metrics": ["training_los"]}, ["metrics = 'training_los'", "did you mean 'training_loss'?"]),
@@ -325,7 +293,6 @@ MISTAKES = [
     ({"metrics": 5}, ["metrics: must be names"]),
     ({"metrics": {"f1": 3}}, ["metrics: 'f1'", "function"]),
     ({"metrics": {"loss": lambda *_: 1.0}}, ["metrics: 'loss'", "must not be one of bytes_down, "]),
-    ({"metrics": {"f1": lambda *_: float("nan")}}, ["the metric f1 is nan"]),
     ({"metrics": {"f1": lambda *_: "high"}}, ["the metric f1 must be one number"]),
     ({"batch_norm": "global"}, ["batch_norm = 'global'", "'refuse' or 'local'"]),
     ({"augmentation": "crop"}, ["augmentation = 'crop'", "None or 'crop-and-flip'"]),
