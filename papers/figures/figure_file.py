@@ -3,26 +3,22 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from offbeat.config import experiment_file
 from offbeat.config.experiment_file import Experiment
-from offbeat.config.section import Section
-from offbeat.config.validation_errors import one_line
 from offbeat.errors import OffbeatError
 from papers.figures.consistency import check_claim, check_compared, check_panels, check_tuning
 from papers.figures.paper_figure import PaperFigure, fingerprint_of
-from papers.figures.sections import Claim, Panel, ReproductionSection, Scale, Tuning
+from papers.figures.sections import Claim, FileTables, Panel, Scale, Tuning
 
 
-class FigureTables(Section):
+class FigureTables(FileTables):
     """The tables that a figure's file has beyond an experiment."""
 
-    reproduction: ReproductionSection
     panels: dict[Annotated[str, Field(pattern=r"^[\w-]+$")], Panel] = Field(default_factory=dict)
-    scales: Annotated[dict[Literal["quick", "medium", "full"], Scale], Field(min_length=1)]
     tuning: Tuning | None = None
     claims: Annotated[tuple[Claim, ...], Field(strict=False, min_length=1)]
 
@@ -77,10 +73,7 @@ def load(path: Path) -> list[ComparisonFigure]:
     """Read the figures of a file, one for each panel, and check all their scales."""
     table = experiment_file.read_table(path)
     extra: dict[str, Any] = {key: table[key] for key in experiment_file.REPRODUCTION_TABLES if key in table}
-    try:
-        tables = FigureTables.model_validate(extra)
-    except ValidationError as error:
-        raise OffbeatError(f"{path}: {one_line(error, extra)}") from None
+    tables = FigureTables.read(extra, path)
     check_panels(tables.claims, list(tables.panels), path)
     figures: dict[str | None, ComparisonFigure] = {}
     for panel in list(tables.panels) or [None]:

@@ -10,16 +10,15 @@ from typing import Annotated, Any, Literal
 import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
 from offbeat.config.section import Section
-from offbeat.config.validation_errors import one_line
 from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.report.export import write_file
 from offbeat.report.plot_style import GREY, STYLE, WIDTH, colours, png, tidy
 from papers.figures.figure_result import DOTS_PER_INCH, FigureResult, Finding
 from papers.figures.paper_figure import PaperFigure, fingerprint_of
-from papers.figures.sections import ReproductionSection, Scale, Statement
+from papers.figures.sections import FileTables, Scale, Statement
 from papers.theory.measured_bound import Row
 from papers.theory.sweeps import SWEEPS, Point, slope, sweep
 
@@ -60,11 +59,9 @@ class TheoremClaim(Statement):
     """The number to compare with."""
 
 
-class TheoremTables(Section):
+class TheoremTables(FileTables):
     """A theorem's file."""
 
-    reproduction: ReproductionSection
-    scales: Annotated[dict[Literal["quick", "medium", "full"], Scale], Field(min_length=1)]
     theory: TheorySection
     claims: Annotated[tuple[TheoremClaim, ...], Field(strict=False, min_length=1)]
 
@@ -83,10 +80,7 @@ class TheoremFigure(PaperFigure):
 
 def load_theorem(path: Path, table: dict[str, Any]) -> TheoremFigure:
     """Return a theorem from the table of its file."""
-    try:
-        found = TheoremTables.model_validate(table)
-    except ValidationError as error:
-        raise OffbeatError(f"{path}: {one_line(error, table)}") from None
+    found = TheoremTables.read(table, path)
     for claim in found.claims:
         if claim.of not in found.theory.sweeps:
             raise OffbeatError(f"{path}: claim {claim.name!r}: {did_you_mean(claim.of, found.theory.sweeps)}")

@@ -137,15 +137,14 @@ def _why_no_version(runs: Sequence[Run]) -> str:
 
 def _baseline(groups: dict[str, list[Run]]) -> str:
     """Return the label ``fedavg``; else the first FedAvg; else the first label."""
-    labels = list(groups)
-    if "fedavg" in labels:
+    if "fedavg" in groups:
         return "fedavg"
     for label, group in groups.items():
         # The configuration keeps the original label where ``collect`` has added the experiment's name.
         (name, table), *_ = group[0].config["algorithms"].items()
         if table.get("algorithm", name) == "fedavg":
             return label
-    return labels[0] if labels else ""
+    return next(iter(groups), "")
 
 
 def _seconds_to(target: float | None, measure: Measure, run: Run) -> float | None:

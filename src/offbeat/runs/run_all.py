@@ -123,7 +123,7 @@ def _load_data(experiment: Experiment, say: Callable[[str], None]) -> Dataset:
 def _check_runs(experiment: Experiment, labels: Sequence[str], dataset: Dataset) -> Experiment:
     """Return the experiment with the same trainer for all runs.
 
-    Builds a simulation of each algorithm, so that an error shows before the first run, and not hours later.
+    Builds a simulation of each algorithm, so that an error shows before the first run.
     """
     seed = experiment.seeds[0]
     for label in labels:
@@ -134,11 +134,7 @@ def _check_runs(experiment: Experiment, labels: Sequence[str], dataset: Dataset)
 
 
 def _is_finished(task: RunTask, dataset: Dataset, replace: bool) -> bool:
-    """Return whether the task's run is finished and to be kept.
-
-    Raises:
-        OffbeatError: Its folder holds a run with other settings.
-    """
+    """Return whether the task's run is finished and to be kept; refuse other settings."""
     config, unfinished = task.config(dataset), run_directory.unfinished_path(task.path)
     if task.resume:
         if has_settings(task.path, config):

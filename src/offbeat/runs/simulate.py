@@ -51,10 +51,7 @@ _Table = TypeVar("_Table", bound=BaseModel)
 
 @contextmanager
 def _one_thread() -> Generator[None]:
-    """Use one thread, as runs do.
-
-    More threads would add in another order, and be slower with small models.
-    """
+    """Use one thread, as runs do: more would add in another order."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
