@@ -29,11 +29,6 @@ def test_accuracy_over_time_of_one_seed():
     assert axes.get_title(loc="right") == ""
 
 
-def test_without_a_target_there_is_no_line_for_it():
-    (axes,) = curves("seconds", [a_run("a")], None).axes
-    assert not [line for line in axes.lines if line.get_linestyle() == ":"]
-
-
 def test_the_mean_of_the_seeds_is_bold_and_ends_where_the_first_ends():
     runs = [
         a_run("a", 0, seconds=MINUTE),
@@ -42,6 +37,7 @@ def test_the_mean_of_the_seeds_is_bold_and_ends_where_the_first_ends():
     (axes,) = draw(curves("seconds", runs, None)).axes
     # At 30 s: 0.3 and 0.2; at 60 s: 0.5 and 0.5.
     np.testing.assert_allclose(named(axes)["a"].get_xydata(), [[0, 10], [30, 25], [60, 50]])
+    assert not [line for line in axes.lines if line.get_linestyle() == ":"]  # without a target
     thin = [line for line in axes.lines if line.get_linewidth() < 1]
     assert [len(line.get_xdata()) for line in thin] == [2, 3]
     assert "mean of the seeds" in axes.get_title(loc="right")
@@ -157,13 +153,8 @@ def test_a_few_very_stale_updates_do_not_squeeze_the_rest():
     assert shares.sum() == pytest.approx(100 * 1080 / 1081)  # of all updates, drawn or not
 
 
-def test_labels_are_plain_text():
-    run = a_run(r"a $\frac{$ & <b>")
+def test_labels_are_plain_text_and_the_global_style_is_not_changed():
+    run, before = a_run(r"a $\frac{$ & <b>"), dict(matplotlib.rcParams)
     for figure in (curves("seconds", [run], 0.3), curves("bytes", [run], None), staleness([run]), timeline([run])):
         draw(figure)
-
-
-def test_nothing_global_is_left_changed():
-    before = dict(matplotlib.rcParams)
-    curves("seconds", [a_run("a")], 0.3)
     assert dict(matplotlib.rcParams) == before

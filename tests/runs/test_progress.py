@@ -56,8 +56,10 @@ def test_without_a_terminal_a_line_a_finished_run(make, screen):
 )
 def test_a_terminal_shows_how_far_a_run_is(stop, now, share, make, screen):
     with make(stop, terminal=True) as progress:
+        progress.expect(1)
         progress.begin("fedavg", 3)
         progress.advance("fedavg", 3, now)
+    assert "all runs" not in screen.getvalue()
     last = screen.getvalue().split("fedavg, seed 3")[-1]
     assert f" {share} " in last
     assert f"{now.counted:,} updates" in last
@@ -91,13 +93,6 @@ def test_the_bar_of_all_runs_counts_those_that_are_over(make, screen):
     assert " 67% " in last
     # What is over has a line, and no bar any more.
     assert "fedavg" not in last
-
-
-def test_one_run_has_no_bar_of_all_runs(make, screen):
-    with make(StopSection(versions=10), terminal=True) as progress:
-        progress.expect(1)
-        progress.begin("fedavg", 1)
-    assert "all runs" not in screen.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,6 @@ class TestCheckpoint:
         "state",
         [
             {},
-            {"parts": 3},
             {"parts": [1], "real_seconds": 1.0},
             {"parts": ["a", "b"], "real_seconds": 1.0},
             {"parts": [1, 0]},

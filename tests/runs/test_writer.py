@@ -116,15 +116,8 @@ class TestFinished:
         model = load_file(tmp_path / "x" / "model.safetensors")
         assert {name: value.tolist() for name, value in model.items()} == {"a": [0, 1, 2], "b": [[3], [4]]}
 
-    def test_timing_is_kept_apart(self, tmp_path):
-        """All the rest is the same, byte for byte, if the numbers are."""
-        write(tmp_path / "one", real_seconds=1.0)
-        write(tmp_path / "two", real_seconds=2.0)
-        one, two = content(tmp_path / "one"), content(tmp_path / "two")
-        assert {name for name in one if one[name] != two[name]} == {"timing.json"}
 
-
-class TestGoingOn:
+class TestResume:
     def test_an_unfinished_run_shows_up_to_its_last_checkpoint(self, tmp_path):
         writer = begin(tmp_path / "x")
         before = read(unfinished_path(tmp_path / "x"))

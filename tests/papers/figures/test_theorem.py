@@ -81,11 +81,6 @@ def test_theorems_are_listed_with_the_other_figures(theorem):
     assert [one.name for one in read_all(Path("papers"))] == ["paper/fig1", "paper/theorem9"]
 
 
-def test_a_missing_scale_is_one_line(theorem, papers):
-    code, _, err = papers("paper/theorem9", "--scale", "full")
-    assert (code, err) == (2, "python -m papers: paper/theorem9: no scale full; choose from quick\n")
-
-
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
