@@ -92,8 +92,9 @@ class TestRuns:
         run(experiment("stop.virtual_seconds=20"), "out", ["fedbuff"])
         (tmp_path / "out" / "fedbuff-seed1" / "events.parquet").write_bytes(b"")
         run(experiment("stop.virtual_seconds=20"), "out", ["fedbuff"])  # the same settings
-        with pytest.raises(OffbeatError, match=r"fedbuff-seed1 holds a run with other settings.*--replace"):
-            run(experiment("stop.virtual_seconds=40"), "out", ["fedbuff"])
+        for resume in (False, True):
+            with pytest.raises(OffbeatError, match=r"fedbuff-seed1 holds a run with other settings.*--replace"):
+                run(experiment("stop.virtual_seconds=40"), "out", ["fedbuff"], resume=resume)
         assert read(tmp_path / "out" / "fedbuff-seed1").history["seconds"][-1] == 20.0
         run(experiment("stop.virtual_seconds=40"), "out", ["fedbuff"], replace=True)
         assert names(tmp_path / "out") == {"fedbuff-seed1"}

@@ -81,7 +81,7 @@ def test_changed_points_are_tried_and_the_rest_is_kept(tuned, write, papers):
     assert run_directory.read(FIG1 / "fedavg-seed1").config["local"]["lr"] == 0.2
 
 
-def test_a_diverged_point_is_not_chosen_and_a_value_between_others_is_not_at_the_edge(write, papers):
+def test_a_diverged_point_is_not_chosen_and_a_middle_value_is_not_at_the_edge(write, papers):
     write(TUNED, ("[1e-9, 0.3]", "[1e-9, 0.3, 3e38]"), ("[1e-9, 0.5]", "[0.5, 1e-9, 1e-8]"))
     code, _, err = papers("paper/fig1", "--jobs", "1")
     assert (code, err) == (0, "")

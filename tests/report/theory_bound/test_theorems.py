@@ -165,7 +165,7 @@ class TestAsyncCommSGD:
 
 
 @pytest.mark.parametrize("name", ["fedlaavg", "async_comm_sgd"])
-def test_clients_that_may_differ_in_size_count_equally_only_if_the_weighting_is_uniform(load, name):
+def test_clients_of_different_sizes_count_equally_only_if_weighted_uniformly(load, name):
     table = {"cohort": 20} if name == "fedlaavg" else {"period": 2.0}
     skewed = {"partition": {"name": "dirichlet", "alpha": 0.3}}
     text = "clients do not count equally: some count more than 1/N"
