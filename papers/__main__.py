@@ -1,4 +1,4 @@
-"""``python -m papers``: the papers' figures and their theorems' bounds, measured again."""
+"""``python -m papers``: the papers' figures and bounds, measured again."""
 
 import click
 

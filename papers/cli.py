@@ -1,4 +1,4 @@
-"""``python -m papers [FIGURE]…``: run figures, judge claims, write pages of results."""
+"""``python -m papers [FIGURE]…``: run figures, judge claims, write pages."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -90,7 +90,7 @@ def figures(
 
 
 def _at_scale(selected: Sequence[AnyFigure], scale: str, *, is_reported: bool) -> list[AnyFigure]:
-    """Return the figures that have a scale, and those that they compare with; report others."""
+    """Return figures with a scale, and those that they compare with; report others."""
     wanted = with_compared([one for one in selected if scale in one.scales])
     if not wanted:
         scales = ", ".join(known for known in SCALES if any(known in one.scales for one in selected))

@@ -1,4 +1,4 @@
-"""Chores around built-in algorithms: a skeleton, the check of re-exports, missing parts.
+"""Chores around built-in algorithms: skeleton, re-exports, missing parts.
 
 ``make algorithm NAME=fedplain``, ``make lint``, ``make missing``
 """
@@ -154,7 +154,7 @@ def missing() -> Iterator[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Carry out ``new NAME [CLASS]``, ``exports`` or ``missing``; return the exit status."""
+    """Carry out ``new NAME [CLASS]``, ``exports`` or ``missing``; return the status."""
     match arguments:
         case ["new", name, *rest] if len(rest) < 2:
             new(name, *rest)

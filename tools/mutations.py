@@ -51,7 +51,7 @@ def make_copy(folder: str) -> Path:
 
 
 def call(tree: Path, arguments: list[str], limit: float | None) -> tuple[str, float, str]:
-    """Call Python in a copy; return survived, caught or timeout, seconds, first failure."""
+    """Call Python in a copy; return the outcome, seconds, and first failure."""
     own = {"PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(tree / "tmp")}
     own["CI"] = "1"  # hypothesis tries the same examples each time
     began = time.monotonic()
@@ -73,7 +73,7 @@ def call(tree: Path, arguments: list[str], limit: float | None) -> tuple[str, fl
 
 
 def call_mutated(tree: Path, module: str, edit: Edit, calls: list[tuple[list[str], float]]) -> dict[str, Any]:
-    """Call Python with a mutated module until a call fails; return the mutation's record."""
+    """Call Python with a mutated module until a call fails; return the record."""
     file = tree / module
     source, times = file.read_bytes(), file.stat()
     start, end, text = edit
@@ -88,7 +88,7 @@ def call_mutated(tree: Path, module: str, edit: Edit, calls: list[tuple[list[str
 
 
 def run(chosen: dict[str, Any], output: Path, jobs: int) -> list[dict[str, Any]]:
-    """Test the unchanged code, then each mutation that the results lack; return the records.
+    """Test the unchanged code, then the mutations that lack results; return all.
 
     The results are written after each mutation. Exit if tests fail without any mutation.
     """

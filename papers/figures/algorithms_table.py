@@ -39,7 +39,7 @@ def mean_in_words(values: Sequence[float], write: Write, otherwise: str) -> str:
 
 
 def algorithms_table(runs: Sequence[Run]) -> str:
-    """Return time and bytes to the target, and the final main measure, also for the worst client."""
+    """Return times and bytes to the target and final measures, by algorithm."""
     measure, target = main_measure(runs), target_for(runs)
     assert target is not None
     lines = [

@@ -39,7 +39,7 @@ def read_all(folder: Path) -> list[AnyFigure]:
 
 
 def find(name: str, folder: Path) -> list[AnyFigure]:
-    """Return the figure of a name such as ``fedlaavg/fig4e``, or all of a file or folder."""
+    """Return the figure of a name, ``fedlaavg/fig4e``, or all of a file or folder."""
     figures = read_all(folder)
     by_name = [one for one in figures if one.name == name]
     by_file = [one for one in figures if name in (f"{one.path.parent.name}/{one.path.stem}", one.path.parent.name)]

@@ -39,7 +39,7 @@ _COSTS: dict[str, Write] = {
 
 
 def comparison_result(figure: ComparisonFigure, scale: str, results: Path) -> FigureResult | None:
-    """Return a figure's result; None unless all its runs have completed with the settings of its file."""
+    """Return a figure's result; None unless all runs have its file's settings."""
     found = _runs(figure, scale, results)
     if found is None:
         return None
@@ -74,7 +74,7 @@ def _runs(figure: ComparisonFigure, scale: str, results: Path) -> tuple[Points, 
 
 
 def _compared_runs(figure: ComparisonFigure, compared: Mapping[str, Sequence[Run]]) -> list[Run]:
-    """Return the runs of other panels that claims compare with, labelled with their panel."""
+    """Return runs of other panels that claims compare with, labelled with the panel."""
     # Not those of differences: that would draw two more curves for one number.
     labels = dict.fromkeys(
         (claim.than_panel, claim.than)

@@ -11,7 +11,7 @@ from offbeat.runs.resume import has_settings
 
 
 def figure_folder(name: str, scale: str, results: Path) -> Path:
-    """Return the folder of a figure's runs at a scale, below the folder of all results."""
+    """Return the folder of a figure's runs at a scale, below that of all results."""
     return results / f"{name}-{scale}"
 
 

@@ -11,7 +11,7 @@ from papers.figures.sections import Claim, Tuning
 
 
 def check_panels(claims: Sequence[Claim], panels: Sequence[str], path: Path) -> None:
-    """Check that the panels of claims exist, each ``than_panel`` above the claim's panels."""
+    """Check that claims' panels exist, each ``than_panel`` above the others."""
     for claim in claims:
         start = f"{path}: claim {claim.name!r}: "
         for key, names in (("panels", claim.panels or ()), ("than_panel", (claim.than_panel,))):
@@ -54,7 +54,7 @@ def check_claim(claim: Claim, experiment: Experiment, path: Path) -> None:
 
 
 def check_compared(claim: Claim, experiment: Experiment, other: Experiment, path: Path) -> None:
-    """Check that ``than_panel`` has a claim's algorithms and measures the same quantity."""
+    """Check that ``than_panel`` has a claim's algorithms and the same measures."""
     start = f"{path}: claim {claim.name!r}: than_panel = {claim.than_panel!r} "
     for label in (claim.than, claim.than_less):
         if label is not None and label not in other.algorithms:

@@ -123,7 +123,7 @@ def _figure(
 
 
 def _with_values(table: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table with other values; a key may belong to ``local``, as ``local.lr``."""
+    """Return a table with other values; a key may be of ``local``: ``local.lr``."""
     changed = dict(table)
     for key, value in point.items():
         section, dot, name = key.partition(".")

@@ -40,7 +40,7 @@ def quantity(claim: Claim, run: Run) -> float:
 
 
 def cost_to_target(name: str, run: Run) -> float:
-    """Return the cost until the main measure reached its target; infinite if it never did."""
+    """Return the cost until the main measure reached its target; infinite if never."""
     measure, target = main_measure([run]), target_for([run])
     assert target is not None
     reached = np.flatnonzero(measure.reached(run.history[measure.name], target))

@@ -59,7 +59,7 @@ def _verdict(claim: Claim, groups: Mapping[str, Sequence[Run]], others: Mapping[
 
 
 def _numbers(claim: Claim, groups: Mapping[str, Sequence[Run]], of: str, less: str | None) -> "list[_Interval]":
-    """Return an algorithm's quantity for each seed, less that of ``less`` if it is given."""
+    """Return an algorithm's quantity for each seed, less that of ``less`` if given."""
     numbers = [_interval(claim, run) for run in groups[of]]
     if less is None:
         return numbers

@@ -126,7 +126,7 @@ def _differences(records: Sequence[FigureRecord]) -> list[str]:
 
 
 def _command(records: Sequence[FigureRecord]) -> str:
-    """Return the command that measures figures of one file and scale, and its duration."""
+    """Return the command that measures figures of one file and scale, and its time."""
     duration = units.duration(60 * sum(one.minutes for one in records))
     names = " ".join(one.name for one in records)
     return f"`python -m papers {names} --scale {records[0].scale}` · `{records[0].file}` · {duration} of one core\n"

@@ -23,10 +23,10 @@ _COUNTS = ("seconds", "version", "counted", "unused", "lost", "bytes_down", "byt
 
 
 def collect(paths: Sequence[Path]) -> list[Run]:
-    """Read runs, finished or not, in the order of ``paths``: folders of runs, or of one run.
+    """Read runs, finished or not, of ``paths``: folders of runs, or of one run.
 
-    The runs of one experiment are ordered by label, then by seed. The unfinished folder of a finished run is ignored,
-    and an unfinished run without an evaluation; a folder that is named twice counts once.
+    They are in the order of ``paths``, those of one experiment by label, then by seed. The unfinished folder of a
+    finished run is ignored, and an unfinished run without an evaluation; a folder that is named twice counts once.
 
     Runs of several experiments with the same label are one algorithm if they differ in the seed only and no seed
     comes twice. Otherwise, and if the experiments' settings differ, they get the label ``EXPERIMENT/LABEL``, where

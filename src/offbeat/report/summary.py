@@ -156,7 +156,7 @@ def _seconds_to(target: float | None, measure: Measure, run: Run) -> float | Non
 
 
 def _over_all(times: Sequence[float | None]) -> Estimate | None:
-    """Return the estimate; None if a seed missed the target, so that none is flattered."""
+    """Return the estimate; None if a seed missed the target: others would flatter."""
     reached = [time for time in times if time is not None]
     return estimate(reached) if len(reached) == len(times) else None
 

@@ -176,7 +176,7 @@ def _sizes(estimates: Sequence[Estimate | None]) -> tuple[str, ...]:
 
 
 def _middling(estimates: Sequence[Estimate | None]) -> float | None:
-    """Return the lower median, whose unit the row gets: few numbers are too small for it."""
+    """Return the lower median, for whose unit few numbers of the row are too small."""
     means = [estimate.mean for estimate in estimates if estimate and estimate.mean > 0]
     return statistics.median_low(means) if means else None
 

@@ -12,7 +12,7 @@ _COLUMNS = ("counted", "version", "bytes_down", "bytes_up")
 
 
 def write_tensorboard(runs: Sequence[Run], folder: Path) -> None:
-    """Write an event file for each run into ``folder/LABEL-seedS``, over an earlier one.
+    """Write or replace an event file for each run: ``folder/LABEL-seedS``.
 
     It holds the loss, each metric, and the counted updates, versions and bytes so far, at each evaluation.
     TensorBoard's axis "step" is the number of counted updates; its axis "relative" is virtual time.

@@ -81,7 +81,7 @@ class Run:
 
 @contextmanager
 def lock_folder(folder: Path) -> Generator[None]:
-    """Make the folder, check that it can be written, and lock it against other processes."""
+    """Make the folder, check that it can be written, and lock it."""
     lock = FileLock(folder / ".lock", blocking=False)
     with disk_errors(f"into {folder}", "choose another folder with --output"):
         folder.mkdir(parents=True, exist_ok=True)

@@ -73,7 +73,7 @@ def chunk_paths(folder: Path, name: str) -> list[Path]:
 
 
 def read_columns(paths: Sequence[Path]) -> Columns:
-    """Return the columns of a table in one or more files, which may claim ``MAX_ROWS``."""
+    """Return a table's columns from files that claim at most ``MAX_ROWS``."""
     rows = sum(pq.read_metadata(path).num_rows for path in paths)
     if rows > MAX_ROWS:
         raise OffbeatError(
