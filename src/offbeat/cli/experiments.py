@@ -23,7 +23,7 @@ from offbeat.report.population.plots import write_population
 from offbeat.report.population.statistics import population_statistics
 from offbeat.report.population.table import population_table
 from offbeat.report.summary import summarise
-from offbeat.report.table import terminal_table
+from offbeat.report.table import TerminalTable
 from offbeat.report.tensorboard import write_tensorboard
 from offbeat.runs.directory import Run
 from offbeat.runs.progress import Progress
@@ -180,7 +180,7 @@ def _show(runs: Sequence[Run], folder: Path, title: str, target: float | None = 
     """Print the table of a comparison and write its report."""
     rows = summarise(runs, target)  # first, because it raises an error if the runs cannot be compared
     click.echo(f"\n{world_of(runs)}")
-    console.print(terminal_table(rows))
+    console.print(TerminalTable(rows))
     command = shlex.join(["offbeat", *sys.argv[1:]])
     click.echo(f"Report: {write_report(runs, folder, title, command, target)}")
 
