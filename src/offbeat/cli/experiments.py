@@ -166,10 +166,7 @@ def _run(options: RunOptions) -> tuple[Experiment, Path, list[Run]]:
 
 
 def select_labels(experiment: Experiment, labels: Sequence[str]) -> list[str]:
-    """Return the labels of ``--algorithm``, or all.
-
-    Raises ``OffbeatError`` if a label does not exist.
-    """
+    """Return the labels of ``--algorithm``, or all."""
     for label in labels:
         if label not in experiment.algorithms:
             raise OffbeatError(f"--algorithm {label}: {did_you_mean(label, experiment.algorithms)}")

@@ -12,9 +12,6 @@ def pool_clients(population: Population, cohort: int) -> Population:
     """Return a population of one client that holds the examples of all.
 
     It takes ``cohort`` times as many steps a second as the mean client, is always available and loses nothing.
-
-    Raises:
-        ValueError: The cohort is larger than the population.
     """
     clients = len(population.shards)
     if cohort > clients:

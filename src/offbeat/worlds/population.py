@@ -21,6 +21,7 @@ from offbeat.config.population_sections import (
     SpeedSection,
     TraceSection,
 )
+from offbeat.config.validation_errors import error_prefix
 from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
 from offbeat.population import partition
@@ -31,7 +32,7 @@ from offbeat.population.devices.devices import Devices
 from offbeat.population.devices.links import ConstantLink, Link, random_traces
 from offbeat.population.devices.published_measurements import PHONES, TRACES
 from offbeat.randomness import Purpose
-from offbeat.worlds.population_availability import build_availability, build_quiet_hours, with_key
+from offbeat.worlds.population_availability import build_availability, build_quiet_hours
 
 Shards = list[NDArray[np.int64]]
 
@@ -60,13 +61,9 @@ class Population:
 
 
 def build_population(section: PopulationSection, dataset: Dataset, seed: int) -> Population:
-    """Return the clients of a seed.
-
-    Raises:
-        OffbeatError: The data set cannot be divided in this way, or a file is wrong; the message begins with the key.
-    """
+    """Return the clients of a seed."""
     quiet = build_quiet_hours(section, seed)
-    with with_key("partition"):
+    with error_prefix("population.partition"):
         shards = _divide(section, dataset, quiet, seed)
     availability = build_availability(section, dataset, shards, quiet, seed)
     return Population(shards, _build_devices(section, availability, seed))
@@ -122,7 +119,7 @@ def _build_devices(section: PopulationSection, availability: Availability, seed:
 
 
 def _build_link(section: PopulationSection, key: str, bandwidth: BandwidthSection, seed: int, draw: int) -> Link:
-    with with_key(key):
+    with error_prefix(f"population.{key}"):
         if isinstance(bandwidth, TraceSection):
             traces = TRACES[bandwidth.name]() if bandwidth.name else load_traces(Path(bandwidth.path or ""))
             link = random_traces(traces, section.clients, seed=seed, draw=2 * draw)
@@ -136,7 +133,7 @@ def _build_link(section: PopulationSection, key: str, bandwidth: BandwidthSectio
 
 
 def _draw_step_seconds(section: PopulationSection, seed: int) -> NDArray[np.float64]:
-    with with_key("step_seconds"):
+    with error_prefix("population.step_seconds"):
         values = _draw(section, "step_seconds", section.step_seconds, seed, Purpose.DEVICE_SPEED)
         slowest = int(values.argmax())
         if values[slowest] > _SLOWEST_STEP:
