@@ -16,7 +16,7 @@ import pytest
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals")
 
-SETTINGS = "data='digits', clients=3, versions=40, steps=40"
+SETTINGS = "data='digits', clients=3, versions=24, steps=40"
 CODE = f"""
 import sys
 from functools import partial
@@ -73,18 +73,21 @@ def test_it_learns_while_its_processes_are_killed_and_leaves_none(start: Start, 
     with closing(sqlite3.connect(tmp_path / "demo" / "server" / "offbeat.sqlite")) as database:
         rows = database.execute("SELECT arguments FROM log WHERE name = 'receive'").fetchall()
     received = [(arguments["client"], arguments["visit"]) for (text,) in rows if (arguments := json.loads(text))]
-    assert len(received) == len(set(received)) == 2 * 40
+    assert len(received) == len(set(received)) == 2 * 24
     assert {client for client, _ in received} == {0, 1, 2}
 
 
 @pytest.mark.parametrize(
     ("number", "send"), [(signal.SIGTERM, os.kill), (signal.SIGINT, os.killpg)], ids=["SIGTERM", "Ctrl-C"]
 )
-def test_a_signal_ends_all_of_it(start: Start, number: int, send: Callable[[int, int], None]) -> None:
+def test_a_signal_ends_all_of_it(start: Start, tmp_path: Path, number: int, send: Callable[[int, int], None]) -> None:
     demo = start()
     assert demo.stdout is not None
-    while not demo.stdout.readline().startswith("The server listens"):
+    first_line = "A server and 3 clients" if number == signal.SIGINT else "The server listens"
+    while not demo.stdout.readline().startswith(first_line):
         assert demo.poll() is None
+    while not [*tmp_path.glob("demo/server.log")]:  # there is a process to be ended
+        time.sleep(0.01)
     send(demo.pid, number)
     assert demo.wait() == 128 + number
     end = time.monotonic() + 5  # for the system to note the end of those whose parent has ended
