@@ -69,9 +69,3 @@ class TestBound:
         assert (code, out) == (2, "")
         assert err.startswith(line)
         assert err.count("\n") == 1
-
-
-def test_help_gives_an_example(offbeat: Command) -> None:
-    code, out, _ = offbeat("theory", "bound", "--help")
-    assert code == 0
-    assert "Example:\n    offbeat theory bound " in out

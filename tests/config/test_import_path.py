@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from offbeat.config.import_path import call, canonical, is_import_path, load_callable, load_object
 from offbeat.errors import OffbeatError
+from tests.error_line import error_line
 
 Write = Callable[..., Path]
 
@@ -37,11 +38,7 @@ def imports_are_left_alone() -> Iterator[None]:
 
 
 def problem(text: str) -> str:
-    """Return the error of loading, one line."""
-    with pytest.raises(OffbeatError) as caught:
-        load_object(text)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return error_line(load_object, text)
 
 
 class TestCanonical:
@@ -84,12 +81,9 @@ class TestCanonical:
         ],
     )
     def test_a_wrong_import_path_is_one_line(self, text: str, message: str, tmp_path: Path) -> None:
-        with pytest.raises(OffbeatError) as caught:
-            canonical(text, tmp_path)
-        assert str(caught.value).startswith(repr(text))
-        assert message in str(caught.value)
-        assert "\n" not in str(caught.value)
-        assert message in problem(text)
+        for line in (error_line(canonical, text, tmp_path), problem(text)):
+            assert line.startswith(repr(text))
+            assert message in line
 
 
 @pytest.mark.parametrize(("text", "answer"), [("a.b:c", True), ("f.py:c", True), ("mlp", False), ("", False)])
@@ -258,10 +252,7 @@ class TestCall:
         )
 
     def complaint(self, text: str, **arguments: object) -> str:
-        with pytest.raises(OffbeatError) as caught:
-            call(text, arguments, "model")
-        assert "\n" not in str(caught.value)
-        return str(caught.value).replace(f"model {text!r}", "IT")
+        return error_line(call, text, arguments, "model").replace(f"model {text!r}", "IT")
 
     def test_calls_with_keyword_arguments(self, path: Path) -> None:
         assert call(f"{path}:make", {"depth": 2, "width": 3}, "model") == (3, 2)

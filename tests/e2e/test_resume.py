@@ -20,7 +20,7 @@ from tests.papers.conftest import FIGURE
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals")
 
 ROOT = Path(__file__).parents[2]
-KILLS = int(os.environ.get("OFFBEAT_KILLS", "3"))
+KILLS = int(os.environ.get("OFFBEAT_KILLS", "2"))
 
 # A second or two each.
 SMALL = (

@@ -10,12 +10,12 @@ import pytest
 from offbeat.config import population_sections as sections
 from offbeat.config.experiment_file import Experiment
 from offbeat.data.dataset import Dataset
-from offbeat.errors import OffbeatError
 from offbeat.population import availability, partition
 from offbeat.population.devices import distributions, published_measurements
 from offbeat.population.devices.bandwidth_traces import load_traces
 from offbeat.randomness import Purpose
 from offbeat.worlds.population import Population, build_population
+from tests.error_line import error_line
 
 WriteFile = Callable[..., str]
 Build = Callable[..., Population]
@@ -103,7 +103,7 @@ class TestPartitions:
         ],
     )
     def test_an_impossible_partition_names_the_key(self, changes: list[str], parts: list[str], build: Build) -> None:
-        line = _error(lambda: build(*changes))
+        line = error_line(lambda: build(*changes))
         assert line.startswith("population.partition: ")
         assert all(part in line for part in parts)
 
@@ -118,7 +118,7 @@ class TestPartitions:
     )
     def test_a_partition_of_classes_needs_classes(self, table: str, build: Build, digits: Dataset) -> None:
         targets = replace(digits, train_labels=digits.train_labels.astype(np.float32), classes=None)
-        line = _error(lambda: build(f"population.partition={table}", dataset=targets))
+        line = error_line(lambda: build(f"population.partition={table}", dataset=targets))
         assert "divides classes, but digits has none" in line
         assert sum(map(len, build("population.partition={ name = 'iid' }", dataset=targets).shards)) == 1433
 
@@ -217,7 +217,7 @@ class TestSpeeds:
         ],
     )
     def test_an_error_names_the_key(self, key: str, table: str, part: str, build: Build) -> None:
-        line = _error(lambda: build(f"population.{key}={table}"))
+        line = error_line(lambda: build(f"population.{key}={table}"))
         assert line.startswith(f"population.{key}: ")
         assert part in line
 
@@ -240,10 +240,3 @@ def test_by_default_all_clients_are_equal(tiny: dict[str, Any], build: Build) ->
     assert made.devices.step_seconds.tolist() == [1.0] * 20
     assert made.devices.down.mean_bytes_per_second().tolist() == [1e6] * 20
     assert made.devices.up.mean_bytes_per_second().tolist() == [1e6] * 20
-
-
-def _error(call: Callable[[], object]) -> str:
-    with pytest.raises(OffbeatError) as caught:
-        call()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
