@@ -45,9 +45,3 @@ def test_it_is_always_available_and_loses_nothing(population: Population) -> Non
     for seconds in (0.0, 5.0, 10.0, 15.0):
         assert devices.availability.next_available(0, seconds) == seconds
         assert devices.availability.next_offline(0, seconds) == float("inf")
-
-
-def test_the_clients_are_left_as_they_are(population: Population) -> None:
-    pool_clients(population, 2)
-    assert [shard.tolist() for shard in population.shards] == [[7, 2], [5], [0, 9, 4]]
-    assert population.devices.when_away == "lose"

@@ -93,11 +93,8 @@ class TestPartitions:
         ("changes", "parts"),
         [
             (['population.partition={ name = "by_user" }'], ["digits does not say", "user", "another"]),
-            (["population.clients=9", 'population.partition={ name = "one_class" }'], ["9 clients", "10"]),
-            (["population.partition.alpha=1e10"], ["alpha", "at most 1e+09"]),
             (["population.clients=1434"], ["1434 clients", "1433"]),
             (['population.partition={ name = "file", path = "nowhere.csv" }'], ["nowhere.csv", "No such file"]),
-            (['population.partition={ name = "one_class", sigma = 2e6 }'], ["sigma", "between 0 and 1e+06"]),
             ([BY_HOUR], ['by_hour needs availability.name = "quiet_hours", not "always"']),
             ([BY_HOUR, QUIET], ["by_hour balances two labels, but the training examples have 10", "two classes"]),
         ],
@@ -107,15 +104,7 @@ class TestPartitions:
         assert line.startswith("population.partition: ")
         assert all(part in line for part in parts)
 
-    @pytest.mark.parametrize(
-        "table",
-        [
-            '{ name = "dirichlet", alpha = 1.0 }',
-            '{ name = "one_class" }',
-            '{ name = "mixing", mu = 0.5 }',
-            '{ name = "by_hour", alpha = 0.5 }',
-        ],
-    )
+    @pytest.mark.parametrize("table", ['{ name = "dirichlet", alpha = 1.0 }', '{ name = "by_hour", alpha = 0.5 }'])
     def test_a_partition_of_classes_needs_classes(self, table: str, build: Build, digits: Dataset) -> None:
         targets = replace(digits, train_labels=digits.train_labels.astype(np.float32), classes=None)
         line = error_line(lambda: build(f"population.partition={table}", dataset=targets))
@@ -206,10 +195,7 @@ class TestSpeeds:
         ("key", "table", "part"),
         [
             ("step_seconds", "{ distribution = 'file', path = 'nowhere.csv' }", "nowhere.csv"),
-            ("step_seconds", "{ distribution = 'lognormal', median = 1.0, sigma = 1e5 }", "sigma"),
-            ("step_seconds", "{ distribution = 'phones', path = 'nowhere.json', median = 1.0 }", "nowhere.json"),
             ("up_bytes_per_second", "{ distribution = 'trace', path = 'nowhere' }", "nowhere"),
-            ("down_bytes_per_second", "{ distribution = 'file', path = 'nowhere.csv' }", "nowhere.csv"),
             ("up_bytes_per_second", "{ distribution = 'lognormal', median = 5e-324, sigma = 1.0 }", "client"),
             ("down_bytes_per_second", "{ distribution = 'constant', value = 1e-7 }", "client 0 has 1e-07"),
             ("step_seconds", "{ distribution = 'constant', value = 1e300 }", "client 0 has 1e+300"),
