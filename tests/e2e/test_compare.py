@@ -117,17 +117,6 @@ def test_the_books_of_a_run_agree_with_each_other(experiment, tmp_path):
         assert run_directory.read(run.path).label == run.label
 
 
-def test_the_settings_of_the_server_reach_it(experiment):
-    simulation = simulate(experiment("server.max_staleness=1", "server.lease_seconds=3.0"), "fedasync")
-    list(simulation.run())
-    staleness = [visit.staleness for visit in simulation.ended if visit.outcome == "counted"]
-    assert max(staleness) == 1
-    assert simulation.coordinator.statistics.unused > 0
-    assert any(
-        visit.outcome == "counted" and visit.ended_seconds - visit.assigned_seconds > 3.0 for visit in simulation.ended
-    )
-
-
 def test_runs_that_were_evaluated_by_versions_are_compared(experiment, tmp_path):
     from rich.console import Console
 
