@@ -20,6 +20,7 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
     monkeypatch.setitem(sys.modules, specification.name, module)
+    monkeypatch.syspath_prepend(FILE.parent)  # as for a script that is run
     specification.loader.exec_module(module)
     return module
 
