@@ -176,7 +176,6 @@ class TestOwn:
             ("Own", {"strength": "much"}, ["strength = 'much'", "number"]),
             ("Own", {"strength": 2.0}, ["Own' failed: ValueError: strength must be at most 1", "own.py:"]),
             ("Own", {"others": 2.0}, ["unknown key 'others'"]),
-            ("Owm", {}, ["there is no 'Owm'", "did you mean 'Own'?"]),
             ("Forgets", {}, ["must keep its hyper-parameter strength as an attribute of that name"]),
             ("Untyped", {}, ["a type in its __init__ is wrong", "Strength"]),
             ("Wants", {}, ["missing a required argument: 'strength'"]),
@@ -222,9 +221,7 @@ class TestOwnPattern:
         [
             ("rule", {}, "pattern.longest_gap is missing"),
             ("rule", {"longest_gap": 0}, "pattern: longest_gap must be "),
-            ("rule", {"longest_gap": 1.5}, "pattern.longest_gap = 1.5: must be a valid integer"),
             ("rule", {"longest_gap": 2, "k": 1}, "unknown key pattern.k: Allowed: longest_gap"),
-            ("rul", {"longest_gap": 2}, "pattern.name: "),
             ("three", {"longest_gap": 2}, "pattern.name: "),
         ],
     )

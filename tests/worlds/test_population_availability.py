@@ -1,17 +1,15 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import get_args
 
 import numpy as np
 import pytest
 
 from offbeat.config import population_sections as sections
-from offbeat.config.experiment_file import Experiment
 from offbeat.data.dataset import Dataset
 from offbeat.population import availability
-from offbeat.worlds.population import Population, build_population
+from offbeat.worlds.population import Population
 from tests.error_line import error_line
 
 Build = Callable[..., Population]
@@ -21,25 +19,9 @@ H = 3600.0
 
 
 @pytest.fixture
-def build(experiment: Callable[..., Experiment], digits: Dataset) -> Build:
-    """Return a function that builds the availability of 20 clients, changed as by ``--set``."""
-
-    def make(table: str, *changes: str, seed: int = 1, dataset: Dataset = digits) -> Population:
-        changed = experiment("population.clients=20", f"population.availability={table}", *changes)
-        return build_population(changed.population, dataset, seed)
-
-    return make
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Callable[[str], str]:
-    """Return a function that writes a file next to the experiment's."""
-
-    def write(content: str) -> str:
-        (tmp_path / "file.csv").write_text(content)
-        return "file.csv"
-
-    return write
+def build(population: Build) -> Build:
+    """Return a function that builds the population of 20 clients with an availability, changed as by ``--set``."""
+    return lambda table, *changes, **more: population(f"population.availability={table}", *changes, **more)
 
 
 @pytest.fixture
