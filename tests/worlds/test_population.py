@@ -12,8 +12,10 @@ from offbeat.data.dataset import Dataset
 from offbeat.population import availability, partition
 from offbeat.population.devices import distributions, published_measurements
 from offbeat.population.devices.bandwidth_traces import load_traces
+from offbeat.population.devices.devices import Devices
+from offbeat.population.devices.links import ConstantLink
 from offbeat.randomness import Purpose
-from offbeat.worlds.population import Population
+from offbeat.worlds.population import Population, pool_clients
 from tests.error_line import error_line
 
 WriteFile = Callable[..., str]
@@ -210,3 +212,43 @@ def test_by_default_all_clients_are_equal(tiny: dict[str, Any], population: Buil
     assert made.devices.step_seconds.tolist() == [1.0] * 20
     assert made.devices.down.mean_bytes_per_second().tolist() == [1e6] * 20
     assert made.devices.up.mean_bytes_per_second().tolist() == [1e6] * 20
+
+
+POOLED = [np.array([7, 2]), np.array([5]), np.array([0, 9, 4])]
+
+
+@pytest.fixture
+def three() -> Population:
+    devices = Devices(
+        step_seconds=np.array([1.0, 2.0, 6.0]),
+        down=ConstantLink(np.full(3, 10.0)),
+        up=ConstantLink(np.full(3, 10.0)),
+        loss_probability=np.array([0.0, 1.0, 0.5]),
+        availability=availability.Alternating(3, 10.0, np.arange(3)),
+        when_away="lose",
+    )
+    return Population(POOLED, devices)
+
+
+def test_a_pooled_client_holds_what_all_hold(three: Population) -> None:
+    (shard,) = pool_clients(three, 2).shards
+    assert shard.tolist() == [0, 2, 4, 5, 7, 9]
+    assert shard.dtype == POOLED[0].dtype
+
+
+@pytest.mark.parametrize(("cohort", "seconds"), [(1, 3.0), (2, 1.5), (3, 1.0)])
+def test_a_round_of_pooled_clients_takes_as_long_as_a_mean_visit(cohort: int, seconds: float, three: Population) -> None:
+    assert pool_clients(three, cohort).devices.step_seconds.tolist() == [seconds]
+
+
+def test_pooling_more_clients_than_there_are_is_refused(three: Population) -> None:
+    with pytest.raises(ValueError, match="cohort must be at most the number of clients, 3, got 4"):
+        pool_clients(three, 4)
+
+
+def test_a_pooled_client_is_always_available_and_loses_nothing(three: Population) -> None:
+    devices = pool_clients(three, 2).devices
+    assert devices.loss_probability.tolist() == [0.0]
+    for seconds in (0.0, 5.0, 10.0, 15.0):
+        assert devices.availability.next_available(0, seconds) == seconds
+        assert devices.availability.next_offline(0, seconds) == float("inf")

@@ -25,7 +25,7 @@ from offbeat.config.validation_errors import error_prefix
 from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
 from offbeat.population import partition
-from offbeat.population.availability import Availability, HoursOfDay, QuietHours
+from offbeat.population.availability import Always, Availability, HoursOfDay, QuietHours
 from offbeat.population.devices import devices, distributions, speed_file
 from offbeat.population.devices.bandwidth_traces import load_traces
 from offbeat.population.devices.devices import Devices
@@ -67,6 +67,26 @@ def build_population(section: PopulationSection, dataset: Dataset, seed: int) ->
         shards = _divide(section, dataset, quiet, seed)
     availability = build_availability(section, dataset, shards, quiet, seed)
     return Population(shards, _build_devices(section, availability, seed))
+
+
+def pool_clients(population: Population, cohort: int) -> Population:
+    """Return a population of one client that holds the examples of all.
+
+    It takes ``cohort`` times as many steps a second as the mean client, is always available and loses nothing.
+    """
+    clients = len(population.shards)
+    if cohort > clients:
+        raise ValueError(f"cohort must be at most the number of clients, {clients}, got {cohort}")
+    link = ConstantLink(np.array([1e12]))  # the client is the server's machine: transfers take no time
+    devices = Devices(
+        step_seconds=np.array([population.devices.step_seconds.mean() / cohort]),
+        down=link,
+        up=link,
+        loss_probability=np.zeros(1),
+        availability=Always(),
+        when_away="pause",
+    )
+    return Population([np.sort(np.concatenate(population.shards))], devices)
 
 
 def _divide(section: PopulationSection, dataset: Dataset, quiet: QuietHours | HoursOfDay | None, seed: int) -> Shards:

@@ -23,8 +23,7 @@ from offbeat.training.trainers.trainer import Trainer
 from offbeat.worlds.buffer_wrappers import wrap_buffer
 from offbeat.worlds.dry_run import dry_run
 from offbeat.worlds.pattern_guard import guard_pattern
-from offbeat.worlds.pooled_population import pool_clients
-from offbeat.worlds.population import Population, build_population
+from offbeat.worlds.population import Population, build_population, pool_clients
 from offbeat.worlds.workload import Workload, as_tensor
 
 
