@@ -237,7 +237,7 @@ def test_a_pooled_client_holds_what_all_hold(three: Population) -> None:
 
 
 @pytest.mark.parametrize(("cohort", "seconds"), [(1, 3.0), (2, 1.5), (3, 1.0)])
-def test_a_round_of_pooled_clients_takes_as_long_as_a_mean_visit(cohort: int, seconds: float, three: Population) -> None:
+def test_a_pooled_round_takes_as_long_as_a_mean_visit(cohort: int, seconds: float, three: Population) -> None:
     assert pool_clients(three, cohort).devices.step_seconds.tolist() == [seconds]
 
 
