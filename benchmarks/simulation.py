@@ -62,7 +62,7 @@ class Simulated(Workload):
 
     @property
     def shards(self) -> list[np.ndarray]:
-        """For each client the numbers of its examples."""
+        """The numbers of the examples of each client."""
         return np.split(np.random.default_rng(0).permutation(self.clients * self.examples), self.clients)
 
 
