@@ -57,7 +57,7 @@ class Simulated(Workload):
 
     @property
     def plan(self) -> LocalPlan:
-        """What a client does in a visit."""
+        """The plan of a visit."""
         return LocalPlan(steps=self.steps, batch_size=self.batch_size, lr=self.lr)
 
     @property
