@@ -36,7 +36,7 @@ unit: .venv/installed
 coverage: .venv/installed ## run all tests and print the lines that none of them reaches (takes a third longer)
 	$(BIN)/pytest -n 2 --cov --cov-report=term
 
-kills: .venv/installed ## kill a run at 20 random moments, resume it, compare (CI kills 3 times)
+kills: .venv/installed ## kill a run at 20 random moments, resume it, compare (CI kills twice)
 	OFFBEAT_KILLS=20 $(BIN)/pytest -v tests/e2e/test_resume.py
 
 torture: .venv/installed ## kill server and clients, 200 times each of six runs, on good lines and bad ones (CI kills 10 times; takes half an hour)

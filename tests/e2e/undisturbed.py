@@ -29,13 +29,7 @@ That is start − end.
 
 @dataclass
 class Undisturbed:
-    """The run that a log describes.
-
-    Args:
-        file: The server's file.
-        folder: The server's folder.
-        make_delta: Returns a client's delta.
-        encode: Encodes an update for the upload.
+    """The run that the log in a server's folder describes; ``encode`` makes the body of an upload.
 
     Attributes:
         coordinator: At the end of the log.

@@ -22,6 +22,7 @@ from offbeat.config.experiment_sections import (
     metric_name,
 )
 from offbeat.config.import_path import call, is_import_path, load_callable
+from offbeat.config.validation_errors import error_prefix
 from offbeat.data import load_dataset
 from offbeat.data.dataset import Dataset
 from offbeat.data.user_data import from_user
@@ -36,35 +37,25 @@ from offbeat.training.training_loss import TRAINING_LOSS, TrainingLossEvaluator,
 from offbeat.worlds.global_randomness import fixed_randomness
 
 Metrics = Mapping[str, Callable[[Tensor, Tensor], float]]
+"""By name; each maps the (outputs, labels) of the test set to a number."""
 Evaluate = Callable[[Tensor], tuple[float, dict[str, float]]]
 """Maps a model's vector to its test loss and its metrics."""
 
 
 @dataclass(frozen=True)
 class Objective:
-    """A loss and the metrics that are measured beside it.
-
-    Attributes:
-        loss: Maps (outputs, labels) to the mean loss of a minibatch.
-        metrics: By name; each maps the (outputs, labels) of the test set to a number.
-        training_loss: Whether the loss on training examples is measured, too.
-    """
+    """A loss and the metrics that are measured beside it."""
 
     loss: Callable[[Tensor, Tensor], Tensor]
+    """Maps (outputs, labels) to the mean loss of a minibatch."""
     metrics: Metrics
     training_loss: bool = False
+    """Whether the loss on training examples is measured, too."""
 
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """The data, the model and the objective of a run.
-
-    Attributes:
-        dataset: Training and test examples.
-        model: The initial model; evaluations overwrite its values.
-        objective: The loss and the metrics.
-        augmentation: How training images are changed at random; None if they are not.
-    """
+    """The data, the initial model and the objective of a run."""
 
     dataset: Dataset
     model: FlatModel
@@ -85,10 +76,7 @@ class Workload:
 
 
 def build_workload(experiment: Experiment, dataset: Dataset, seed: int) -> Workload:
-    """Return the workload of a run.
-
-    Raises like ``build_model`` and ``build_objective``.
-    """
+    """Return the workload of a run."""
     return Workload(
         dataset,
         build_model(experiment.model, dataset, seed),
@@ -98,12 +86,7 @@ def build_workload(experiment: Experiment, dataset: Dataset, seed: int) -> Workl
 
 
 def build_dataset(data: DataSection) -> Dataset:
-    """Return the data set of a ``[data]`` section.
-
-    Raises:
-        OffbeatError: It is broken.
-        MissingDataError: It cannot be found.
-    """
+    """Return the data set of a ``[data]`` section."""
     name = data.name
     if is_import_path(name):
         _import("data.name", name)  # so that an error names the key
@@ -114,16 +97,7 @@ def build_dataset(data: DataSection) -> Dataset:
 
 
 def build_model(section: ModelSection, dataset: Dataset | None, seed: int) -> FlatModel:
-    """Return the initial model of a ``[model]`` section.
-
-    Args:
-        section: Which model.
-        dataset: What it is for; None if that is not known, which only a model of the user's own allows.
-        seed: The run's seed.
-
-    Raises:
-        OffbeatError: The model is not made for such data, or cannot be trained.
-    """
+    """Return the initial model; a built-in one needs ``dataset``."""
     with models.initial_randomness(seed):
         module = _users_model(section) if isinstance(section, OwnModelSection) else _built_in_model(section, dataset)
     return FlatModel(module, batch_norm=section.batch_norm)
@@ -164,11 +138,7 @@ def _built_in_model(section: ModelSection, dataset: Dataset | None) -> nn.Module
 
 
 def build_objective(loss: str, metrics: Sequence[str]) -> Objective:
-    """Return a loss and metrics by their names or import paths.
-
-    Raises:
-        OffbeatError: An import path does not lead to a function.
-    """
+    """Return a loss and metrics by their names or import paths."""
     return Objective(
         loss=_import("model.loss", loss) if is_import_path(loss) else LOSSES[loss],
         metrics={
@@ -183,10 +153,8 @@ def build_objective(loss: str, metrics: Sequence[str]) -> Objective:
 
 
 def _import(key: str, text: str) -> Callable[..., Any]:
-    try:
+    with error_prefix(key):
         return load_callable(text)
-    except OffbeatError as error:
-        raise OffbeatError(f"{key}: {error}") from error
 
 
 def as_tensor(array: NDArray[Any]) -> Tensor:
