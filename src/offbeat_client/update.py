@@ -15,13 +15,7 @@ from offbeat_client.visit import Fitted, Visit
 
 
 def check_fitted(result: Any, start: Mapping[str, NDArray[np.float32]], visit: Visit) -> Fitted:
-    """Return the checked result of a user's ``fit``.
-
-    The number of steps and the normaliser are filled in.
-
-    Raises:
-        OffbeatError: The result is invalid.
-    """
+    """Return the checked result of ``fit``, with steps and normaliser filled in."""
     if isinstance(result, tuple) and len(result) == 2:
         result = Fitted(*result)
     model: Any = result.model if isinstance(result, Fitted) else None
@@ -74,10 +68,7 @@ def result_vector(
 
 
 def by_name(vector: NDArray[np.float32], model: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
-    """Return views of a vector ``(d,)`` by the names of a model's parameters.
-
-    Their order and shapes are those of the parameters.
-    """
+    """Return views of a vector ``(d,)`` by name, in the shapes of a model."""
     parts: dict[str, NDArray[np.float32]] = {}
     begin = 0
     for name, array in model.items():
@@ -87,17 +78,9 @@ def by_name(vector: NDArray[np.float32], model: Mapping[str, NDArray[np.float32]
 
 
 def make_update(vector: NDArray[np.float32], memory: NDArray[np.float32] | None, visit: Visit) -> Sent:
-    """Return the update of a visit; see ``sending.send``.
+    """Return the update of a visit, bit for bit the simulator's; see ``send``.
 
-    It equals the simulator's update bit for bit.
-
-    Args:
-        vector: From ``result_vector``; its ownership passes to the update.
-        memory: The client's memory, ``(d,)``; None for none.
-        visit: The visit.
-
-    Raises:
-        OffbeatError: The vector or the update is not finite.
+    The ownership of ``vector``, from ``result_vector``, passes to the update.
     """
     seed = integer(visit.seed, Purpose.COMPRESSION, visit.client, visit.number)
     try:

@@ -15,12 +15,7 @@ _ARRAYS = ("train_inputs", "train_labels", "test_inputs", "test_labels")
 
 
 def check(dataset: Dataset) -> None:
-    """Check a data set against the description of ``Dataset``.
-
-    Raises:
-        OffbeatError: An array has the wrong type or shape, is empty or holds NaN or infinity; or labels, tokens or
-            users are out of range.
-    """
+    """Raise ``OffbeatError`` unless a data set is as ``Dataset`` describes."""
     name = dataset.name
     for field in _ARRAYS:
         array: Any = getattr(dataset, field)
