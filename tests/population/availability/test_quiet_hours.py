@@ -69,15 +69,13 @@ def test_days_end_after_3000_years():
     [
         (([0.0], 0.0), "hours is 0.0, but must be at least a millisecond and at most a day, 24 hours"),
         (([0.0], 24.1), "hours is 24.1"),
-        (([0.0], math.nan), "hours is nan"),
         (([0.0], 2.0, 3600.0), "at most a day, 1 hours"),
         (([0.0], 1.0, math.inf), "day_seconds is inf"),
         (([0.0, -1.0], 8.0), "client 1 starts at -1.0 seconds, but must start at 0 or later"),
-        (([math.nan], 8.0), "client 0 starts at nan"),
         (([math.inf], 8.0), "client 0 starts at inf"),
     ],
 )
-def test_out_of_range(arguments, message):
+def test_arguments_out_of_range_are_refused(arguments, message):
     starts, *rest = arguments
     with pytest.raises(OffbeatError, match=message):
         QuietHours(np.array(starts), *rest)
@@ -92,9 +90,6 @@ def test_starts_are_spread_evenly():
     np.testing.assert_allclose(counts, 20_000 / 6, atol=4 * math.sqrt(20_000 / 6))
     np.testing.assert_array_equal(starts[:100], quiet_starts(100, 22.0, 6.0, 4))
     assert not np.isin(starts, quiet_starts(100, 22.0, 6.0, 5)).any()
-
-
-def test_starts_without_spread():
     assert quiet_starts(3, 1.5, 0.0, 0).tolist() == [1.5 * H] * 3
 
 
