@@ -24,9 +24,7 @@ def locations():
 
 
 def test_the_names():
-    assert load_dataset("digits").name == "digits"
-    assert list(DATASETS) == NAMES
-    assert [entry.name for entry in list_datasets()] == NAMES
+    assert list(DATASETS) == [entry.name for entry in list_datasets()] == NAMES
 
 
 def test_an_unknown_name():
@@ -37,19 +35,11 @@ def test_an_unknown_name():
 
 def test_the_list_without_any_files(source):
     assert locations() == dict.fromkeys(NAMES, "not here") | {"digits": "comes with scikit-learn"}
-    for entry in list_datasets():
-        assert entry.description
-        assert "\n" not in entry.description
 
 
 def test_the_numbers_of_examples():
-    dataset = load_dataset("digits")
-    entry = get_dataset("digits")
+    dataset, entry = load_dataset("digits"), get_dataset("digits")
     assert (entry.train_examples, entry.test_examples) == (len(dataset.train_inputs), len(dataset.test_inputs))
-    for entry in list_datasets():
-        sizes = {"mnist": (60_000, 10_000), "fashion-mnist": (60_000, 10_000), "cifar10": (50_000, 10_000)}
-        sizes |= {"digits": (1_433, 364), "sst2": (6_920, 1_821), "sentiment140": (None, None)}
-        assert (entry.train_examples, entry.test_examples) == sizes[entry.name]
 
 
 def test_the_list_names_the_files(source, monkeypatch):
@@ -75,12 +65,6 @@ def test_an_incomplete_folder_does_not_hide_the_other_data_sets(source, monkeypa
     assert found["digits"] == "comes with scikit-learn"
     with pytest.raises(OffbeatError, match="only part of MNIST"):
         get_dataset("mnist")
-
-
-def test_offbeat_data_is_not_a_folder(source, monkeypatch):
-    monkeypatch.setenv("OFFBEAT_DATA", str(source / "none"))
-    with pytest.raises(OffbeatError, match="which is not a folder"):
-        list_datasets()
 
 
 def test_getting_downloads(source, server, monkeypatch):

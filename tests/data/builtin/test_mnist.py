@@ -16,36 +16,6 @@ FILES = [
 
 
 @pytest.mark.parametrize(
-    ("dataset", "name", "hashes"),
-    [
-        (
-            MNIST,
-            "mnist",
-            [
-                "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-                "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-                "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-                "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-            ],
-        ),
-        (
-            FASHION_MNIST,
-            "fashion-mnist",
-            [
-                "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
-                "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
-                "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
-                "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
-            ],
-        ),
-    ],
-)
-def test_the_sources_have_the_published_hashes(dataset, name, hashes):
-    assert dataset.source.name == name
-    assert list(dataset.source.files.items()) == list(zip(FILES, hashes, strict=True))
-
-
-@pytest.mark.parametrize(
     ("idx_dataset", "first_labels", "train_counts", "test_counts"),
     [
         # MNIST's first digits are those of every tutorial.
@@ -62,7 +32,6 @@ def test_the_sources_have_the_published_hashes(dataset, name, hashes):
 def test_the_real_files(real_data, idx_dataset, first_labels, train_counts, test_counts):
     real_data(idx_dataset.source.name, *FILES)
     dataset = idx_dataset.load()
-    assert dataset.name == idx_dataset.source.name
     assert dataset.train_inputs.shape == (60_000, 1, 28, 28)
     assert dataset.test_inputs.shape == (10_000, 1, 28, 28)
     assert dataset.train_labels[:8].tolist() == first_labels
