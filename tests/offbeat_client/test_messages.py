@@ -104,17 +104,6 @@ def test_the_refusal_names_the_request_and_the_key():
         read({"visit": {**VISIT, "plan": {}}, "retry_after_seconds": None, "finished": False})
 
 
-def test_a_check_in_without_work():
-    checked_in = read({"visit": None, "retry_after_seconds": 5.0, "finished": True})
-    assert (checked_in.visit, checked_in.retry_after_seconds, checked_in.finished) == (None, 5.0, True)
-
-
-@pytest.mark.parametrize("values", [{}, {"visit": 3}, {"visit": []}])
-def test_other_answers_are_refused(values):
-    with pytest.raises(OffbeatError, match="not understood"):
-        read(values)
-
-
 @pytest.mark.parametrize("content", [b"<html>", b"[]", b"3", b"\xff"])
 def test_an_answer_that_is_not_a_json_object_is_another_servers(content):
     response = httpx.Response(200, content=content, request=httpx.Request("GET", "https://host/"))

@@ -91,23 +91,15 @@ def test_a_token_is_renewed_in_the_middle_of_its_life(server, connection, folder
     assert json.loads((folder.path / "identity.json").read_text())["token"] == "obc_2"
 
 
-def test_a_client_declares_its_examples_once_and_remembers_that_it_has(tmp_path):
-    with (
-        running(tmp_path / "server") as server,
-        ClientFolder(tmp_path / "client") as folder,
-        Connection(server.url) as line,
-    ):
-        identity = identify(line, folder, server.enrolment_token, None)
-        assert declare(line, folder, identity, None) == identity
-        declared = declare(line, folder, identity, 60)
-        assert declared.examples == 60
-        assert identify(line, folder, None, None) == declared
-        assert server.service.accounts.examples.is_known(0)
-        with pytest.raises(OffbeatError, match=r"declared 60 examples, not 61.*wrong-examples"):
-            declare(line, folder, declared, 61)
-    # No server is needed to say the same again.
-    with ClientFolder(tmp_path / "client") as folder, Connection(server.url, backoff=Backoff(attempts=1)) as line:
-        assert declare(line, folder, declared, 60) == declared
+def test_a_client_declares_its_examples_once_and_remembers_that_it_has(server, connection, folder):
+    identity = identify(connection, folder, "obe_1", None)
+    assert declare(connection, folder, identity, None) == identity
+    declared = declare(connection, folder, identity, 60)
+    assert declared.examples == 60
+    assert declare(connection, folder, declared, 60) == identify(connection, folder, None, None) == declared
+    assert server.paths("POST") == ["/v1/enrol", "/v1/examples"]
+    renewed = renew(connection, folder, replace(declared, renew_at=0.0))
+    assert (renewed.token, renewed.examples) == ("obc_3", 60)
 
 
 def test_an_old_server_without_declarations_is_accepted(server, connection, folder, fault):
@@ -117,15 +109,3 @@ def test_an_old_server_without_declarations_is_accepted(server, connection, fold
     server.faults["POST", "/v1/examples"] = [fault(422, "too-many-examples")]
     with pytest.raises(ServiceError):
         declare(connection, folder, identity, 60)
-
-
-def test_a_new_token_does_not_make_it_forget_the_declared_examples(tmp_path):
-    with (
-        running(tmp_path / "server", token_seconds=100.0) as server,
-        ClientFolder(tmp_path / "client") as folder,
-        Connection(server.url) as line,
-    ):
-        declared = declare(line, folder, identify(line, folder, server.enrolment_token, None), 60)
-        renewed = renew(line, folder, replace(declared, renew_at=0.0))
-        assert renewed.token != declared.token
-        assert renewed.examples == 60
