@@ -2,7 +2,6 @@ import pytest
 
 from offbeat.data import DATASETS, catalogue, load_dataset
 from offbeat.data.catalogue import CatalogueEntry, get_dataset, list_datasets
-from offbeat.data.dataset import MissingDataError
 from offbeat.data.source_files import Source
 from offbeat.errors import OffbeatError
 
@@ -77,8 +76,3 @@ def test_getting_downloads(source, server, monkeypatch):
     assert get_dataset("mnist") == CatalogueEntry("mnist", "digits", 6, 1, str(path))
     assert path.read_bytes() == b"a"
     assert locations()["mnist"] == str(path)
-
-
-def test_a_failed_download(source):
-    with pytest.raises(MissingDataError, match=r"SST-2 is not here, and could not be downloaded"):
-        get_dataset("sst2")

@@ -71,12 +71,9 @@ class Server:
         self.sent_bytes: list[int] = []  # of bodies that came in pieces
         self.faults: dict[tuple[str, str], list[Fault]] = defaultdict(list)
         self.lock = threading.Lock()
-        server = self
-
-        class Handler(_Handler):
-            state = server
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        methods = dict.fromkeys(("do_GET", "do_POST", "do_PUT"), _Handler.serve)
+        handler = type("Handler", (_Handler,), {"state": self, **methods})
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._http.daemon_threads = True
         if tls is not None:
             self._http.socket = tls.wrap_socket(self._http.socket, server_side=True)
@@ -109,17 +106,8 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: Any) -> None:
         pass
 
-    def do_POST(self) -> None:
-        self._serve("POST")
-
-    def do_GET(self) -> None:
-        self._serve("GET")
-
-    def do_PUT(self) -> None:
-        self._serve("PUT")
-
-    def _serve(self, method: str) -> None:
-        server = self.state
+    def serve(self) -> None:
+        server, method = self.state, self.command
         with server.lock:
             self.path, _, query = self.path.partition("?")
             server.heard.append((method, self.path, dict(self.headers)))

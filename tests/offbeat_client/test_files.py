@@ -9,7 +9,6 @@ from offbeat_client.files import (
     partial_path,
     remove_durably,
     replace_durably,
-    sync_folder,
     write_durably,
 )
 
@@ -88,10 +87,3 @@ def test_a_removal_is_on_disk_also_of_a_file_that_does_not_exist(tmp_path, happe
         remove_durably(tmp_path / "x")
     assert happened == [("remove", "x"), ("sync", tmp_path.name)] * 2
     assert list(tmp_path.iterdir()) == []
-
-
-def test_no_descriptor_stays_open(tmp_path):
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    write_durably(tmp_path / "x", b"")
-    sync_folder(tmp_path)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -5,7 +5,6 @@ import pytest
 from safetensors.numpy import load_file
 
 from offbeat_client.client_folder.outbox import Outbox
-from offbeat_client.errors import OffbeatError
 from offbeat_client.local_plan import LocalPlan
 from offbeat_client.visit import Fitted
 from offbeat_client.work import gradient_offset, put_update, train
@@ -55,21 +54,6 @@ def test_training_gets_a_model_of_its_own_and_is_timed(visit, model_file, model,
     assert result["bias"].tolist() == (model["bias"] + 1).tolist()
     monkeypatch.undo()
     assert train(visit(), model_file, lambda given, _: given["bias"].tolist(), outbox)[0] == model["bias"].tolist()
-
-
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
-        (ValueError("mine"), r"visit 4: the client's fit failed: ValueError: mine \("),
-        (OffbeatError("its own"), "^its own$"),
-    ],
-)
-def test_an_error_in_training_is_one_line(visit, model_file, outbox, error, message):
-    def fit(given, visit):
-        raise error
-
-    with pytest.raises(OffbeatError, match=message):
-        train(visit(), model_file, fit, outbox)
 
 
 def test_the_offset_is_the_vector_beside_the_model_minus_the_memory(visit, model_file, outbox):

@@ -1,4 +1,5 @@
 import math
+import re
 import struct
 import tracemalloc
 
@@ -149,62 +150,43 @@ VALID = top_k(0.5).encode(np.array([3.0, -1.0, 0.5, -4.0], np.float32), seed=0).
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (VALID[:15], "the data must have at least 16 bytes, got 15"),
-        (VALID[:23], "the header for top_k has 24 bytes, got 23"),
-        (VALID[:-1], "top_k sends 33 bytes for d = 4, got 32"),
-        (VALID + b"\0", "top_k sends 33 bytes for d = 4, got 34"),
-        (b"X" + VALID[1:], "the data must begin with b'OBC', got b'XBC'"),
-        (VALID[:3] + b"\x02" + VALID[4:], "the format's version must be 1, got 2"),
-        (VALID[:4] + b"top_z" + VALID[9:], "the compressor must be one of top_k, random_k, qsgd, sign, got 'top_z'"),
-        (VALID[:4] + b"\n\xff" + VALID[6:], r"sign, got '\n\\xffp_k'"),
-        (VALID[:12] + b"\5\0\0\0" + VALID[16:], "the vector's length must be 4, got 5"),
-        (VALID[:16] + struct.pack("<d", 0) + VALID[24:], "share must be in (0, 1], got 0"),
-        (VALID[:16] + struct.pack("<d", math.nan) + VALID[24:], "share must be in (0, 1], got nan"),
-        (VALID[:16] + struct.pack("<d", 1) + VALID[24:], "top_k sends 41 bytes for d = 4, got 33"),
-        (VALID[:24] + b"\x01" + VALID[25:], "there must be 2 indices, got 1"),
-        (VALID[:24] + b"\x11" + VALID[25:], "the bits after the first 4 must be 0"),
-        (VALID[:-4] + floats(-math.inf), "the values must be finite"),
-    ],
-)
-def test_malformed_bytes_are_refused(data, message):
-    with pytest.raises(ValueError) as caught:  # noqa: PT011
-        Encoded.from_bytes(data, 4)
-    assert message in str(caught.value)
-
-
-@pytest.mark.parametrize(
     ("data", "length", "message"),
     [
+        (VALID[:15], 4, "the data must have at least 16 bytes, got 15"),
+        (VALID[:23], 4, "the header for top_k has 24 bytes, got 23"),
+        (VALID[:-1], 4, "top_k sends 33 bytes for d = 4, got 32"),
+        (VALID + b"\0", 4, "top_k sends 33 bytes for d = 4, got 34"),
+        (b"X" + VALID[1:], 4, "the data must begin with b'OBC', got b'XBC'"),
+        (VALID[:3] + b"\x02" + VALID[4:], 4, "the format's version must be 1, got 2"),
+        (VALID[:4] + b"top_z" + VALID[9:], 4, "the compressor must be one of top_k, random_k, qsgd, sign, got 'top_z'"),
+        (VALID[:4] + b"\n\xff" + VALID[6:], 4, r"sign, got '\n\\xffp_k'"),
+        (VALID[:12] + b"\5\0\0\0" + VALID[16:], 4, "the vector's length must be 4, got 5"),
+        (VALID[:16] + struct.pack("<d", 0) + VALID[24:], 4, "share must be in (0, 1], got 0"),
+        (VALID[:16] + struct.pack("<d", math.nan) + VALID[24:], 4, "share must be in (0, 1], got nan"),
+        (VALID[:16] + struct.pack("<d", 1) + VALID[24:], 4, "top_k sends 41 bytes for d = 4, got 33"),
+        (VALID[:24] + b"\x01" + VALID[25:], 4, "there must be 2 indices, got 1"),
+        (VALID[:24] + b"\x11" + VALID[25:], 4, "the bits after the first 4 must be 0"),
+        (VALID[:-4] + floats(-math.inf), 4, "the values must be finite"),
         # k = 2, l = 5: two low parts, 10 bits, then the high parts, 3 bits.
-        (payload_of(top_k(1 / 32), 64, b"\x05\x01\x05" + bytes(8)), 64, None),
         (payload_of(top_k(1 / 32), 64, b"\x05\x05\x05" + bytes(8)), 64, "the bits after the first 10 must be 0"),
         (payload_of(top_k(1 / 32), 64, b"\x05\x01\x0d" + bytes(8)), 64, "the bits after the first 3 must be 0"),
         (payload_of(top_k(1 / 32), 64, b"\x05\x01\x07" + bytes(8)), 64, "there must be 2 indices, got 3"),
         (payload_of(top_k(1 / 32), 64, b"\xa5\x00\x03" + bytes(8)), 64, "the indices must increase"),
         (payload_of(top_k(1 / 32), 64, b"\xa6\x00\x03" + bytes(8)), 64, "the indices must increase"),
-        (payload_of(top_k(1 / 64), 63, b"\x1e\x02" + bytes(4)), 63, None),
         (payload_of(top_k(1 / 64), 63, b"\x1f\x02" + bytes(4)), 63, "the indices must be below 63, got 63"),
-        (payload_of(qsgd(3), 3, floats(5.0) + b"\xf3\0"), 3, None),
         (payload_of(qsgd(3), 3, floats(5.0) + b"\xfb\0"), 3, "the levels must be in -3 … 3, got 4"),
         (payload_of(qsgd(3), 3, floats(5.0) + b"\xc3\2"), 3, "the bits after the first 9 must be 0"),
         (payload_of(qsgd(3), 3, floats(-5.0) + b"\xc3\0"), 3, "the norm must be finite and not negative, got -5"),
         (payload_of(qsgd(3), 3, floats(math.inf) + b"\xc3\0"), 3, "the norm must be finite and not negative, got inf"),
-        (payload_of(sign(), 3, floats(1.0) + b"\x07"), 3, None),
         (payload_of(sign(), 3, floats(1.0) + b"\x0f"), 3, "the bits after the first 3 must be 0"),
         (payload_of(sign(), 3, floats(-1.0) + b"\x07"), 3, "the scale must be finite and not negative, got -1"),
         (payload_of(qsgd(3), 3, b"")[:16] + b"\x11" + bytes(40), 3, "bits must be a whole"),
         (payload_of(random_k(0.5), 2, b"")[:-1] + b"\x02" + b"\x01" + bytes(4), 2, "the header for random_k is not"),
     ],
 )
-def test_malformed_payloads_are_refused(data, length, message):
-    if message is None:
-        assert Encoded.from_bytes(data, length).to_bytes() == data
-        return
-    with pytest.raises(ValueError) as caught:  # noqa: PT011
+def test_malformed_bytes_are_refused(data, length, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
         Encoded.from_bytes(data, length)
-    assert message in str(caught.value)
 
 
 def read_or_refuse(data, length):

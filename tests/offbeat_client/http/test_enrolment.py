@@ -10,7 +10,7 @@ from offbeat_client.http.connection import Connection
 from offbeat_client.http.enrolment import declare, identify, renew
 from offbeat_client.http.refusal import ServiceError
 from offbeat_client.http.retry import Backoff
-from offbeat_client.messages import CheckedIn, CheckInRequest
+from offbeat_client.messages import CheckedIn
 from tests.service.conftest import running
 
 
@@ -29,32 +29,27 @@ def test_a_client_enrols_once(server, connection, folder):
     assert connection.token == "obc_1"
 
 
-def test_a_client_whose_answer_was_lost_is_the_same_client_when_it_asks_again(tmp_path, monkeypatch):
-    with (
-        running(tmp_path / "server") as server,
-        ClientFolder(tmp_path / "client") as folder,
-        Connection(server.url) as line,
-    ):
+def test_a_client_whose_answer_was_lost_is_the_same_client(tmp_path, folder, monkeypatch):
+    with running(tmp_path / "server") as server, Connection(server.url) as line:
         with monkeypatch.context() as patched:
             patched.setattr(ClientFolder, "keep_identity", lambda *_: pytest.fail("killed"))
             with pytest.raises(pytest.fail.Exception):
                 identify(line, folder, server.enrolment_token, None)
-        identity = identify(line, folder, server.enrolment_token, None)
-        assert identity.client == 0
+        assert identify(line, folder, server.enrolment_token, None).client == 0
         assert server.admin.http.get("/v1/status").json()["enrolled"] == 1
         assert not (folder.path / "enrolling.json").exists()
-        line.token = identity.token
-        assert line.ask("POST", "/v1/checkin", CheckedIn, CheckInRequest()).visit.number == 0
 
 
-def test_a_missing_token_is_named(connection, folder):
-    with pytest.raises(OffbeatError, match="give an enrolment token with --token"):
-        identify(connection, folder, None, None)
-
-
-def test_a_name_that_is_too_long_is_one_line(connection, folder):
-    with pytest.raises(OffbeatError, match="name has 101 characters; it may have at most 100"):
-        identify(connection, folder, "token", "a" * 101)
+@pytest.mark.parametrize(
+    ("token", "name", "message"),
+    [
+        (None, None, "give an enrolment token with --token"),
+        ("token", "a" * 101, "name has 101 characters; it may have at most 100"),
+    ],
+)
+def test_a_missing_token_and_a_long_name_are_refused(connection, folder, token, name, message):
+    with pytest.raises(OffbeatError, match=message):
+        identify(connection, folder, token, name)
 
 
 def test_before_the_first_answer_attempts_end_soon(server, folder, fault):

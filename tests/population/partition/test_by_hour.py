@@ -35,19 +35,6 @@ def test_the_papers_rule(middle, expected):
     np.testing.assert_allclose(found, [expected, 1 - expected], atol=1e-4)
 
 
-def test_at_zero_noon_and_midnight_have_one_class_each():
-    parts = by_hour(LABELS, np.array([12.5, 0.5, 12.5]), 0.0, 0)
-    assert [set(LABELS[part]) for part in parts] == [{0}, {1}, {0}]
-    # 24,000 negative ones for two.
-    assert [len(part) for part in parts] == [12_000] * 3
-
-
-def test_at_a_half_the_hour_does_not_matter():
-    parts = by_hour(LABELS, np.arange(24.0), 0.5, 0)
-    assert [len(part) for part in parts] == [2000] * 24
-    assert share(LABELS, parts).tolist() == [0.5] * 24
-
-
 @given(
     st.lists(st.floats(0, 24, exclude_max=True), min_size=1, max_size=12),
     st.floats(0, 1),
