@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offbeat_client.checks import LARGEST_COUNT, LARGEST_FLOAT32
+from offbeat_client.compression.base import check_finite
 from offbeat_client.errors import OffbeatError
 from offbeat_client.local_plan import Payload, normaliser
 from offbeat_client.randomness import Purpose, integer
@@ -85,15 +86,10 @@ def make_update(vector: NDArray[np.float32], memory: NDArray[np.float32] | None,
     seed = integer(visit.seed, Purpose.COMPRESSION, visit.client, visit.number)
     try:
         sent = send(visit.payload, vector, memory, visit.plan, seed)
-        _check_finite(sent.vector)
+        check_finite("the update", sent.vector)
     except ValueError as error:
         raise OffbeatError(
             f"training diverged: visit {visit.number}, from version {visit.version}: {error}; "
             "lower the plan's lr or set its clip_norm"
         ) from None
     return sent
-
-
-def _check_finite(vector: NDArray[np.float32]) -> None:
-    if not np.isfinite(vector).all():
-        raise ValueError("the vector contains NaN or infinity")

@@ -156,7 +156,7 @@ FLAT = torch.zeros(3)
             (TensorDataset(FLAT.double() + 1e300, FLAT), TensorDataset(FLAT, FLAT)),
             "infinity in the inputs of train example 0",
         ),
-        ((Listed([([0, -2], 1)]), Listed([([0, 1], 1)])), "tokens out of range: train example 0 has token -2"),
+        ((Listed([([0, -2], 1)]), Listed([([0, 1], 1)])), "inputs out of range: train example 0 has -2"),
         ((Listed(TRAIN, [1, 2]), Listed(TEST)), "2 users but 4 train examples"),
         ((Listed(TRAIN, 4), Listed(TEST)), "users is a value of type int"),
         ((Listed(TRAIN, [1, 2, "a", 3]), Listed(TEST)), "users are neither all integers nor all strings"),

@@ -13,9 +13,11 @@ class Availability(Protocol):
 
     def next_available(self, client: int, seconds: float) -> float:
         """Return the earliest time ≥ seconds at which the client is available, or inf."""
+        ...
 
     def next_offline(self, client: int, seconds: float) -> float:
         """Return the earliest time > seconds at which the client is offline, or inf.
 
         The client must be available at ``seconds``.
         """
+        ...

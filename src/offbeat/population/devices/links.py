@@ -23,12 +23,15 @@ class Link(Protocol):
 
     def transfer_end(self, client: int, start: float, size: float) -> float:
         """Return the end of a transfer of ``size`` bytes that begins at ``start``."""
+        ...
 
     def transferred(self, client: int, start: float, end: float) -> float:
         """Return how many bytes can be transferred from ``start`` to ``end`` ≥ ``start``."""
+        ...
 
     def mean_bytes_per_second(self) -> NDArray[np.float64]:
         """Return each client's mean bandwidth, ``(N,)``."""
+        ...
 
 
 class ConstantLink:
