@@ -2,16 +2,14 @@
 
 import socket
 import time
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
 import pytest
 
 from offbeat.service.http.connections import Connections, pause_after
 from tests.service.conftest import running
 from tests.service.http_client import line, until
-from tests.service.test_descriptors import limited, wait_until_ready
 
 
 class Listener:
@@ -103,25 +101,6 @@ def test_a_descriptor_that_is_another_file_by_now_is_left_alone(listener, tmp_pa
         assert not file.closed
     assert is_open(two)
     assert not is_open(one)
-
-
-def test_idle_connections_of_one_address_do_not_lock_others_out(tmp_path):
-    with limited(tmp_path, 150, 300) as (_, url), ExitStack() as stack:
-        wait_until_ready(url)
-        address = "127.0.0.1", int(url.rpartition(":")[2])
-        strangers = []
-        for _ in range(300):
-            stranger = stack.enter_context(closing(socket.socket()))
-            stranger.bind(("127.0.0.2", 0))
-            stranger.setblocking(False)
-            with suppress(BlockingIOError):
-                stranger.connect(address)
-            strangers.append(stranger)
-        began = time.monotonic()
-        with httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.1")) as http:
-            for _ in range(3):
-                assert http.get(f"{url}/readyz", headers={"Connection": "close"}, timeout=15).text == "ok\n"
-        assert time.monotonic() - began < 10
 
 
 def test_a_client_with_a_token_keeps_its_connection_among_strangers_of_its_address(tmp_path):
