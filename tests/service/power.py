@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from sqlalchemy import event
+from sqlalchemy import Engine, event
 
 DATABASE = ("offbeat.sqlite", "offbeat.sqlite-wal")
 _NOT_LOST = (*DATABASE, "offbeat.sqlite-shm")
@@ -61,8 +61,6 @@ class Power:
             self._committed(connection)
 
         os.fsync = os.fdatasync = seen  # pyright: ignore[reportAttributeAccessIssue]
-        from sqlalchemy import Engine
-
         event.listen(Engine, "commit", committed)
         try:
             yield

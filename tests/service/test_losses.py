@@ -46,7 +46,7 @@ def test_the_client_with_the_highest_loss_comes_first_and_losses_outlive_a_kill(
         assert losses(server) == [1.0, 0.25, 0.5]
 
 
-def test_an_update_without_its_loss_is_refused_before_its_body_and_may_come_again(tmp_path):
+def test_an_update_without_its_loss_is_refused_and_may_come_again(tmp_path):
     with running(tmp_path / "server", greedy) as server:
         peer = server.enrol()
         visit = peer.check_in()
