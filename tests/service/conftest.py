@@ -67,14 +67,13 @@ class Peer:
         head: Any = None,
         params: Any = None,
         **changes: Any,
-    ):
-        head = head or self.head(visit, body, **changes)
-        return self.http.put(
-            f"/v1/uploads/{visit['number']}",
-            params=params,
-            content=body[offset:],
-            headers={"Upload-Offset": str(offset), "Offbeat-Update": json.dumps(head)},
-        )
+    ) -> httpx.Response:
+        headers = {
+            "Upload-Offset": str(offset),
+            "Offbeat-Update": json.dumps(head or self.head(visit, body, **changes)),
+        }
+        path = f"/v1/uploads/{visit['number']}"
+        return self.http.put(path, params=params, content=body[offset:], headers=headers)
 
     def send(self, visit: dict[str, Any], vector: torch.Tensor, **changes: Any) -> dict[str, Any]:
         answer = self.put(visit, body_of(vector), **changes)

@@ -15,14 +15,7 @@ DRAWS = 2  # for each moment, and once all is lost
 
 
 class Moment:
-    """A loss of power, and what clients knew at that moment.
-
-    Args:
-        run: The clients.
-        power: The disk.
-        folder: Where what is left of the disk goes.
-        chance: Decides what that is; None if all that can be lost is.
-    """
+    """A loss of power, and what clients knew at that moment; what is left of the disk goes into ``folder``."""
 
     def __init__(self, run, power, folder, chance):
         self.told, self.read = dict(run.told), dict(run.read)

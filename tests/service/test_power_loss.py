@@ -5,6 +5,7 @@ Each fsync is needed for that.
 
 import asyncio
 import math
+from contextlib import closing
 
 import pytest
 import torch
@@ -27,44 +28,24 @@ def algorithm():
     return FedBuff(buffer_size=2, concurrency=4, staleness=constant())
 
 
-def recovered(folder, length, layout):
-    """Restart from the files; return the number of updates that count, the model, and the available versions."""
-
-    async def restart():
-        store = Store(folder)
-        try:
-            engine, _ = await open_engine(
-                store,
-                Coordinator(algorithm(), torch.zeros(length), clients=5, local=PLAN, seed=7),
-                layout,
-                failed=lambda error: None,
-            )
-            coordinator = engine.coordinator
-            needed = engine.run.needed_versions()
-            models = {version: engine.models.read(version).clone() for version in needed}
-            buffered = coordinator.statistics.counted - 2 * coordinator.algorithm.version
-            result = coordinator.statistics.counted, coordinator.algorithm.model.clone(), models, buffered
-            await engine.close()
-            return result
-        finally:
-            store.close()
-
-    return asyncio.run(restart())
+async def recovered(folder, length, layout):
+    """Restart from the files; return the number of updates that count, and the models of all available versions."""
+    coordinator = Coordinator(algorithm(), torch.zeros(length), clients=5, local=PLAN, seed=7)
+    with closing(Store(folder)) as store:
+        engine, _ = await open_engine(store, coordinator, layout, failed=lambda error: None)
+        models = [(version, engine.models.read(version).clone()) for version in engine.run.needed_versions()]
+        models.append((coordinator.statistics.counted // 2, coordinator.algorithm.model.clone()))
+        await engine.close()
+    return coordinator.statistics.counted, models
 
 
 def holds(folder, acknowledged, length, layout):
     """Return whether all that was acknowledged is there, in full."""
     try:
-        counted, model, models, _ = recovered(folder, length, layout)
+        counted, models = asyncio.run(recovered(folder, length, layout))
     except Exception:  # whatever comes of files that are not what they should be
         return False
-    version = counted // 2
-    whole = torch.equal(model, torch.full((length,), -float(version)))
-    return (
-        counted >= acknowledged
-        and whole
-        and all(torch.equal(vector, torch.full((length,), -float(number))) for number, vector in models.items())
-    )
+    return counted >= acknowledged and all((model == -version).all() for version, model in models)
 
 
 def survives(tmp_path, length, layout, without=None):
