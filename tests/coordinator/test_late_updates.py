@@ -1,4 +1,4 @@
-"""Which late updates count."""
+"""Late updates."""
 
 import pytest
 

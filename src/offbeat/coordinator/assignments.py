@@ -93,7 +93,10 @@ class VisitTable:
         return _unpacked(self._counted_receipt[client]) if self._counted_visit[client] == visit else None
 
     def remembers(self, client: int, visit: int) -> bool:
-        """Return whether the receipt of a closed visit is known: none is of visits before the last counted one."""
+        """Return whether the receipt of a closed visit is known.
+
+        Those of visits before the last counted one are not.
+        """
         return visit >= self._counted_visit[client]
 
     def has_counted(self, client: int, visit: int) -> bool:

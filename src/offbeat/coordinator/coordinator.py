@@ -108,13 +108,13 @@ class Coordinator:
         return self.algorithm.measures and not self.waits_for_examples and self.visits.latest(client) < 0
 
     def next_lapse(self) -> float:
-        """Return when ``lapse`` is to be called next, in seconds; infinity if nothing is due."""
+        """Return when ``lapse`` is due next, in seconds; infinity if never."""
         return min(self._leases.next_seconds(), self.algorithm.deadline())
 
     def weigh_clients(self, now: float, examples: Sequence[int]) -> None:
-        """Start the algorithm with the numbers of examples of the N clients, before any work is given out.
+        """Start the algorithm with the numbers of examples of the N clients.
 
-        A ``ValueError`` if there are not N numbers, one is negative, or all are 0.
+        This comes before any work. A ``ValueError`` if there are not N numbers, one is negative, or all are 0.
         """
         if not self.waits_for_examples:
             raise ValueError("the clients have been weighed already")
@@ -131,7 +131,7 @@ class Coordinator:
             self._note("present", now=now, client=client)
 
     def absent(self, now: float, client: int) -> None:
-        """Record that a client is not available for new work; a ``ValueError`` if it does not exist."""
+        """Record that a client is offline; a ``ValueError`` if it does not exist."""
         check_client(client, self.clients)
         if self._candidates.depart(client):
             self._note("absent", now=now, client=client)
@@ -142,7 +142,10 @@ class Coordinator:
             self.absent(0.0, client)
 
     def note_speed(self, now: float, client: int, step_seconds: float, upload_seconds: float) -> None:
-        """Record the seconds of a client's local step and uncompressed upload, if ``wants_speed`` is true."""
+        """Record a client's speed, if ``wants_speed`` is true.
+
+        The seconds are those of a local step and of an uncompressed upload.
+        """
         check_client(client, self.clients)
         check_not_negative("step_seconds", step_seconds)
         check_not_negative("upload_seconds", upload_seconds)
@@ -262,7 +265,10 @@ class Coordinator:
         return new_version
 
     def tick(self, now: float) -> bool:
-        """Let a period pass; return whether that made a new version. Nothing happens before clients are weighed."""
+        """Let a period pass; return whether that made a new version.
+
+        Nothing happens before the clients are weighed.
+        """
         if self.waits_for_examples:
             return False
         self.algorithm.now = now

@@ -1,4 +1,4 @@
-"""Which updates still count when they come late."""
+"""The rule which late updates count."""
 
 from offbeat.algorithms.components import Algorithm
 from offbeat.coordinator.calls import Assignment

@@ -33,7 +33,7 @@ def resolve(vector: Vector, length: int) -> Tensor:
 
 
 class Report(TypedDict):
-    """What a client reports with its update; the entries are those of ``Update``."""
+    """A client's report with its update; the entries are those of ``Update``."""
 
     examples: int
     steps: int

@@ -142,15 +142,15 @@ class Engine:
         return receipt
 
     def check_header(self, client: int, visit: int, header: UpdateHeader) -> None:
-        """Check the header of an update before its body arrives; a ``Refusal`` if it does not fit the visit."""
+        """Refuse a header that does not fit the visit, before the body arrives."""
         self._intake.check_header(client, visit, header)
 
     async def hand_in(
         self, client: int, visit: int, header: UpdateHeader, body: Body, *, check_in: bool
     ) -> tuple[Receipt | Unknown, Assignment | None]:
-        """Take in an update whose body has been checked; return its receipt, and the client's next visit.
+        """Take in an update; return its receipt, and the client's next visit.
 
-        A small body is in memory and is stored if it counts; a large one is on disk.
+        The body has been checked. A small body is in memory and is stored if it counts; a large one is on disk.
 
         Raises:
             Refusal: The update would count but is malformed, or another one was received for the visit.

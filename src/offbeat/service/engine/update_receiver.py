@@ -67,7 +67,7 @@ class UpdateReceiver:
         self._max_update_norm = max_update_norm
 
     async def receive(self, request: UploadRequest) -> UploadAnswer | int:
-        """Receive an update or a part of one; return the answer, or the bytes so far of an incomplete one.
+        """Receive an update or a part of one; return its answer, or the bytes so far.
 
         Raises:
             Refusal: The update is refused; nothing changes, except that its beginning may be kept.

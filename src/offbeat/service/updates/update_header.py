@@ -45,7 +45,7 @@ class UpdateHeader(BaseModel):
     ] = None
 
     def report(self, *, needs_loss: bool) -> Report:
-        """Return what the client reports to the algorithm; the loss only if the algorithm needs it."""
+        """Return the report for the algorithm; with the loss only if it is needed."""
         report = Report(**self.model_dump(include=set(Report.__annotations__)))
         if not needs_loss:
             report["loss"] = None
