@@ -56,10 +56,6 @@ class Coordinator:
         data_weights: Each client's share of the objective, ``(N,)``; None for uniform.
         waits_for_examples: Whether there is no work before ``weigh_clients``.
         record: Called with every call that has changed something. It may be set later, for instance after a replay.
-
-    Attributes:
-        visits: Every client's latest visit; to be read only.
-        late_updates: Says which updates still count.
     """
 
     def __init__(
@@ -84,7 +80,7 @@ class Coordinator:
         self.local = local
         self.record = record
         self.waits_for_examples = waits_for_examples
-        self.visits = VisitTable(clients)
+        self.visits = VisitTable(clients)  # to be read only
         self._candidates = Candidates(algorithm, clients, seed)
         self._leases = Leases(lease_seconds, max_visit_seconds)
         self._transitions = Transitions(algorithm, self._candidates, self._leases, self.visits, local)
@@ -102,8 +98,7 @@ class Coordinator:
     def wants_speed(self, client: int) -> bool:
         """Return whether the algorithm needs the client's speed to be measured.
 
-        It does if it plans by speed and the client has had no visit that would show its speed. A run that waits for
-        its clients' examples does not, since the algorithm will start anew.
+        It does if it plans by speed, has been started for good, and the client has had no visit.
         """
         return self.algorithm.measures and not self.waits_for_examples and self.visits.latest(client) < 0
 
@@ -142,10 +137,7 @@ class Coordinator:
             self.absent(0.0, client)
 
     def note_speed(self, now: float, client: int, step_seconds: float, upload_seconds: float) -> None:
-        """Record a client's speed, if ``wants_speed`` is true.
-
-        The seconds are those of a local step and of an uncompressed upload.
-        """
+        """Record the seconds of a client's step and uncompressed upload, if wanted."""
         check_client(client, self.clients)
         check_not_negative("step_seconds", step_seconds)
         check_not_negative("upload_seconds", upload_seconds)
@@ -265,11 +257,8 @@ class Coordinator:
         return new_version
 
     def tick(self, now: float) -> bool:
-        """Let a period pass; return whether that made a new version.
-
-        Nothing happens before the clients are weighed.
-        """
-        if self.waits_for_examples:
+        """Let a period pass; return whether that made a new version."""
+        if self.waits_for_examples:  # there is no period yet
             return False
         self.algorithm.now = now
         new_version = self._transitions.tick()
