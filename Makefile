@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit kills torture faults bench-simulation bench-peers bench-service docs reference algorithm missing theory-docs performance-docs service-docs figures results clean
+.PHONY: help run test lint types unit coverage kills torture faults bench-simulation bench-peers bench-service docs reference algorithm missing theory-docs performance-docs service-docs figures results clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -31,9 +31,12 @@ types: .venv/installed
 	$(BIN)/basedpyright
 
 unit: .venv/installed
+	$(BIN)/pytest -n 2
+
+coverage: .venv/installed ## run all tests and print the lines that none of them reaches (takes a third longer)
 	$(BIN)/pytest -n 2 --cov --cov-report=term
 
-kills: .venv/installed ## kill a run at 20 random moments, resume it, compare (CI kills 3 times)
+kills: .venv/installed ## kill a run at 20 random moments, resume it, compare (CI kills twice)
 	OFFBEAT_KILLS=20 $(BIN)/pytest -v tests/e2e/test_resume.py
 
 torture: .venv/installed ## kill server and clients, 200 times each of six runs, on good lines and bad ones (CI kills 10 times; takes half an hour)

@@ -22,12 +22,11 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from peers.workloads import W1, W2, Workload, plain_loop
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import Algorithm, FedAsync, FedAvg, FedBuff, LocalPlan
@@ -37,7 +36,6 @@ from offbeat.population.devices.devices import Devices
 from offbeat.population.devices.links import ConstantLink
 from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
-from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.minibatches import gather
 from offbeat.training.trainers.choice import make_trainer
@@ -47,97 +45,45 @@ REPETITIONS = 5
 _PROCESSES = 2
 
 
-@dataclass(frozen=True)
-class Workload:
-    """A model, its clients, and how many updates one measurement takes."""
+@dataclass(frozen=True, kw_only=True)
+class Simulated(Workload):
+    """A workload, and how its simulations are measured."""
 
-    name: str
-    shape: tuple[int, ...]
-    make: Callable[[], nn.Module]
-    clients: int
-    examples: int
-    cohort: int
-    plan: LocalPlan
-    looped: int
     simulated: int
-    suits: str  # this trainer; the others are measured with uniform durations only
+    """Updates of a simulation after the first round."""
+    suits: str
+    """The trainer that is measured with all durations; the others with uniform ones only."""
     others: tuple[str, ...]
 
-    @cache  # noqa: B019 - there are two workloads, which live as long as the program
-    def data(self) -> tuple[Tensor, Tensor, list[np.ndarray]]:
-        """Return inputs, labels and who holds which of them."""
-        random = torch.Generator().manual_seed(0)
-        total = self.clients * self.examples
-        inputs = torch.randn(total, *self.shape, generator=random)
-        labels = torch.randint(0, 10, (total,), generator=random)
-        return inputs, labels, np.split(np.random.default_rng(0).permutation(total), self.clients)
+    @property
+    def plan(self) -> LocalPlan:
+        """The plan of a visit."""
+        return LocalPlan(steps=self.steps, batch_size=self.batch_size, lr=self.lr)
+
+    @property
+    def shards(self) -> list[np.ndarray]:
+        """The numbers of the examples of each client."""
+        return np.split(np.random.default_rng(0).permutation(self.clients * self.examples), self.clients)
 
 
-W1 = Workload(
-    "W1",
-    (784,),
-    lambda: models.softmax_regression((784,), 10),
-    clients=1000,
-    examples=60,
-    cohort=100,
-    plan=LocalPlan(steps=10, batch_size=5, lr=0.1),
-    looped=500,
-    simulated=2000,
-    suits="vmap",
-    others=("loop", "processes"),
-)
-W2 = Workload(
-    "W2",
-    (3, 32, 32),
-    lambda: models.cnn((3, 32, 32), 10),
-    clients=10,
-    examples=200,
-    cohort=10,
-    plan=LocalPlan(steps=10, batch_size=20, lr=0.01),
-    looped=10,
-    simulated=30,
-    suits="processes",
-    others=("loop",),  # vmap refuses convolutions whose last bits depend on who is trained with whom
-)
+WORKLOADS = {
+    "W1": Simulated(**vars(W1), simulated=2000, suits="vmap", others=("loop", "processes")),
+    # vmap refuses convolutions whose last bits depend on who is trained with whom.
+    "W2": Simulated(**vars(W2), simulated=30, suits="processes", others=("loop",)),
+}
 
 
-WORKLOADS = {workload.name: workload for workload in (W1, W2)}
-
-
-def plain_loop(name: str) -> float:
-    """Return updates a second of a loop over clients that does nothing but train them."""
-    workload = WORKLOADS[name]
-    updates = workload.looped
-    torch.set_num_threads(1)
-    inputs, labels, shards = workload.data()
-    model, plan = workload.make(), workload.plan
-    start = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
-    began = time.perf_counter()
-    for client in range(updates):
-        nn.utils.vector_to_parameters(start.clone(), model.parameters())
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        mine = torch.from_numpy(shards[client % workload.clients])
-        order = torch.cat([torch.randperm(len(mine)) for _ in range(-(-plan.steps * plan.batch_size // len(mine)))])
-        for step in range(plan.steps):
-            chosen = mine[order[step * plan.batch_size : (step + 1) * plan.batch_size]]
-            optimizer.zero_grad()
-            cross_entropy(model(inputs[chosen]), labels[chosen]).backward()
-            optimizer.step()
-        _ = start - nn.utils.parameters_to_vector(model.parameters()).detach()
-    return updates / (time.perf_counter() - began)
-
-
-def two_loops(pool: ProcessPoolExecutor, workload: Workload) -> float:
+def two_loops(pool: ProcessPoolExecutor, workload: Simulated) -> float:
     """Return updates a second of two processes together."""
-    return sum(pool.map(plain_loop, [workload.name] * 2))
+    return sum(pool.map(plain_loop, [workload] * 2))
 
 
-def simulation(workload: Workload, algorithm: Algorithm, durations: str, trainer: Any) -> float:
+def simulation(workload: Simulated, algorithm: Algorithm, durations: str, trainer: Any) -> float:
     """Return updates per second of a whole simulation.
 
     Its construction and its first round are left out.
     """
-    inputs, labels, shards = workload.data()
+    inputs, labels = workload.data()
     model = FlatModel(workload.make())
     random = np.random.default_rng(1)
     step_seconds = {
@@ -165,7 +111,7 @@ def simulation(workload: Workload, algorithm: Algorithm, durations: str, trainer
             loss=cross_entropy,
             inputs=inputs,
             labels=labels,
-            shards=shards,
+            shards=workload.shards,
             seed=1,
             workers=_PROCESSES if trainer == "processes" else 1,
         ),
@@ -188,9 +134,9 @@ def simulation(workload: Workload, algorithm: Algorithm, durations: str, trainer
     return rate
 
 
-def kernel(workload: Workload) -> float:
+def kernel(workload: Simulated) -> float:
     """Return updates a second of the kernel for linear layers alone."""
-    inputs, labels, _ = workload.data()
+    inputs, labels = workload.data()
     clients, plan = 100, workload.plan
     parameters = [torch.zeros(clients, *parameter.shape) for parameter in workload.make().parameters()]
     chosen = torch.randint(0, len(inputs), (clients, plan.steps, plan.batch_size))
@@ -203,7 +149,7 @@ def kernel(workload: Workload) -> float:
     return rounds * clients / (time.perf_counter() - began)
 
 
-def measure(workload: Workload, rows: dict[tuple[str, str, str], Callable[[], float]]) -> list[dict[str, Any]]:
+def measure(workload: Simulated, rows: dict[tuple[str, str, str], Callable[[], float]]) -> list[dict[str, Any]]:
     """Measure the rows in turn, each time after the plain loop.
 
     Return the results.
@@ -215,7 +161,7 @@ def measure(workload: Workload, rows: dict[tuple[str, str, str], Callable[[], fl
     rows = dict(sorted(rows.items(), key=lambda row: row[0][2] == "offbeat-processes"))
     for _ in range(REPETITIONS):
         for row, work in rows.items():
-            loop = plain_loop(workload.name)
+            loop = plain_loop(workload)
             rates[row].append(loop if row[2] == "loop" else work())
             ratios[row].append(rates[row][-1] / loop)
             peaks.setdefault(row, _peak_mib(row[2]))
@@ -240,14 +186,14 @@ def _peak_mib(trainer: str) -> float:
 
 
 def rows_of(
-    workload: Workload, pool: ProcessPoolExecutor, quick: bool
+    workload: Simulated, pool: ProcessPoolExecutor, quick: bool
 ) -> dict[tuple[str, str, str], Callable[[], float]]:
     """Return what is measured, by (algorithm, durations, trainer)."""
     rows: dict[tuple[str, str, str], Callable[[], float]] = {
         ("-", "-", "loop"): lambda: 0.0,
         ("-", "-", "loop2"): lambda: two_loops(pool, workload),
     }
-    if workload is W1:
+    if workload.name == "W1":
         rows["-", "-", "limit"] = lambda: kernel(workload)
     concurrency = workload.cohort
     algorithms: dict[str, Callable[[], Algorithm]] = {
@@ -257,7 +203,7 @@ def rows_of(
     }
     # Convolutions are trained one client at a time, so how many can be trained together matters less.
     all_durations = (
-        ("uniform", "exponential") if workload is W2 else ("constant", "uniform", "lognormal", "exponential")
+        ("uniform", "exponential") if workload.name == "W2" else ("constant", "uniform", "lognormal", "exponential")
     )
     all_durations = ("uniform",) if quick else all_durations
     for algorithm, make in algorithms.items():

@@ -17,8 +17,7 @@ from typing import Any
 
 import torch
 from make_performance_service import BLOCKS as SERVICE_BLOCKS
-from make_performance_service import span as _range
-from make_performance_service import table as _table
+from make_performance_service import span, table
 
 PAGES = [Path(__file__).with_name(name) for name in ("performance.md", "performance-tables.md")]
 
@@ -43,7 +42,7 @@ def machine() -> str:
 def trainers(rows: Sequence[Row], workload: str) -> str:
     """Return a workload's table: Offbeat's trainers and what bounds them."""
     own = [row for row in rows if row.get("workload") == workload and not _is_peer(row)]
-    return _table(
+    return table(
         "| algorithm | durations | trainer | updates/s | × loop | lowest … highest | MiB |",
         ([row["algorithm"], row["durations"], row["trainer"], *_speed(row)] for row in own),
     )
@@ -51,7 +50,7 @@ def trainers(rows: Sequence[Row], workload: str) -> str:
 
 def peers(rows: Sequence[Row]) -> str:
     """Return the table of the other simulators."""
-    return _table(
+    return table(
         "| workload | algorithm | durations | trainer | updates/s | × loop | lowest … highest | MiB |",
         (
             [row["workload"], row["algorithm"], row["durations"], row["trainer"], *_speed(row)]
@@ -62,10 +61,7 @@ def peers(rows: Sequence[Row]) -> str:
 
 
 def against_peers(rows: Sequence[Row]) -> str:
-    """Return the table of Offbeat against the best other simulator.
-
-    Each is relative to its own plain loop.
-    """
+    """Return Offbeat against the best other simulator, each relative to its plain loop."""
     lines: list[list[str]] = []
     for workload, trainer in (("W1", "offbeat-vmap"), ("W2", "offbeat-processes")):
         for algorithm in ("fedavg", "fedbuff", "fedasync"):
@@ -76,16 +72,16 @@ def against_peers(rows: Sequence[Row]) -> str:
                 best = max(others, key=lambda row: row["ratio_to_loop"])
                 ours, theirs = own[0]["ratio_to_loop"], best["ratio_to_loop"]
                 lines.append([workload, algorithm, str(ours), best["trainer"], str(theirs), f"{ours / theirs:.1f}"])
-    return _table("| workload | algorithm | Offbeat, × loop | best other simulator | × loop | times as fast |", lines)
+    return table("| workload | algorithm | Offbeat, × loop | best other simulator | × loop | times as fast |", lines)
 
 
 def events(rows: Sequence[Row]) -> str:
     """Return the table of the event loop."""
     names = ("clients", "in_flight", "updates_per_second")
-    return _table(
+    return table(
         "| clients | working | visits/s | lowest … highest | start, s | MiB |",
         (
-            [*(f"{row[name]:,}" for name in names), _range(row["spread"]), str(row["start_seconds"]), _whole(row)]
+            [*(f"{row[name]:,}" for name in names), span(row["spread"]), str(row["start_seconds"]), _whole(row)]
             for row in rows
             if "in_flight" in row
         ),
@@ -94,7 +90,7 @@ def events(rows: Sequence[Row]) -> str:
 
 def sizes(rows: Sequence[Row]) -> str:
     """Return the table of model sizes."""
-    return _table(
+    return table(
         "| parameters | trainer | ms per version | × minimum | model, MiB | memory, MiB |",
         (
             [
@@ -139,7 +135,7 @@ def _is_peer(row: Row) -> bool:
 
 
 def _speed(row: Row) -> list[str]:
-    return [f"{row['updates_per_second']:,}", str(row["ratio_to_loop"]), _range(row["spread"]), _whole(row)]
+    return [f"{row['updates_per_second']:,}", str(row["ratio_to_loop"]), span(row["spread"]), _whole(row)]
 
 
 def _whole(row: Row) -> str:

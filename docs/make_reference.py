@@ -15,7 +15,6 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from annotated_types import Interval
 
 from offbeat.algorithms import ALGORITHMS
-from offbeat.algorithms.components.checks import LARGEST_COUNT, LARGEST_FLOAT32
 from offbeat.algorithms.components.hyper_parameters import hyper_parameters
 from offbeat.compression import Compressor
 from offbeat.config.algorithm_table import (
@@ -26,6 +25,7 @@ from offbeat.config.algorithm_table import (
 )
 from offbeat.config.compression_table import FACTORIES as COMPRESSION
 from offbeat.config.experiment_file import Experiment
+from offbeat_client.checks import LARGEST_COUNT, LARGEST_FLOAT32
 
 PAGE = Path(__file__).with_name("reference.md")
 

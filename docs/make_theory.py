@@ -43,10 +43,7 @@ def page(text: str) -> str:
 
 
 def measured(shares: tuple[float, float], server_steps: int) -> float:
-    """Return FedBuff's (1/T) Σ ‖∇f(w_t)‖², averaged over the seeds.
-
-    The step size is the theorem's.
-    """
+    """Return FedBuff's (1/T) Σ ‖∇f(w_t)‖² with the theorem's step size, over the seeds."""
     rng = np.random.default_rng([server_steps, SEEDS])
     chosen = rng.choice(2, size=(server_steps, SEEDS, 1), p=shares)
     lr = fedbuff_step_size(server_steps=server_steps, steps=1, smoothness=1)

@@ -1,7 +1,4 @@
-"""``python -m papers``: the papers' figures and bounds, measured again.
-
-The bounds are those of the papers' theorems.
-"""
+"""``python -m papers``: the papers' figures and bounds, measured again."""
 
 import click
 

@@ -1,7 +1,4 @@
-"""``python -m papers [FIGURE]…``: run figures and judge their claims.
-
-It also writes the pages of results.
-"""
+"""``python -m papers [FIGURE]…``: run figures, judge claims, write pages."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -93,10 +90,7 @@ def figures(
 
 
 def _at_scale(selected: Sequence[AnyFigure], scale: str, *, is_reported: bool) -> list[AnyFigure]:
-    """Return the figures that have a scale, and those that they compare with.
-
-    Report the selected figures that do not have the scale.
-    """
+    """Return figures with a scale, and those that they compare with; report others."""
     wanted = with_compared([one for one in selected if scale in one.scales])
     if not wanted:
         scales = ", ".join(known for known in SCALES if any(known in one.scales for one in selected))
@@ -108,10 +102,7 @@ def _at_scale(selected: Sequence[AnyFigure], scale: str, *, is_reported: bool) -
 
 
 def _run_each(figures: Sequence[AnyFigure], scale: str, workers: Workers) -> list[str]:
-    """Run figures one after the other; return the names of those that failed.
-
-    An error does not end the sequence.
-    """
+    """Run figures one after the other, also after an error; return those that failed."""
     failed: list[str] = []
     for figure in figures:
         compared = figure.compared.values() if isinstance(figure, ComparisonFigure) else ()
@@ -183,10 +174,7 @@ def _data(figure: AnyFigure) -> str:
 
 
 def _duration(figure: AnyFigure, scale: str, ledger: Mapping[tuple[str, str], FigureRecord]) -> str:
-    """Return the expected duration of a figure.
-
-    It is the last duration, divided by the number of cores, or else the one in the figure's file.
-    """
+    """Return a figure's last duration, divided by the cores, or that in its file."""
     record = ledger.get((figure.name, scale))
     minutes = record.minutes / (os.cpu_count() or 1) if record else figure.scales[scale].minutes
     return f"{minutes:.2g} min" if minutes < 100 else f"{minutes / 60:.0f} h"

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from offbeat import checkpoint
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
-from offbeat.errors import OffbeatError
+from tests.error_line import error_line
 
 STATE: dict[str, Any] = {
     "model": torch.tensor([0.1, -2.0, float("nan"), float("inf")]),
@@ -48,20 +48,6 @@ def test_a_state_comes_back(tmp_path: Path) -> None:
     }
 
 
-def test_parts_of_one_tensor_may_be_in_it(tmp_path: Path) -> None:
-    """For instance a transposed one, which lies in memory otherwise."""
-    matrix = torch.arange(6.0).reshape(2, 3)
-    write_checkpoint(tmp_path / "x", {"a": matrix[0].clone(), "b": matrix.T})
-    assert read_checkpoint(tmp_path / "x")["b"].tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
-
-
-def test_replaces_the_last_one_and_leaves_nothing_else(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path / "x", {"now": 1})
-    write_checkpoint(tmp_path / "x", {"now": 2})
-    assert read_checkpoint(tmp_path / "x") == {"now": 2}
-    assert [path.name for path in tmp_path.iterdir()] == ["x"]
-
-
 @pytest.mark.parametrize("moment", ["write", "fsync", "replace"])
 def test_if_it_cannot_be_written_the_last_one_stays(
     moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -87,6 +73,7 @@ def test_if_it_cannot_be_written_the_last_one_stays(
     assert read_checkpoint(tmp_path / "x") == {"now": 1}
     write_checkpoint(tmp_path / "x", {"now": 3})
     assert read_checkpoint(tmp_path / "x") == {"now": 3}
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends SIGKILL")
@@ -102,7 +89,7 @@ while True:
     write_checkpoint(Path({str(tmp_path / "x")!r}), state)
     print(number, flush=True)
 """
-    for wait in (0.0, 0.013, 0.031):
+    for wait in (0.0, 0.02):
         (tmp_path / "x").unlink(missing_ok=True)
         with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as writing:
             assert writing.stdout is not None
@@ -119,39 +106,32 @@ class TestRefused:
         write_checkpoint(tmp_path / "x", STATE)
         return tmp_path / "x"
 
-    @pytest.mark.parametrize("size", [0, 1, 7, 8, 100, -1])
+    @pytest.mark.parametrize("size", [0, 8, 100, -1])
     def test_a_truncated_one(self, size: int, path: Path) -> None:
         path.write_bytes(path.read_bytes()[:size])
-        assert _error(path) == f"{path} is broken: run again without --resume"
+        assert error_line(read_checkpoint, path) == f"{path} is broken: run again without --resume"
 
     @pytest.mark.parametrize("content", [b"\xff" * 300, b"{}", b"\x02\0\0\0\0\0\0\0{}garbage", b"PAR1" * 9])
     def test_something_else(self, content: bytes, path: Path) -> None:
         path.write_bytes(content)
-        assert "run again without --resume" in _error(path)
+        assert "run again without --resume" in error_line(read_checkpoint, path)
 
     def test_a_missing_one_and_a_folder(self, tmp_path: Path) -> None:
-        assert "is broken" in _error(tmp_path / "nowhere")
-        assert "is broken" in _error(tmp_path)
+        assert "is broken" in error_line(read_checkpoint, tmp_path / "nowhere")
+        assert "is broken" in error_line(read_checkpoint, tmp_path)
 
-    @pytest.mark.parametrize("metadata", [None, {"format": "pt"}, {"format": "1"}, {"format": "22"}])
+    @pytest.mark.parametrize("metadata", [None, {"format": "1"}])
     def test_one_of_another_format(self, metadata: dict[str, str] | None, path: Path) -> None:
         save_file({"model": torch.zeros(3)}, path, metadata)
-        line = _error(path)
+        line = error_line(read_checkpoint, path)
         found = metadata["format"] if metadata else None
         assert f"{path} is a checkpoint of format {found}, this version of Offbeat reads format 4" in line
         assert "run again without --resume" in line
 
-    @pytest.mark.parametrize("plain", [None, b"{", b"\xff", b"[1]", b"3"])
+    @pytest.mark.parametrize("plain", [None, b"{", b"\xff", b"[1]"])
     def test_one_whose_plain_values_are_broken(self, plain: bytes | None, path: Path) -> None:
         tensors = {"model": torch.zeros(3)}
         if plain is not None:
             tensors["plain values"] = torch.frombuffer(bytearray(plain), dtype=torch.uint8)
         save_file(tensors, path, {"format": checkpoint.FORMAT})
-        assert _error(path) == f"{path} is broken: run again without --resume"
-
-
-def _error(path: Path) -> str:
-    with pytest.raises(OffbeatError) as caught:
-        read_checkpoint(path)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+        assert error_line(read_checkpoint, path) == f"{path} is broken: run again without --resume"

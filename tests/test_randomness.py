@@ -49,14 +49,7 @@ def test_uniform_numbers_are_in_range_and_look_uniform():
 
 @pytest.mark.parametrize(
     "other",
-    [
-        {"seed": 4},
-        {"seed": 3 + 2**32},
-        {"purpose": Purpose.SELECTION},
-        {"client": 1},
-        {"visit": 1},
-        {"draw": np.arange(1, 100_001)},
-    ],
+    [{"seed": 3 + 2**32}, {"purpose": Purpose.SELECTION}, {"client": 1}, {"visit": 1}, {"draw": np.arange(1, 100_001)}],
 )
 def test_numbers_that_differ_in_one_coordinate_are_uncorrelated(other):
     given_ = {"seed": 3, "purpose": Purpose.LOSS, "client": 0, "visit": 0, "draw": np.arange(100_000)}
@@ -71,16 +64,6 @@ def test_a_stream_is_uniform_drawn_one_after_the_other(position):
     draws = np.arange(position, position + 1100)
     assert drawn == uniform(6, Purpose.SELECTION, visit=draws >> 32, draw=draws & (2**32 - 1)).tolist()
     assert stream.position == position + 1100
-
-
-def test_a_stream_goes_on_from_its_position():
-    undisturbed, interrupted = UniformStream(6, 7), UniformStream(6, 7)
-    expected = [undisturbed.next() for _ in range(2500)]
-    drawn = []
-    for _ in range(25):
-        drawn += [interrupted.next() for _ in range(100)]
-        interrupted = UniformStream(6, 7, interrupted.position)
-    assert drawn == expected
 
 
 def test_a_stream_may_be_wound_back():
@@ -113,12 +96,6 @@ def test_example_orders_differ_by_seed_client_visit_and_epoch():
     halves = {tuple(half.tolist()) for order in orders for half in order.split(50)}
     assert len(halves) == 8
     assert torch.equal(orders[0], example_order(0, 0, 0, 50, 100))
-
-
-def test_the_first_example_is_any_of_them_equally_often():
-    first = [int(example_order(0, client, 0, 5, 1)) for client in range(2000)]
-    counts = np.bincount(first, minlength=5)
-    assert np.abs(counts - 400).max() < 5 * np.sqrt(2000 * 0.2 * 0.8)
 
 
 def test_example_order_by_sorting_the_words():

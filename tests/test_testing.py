@@ -190,18 +190,6 @@ class Raises(Plain):
         return 1 / (update.examples - update.examples)
 
 
-class Caches(Plain):
-    def next_model(self, model, closed):
-        self._cached_total = closed.total()
-        return model - self._cached_total
-
-    def begin(self, model):
-        self._cached_total = model
-
-    def state_dict(self):
-        return {**super().state_dict(), "_cached_total": self.model * 0}
-
-
 @pytest.mark.parametrize(
     ("factory", "message"),
     [
@@ -245,7 +233,7 @@ def test_a_fault_is_one_line(factory, message):
 
 
 @pytest.mark.parametrize("factory", [Plain, FedPlain])
-def test_what_is_right_passes(factory):
+def test_a_correct_algorithm_passes(factory):
     check_algorithm(factory)
 
 
@@ -255,12 +243,12 @@ def test_built_in_algorithms_pass(name):
     check_algorithm(case.make, clients=case.clients, scripts=3)
 
 
-def test_more_clients_than_there_are_is_said():
+def test_a_cohort_above_the_number_of_clients_is_reported():
     with pytest.raises(AlgorithmError, match="cohort must be at most the number of clients, 20, got 100"):
         check_algorithm(all_cases()["fedlaavg"].make().__class__)
 
 
-def test_the_same_seed_finds_the_same():
+def test_the_same_seed_finds_the_same_fault():
     lines = set()
     for _ in range(2):
         with pytest.raises(AlgorithmError) as caught:

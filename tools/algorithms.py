@@ -1,6 +1,4 @@
-"""Chores around built-in algorithms.
-
-They are a skeleton, the check of re-exports, and a list of the parts that a new algorithm lacks.
+"""Chores around built-in algorithms: skeleton, re-exports, missing parts.
 
 ``make algorithm NAME=fedplain``, ``make lint``, ``make missing``
 """
@@ -35,9 +33,6 @@ class CLASS(Algorithm):
     Args:
         server_lr: Step size on a delta, > 0.
         concurrency: Clients at work at the same time, ≥ 1.
-
-    Raises:
-        ValueError: A hyper-parameter is out of range.
     """
 
     name = "NAME"
@@ -84,11 +79,7 @@ def test_hyper_parameters_out_of_range_are_refused(parameters):
 
 
 def new(name: str, class_name: str = "") -> None:
-    """Write the skeleton of an algorithm and of its test, and re-export its class.
-
-    Raises:
-        SystemExit: The name is taken, or is not one of a module.
-    """
+    """Write the skeleton of an algorithm and of its test, and re-export its class."""
     class_name = class_name or "".join(part.capitalize() for part in name.split("_"))
     module = ROOT / f"src/offbeat/algorithms/{name}.py"
     test = ROOT / f"tests/algorithms/test_{name}.py"
@@ -124,10 +115,7 @@ def built_in() -> dict[str, type[Algorithm[Any]]]:
 
 
 def exports() -> Iterator[str]:
-    """Yield a line for each class missing from ``offbeat.algorithms``.
-
-    The classes are those of the built-in algorithms.
-    """
+    """Yield a line for each built-in class missing from ``offbeat.algorithms``."""
     for name, kind in built_in().items():
         module, class_name = kind.__module__.rpartition(".")[2], kind.__name__
         if getattr(algorithms, class_name, None) is not kind or class_name not in algorithms.__all__:
@@ -140,10 +128,7 @@ def exports() -> Iterator[str]:
 
 
 def missing() -> Iterator[str]:
-    """Yield a line for each part that a built-in algorithm lacks.
-
-    Parts are pages, experiments, figures and mentions.
-    """
+    """Yield a line for each page, experiment, figure and mention that is missing."""
     every = tomllib.loads((ROOT / "experiments/all-algorithms.toml").read_text(encoding="utf-8"))["algorithms"]
     compared = {table.get("algorithm", label) for label, table in every.items()}
     index = (ROOT / "docs/algorithms/index.md").read_text(encoding="utf-8")
@@ -166,10 +151,7 @@ def missing() -> Iterator[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Carry out ``new NAME [CLASS]``, ``exports`` or ``missing``.
-
-    Return the exit status.
-    """
+    """Carry out ``new NAME [CLASS]``, ``exports`` or ``missing``; return the status."""
     match arguments:
         case ["new", name, *rest] if len(rest) < 2:
             new(name, *rest)

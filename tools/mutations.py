@@ -41,23 +41,22 @@ def suites_of(module: str, under_contract: bool) -> list[list[str]]:
     return [first, [*PYTEST, *CONTRACT]] if under_contract else [first]
 
 
-def make_copy(folder: str) -> Path:
-    """Copy the tree, with bytecode, into a new folder; return the copy's path.
+def _not_needed(folder: str, names: list[str]) -> set[str]:
+    at_root = {".git", ".venv", "build", "runs", "site"} if Path(folder) == ROOT else set[str]()
+    return {"__pycache__", *at_root} & set(names)
 
-    The new folder is made in ``folder``.
-    """
+
+def make_copy(folder: str) -> Path:
+    """Copy the tree, with bytecode, into a new folder in ``folder``; return its path."""
     tree = Path(tempfile.mkdtemp(dir=folder)) / "tree"
-    shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__", "build", "runs", "site"))
+    shutil.copytree(ROOT, tree, ignore=_not_needed)
     (tree / "tmp").mkdir()
     compileall.compile_dir(tree, quiet=1)
     return tree
 
 
 def call(tree: Path, arguments: list[str], limit: float | None) -> tuple[str, float, str]:
-    """Call Python in a copy; return the outcome, seconds, and first failure.
-
-    The outcome is survived, caught or timeout.
-    """
+    """Call Python in a copy; return the outcome, seconds, and first failure."""
     own = {"PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(tree / "tmp")}
     own["CI"] = "1"  # hypothesis tries the same examples each time
     began = time.monotonic()
@@ -79,10 +78,7 @@ def call(tree: Path, arguments: list[str], limit: float | None) -> tuple[str, fl
 
 
 def call_mutated(tree: Path, module: str, edit: Edit, calls: list[tuple[list[str], float]]) -> dict[str, Any]:
-    """Call Python while a module of a copy is mutated, until a call fails.
-
-    Return the record of the mutation.
-    """
+    """Call Python with a mutated module until a call fails; return the record."""
     file = tree / module
     source, times = file.read_bytes(), file.stat()
     start, end, text = edit
@@ -97,15 +93,9 @@ def call_mutated(tree: Path, module: str, edit: Edit, calls: list[tuple[list[str
 
 
 def run(chosen: dict[str, Any], output: Path, jobs: int) -> list[dict[str, Any]]:
-    """Test the unchanged code, then each mutation that the results lack.
+    """Test the unchanged code, then the mutations that lack results; return all.
 
-    The results are written after each mutation.
-
-    Returns:
-        For each mutation its place, its change and its outcome.
-
-    Raises:
-        SystemExit: Tests fail without any mutation.
+    The results are written after each mutation. Exit if tests fail without any mutation.
     """
     results: dict[str, Any] = json.loads(output.read_text()) if output.exists() else {"unchanged": {}, "mutations": {}}
     wanted = [Mutation(*fields) for fields in chosen["mutations"]]
@@ -142,11 +132,8 @@ def run(chosen: dict[str, Any], output: Path, jobs: int) -> list[dict[str, Any]]
 
         with ThreadPoolExecutor(jobs, initializer=prepare) as pool:
             different = {" ".join(suite): suite for both in suites for suite in both}
-            list(
-                pool.map(
-                    test_unchanged, [suite for name, suite in different.items() if name not in results["unchanged"]]
-                )
-            )
+            untested = [suite for name, suite in different.items() if name not in results["unchanged"]]
+            list(pool.map(test_unchanged, untested))
             if different.keys() - results["unchanged"].keys():
                 raise SystemExit("tests fail without any mutation: mend them first")
             list(pool.map(test_mutation, [at for at in range(len(found)) if str(at) not in results["mutations"]]))
@@ -154,10 +141,7 @@ def run(chosen: dict[str, Any], output: Path, jobs: int) -> list[dict[str, Any]]
 
 
 def print_shares(tested: list[dict[str, Any]]) -> None:
-    """Print the share of mutations that was caught.
-
-    It is printed in total, with tests of their own, without replacements, by operator, and by package.
-    """
+    """Print the share of mutations that was caught, in total and by group."""
     groups: dict[str, list[bool]] = {}
     for one in tested:
         package = "/".join(one["module"].split("/")[2:-1]) or "(top)"

@@ -1,19 +1,14 @@
-"""The possible single changes of the code.
-
-The module also chooses among them, and locates them after modules were moved.
-"""
+"""Possible single changes of the code: listed, chosen, and located after moves."""
 
 import ast
 import copy
 import difflib
 import random
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-LEFT_OUT = re.compile(r"src/offbeat/(reproduction/|cli_reproduce\.py|theory/check/|experiments/demo)")
 FLIPPED = {ast.Lt: ast.LtE, ast.Gt: ast.GtE, ast.Eq: ast.NotEq, ast.Is: ast.IsNot, ast.In: ast.NotIn}
 FLIPPED |= {new: old for old, new in FLIPPED.items()}
 NOT_CODE = {"annotation", "returns", "decorator_list", "msg"}
@@ -21,10 +16,7 @@ Edit = tuple[int, int, bytes]  # the bytes of a source from, to, and what replac
 
 
 class Mutation(NamedTuple):
-    """A change of an expression or statement.
-
-    Equal changes in a function differ in ``occurrence``.
-    """
+    """A change of an expression or statement; equal ones differ in ``occurrence``."""
 
     module: str
     function: str
@@ -46,12 +38,11 @@ class Mutation(NamedTuple):
 
 
 def all_mutations(root: Path) -> dict[Mutation, Edit]:
-    """Return all possible mutations of src/ without the modules in `LEFT_OUT`."""
+    """Return all possible mutations of src/."""
     found: dict[Mutation, Edit] = {}
     for path in sorted((root / "src").rglob("*.py")):
         module = path.relative_to(root).as_posix()
-        if not LEFT_OUT.match(module):
-            found.update(mutations_of(module, path.read_bytes()))
+        found.update(mutations_of(module, path.read_bytes()))
     return found
 
 
@@ -87,10 +78,7 @@ def mutations_of(module: str, source: bytes) -> Iterator[tuple[Mutation, Edit]]:
 
 
 def is_left_out(node: ast.AST) -> bool:
-    """Return whether nothing in a node is mutated.
-
-    Such nodes are texts, raised errors, and code only for types or for debugging.
-    """
+    """Return whether nothing in a node is mutated: texts, errors, types, debugging."""
     if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
         return True
     return isinstance(node, ast.Raise | ast.JoinedStr) or getattr(node, "name", "") == "__repr__"
@@ -105,10 +93,7 @@ def first_line(statement: ast.stmt) -> str:
 
 
 def changes(node: ast.AST) -> Iterator[tuple[str, ast.AST, str]]:
-    """Yield the possible changes of a node.
-
-    Each is an operator, the node that is replaced, and its new text.
-    """
+    """Yield the possible changes of a node: operator, replaced node, its new text."""
     match node:
         case ast.Compare(left, operators, others):
             for at, operator in enumerate(operators):
@@ -147,10 +132,7 @@ def is_text(node: ast.expr) -> bool:
 
 
 def choose(possible: Iterable[Mutation], count: int, seed: int) -> list[Mutation]:
-    """Choose mutations at random, as few as possible in the same function.
-
-    As a second criterion, each operator has equally many.
-    """
+    """Choose mutations at random, few in the same function, then few of an operator."""
     free = list(possible)
     random.Random(seed).shuffle(free)
     in_all = Counter(mutation.operator for mutation in free)

@@ -1,7 +1,6 @@
 """The two workloads, and the plain loop that every peer is compared with.
 
-The loop trains clients one after the other. The workloads are those of ``benchmarks/simulation.py``, repeated in plain
-PyTorch: a peer's environment does not have Offbeat.
+The loop trains clients one after the other. All is plain PyTorch: a peer's environment does not have Offbeat.
 """
 
 import time

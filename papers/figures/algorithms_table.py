@@ -1,15 +1,26 @@
-"""The Markdown table of all algorithms of a figure."""
+"""The Markdown table of all algorithms of a figure, also for the worst-off client."""
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
 
 from offbeat import units
+from offbeat.config import experiment_file
+from offbeat.config.experiment_sections import DataSection
+from offbeat.data.dataset import Dataset
 from offbeat.report.confidence_interval import estimate
 from offbeat.report.metrics import main_measure, target_for
 from offbeat.runs.directory import Run
 from offbeat.runs.settings import by_label
+from offbeat.training.evaluation import Evaluator
+from offbeat.worlds.population import build_population
+from offbeat.worlds.workload import build_dataset, build_model, build_objective
 from papers.figures.quantities import cost_to_target
-from papers.figures.worst_client import worst_client_accuracy
 
 Write = Callable[[float, float | None], str]
 
@@ -17,12 +28,7 @@ Write = Callable[[float, float | None], str]
 def mean_in_words(values: Sequence[float], write: Write, otherwise: str) -> str:
     """Return the mean of the finite values with its 95 % interval.
 
-    Their number is given as well unless all are finite.
-
-    Args:
-        values: One for each seed.
-        write: Writes a mean and half the width of its interval, which is None for one value.
-        otherwise: The text if no value is finite.
+    Their number is given as well unless all are finite; ``otherwise`` is the text if none is.
     """
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
@@ -33,10 +39,7 @@ def mean_in_words(values: Sequence[float], write: Write, otherwise: str) -> str:
 
 
 def algorithms_table(runs: Sequence[Run]) -> str:
-    """Return a table of the algorithms.
-
-    It has the time and the bytes to the target, the final main measure, and the same for the worst client.
-    """
+    """Return times and bytes to the target and final measures, by algorithm."""
     measure, target = main_measure(runs), target_for(runs)
     assert target is not None
     lines = [
@@ -52,3 +55,40 @@ def algorithms_table(runs: Sequence[Run]) -> str:
         ]
         lines.append(f"| {label} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def worst_client_accuracy(run: Run) -> float:
+    """Return the lowest accuracy of a run's final model over its clients.
+
+    A client's accuracy is Σ_c p_c a_c: p_c is the share of label c among its training examples, a_c the accuracy on
+    the test examples with label c. The run has completed, on data with classes.
+    """
+    experiment = experiment_file.experiment_of(run.config, run.path / "config.toml")
+    dataset = _dataset(experiment.data.model_dump_json())
+    assert dataset.classes is not None
+    model = build_model(experiment.model, dataset, run.seed)
+    names = [str(number) for number in range(dataset.classes)]
+    evaluate = Evaluator(
+        model,
+        loss=build_objective(experiment.model.loss, ()).loss,
+        metrics={name: partial(_accuracy_of, number) for number, name in enumerate(names)},
+        inputs=torch.from_numpy(dataset.test_inputs),
+        labels=torch.from_numpy(dataset.test_labels),
+        seed=run.seed,
+    )
+    tensors = load_file(run.path / "model.safetensors")
+    _, metrics = evaluate(torch.cat([tensors[name].view(-1) for name in model.named(model.vector)]))
+    accuracies = np.array([metrics[name] for name in names])
+    shards = build_population(experiment.population, dataset, run.seed).shards
+    labels = [np.bincount(dataset.train_labels[shard], minlength=dataset.classes) for shard in shards if len(shard)]
+    return float(min(counts @ accuracies / counts.sum() for counts in labels))
+
+
+@lru_cache(maxsize=1)
+def _dataset(section: str) -> Dataset:
+    return build_dataset(DataSection.model_validate_json(section))
+
+
+def _accuracy_of(label: int, outputs: Tensor, labels: Tensor) -> float:
+    is_label = labels == label
+    return (outputs[is_label].argmax(1) == label).double().mean().item() if is_label.any() else 0.0

@@ -21,11 +21,7 @@ AnyFigure = ComparisonFigure | TheoremFigure
 
 
 def read_all(folder: Path) -> list[AnyFigure]:
-    """Return the figures of a folder such as ``papers/``, sorted by name.
-
-    Raises:
-        OffbeatError: The folder has no figure, or a file is broken.
-    """
+    """Return the figures of a folder such as ``papers/``, sorted by name."""
     found: list[AnyFigure] = []
     for path in sorted(folder.glob("*/*.toml")):
         table = experiment_file.read_table(path)
@@ -43,13 +39,7 @@ def read_all(folder: Path) -> list[AnyFigure]:
 
 
 def find(name: str, folder: Path) -> list[AnyFigure]:
-    """Return the figure of a name, or all figures of a file or folder.
-
-    A name is, for example, ``fedlaavg/fig4e``.
-
-    Raises:
-        OffbeatError: The name is unknown, or a file is broken.
-    """
+    """Return the figure of a name, ``fedlaavg/fig4e``, or all of a file or folder."""
     figures = read_all(folder)
     by_name = [one for one in figures if one.name == name]
     by_file = [one for one in figures if name in (f"{one.path.parent.name}/{one.path.stem}", one.path.parent.name)]
@@ -69,10 +59,7 @@ def with_compared(figures: Sequence[AnyFigure]) -> list[AnyFigure]:
 
 
 def result_of(figure: AnyFigure, scale: str, results: Path) -> FigureResult | None:
-    """Return a figure's result, or None if it is incomplete.
-
-    It is complete if all its runs have completed with the settings of its file.
-    """
+    """Return a figure's result; None unless all is measured with its file's settings."""
     if isinstance(figure, TheoremFigure):
         return theorem_result(figure, scale, figure_folder(figure.name, scale, results))
     return comparison_result(figure, scale, results)
@@ -88,15 +75,7 @@ def run_figure(
 ) -> FigureResult:
     """Run the missing runs of a figure, and return its result.
 
-    Args:
-        figure: The figure; those that it is compared with have been run, see ``with_compared``.
-        scale: One of its scales.
-        results: The folder of all results.
-        workers: The processes that run it.
-        progress: Makes the figure's progress display.
-
-    Raises:
-        OffbeatError: Something that the user can mend.
+    The figures that it is compared with have been run, see ``with_compared``.
     """
     folder = figure_folder(figure.name, scale, results)
     if isinstance(figure, ComparisonFigure):

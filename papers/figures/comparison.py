@@ -1,15 +1,13 @@
 """The result of a figure that compares runs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-
-from matplotlib.figure import Figure
 
 from offbeat import units
 from offbeat.report import plots
 from offbeat.report.export import write_file
-from offbeat.report.metrics import Measure, main_measure, target_for
+from offbeat.report.metrics import cost, main_measure, target_for
 from offbeat.report.plot_style import png
 from offbeat.runs.directory import Run
 from offbeat.runs.settings import world_of
@@ -17,16 +15,10 @@ from papers.figures.algorithms_table import Write, algorithms_table, mean_in_wor
 from papers.figures.completed_runs import completed_runs, figure_folder
 from papers.figures.figure_file import ComparisonFigure
 from papers.figures.figure_result import DOTS_PER_INCH, FigureResult, Finding
-from papers.figures.quantities import cost, measure_of
+from papers.figures.quantities import measure_of
 from papers.figures.tuning import Points, best_points, tuning_lines, tuning_runs
 from papers.figures.verdicts import Verdict, verdicts
 
-_DRAW: dict[str, Callable[[Sequence[Run], float | None, Measure], Figure]] = {
-    "seconds": plots.over_time,
-    "versions": plots.over_versions,
-    "updates": plots.over_updates,
-    "bytes": plots.over_bytes,
-}
 _WORDS = {
     "final": "{measure} at the end",
     "best": "best {measure}",
@@ -47,15 +39,7 @@ _COSTS: dict[str, Write] = {
 
 
 def comparison_result(figure: ComparisonFigure, scale: str, results: Path) -> FigureResult | None:
-    """Return a figure's result, or None if it is incomplete.
-
-    It is complete if all its runs have completed with the settings of its file.
-
-    Args:
-        figure: The figure.
-        scale: The name of the scale.
-        results: The folder of all results.
-    """
+    """Return a figure's result; None unless all runs have its file's settings."""
     found = _runs(figure, scale, results)
     if found is None:
         return None
@@ -79,10 +63,7 @@ def comparison_result(figure: ComparisonFigure, scale: str, results: Path) -> Fi
 
 
 def _runs(figure: ComparisonFigure, scale: str, results: Path) -> tuple[Points, list[Run], list[Run]] | None:
-    """Return the tuned values, the tuning's runs and the figure's runs.
-
-    None unless all runs have completed.
-    """
+    """Return tuned values, tuning's and figure's runs; None unless all have completed."""
     folder = figure_folder(figure.name, scale, results)
     tuning = tuning_runs(figure, scale, folder)
     if tuning is None:
@@ -93,10 +74,7 @@ def _runs(figure: ComparisonFigure, scale: str, results: Path) -> tuple[Points, 
 
 
 def _compared_runs(figure: ComparisonFigure, compared: Mapping[str, Sequence[Run]]) -> list[Run]:
-    """Return the runs of other panels that claims compare with.
-
-    They are labelled with their panel.
-    """
+    """Return runs of other panels that claims compare with, labelled with the panel."""
     # Not those of differences: that would draw two more curves for one number.
     labels = dict.fromkeys(
         (claim.than_panel, claim.than)
@@ -125,7 +103,7 @@ def _draw(figure: ComparisonFigure, runs: Sequence[Run], folder: Path, name: str
         runs = _cropped(runs, section.over)
     paths: list[Path] = []
     for measure in measures.values():
-        drawn = _DRAW[section.over](runs, target_for(runs) if measure == main else None, measure)
+        drawn = plots.curves(section.over, runs, target_for(runs) if measure == main else None, measure)
         end = "" if measure == main else f"-{measure.name}"
         paths.append(write_file(folder / f"{name}{end}.png", png(drawn, DOTS_PER_INCH)))
     return paths

@@ -11,18 +11,12 @@ from offbeat.runs.resume import has_settings
 
 
 def figure_folder(name: str, scale: str, results: Path) -> Path:
-    """Return the folder of a figure's runs at a scale.
-
-    It is below ``results``, the folder of all results.
-    """
+    """Return the folder of a figure's runs at a scale, below that of all results."""
     return results / f"{name}-{scale}"
 
 
 def completed_runs(experiment: Experiment, folder: Path) -> list[Run] | None:
-    """Return an experiment's runs, or None if ``folder`` does not have them all.
-
-    Runs with settings other than the experiment's do not count.
-    """
+    """Return an experiment's runs; None unless all are there with its settings."""
     runs: list[Run] = []
     for label, seed, path in _run_paths(experiment, folder):
         if not _has_settings(experiment, label, seed, path):
@@ -32,10 +26,7 @@ def completed_runs(experiment: Experiment, folder: Path) -> list[Run] | None:
 
 
 def remove_outdated_runs(experiment: Experiment, folder: Path) -> None:
-    """Remove the runs in ``folder`` whose settings differ from the experiment's.
-
-    Completed and unfinished runs are removed alike.
-    """
+    """Remove finished and unfinished runs whose settings differ from the experiment's."""
     for label, seed, completed in _run_paths(experiment, folder):
         for path in (completed, run_directory.unfinished_path(completed)):
             if path.exists() and not _has_settings(experiment, label, seed, path):

@@ -11,10 +11,7 @@ from papers.figures.sections import Claim, Tuning
 
 
 def check_panels(claims: Sequence[Claim], panels: Sequence[str], path: Path) -> None:
-    """Check that the panels that claims name exist, in a possible order.
-
-    Each ``than_panel`` must be above the claim's panels.
-    """
+    """Check that claims' panels exist, each ``than_panel`` above the others."""
     for claim in claims:
         start = f"{path}: claim {claim.name!r}: "
         for key, names in (("panels", claim.panels or ()), ("than_panel", (claim.than_panel,))):
@@ -32,10 +29,7 @@ def check_panels(claims: Sequence[Claim], panels: Sequence[str], path: Path) -> 
 
 
 def check_tuning(tuning: Tuning, experiment: Experiment, path: Path) -> None:
-    """Check a tuning's algorithms, numbers of points and seed.
-
-    The algorithms must be known, each must have the same number of points, and the tuning must have its own seed.
-    """
+    """Check that a tuning has known algorithms, equally many points, and its own seed."""
     for label in tuning.own:
         if label not in experiment.algorithms:
             raise OffbeatError(f"{path}: tuning.own: {did_you_mean(label, experiment.algorithms)}")
@@ -60,10 +54,7 @@ def check_claim(claim: Claim, experiment: Experiment, path: Path) -> None:
 
 
 def check_compared(claim: Claim, experiment: Experiment, other: Experiment, path: Path) -> None:
-    """Check the experiment of ``than_panel`` against a claim.
-
-    It must have the claim's algorithms and measure the same quantity.
-    """
+    """Check that ``than_panel`` has a claim's algorithms and the same measures."""
     start = f"{path}: claim {claim.name!r}: than_panel = {claim.than_panel!r} "
     for label in (claim.than, claim.than_less):
         if label is not None and label not in other.algorithms:

@@ -3,66 +3,45 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from offbeat.config import experiment_file
 from offbeat.config.experiment_file import Experiment
-from offbeat.config.section import Section
-from offbeat.config.validation_errors import one_line
 from offbeat.errors import OffbeatError
 from papers.figures.consistency import check_claim, check_compared, check_panels, check_tuning
-from papers.figures.fingerprint import fingerprint_of
-from papers.figures.paper_figure import PaperFigure
-from papers.figures.sections import Claim, Panel, ReproductionSection, Scale, Tuning
+from papers.figures.paper_figure import PaperFigure, fingerprint_of
+from papers.figures.sections import Claim, FileTables, Panel, Scale, Tuning
 
 
-class FigureTables(Section):
+class FigureTables(FileTables):
     """The tables that a figure's file has beyond an experiment."""
 
-    reproduction: ReproductionSection
     panels: dict[Annotated[str, Field(pattern=r"^[\w-]+$")], Panel] = Field(default_factory=dict)
-    scales: Annotated[dict[Literal["quick", "medium", "full"], Scale], Field(min_length=1)]
     tuning: Tuning | None = None
     claims: Annotated[tuple[Claim, ...], Field(strict=False, min_length=1)]
 
 
 @dataclass(frozen=True)
 class ComparisonFigure(PaperFigure):
-    """A figure that compares runs of algorithms.
-
-    Attributes:
-        changes: The panel's settings, as for ``--set``.
-        tuning: What is tuned first; None for nothing.
-        compared: The panels that claims compare this one with, by the panel's name in the file.
-    """
+    """A figure that compares runs of algorithms."""
 
     claims: Sequence[Claim]
-    changes: Sequence[str]
+    changes: Sequence[str]  # the panel's settings, as for --set
     tuning: Tuning | None = None
+    # The panels that claims compare this one with, by the panel's name in the file.
     compared: Mapping[str, "ComparisonFigure"] = field(default_factory=dict[str, "ComparisonFigure"])
 
     def experiment(self, scale: str, tuned: Mapping[str, Mapping[str, Any]] | None = None) -> Experiment:
-        """Return the experiment of a scale.
-
-        Args:
-            scale: The scale's name.
-            tuned: The tuned values of each label, by key.
-
-        Raises:
-            OffbeatError: The figure lacks this scale, or one of the scale's settings is wrong.
-        """
+        """Return the experiment of a scale, with the tuned values of each label, by key."""
         table = self._table(scale)
         for label, point in (tuned or {}).items():
             table["algorithms"][label] = _with_values(table["algorithms"][label], point)
         return experiment_file.experiment_of(table, self.path)
 
     def tuning_experiment(self, scale: str) -> Experiment:
-        """Return the experiment of the tuning.
-
-        It has each algorithm at each of its points, with the tuning's seed.
-        """
+        """Return the tuning's experiment: each algorithm at each of its points."""
         assert self.tuning is not None
         table = self._table(scale, self.tuning.set)
         algorithms = {
@@ -91,17 +70,10 @@ class ComparisonFigure(PaperFigure):
 
 
 def load(path: Path) -> list[ComparisonFigure]:
-    """Read the figures of a file, one for each panel, and check all their scales.
-
-    Raises:
-        OffbeatError: A key or value is wrong; one line names it.
-    """
+    """Read the figures of a file, one for each panel, and check all their scales."""
     table = experiment_file.read_table(path)
     extra: dict[str, Any] = {key: table[key] for key in experiment_file.REPRODUCTION_TABLES if key in table}
-    try:
-        tables = FigureTables.model_validate(extra)
-    except ValidationError as error:
-        raise OffbeatError(f"{path}: {one_line(error, extra)}") from None
+    tables = FigureTables.read(extra, path)
     check_panels(tables.claims, list(tables.panels), path)
     figures: dict[str | None, ComparisonFigure] = {}
     for panel in list(tables.panels) or [None]:
@@ -151,10 +123,7 @@ def _figure(
 
 
 def _with_values(table: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an algorithm's table with other values.
-
-    A key may belong to ``local``, such as ``local.lr``.
-    """
+    """Return a table with other values; a key may be of ``local``: ``local.lr``."""
     changed = dict(table)
     for key, value in point.items():
         section, dot, name = key.partition(".")

@@ -15,29 +15,17 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Finding:
-    """The measured numbers and the verdict on a claim.
-
-    Attributes:
-        claim: The claim's text.
-        paper: The paper's number or words.
-        ours: Our number with its name.
-        other: The relation and the number on its right side.
-        word: The verdict; see ``Verdict``.
-        held: In how many seeds it holds.
-        seeds: The number of seeds; None where their mean was judged.
-        quantity: The name of the quantity.
-        values: The quantity of each algorithm that the claim compares; none for differences.
-    """
+    """The measured numbers and the verdict on a claim."""
 
     claim: str
-    paper: str
-    ours: str
-    other: str
-    word: Word
-    held: int = 0
-    seeds: int | None = None
+    paper: str  # the paper's number or words
+    ours: str  # our number with its name
+    other: str  # the relation and the number on its right side
+    word: Word  # see Verdict
+    held: int = 0  # in how many seeds
+    seeds: int | None = None  # None where their mean was judged
     quantity: str = ""
-    values: Mapping[str, str] = field(default_factory=dict[str, str])
+    values: Mapping[str, str] = field(default_factory=dict[str, str])  # by compared algorithm; none for differences
 
     @property
     def verdict(self) -> str:
@@ -47,43 +35,24 @@ class Finding:
 
 @dataclass(frozen=True)
 class FigureRecord:
-    """Everything that the pages need about a figure.
+    """Everything that the pages need about a figure."""
 
-    Attributes:
-        name: Such as ``fedlaavg/fig4e``.
-        scale: The name of the scale.
-        fingerprint: A hash of the settings and claims at the time of the run.
-        file: The figure's file.
-        paper: The paper.
-        figure: The figure or table.
-        question: Its question.
-        world: The setting in a line.
-        minutes: The duration on one core.
-        findings: One for each claim.
-        figures: The file names of our figures.
-        table: A Markdown table of all algorithms; None for none.
-        tuned: The tried and the best hyper-parameters, in lines.
-        differs: The differences from the paper's experiment, in lines.
-        file_figure: The figure or table that the whole file is about.
-        file_question: The question of the whole file; the beginning of ``question``.
-    """
-
-    name: str
+    name: str  # such as fedlaavg/fig4e
     scale: str
-    fingerprint: str
+    fingerprint: str  # a hash of the settings and claims at the time of the run
     file: str
     paper: str
-    figure: str
+    figure: str  # the figure or table
     question: str
-    world: str
-    minutes: float
-    findings: tuple[Finding, ...]
-    figures: tuple[str, ...]
-    table: str | None
-    tuned: tuple[str, ...]
-    differs: tuple[str, ...]
-    file_figure: str = ""
-    file_question: str = ""
+    world: str  # the setting in a line
+    minutes: float  # the duration on one core
+    findings: tuple[Finding, ...]  # one for each claim
+    figures: tuple[str, ...]  # the file names of ours
+    table: str | None  # a Markdown table of all algorithms
+    tuned: tuple[str, ...]  # the tried and the best hyper-parameters, in lines
+    differs: tuple[str, ...]  # the differences from the paper's experiment, in lines
+    file_figure: str = ""  # the figure or table that the whole file is about
+    file_question: str = ""  # of the whole file; the beginning of ``question``
 
     @property
     def key(self) -> Key:
@@ -96,10 +65,7 @@ class FigureRecord:
         return f"python -m papers {self.name} --scale {self.scale}"
 
     def with_words_of(self, figure: PaperFigure) -> "FigureRecord":
-        """Return the record with the texts of the figure's file.
-
-        The record must have the settings and claims of that file.
-        """
+        """Return the record with the texts of the file, which has its settings and claims."""
         changes = ", ".join(f"`{change}`" for change in figure.scales[self.scale].set)
         differs = (*figure.section.differs, *([f"At this scale: {changes}."] if changes else []))
         findings = [
@@ -127,34 +93,19 @@ class FigureRecord:
 
 @dataclass(frozen=True)
 class FigureResult:
-    """The result of a figure's runs.
-
-    Attributes:
-        source: The figure.
-        scale: The name of the scale.
-        world: The setting in a line.
-        minutes: The duration on one core.
-        findings: One for each claim.
-        draw: Writes our figures as PNG files into a folder, their names beginning with the given text; returns their
-            paths.
-        table: Makes a Markdown table of all algorithms; None for none.
-        tuned: The tried and the best hyper-parameters, in lines.
-    """
+    """The result of a figure's runs; see ``FigureRecord``."""
 
     source: PaperFigure
     scale: str
     world: str
     minutes: float
     findings: Sequence[Finding]
-    draw: Callable[[Path, str], list[Path]]
+    draw: Callable[[Path, str], list[Path]]  # our PNG files into a folder, their names beginning with the text
     table: Callable[[], str] | None = None
     tuned: Sequence[str] = ()
 
     def record(self, folder: Path, name: str) -> FigureRecord:
-        """Draw the figures into a folder and return the record.
-
-        The figures' names begin with ``name``.
-        """
+        """Draw figures whose names begin with ``name`` into a folder; return the record."""
         record = FigureRecord(
             name=self.source.name,
             scale=self.scale,

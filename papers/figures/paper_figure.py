@@ -1,5 +1,7 @@
-"""The attributes that all kinds of figures share."""
+"""Attributes that all kinds of figures share, and fingerprints of their settings."""
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,24 +12,21 @@ from papers.figures.sections import ReproductionSection, Scale, Statement
 
 @dataclass(frozen=True)
 class PaperFigure(ABC):
-    """A figure or theorem of a paper, read from its file and checked.
+    """A figure or theorem of a paper, read from its file and checked."""
 
-    Attributes:
-        name: The file's folder and name, and the panel's, such as ``fedlaavg/fig4e``.
-        path: The file.
-        section: The paper, the figure and its question.
-        file_section: The same of the whole file, without the panel.
-        scales: The sizes at which it can be run, by name.
-        claims: What the paper claims.
-    """
-
-    name: str
+    name: str  # the file's folder and name, and the panel's, such as fedlaavg/fig4e
     path: Path
     section: ReproductionSection
-    file_section: ReproductionSection
+    file_section: ReproductionSection  # of the whole file, without the panel
     scales: dict[str, Scale]
     claims: Sequence[Statement]
 
     @abstractmethod
     def fingerprint(self, scale: str) -> str:
         """Return a hash of the settings and claims at a scale; texts do not count."""
+
+
+def fingerprint_of(settings: object) -> str:
+    """Return a short hash of settings, which are anything that JSON can hold."""
+    text = json.dumps(settings, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

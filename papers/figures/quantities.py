@@ -4,20 +4,12 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from offbeat.report.metrics import Measure, main_measure, measures_of, target_for
+from offbeat.report.metrics import Measure, cost, main_measure, measures_of, target_for
 from offbeat.runs.directory import Run
 from papers.figures.sections import Claim
 
 _SHARE = 0.9  # of the updates: a mean over several evaluations is less noisy than one of them
-# The cost of a run: the columns of its history that are added up.
-_COSTS = {
-    "seconds": ("seconds",),
-    "updates": ("counted", "unused", "lost"),
-    "versions": ("version",),
-    "bytes": ("bytes_down", "bytes_up"),
-}
 
 
 def quantity(claim: Claim, run: Run) -> float:
@@ -47,19 +39,8 @@ def quantity(claim: Claim, run: Run) -> float:
     return float(last.mean() if name == "tail" else last.max() - last.min())
 
 
-def cost(name: str, run: Run) -> NDArray[np.float64]:
-    """Return the cost of a run up to each evaluation.
-
-    Costs are ``seconds``, ``updates``, ``versions`` or ``bytes``.
-    """
-    return np.stack([run.history[column] for column in _COSTS[name]]).sum(axis=0, dtype=np.float64)
-
-
 def cost_to_target(name: str, run: Run) -> float:
-    """Return the cost until the main measure reached ``evaluate.target``.
-
-    It is infinite if the measure never did.
-    """
+    """Return the cost until the main measure reached its target; infinite if never."""
     measure, target = main_measure([run]), target_for([run])
     assert target is not None
     reached = np.flatnonzero(measure.reached(run.history[measure.name], target))
@@ -67,9 +48,9 @@ def cost_to_target(name: str, run: Run) -> float:
 
 
 def least_cost_to_target(name: str, run: Run) -> float:
-    """Return a lower bound on the cost to the target of a run that did not reach it.
+    """Return the cost of a whole run that did not reach the target: a lower bound.
 
-    The bound is the cost of the whole run; infinite if it diverged, since it would never have reached the target.
+    It is infinite if the run diverged, since it would never have reached the target.
     """
     return math.inf if has_diverged(run) else float(cost(name, run)[-1])
 

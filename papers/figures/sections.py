@@ -1,11 +1,14 @@
 """The tables of a figure's file beyond an experiment: keys, ranges and defaults."""
 
 from itertools import product
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from offbeat.config.section import Count, Positive, Section
+from offbeat.config.validation_errors import one_line
+from offbeat.errors import OffbeatError
 
 SCALES = ("quick", "medium", "full")
 
@@ -44,10 +47,7 @@ class ReproductionSection(Section):
 
 
 class Panel(Section):
-    """``[panels.NAME]``: one of several figures in a file.
-
-    Its name is the file's name followed by NAME.
-    """
+    """``[panels.NAME]``: one of several figures in a file, named after it and NAME."""
 
     figure: Line
     """The panel, in place of reproduction.figure."""
@@ -64,6 +64,21 @@ class Scale(Section):
     """The approximate duration on two cores, without the download of data."""
     set: Annotated[tuple[Line, ...], Field(strict=False)] = ()
     """Changes to the file, as for ``--set``."""
+
+
+class FileTables(Section):
+    """The tables of a file that figures and theorems share."""
+
+    reproduction: ReproductionSection
+    scales: Annotated[dict[Literal["quick", "medium", "full"], Scale], Field(min_length=1)]
+
+    @classmethod
+    def read(cls, table: dict[str, Any], path: Path) -> Self:
+        """Check the tables of the file ``path``; an error is one line."""
+        try:
+            return cls.model_validate(table)
+        except ValidationError as error:
+            raise OffbeatError(f"{path}: {one_line(error, table)}") from None
 
 
 class Tuning(Section):
@@ -83,10 +98,7 @@ class Tuning(Section):
     """The same for one algorithm, in place of ``all``."""
 
     def points(self, label: str) -> list[dict[str, Any]]:
-        """Return the points that are tried for an algorithm.
-
-        They are all combinations of the values, by key.
-        """
+        """Return the points that are tried for an algorithm: all combinations, by key."""
         grid = self.own.get(label, self.all)
         return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 

@@ -1,7 +1,4 @@
-"""The figure of a theorem.
-
-It shows the theorem's bound, measured on small problems as one of its numbers grows.
-"""
+"""Figures of theorems: a bound, measured on small problems as a number grows."""
 
 import json
 import time
@@ -13,17 +10,15 @@ from typing import Annotated, Any, Literal
 import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
 from offbeat.config.section import Section
-from offbeat.config.validation_errors import one_line
 from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.report.export import write_file
 from offbeat.report.plot_style import GREY, STYLE, WIDTH, colours, png, tidy
 from papers.figures.figure_result import DOTS_PER_INCH, FigureResult, Finding
-from papers.figures.fingerprint import fingerprint_of
-from papers.figures.paper_figure import PaperFigure
-from papers.figures.sections import ReproductionSection, Scale, Statement
+from papers.figures.paper_figure import PaperFigure, fingerprint_of
+from papers.figures.sections import FileTables, Scale, Statement
 from papers.theory.measured_bound import Row
 from papers.theory.sweeps import SWEEPS, Point, slope, sweep
 
@@ -64,44 +59,28 @@ class TheoremClaim(Statement):
     """The number to compare with."""
 
 
-class TheoremTables(Section):
+class TheoremTables(FileTables):
     """A theorem's file."""
 
-    reproduction: ReproductionSection
-    scales: Annotated[dict[Literal["quick", "medium", "full"], Scale], Field(min_length=1)]
     theory: TheorySection
     claims: Annotated[tuple[TheoremClaim, ...], Field(strict=False, min_length=1)]
 
 
 @dataclass(frozen=True)
 class TheoremFigure(PaperFigure):
-    """A theorem whose bound is measured, the same at all scales.
-
-    Attributes:
-        theory: The seeds and the numbers that grow.
-    """
+    """A theorem whose bound is measured, the same at all scales."""
 
     claims: Sequence[TheoremClaim]
     theory: TheorySection
 
     def fingerprint(self, scale: str) -> str:
-        """Return a hash of the settings and claims.
-
-        It is the same at all scales, and texts do not count.
-        """
+        """Return a hash of the settings and claims, the same at all scales."""
         return fingerprint_of([self.theory.model_dump(mode="json"), [claim.inequality() for claim in self.claims]])
 
 
 def load_theorem(path: Path, table: dict[str, Any]) -> TheoremFigure:
-    """Return a theorem from the table of its file.
-
-    Raises:
-        OffbeatError: A key or value is wrong; one line names it.
-    """
-    try:
-        found = TheoremTables.model_validate(table)
-    except ValidationError as error:
-        raise OffbeatError(f"{path}: {one_line(error, table)}") from None
+    """Return a theorem from the table of its file."""
+    found = TheoremTables.read(table, path)
     for claim in found.claims:
         if claim.of not in found.theory.sweeps:
             raise OffbeatError(f"{path}: claim {claim.name!r}: {did_you_mean(claim.of, found.theory.sweeps)}")
@@ -124,10 +103,7 @@ def measure(theorem: TheoremFigure, folder: Path) -> None:
 
 
 def theorem_result(theorem: TheoremFigure, scale: str, folder: Path) -> FigureResult | None:
-    """Return a theorem's result, or None if it is missing or outdated.
-
-    A result is outdated unless it was measured with the settings of the theorem's file.
-    """
+    """Return a theorem's result; None unless it was measured with the file's settings."""
     try:
         result = json.loads((folder / _RESULT).read_text(encoding="utf-8"))
         if result["theory"] != theorem.theory.model_dump(mode="json"):
@@ -169,10 +145,7 @@ def _finding(claim: TheoremClaim, points: Sequence[Point]) -> Finding:
 
 @matplotlib.rc_context(STYLE)
 def _draw(sweeps: dict[str, list[Point]], path: Path) -> Path:
-    """Draw the measured values with 95 % intervals, and the bounds.
-
-    There is one panel for each sweep.
-    """
+    """Draw measured values with 95 % intervals, and bounds; a panel for each sweep."""
     columns = 3
     rows = -(-len(sweeps) // columns)
     figure = Figure(figsize=(WIDTH, 0.3 + 2.2 * rows), layout="constrained")

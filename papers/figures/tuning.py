@@ -13,28 +13,17 @@ from papers.figures.completed_runs import completed_runs
 from papers.figures.figure_file import ComparisonFigure
 from papers.figures.sections import Tuning
 
-TUNING_FOLDER = "tuning"
-"""The folder of the tuning runs, in the figure's folder."""
-Points = Mapping[str, Mapping[str, object]]
-"""The chosen values of each label, by key."""
+TUNING_FOLDER = "tuning"  # in the figure's folder
+Points = Mapping[str, Mapping[str, object]]  # the chosen values of each label, by key
 
 
 def tuning_runs(figure: ComparisonFigure, scale: str, folder: Path) -> list[Run] | None:
-    """Return the tuning runs, none without tuning; None unless all have completed.
-
-    Args:
-        figure: The figure.
-        scale: The name of the scale.
-        folder: The folder of the figure's runs.
-    """
+    """Return a figure's tuning runs, maybe none; None unless all have completed."""
     return completed_runs(figure.tuning_experiment(scale), folder / TUNING_FOLDER) if figure.tuning else []
 
 
 def best_points(figure: ComparisonFigure, scale: str, runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
-    """Return the best point of each label, by key, from all tuning runs.
-
-    Without tuning the result is empty.
-    """
+    """Return the best point of each label, by key; none without tuning."""
     if figure.tuning is None:
         return {}
     scores = [_score(run) for run in runs]
@@ -47,10 +36,7 @@ def best_points(figure: ComparisonFigure, scale: str, runs: Sequence[Run]) -> di
 
 
 def _score(run: Run) -> float:
-    """Return the mean of the main measure over a run; higher is better.
-
-    It is −∞ if the run diverged.
-    """
+    """Return the mean of the main measure, higher for better; −∞ if the run diverged."""
     measure = main_measure([run])
     mean = float(np.mean(run.history[measure.name], dtype=np.float64))
     if not math.isfinite(mean):
@@ -71,10 +57,7 @@ def tuning_lines(tuning: Tuning, best: Points) -> list[str]:
 
 
 def _is_on_edge(best: Mapping[str, object], points: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether a best value is the lowest or highest of those tried.
-
-    Only keys for which several numbers were tried count.
-    """
+    """Return whether a best value is the lowest or highest of several numbers tried."""
     for key, value in best.items():
         numbers = {point[key] for point in points if isinstance(point[key], int | float)}
         if len(numbers) > 1 and value in (min(numbers), max(numbers)):

@@ -17,22 +17,16 @@ from papers.figures.sections import Claim
 class Verdict:
     """The verdict on a claim.
 
-    Attributes:
-        claim: The claim.
-        word: ``holds`` in all seeds, ``does not hold`` in none, ``differs`` between them; ``undecided`` if some seeds
-            are open, because a target or a number of updates was not reached by the end, and the others agree.
-        held: In how many seeds it holds.
-        seeds: The number of seeds.
-        ours: The left side for each seed.
-        other: The right side for each seed, times the factor.
+    A claim ``holds`` in all seeds, ``does not hold`` in any, or ``differs`` between them. It is ``undecided`` if some
+    seeds are open, because a target or a number of updates was not reached by the end, and the others agree.
     """
 
     claim: Claim
     word: Word
-    held: int
+    held: int  # in how many seeds
     seeds: int
-    ours: Sequence[float]
-    other: Sequence[float]
+    ours: Sequence[float]  # the left side for each seed
+    other: Sequence[float]  # the right side for each seed, times the factor
 
 
 def verdicts(
@@ -40,10 +34,7 @@ def verdicts(
 ) -> list[Verdict]:
     """Judge each claim by the runs of its algorithms, seed against seed.
 
-    Args:
-        claims: The claims.
-        runs: The figure's runs.
-        compared: The runs of the panels that claims compare with, by the panel's name.
+    ``compared`` has the runs of the panels that claims compare with, by the panel's name.
     """
     groups = by_label(runs)
     others = {panel: by_label(group) for panel, group in compared.items()}
@@ -68,10 +59,7 @@ def _verdict(claim: Claim, groups: Mapping[str, Sequence[Run]], others: Mapping[
 
 
 def _numbers(claim: Claim, groups: Mapping[str, Sequence[Run]], of: str, less: str | None) -> "list[_Interval]":
-    """Return an algorithm's quantity for each seed.
-
-    If ``less`` is given, the quantity of that algorithm is subtracted.
-    """
+    """Return an algorithm's quantity for each seed, less that of ``less`` if given."""
     numbers = [_interval(claim, run) for run in groups[of]]
     if less is None:
         return numbers

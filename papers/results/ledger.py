@@ -21,25 +21,15 @@ _RECORDS = TypeAdapter(tuple[FigureRecord, ...])
 
 
 class Pages(NamedTuple):
-    """The pages that were written.
-
-    Attributes:
-        first_page: The path of the index.
-        outdated: The figures that were measured before their settings or claims changed; the pages mark them.
-        removed: The figures of the ledger that are no longer in any file.
-    """
+    """The pages that were written."""
 
     first_page: Path
-    outdated: list[Key]
-    removed: list[Key]
+    outdated: list[Key]  # measured before their settings or claims changed; the pages mark them
+    removed: list[Key]  # from the ledger, because they are no longer in any file
 
 
 def read_ledger(folder: Path) -> dict[Key, FigureRecord]:
-    """Return the records in a folder of pages; none without a ledger.
-
-    Raises:
-        OffbeatError: The ledger is broken.
-    """
+    """Return the records in a folder of pages; none without a ledger."""
     path = folder / _LEDGER
     try:
         records = _RECORDS.validate_json(path.read_bytes())
@@ -54,15 +44,8 @@ def write_ledger(results: Sequence[FigureResult], figures: Sequence[PaperFigure]
     """Write the ledger and its pages.
 
     A record stays until its figure is run again. Its texts are those of the figure's file, unless the settings or
-    claims there have changed.
-
-    Args:
-        results: The figures that were run here.
-        figures: All figures, in the order of the pages.
-        folder: The folder of ledger and pages.
-
-    Raises:
-        OffbeatError: The folder cannot be written, or its ledger is broken.
+    claims there have changed. ``results`` are the figures that were run here, ``figures`` all, in the order of the
+    pages.
     """
     known = read_ledger(folder)
     records = dict(known)

@@ -1,20 +1,14 @@
-"""The pages of results.
+"""Pages of results: an index, a page for each paper, CSV files with all numbers."""
 
-These are an index, a page for each paper, and CSV files with all numbers.
-"""
-
-import csv
-import io
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from offbeat import units
-from offbeat.report.export import write_file
+from offbeat.report.export import csv_bytes, write_file
 from papers.figures.figure_result import FigureRecord, Finding, Key
 
-IMAGES = "images"
-"""The folder of the figures, beside the pages."""
+IMAGES = "images"  # the folder of the figures, beside the pages
 CLAIMS = "claims.csv"
 SETTINGS = "settings.csv"
 _WORDS = ("holds", "does not hold", "differs", "undecided")
@@ -25,16 +19,8 @@ def write_pages(
 ) -> Path:
     """Write the pages and the CSV files; return the index's path.
 
-    The pages are the index and one for each paper.
-
-    Args:
-        records: All records, in the order of the pages; their figures are in ``folder / IMAGES``.
-        outdated: Those that were measured before their settings or claims changed.
-        missing: For each scale the names of the figures that have not been run at it.
-        folder: The folder of the pages.
-
-    Raises:
-        OffbeatError: The folder cannot be written.
+    ``outdated`` are the records that were measured before their settings or claims changed, ``missing`` for each scale
+    the names of the figures that have not been run at it.
     """
     papers: dict[str, list[FigureRecord]] = {}
     for one in records:
@@ -52,10 +38,7 @@ def paper_of(record: FigureRecord) -> str:
 
 
 def page_of(record: FigureRecord) -> str:
-    """Return the page of a single figure, with all its numbers.
-
-    The page is for the folder of the figure's pictures.
-    """
+    """Return the page of a single figure, for the folder of its pictures."""
     lines = [
         f"## {record.figure}, {record.scale} scale\n",
         f"{record.question}\n",
@@ -143,10 +126,7 @@ def _differences(records: Sequence[FigureRecord]) -> list[str]:
 
 
 def _command(records: Sequence[FigureRecord]) -> str:
-    """Return the command that measures figures, and how long it took.
-
-    The figures are of one file and scale.
-    """
+    """Return the command that measures figures of one file and scale, and its time."""
     duration = units.duration(60 * sum(one.minutes for one in records))
     names = " ".join(one.name for one in records)
     return f"`python -m papers {names} --scale {records[0].scale}` · `{records[0].file}` · {duration} of one core\n"
@@ -165,10 +145,7 @@ def _summary(words: Counter[str]) -> str:
 
 
 def _update_note(records: Sequence[FigureRecord], figures: int, folder: Path) -> str:
-    """Return the note on a page's outdated figures.
-
-    It has the commands that measure them again.
-    """
+    """Return the note on outdated figures, with the commands that measure them again."""
     names: dict[str, list[str]] = {}
     for one in records:
         names.setdefault(one.scale, []).append(one.name)
@@ -219,7 +196,7 @@ def _claims_csv(records: Sequence[FigureRecord], outdated: Collection[Key]) -> b
         for one in records
         for finding in one.findings
     )
-    return _csv(header, rows)
+    return csv_bytes([header, *rows])
 
 
 def _settings_csv(records: Sequence[FigureRecord], outdated: Collection[Key]) -> bytes:
@@ -231,13 +208,7 @@ def _settings_csv(records: Sequence[FigureRecord], outdated: Collection[Key]) ->
         )
         for one in records
     )
-    return _csv(header, rows)
-
-
-def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([header, *rows])
-    return text.getvalue().encode()
+    return csv_bytes([header, *rows])
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

@@ -1,7 +1,4 @@
-"""AsyncCommSGD's Proposition 2.1 and Theorems 2.2 and 2.4.
-
-They are measured under the paper's four patterns.
-"""
+"""AsyncCommSGD's Proposition 2.1 and Theorems 2.2 and 2.4 under four patterns."""
 
 import math
 from collections.abc import Callable
@@ -19,23 +16,14 @@ from offbeat.theory.async_comm_sgd import (
     async_comm_distance_bound,
 )
 from papers.theory.measured_bound import Array, Row, row
-from papers.theory.problems import (
-    ConvexProblem,
-    Problem,
-    logistic_regression,
-    mean_gradient_square,
-    quadratics,
-)
+from papers.theory.problems import ConvexProblem, Problem, logistic_regression, mean_gradient_square, quadratics
 
 Pattern = npt.NDArray[np.bool_]
 """The clients that communicate after local step t, ``(rounds, clients)``: the paper's C_{t+1}."""
 
 
 def check_async_comm_sgd(seeds: int, rng: np.random.Generator) -> list[Row]:
-    """Return the rows of AsyncCommSGD.
-
-    They are the distance, the convex and the non-convex bound for each pattern.
-    """
+    """Return the distance, the convex and the non-convex bound for each pattern."""
     convex = quadratics("quadratics, N = 6, d = 2", 6, [0.8, 1.0], variance=0.5)
     logistic = logistic_regression("logistic regression, N = 6, d = 3", 6)
     return [
@@ -64,18 +52,12 @@ def patterns(rng: np.random.Generator, *, rounds: int, clients: int) -> dict[str
 
 
 def full(every: int, *, rounds: int, clients: int) -> Pattern:
-    """Return the pattern in which all clients communicate every ``every`` rounds.
-
-    It is ``(rounds, clients)``.
-    """
+    """Return the pattern in which all clients communicate every ``every`` rounds."""
     return np.broadcast_to(np.arange(1, rounds + 1)[:, None] % every == 0, (rounds, clients))
 
 
 def largest_gap(pattern: Pattern) -> int:
-    """Return Δ, the largest gap between two communications of one client.
-
-    Rounds 0 and T count as communications.
-    """
+    """Return Δ, the largest gap between two communications; rounds 0 and T count, too."""
     gaps = [np.diff(np.flatnonzero(column), prepend=-1, append=len(pattern) - 1).max() for column in pattern.T]
     return int(max(gaps))
 
@@ -128,10 +110,7 @@ def run_async_comm_sgd(
 def convex_rows(
     problem: ConvexProblem, rng: np.random.Generator, seeds: int, name: str, pattern: Pattern
 ) -> tuple[Row, Row]:
-    """Measure Proposition 2.1 and Theorem 2.2 under the pattern ``name``.
-
-    The step sizes are the theorem's.
-    """
+    """Measure Proposition 2.1 and Theorem 2.2 with the theorem's step sizes."""
     rounds, gap = len(pattern), largest_gap(pattern)
     smoothness, convexity = problem.smoothness, problem.strong_convexity
     step_size, weight = (

@@ -1,7 +1,4 @@
-"""FedBuff's Theorem 1 under uniform and unequal arrivals.
-
-The theorem assumes uniform arrivals.
-"""
+"""FedBuff's Theorem 1 under uniform arrivals, which it assumes, and unequal ones."""
 
 from collections import deque
 
@@ -9,23 +6,13 @@ import numpy as np
 
 from offbeat.theory.fedbuff import fedbuff_bound, fedbuff_smallest_server_steps, fedbuff_step_size
 from papers.theory.measured_bound import Array, Row, row
-from papers.theory.problems import (
-    Clients,
-    Problem,
-    Quadratics,
-    logistic_regression,
-    mean_gradient_square,
-    quadratics,
-)
+from papers.theory.problems import Clients, Problem, Quadratics, logistic_regression, mean_gradient_square, quadratics
 
 PAIR = Quadratics("two quadratics, centres ±1", np.ones(1), np.array([[1.0], [-1.0]]), np.zeros(1))
 
 
 def check_fedbuff(seeds: int, rng: np.random.Generator) -> list[Row]:
-    """Return the rows of FedBuff's Theorem 1.
-
-    Arrivals are uniform, or depend on speed, which breaks the theorem.
-    """
+    """Return the rows of FedBuff's Theorem 1."""
     wide = quadratics("quadratics, N = 8, d = 3", 8, [0.05, 0.25, 0.5], variance=0.5)
     local = quadratics("quadratics, N = 5, d = 2", 5, [0.1, 0.2], variance=0.1)
     logistic = logistic_regression("logistic regression, N = 4, d = 3", 4)
@@ -39,10 +26,7 @@ def check_fedbuff(seeds: int, rng: np.random.Generator) -> list[Row]:
 
 
 def unequal_arrivals_row(rng: np.random.Generator, seeds: int, server_steps: int) -> Row:
-    """Measure Theorem 1 where one of two clients makes nine of ten arrivals.
-
-    This is against the theorem's assumption.
-    """
+    """Measure Theorem 1 where one of two clients makes nine of ten arrivals."""
     return fedbuff_row(
         PAIR, rng, seeds, steps=1, buffer_size=1, max_staleness=0, server_steps=server_steps, arrivals=(0.9, 0.1)
     )
@@ -59,18 +43,7 @@ def fedbuff_row(
     server_steps: int | None = None,
     arrivals: tuple[float, ...] | None = None,
 ) -> Row:
-    """Measure Theorem 1 of FedBuff with every update at the maximum staleness.
-
-    Args:
-        problem: The losses.
-        rng: For arrivals and the gradients' noise.
-        seeds: Independent runs.
-        steps: Q.
-        buffer_size: K.
-        max_staleness: τ.
-        server_steps: T; the fewest that the theorem allows if it is left out.
-        arrivals: Each client's share of the arrivals; uniform if it is left out.
-    """
+    """Measure Theorem 1 of FedBuff with every update at the maximum staleness."""
     smallest = fedbuff_smallest_server_steps(steps=steps, smoothness=problem.smoothness, max_staleness=max_staleness)
     rounds = server_steps or int(np.ceil(smallest))
     bound = fedbuff_bound(
@@ -96,21 +69,7 @@ def fedbuff_row(
 def run_fedbuff(
     problem: Problem, rng: np.random.Generator, chosen: Clients, *, steps: int, lr: float, max_staleness: int
 ) -> Array:
-    """Run FedBuff with every update at the maximum staleness.
-
-    s(τ) = 1 and server_lr = 1.
-
-    Args:
-        problem: The losses.
-        rng: For the gradients' noise.
-        chosen: The client of each arrival, ``(T, seeds, K)``.
-        steps: Q.
-        lr: η.
-        max_staleness: τ.
-
-    Returns:
-        (1/T) Σ_{t<T} ‖∇f(w_t)‖² for each seed, ``(seeds,)``.
-    """
+    """Return (1/T) Σ_{t<T} ‖∇f(w_t)‖² for each seed, ``(seeds,)``."""
     path = fedbuff_models(problem, rng, chosen, steps=steps, lr=lr, max_staleness=max_staleness)
     return mean_gradient_square(problem, path)
 
@@ -118,7 +77,10 @@ def run_fedbuff(
 def fedbuff_models(
     problem: Problem, rng: np.random.Generator, chosen: Clients, *, steps: int, lr: float, max_staleness: int
 ) -> Array:
-    """Return w_t for t < T, ``(T, seeds, d)``; arguments as for ``run_fedbuff``."""
+    """Return w_t for t < T, ``(T, seeds, d)``, with s(τ) = 1 and server_lr = 1.
+
+    ``chosen`` has the client of each arrival, ``(T, seeds, K)``.
+    """
     rounds, seeds, buffer_size = chosen.shape
     model = np.tile(problem.start, (seeds, 1))
     versions = deque([model], maxlen=max_staleness + 1)

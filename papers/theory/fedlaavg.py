@@ -6,19 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from offbeat.theory.fedlaavg import (
-    fedlaavg_bound,
-    fedlaavg_example_bound,
-    fedlaavg_max_staleness,
-    fedlaavg_step_size,
-)
+from offbeat.theory.fedlaavg import fedlaavg_bound, fedlaavg_example_bound, fedlaavg_max_staleness, fedlaavg_step_size
 from papers.theory.measured_bound import Array, Row, row
-from papers.theory.problems import (
-    Problem,
-    logistic_regression,
-    mean_gradient_square,
-    quadratics,
-)
+from papers.theory.problems import Problem, logistic_regression, mean_gradient_square, quadratics
 
 
 def check_fedlaavg(seeds: int, rng: np.random.Generator) -> list[Row]:

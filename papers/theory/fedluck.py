@@ -11,10 +11,7 @@ from papers.theory.problems import Quadratics, mean_gradient_square, quadratics
 
 
 def check_fedluck(seeds: int, rng: np.random.Generator) -> list[Row]:
-    """Return the rows of FedLuck: the corrected and the printed bound.
-
-    Each is measured where it claims to apply.
-    """
+    """Return the rows of both bounds, each measured where it claims to apply."""
     noisy = quadratics("quadratics, N = 6, d = 4", 6, [0.1, 0.4, 0.7, 1.0], variance=0.2)
     alike = quadratics("equal quadratics, N = 6, d = 4", 6, [0.1, 0.4, 0.7, 1.0], spread=0)
     periods = (1, 1, 2, 2, 3, 3)

@@ -35,10 +35,7 @@ class Row:
 
     @property
     def as_expected(self) -> bool:
-        """True if the row is as expected, by more than the interval.
-
-        The bound should hold, or in a counter-example be exceeded.
-        """
+        """True if the bound holds by more than the interval; fails in a counter-example."""
         if self.should_hold:
             return self.measured + self.half_width <= self.bound
         return self.measured - self.half_width > self.bound
@@ -52,10 +49,7 @@ class Row:
 
 
 def row(claim: str, setting: str, samples: Array | float, bound: float, *, should_hold: bool = True) -> Row:
-    """Return a row from measured values.
-
-    There is one value for each seed, ``(seeds,)``, or one exact value.
-    """
+    """Return a row from a value for each seed, ``(seeds,)``, or from one exact value."""
     values = np.atleast_1d(np.asarray(samples, dtype=np.float64))
     spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
     return Row(claim, setting, float(values.mean()), 1.96 * spread / len(values) ** 0.5, bound, should_hold)

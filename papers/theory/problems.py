@@ -55,12 +55,9 @@ class Problem(ABC):
     def exact_gradients(self, clients: Clients, points: Array) -> Array:
         """Return ∇f_i at each point, ``(..., d)``."""
 
+    @abstractmethod
     def gradients(self, clients: Clients, points: Array, rng: np.random.Generator) -> Array:
-        """Return one stochastic gradient of f_i at each point, ``(..., d)``.
-
-        It is the exact gradient unless the method is overridden.
-        """
-        return self.exact_gradients(clients, points)
+        """Return one stochastic gradient of f_i at each point, ``(..., d)``."""
 
     def second_moment(self, clients: Clients, points: Array) -> float:
         """Return the largest E‖stochastic gradient‖² at these points: ‖∇f_i(x)‖² + σ²."""
@@ -178,10 +175,7 @@ class LogisticRegression(Problem):
 
     @property
     def variance(self) -> float:
-        """σ² = max_i (1/n) Σ_j ‖a_ij‖².
-
-        This bounds the second moment and so the variance.
-        """
+        """σ² = max_i (1/n) Σ_j ‖a_ij‖², a bound on the second moment."""
         return float((self.features**2).sum(-1).mean(-1).max())
 
     @property
@@ -235,20 +229,14 @@ def _gradient_squares(problem: Problem, points: Array) -> Array:
 def quadratics(
     name: str, clients: int, curvature: list[float], *, variance: float = 0.0, spread: float = 1.0
 ) -> Quadratics:
-    """Return quadratics with normally distributed centres.
-
-    Their standard deviation is ``spread``.
-    """
+    """Return quadratics with centres of standard deviation ``spread``."""
     rng = np.random.default_rng([clients, len(curvature)])
     centres = spread * rng.standard_normal((clients, len(curvature)))
     return Quadratics(name, np.array(curvature), centres, np.ones(len(curvature)), variance)
 
 
 def logistic_regression(name: str, clients: int, examples: int = 20, dimensions: int = 3) -> LogisticRegression:
-    """Return a regression whose clients' examples have different centres.
-
-    Labels are partly random.
-    """
+    """Return a regression of partly random labels, with centres for each client."""
     rng = np.random.default_rng([clients, examples, dimensions])
     places = rng.standard_normal((clients, 1, dimensions))
     features = 0.5 * (places + rng.standard_normal((clients, examples, dimensions)))

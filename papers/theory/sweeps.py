@@ -16,34 +16,20 @@ from papers.theory.unequal_quadratics import UnequalQuadratics
 
 @dataclass(frozen=True)
 class Point:
-    """A bound at one value of the number.
-
-    Attributes:
-        value: The value.
-        row: The measured value and the bound.
-    """
+    """A bound, measured at one value of the number."""
 
     value: float
     row: Row
 
 
 def sweep(name: str, values: Sequence[int], seeds: int) -> list[Point]:
-    """Measure a bound at several values.
-
-    Args:
-        name: One of ``SWEEPS``.
-        values: The values, ≥ 1, or ≥ 0 for a staleness.
-        seeds: Independent runs at each.
-    """
+    """Measure a bound at several values."""
     number = list(SWEEPS).index(name)
     return [Point(value, SWEEPS[name](value, seeds, np.random.default_rng([number, seeds]))) for value in values]
 
 
 def slope(points: Sequence[Point]) -> float:
-    """Return p, where the measured value grows as value^p.
-
-    p is found by least squares of the logarithms; values must be above 0.
-    """
+    """Return p of measured ∝ value^p, by least squares of the logarithms."""
     values, measured = [point.value for point in points], [point.row.measured for point in points]
     return float(np.polyfit(np.log(values), np.log(measured), 1)[0])
 

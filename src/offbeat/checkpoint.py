@@ -25,9 +25,6 @@ def write_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
     """Write a flat dict of tensors and plain values, durably.
 
     A kill during the call leaves the old state or the new one.
-
-    Raises:
-        OSError: The disk is full, or the folder cannot be written.
     """
     tensors = {key: value for key, value in state.items() if isinstance(value, Tensor)}
     plain = json.dumps({key: value for key, value in state.items() if key not in tensors}).encode()
@@ -37,11 +34,7 @@ def write_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Return the state in a checkpoint; tuples become lists.
-
-    Raises:
-        OffbeatError: The file is broken, or has another format.
-    """
+    """Return the state in a checkpoint; tuples become lists."""
     try:
         with safe_open(path, framework="pt") as file:
             form = (file.metadata() or {}).get("format")

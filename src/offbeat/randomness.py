@@ -1,7 +1,5 @@
 """Uniform random numbers and the order of examples.
 
-They are drawn from ``offbeat_client.randomness``.
-
 **Changing anything in this file changes the result of every experiment.**
 """
 
@@ -31,9 +29,7 @@ def uniform(
 ) -> NDArray[np.float64]:
     """Return a uniform number in [0, 1) for each (client, visit, draw).
 
-    Each has 53 random bits.
-
-    The arguments are those of ``words``; the shape is theirs broadcast, at least ``(1,)``.
+    Each has 53 random bits. The arguments are those of ``words``; the shape is theirs broadcast, at least ``(1,)``.
     """
     high, low, _, _ = words(seed, purpose, client, visit, draw)
     return ((high >> 5) * 67108864.0 + (low >> 6)) / 9007199254740992.0
@@ -46,10 +42,7 @@ def number(seed: int, purpose: int, client: int = 0, visit: int = 0, draw: int =
 
 
 class UniformStream:
-    """The numbers ``uniform(seed, purpose, draw=0, 1, 2, …)`` in order.
-
-    They are computed a block at a time.
-    """
+    """The numbers ``uniform(seed, purpose, draw=0, 1, 2, …)`` in order."""
 
     _BLOCK = 1024
 
@@ -75,20 +68,10 @@ class UniformStream:
 
 
 def example_order(seed: int, client: int, visit: int, examples: int, draws: int) -> torch.Tensor:
-    """Return the order in which a client uses its examples during one visit.
+    """Return the order, int64 ``(draws,)``, of a client's examples in a visit.
 
     The client goes through all its examples in random order, then again in a new order. More draws never change the
     first ones, so a visit cut short uses the first examples of the complete visit.
-
-    Args:
-        seed: The run's seed.
-        client: The client.
-        visit: Number of the client's earlier visits.
-        examples: Number of the client's examples, n ≥ 1.
-        draws: Number of examples to draw.
-
-    Returns:
-        int64 tensor ``(draws,)`` with values in 0 … n − 1.
     """
     epochs = -(-draws // examples)
     high, low, _, _ = words(seed, Purpose.MINIBATCHES, client, visit, np.arange(epochs * examples))
@@ -97,14 +80,9 @@ def example_order(seed: int, client: int, visit: int, examples: int, draws: int)
 
 
 def smallest_in_rows(keys: NDArray[np.uint64], count: int) -> NDArray[np.int64]:
-    """Return the argsorts of the rows in order, ``count`` indices in total.
+    """Return the argsorts of rows of random keys in order, ``count`` in total.
 
-    Args:
-        keys: ``(rows, n)``, random in 0 … 2⁶⁴ − 1.
-        count: Number of indices; 0, or more than (rows − 1) · n and up to rows · n.
-
-    Returns:
-        int64 ``(count,)``.
+    The keys are ``(rows, n)``; ``count`` is 0, or more than (rows − 1) · n and up to rows · n.
     """
     if not count:
         return np.empty(0, np.int64)

@@ -27,16 +27,9 @@ _NAMES = {
 
 
 def write_tensors(file: BinaryIO, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """Write a whole safetensors file; whoever maps it finds its entries aligned.
+    """Write a safetensors file, with aligned entries, from tensors on the CPU.
 
-    Args:
-        file: Open for writing, buffered.
-        tensors: On the CPU, by name. Those that are not contiguous are copied, one at a time.
-        metadata: What else the header says.
-
-    Raises:
-        KeyError: There is no name for a tensor's type here.
-        OSError: The disk is full.
+    Those that are not contiguous are copied, one at a time.
     """
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     end = 0

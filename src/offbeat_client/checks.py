@@ -1,7 +1,4 @@
-"""Checks of single numbers.
-
-Each raises a ``ValueError`` that names the value and its range.
-"""
+"""Checks of single numbers; a ``ValueError`` names the value and its range."""
 
 from numbers import Integral
 

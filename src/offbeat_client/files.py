@@ -14,16 +14,9 @@ def partial_path(path: Path) -> Path:
 
 @contextmanager
 def durable_file(path: Path, mode: int = 0o666) -> Generator[BinaryIO]:
-    """Open a file for writing that replaces ``path`` at the end of the context.
+    """Open a file that replaces ``path``, on disk, at the end of the context.
 
-    The file is on disk by then. If the context raises, ``path`` stays as it was.
-
-    Args:
-        path: The file.
-        mode: Its permissions before the umask.
-
-    Raises:
-        OSError: The disk is full, or the folder cannot be written.
+    If the context raises, ``path`` stays as it was. ``mode`` are its permissions before the umask.
     """
     partial = partial_path(path)
     partial.unlink(missing_ok=True)  # a leftover would keep its own permissions
@@ -45,10 +38,7 @@ def write_durably(path: Path, content: bytes, mode: int = 0o666) -> None:
 
 
 def replace_durably(partial: Path, path: Path) -> None:
-    """Rename a complete file to ``path``.
-
-    Returns once its content and its name are on disk.
-    """
+    """Rename a complete file to ``path``; its content and name are then on disk."""
     sync_file(partial)
     partial.replace(path)
     sync_folder(path.parent)
@@ -61,10 +51,7 @@ def remove_durably(path: Path) -> None:
 
 
 def sync_file(file: Path | int) -> None:
-    """Wait until the content of a file is on disk.
-
-    The file is given by its path or its descriptor.
-    """
+    """Wait until the content of a file, a path or a descriptor, is on disk."""
     if isinstance(file, Path):
         with file.open("rb+") as opened:  # Windows syncs only files that are open for writing
             sync_file(opened.fileno())
@@ -75,11 +62,8 @@ def sync_file(file: Path | int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on disk.
-
-    Does nothing on Windows, which cannot open folders.
-    """
-    if os.name == "nt":
+    """Wait until the names in a folder are on disk."""
+    if os.name == "nt":  # which cannot open folders
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -13,9 +13,7 @@ Payload = Literal["delta", "params", "difference"]
 
 @dataclass(frozen=True, slots=True)
 class Compression:
-    """The compression of an update, by a compressor's name.
-
-    The compressor is one of ``offbeat_client.compression``.
+    """The compression of an update, by a name in ``offbeat_client.compression``.
 
     Attributes:
         name: For instance ``top_k``.
@@ -28,9 +26,7 @@ class Compression:
 
 @dataclass(frozen=True, slots=True)
 class LocalPlan:
-    """A client's work in one visit.
-
-    It is ``steps`` minibatch steps of SGD from the model that the client downloaded.
+    """A client's work in a visit: ``steps`` of SGD from the model it downloaded.
 
     Attributes:
         steps: Local SGD steps, ≥ 1 (the papers' Q, k or C).
@@ -84,10 +80,7 @@ class LocalPlan:
         return math.fsum(self.lr) if isinstance(self.lr, tuple) else self.steps * self.lr
 
     def prefix(self, steps: int) -> "LocalPlan":
-        """Return the plan of a visit that is cut short after the first ``steps``.
-
-        ``steps`` is in 1 … ``self.steps``.
-        """
+        """Return the plan of a visit that is cut short after the first ``steps``."""
         if not 1 <= steps <= self.steps:
             raise ValueError(f"steps must be in 1 … {self.steps}, got {steps}")
         return replace(self, steps=steps, lr=self.lr[:steps] if isinstance(self.lr, tuple) else self.lr)

@@ -1,7 +1,4 @@
-"""The JSON bodies between server and client.
-
-``docs/protocol.md`` explains their values.
-"""
+"""The JSON bodies between server and client, as in ``docs/protocol.md``."""
 
 from typing import Annotated
 
@@ -106,11 +103,7 @@ class PlanMessage(Answer):
         return cls(**values, compression=compression)
 
     def plan(self) -> LocalPlan:
-        """Return the plan.
-
-        Raises:
-            ValueError: A value is out of range.
-        """
+        """Return the plan; ``ValueError`` if a value is out of range."""
         compression = self.compression and Compression(
             self.compression.name, tuple(self.compression.parameters.items())
         )
@@ -135,11 +128,7 @@ class VisitMessage(Answer):
     needs_loss: bool = False
 
     def visit(self, client: int) -> Visit:
-        """Return the visit of a client.
-
-        Raises:
-            OffbeatError: The client cannot carry out the plan.
-        """
+        """Return the visit of a client; ``OffbeatError`` if it cannot carry out the plan."""
         try:
             plan = self.plan.plan()
             check_sending(self.payload, plan, self.length)
@@ -148,19 +137,7 @@ class VisitMessage(Answer):
                 f"the server's plan is not understood ({type(error).__name__}: {error}): "
                 "is this version of Offbeat as new as the server's?"
             ) from error
-        visit = Visit(
-            client=client,
-            number=self.number,
-            version=self.version,
-            since=self.since,
-            payload=self.payload,
-            length=self.length,
-            seed=self.seed,
-            plan=plan,
-            lease_seconds=self.lease_seconds,
-            needs_loss=self.needs_loss,
-            corrects_gradients=self.corrects_gradients,
-        )
+        visit = Visit(client=client, plan=plan, **self.model_dump(exclude={"plan", "urgent"}))
         if self.urgent:
             visit.urgent.set()
         return visit

@@ -17,20 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 def probe(connection: Connection, folder: Path, client: int, fit: Fit, outbox: Outbox) -> None:
-    """Measure the client's speed and report it, if the server asks.
-
-    A request that fails ends the probe.
-
-    Args:
-        connection: To the server, with the client's token.
-        folder: The client's.
-        client: Its number.
-        fit: The user's.
-        outbox: The client's.
-
-    Raises:
-        OffbeatError: The user's code fails, or the server's answer is not understood.
-    """
+    """Measure and report the client's speed if asked; a failed request ends it."""
     try:
         wanted = connection.ask("GET", "/v1/probe", Probe)
         if wanted.probe is None or wanted.upload_bytes < 1:
@@ -50,10 +37,7 @@ def probe(connection: Connection, folder: Path, client: int, fit: Fit, outbox: O
 
 
 def _upload_seconds(connection: Connection, length: int, size: int) -> float:
-    """Return the seconds of an uncompressed upload.
-
-    They are the round trip, and the time for its bytes at the rate measured with ``size`` bytes.
-    """
+    # A round trip, and the time for the bytes at the rate measured with ``size`` of them.
     round_trip, seconds = (_put_seconds(connection, each) for each in (0, size))
     return round_trip + max(seconds - round_trip, 0.0) * uncompressed_bytes(length) / size
 

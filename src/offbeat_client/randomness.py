@@ -22,10 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 
 class Purpose(IntEnum):
-    """The purpose of a random number.
-
-    Values are never reused; new ones are added at the end.
-    """
+    """The purpose of a random number; values are never reused, only added."""
 
     INITIAL_MODEL = 1
     PARTITION = 2
@@ -74,10 +71,7 @@ def words(
 
 
 def philox(seed: int, x0: Any, x1: Any, x2: Any, x3: Any) -> tuple[Any, Any, Any, Any]:
-    """Return the four random words for a counter of four words.
-
-    The words are plain numbers, for which numpy would be slow, or arrays of uint64.
-    """
+    """Return four random words for a counter of plain numbers or uint64 arrays."""
     key_0, key_1 = seed & _LOW, seed >> _WORD
     for _ in range(_ROUNDS):
         product_0 = x0 * _MULTIPLIER_0
@@ -94,10 +88,7 @@ def philox(seed: int, x0: Any, x1: Any, x2: Any, x3: Any) -> tuple[Any, Any, Any
 
 
 def integer(seed: int, purpose: int, client: int = 0, visit: int = 0, draw: int = 0) -> int:
-    """Return one random integer of 63 bits.
-
-    It may seed another generator.
-    """
+    """Return one random integer of 63 bits, which may seed another generator."""
     high, low, _, _ = philox(seed, draw, visit, client, purpose)
     return (high << _WORD | low) >> 1
 

@@ -21,7 +21,7 @@ from offbeat_client.http.retry import Backoff, jitter
 from offbeat_client.http.upload import upload
 from offbeat_client.messages import CheckedIn, CheckInRequest
 from offbeat_client.probe import probe
-from offbeat_client.user_code_errors import failure
+from offbeat_client.user_code_errors import user_code
 from offbeat_client.visit import Client, Fit, Visit
 from offbeat_client.work import put_update, train
 
@@ -68,8 +68,10 @@ def run_client(
     with ClientFolder(folder) as home, Connection(url, ca=ca, backoff=backoff) as connection:
         try:
             identity = identify(connection, home, enrolment_token, name)
-            made = _make(make_client, identity.client)
-            connection.supports = "needs_loss, corrects_gradients" if _corrects_gradients(made) else "needs_loss"
+            with user_code("making the client failed"):
+                made = make_client(identity.client)
+            corrects_gradients = getattr(made, "corrects_gradients", False) is True
+            connection.supports = "needs_loss, corrects_gradients" if corrects_gradients else "needs_loss"
             participant = _Participant(connection, folder, identity.client, _fit(made))
             identity = declare(connection, home, identity, _examples(made))
             participant.introduce()
@@ -85,15 +87,6 @@ def run_client(
             raise OffbeatError(f"cannot use {folder}: {error.strerror or error}") from error
 
 
-def _make(make_client: Callable[[int], Client | Fit], client: int) -> Client | Fit:
-    try:
-        return make_client(client)
-    except OffbeatError:
-        raise
-    except Exception as error:
-        raise failure("making the client failed", error) from error
-
-
 def _examples(made: Client | Fit) -> int | None:
     """Return how many examples the user's client holds, None if it does not say."""
     examples: Any = getattr(made, "examples", None)
@@ -106,14 +99,6 @@ def _examples(made: Client | Fit) -> int | None:
     return int(examples)
 
 
-def _corrects_gradients(made: Client | Fit) -> bool:
-    """Return whether the user's client corrects gradients.
-
-    Such a client says that it adds ``visit.offset`` to each local gradient.
-    """
-    return getattr(made, "corrects_gradients", False) is True
-
-
 def _fit(made: Client | Fit) -> Fit:
     fit: Any = getattr(made, "fit", made)
     if not callable(fit):
@@ -124,11 +109,7 @@ def _fit(made: Client | Fit) -> Fit:
 
 
 class _Participant:
-    """One client at one server, one turn after the other.
-
-    Attributes:
-        finished: Whether the run is over.
-    """
+    """One client at one server, one turn after the other, until ``finished``."""
 
     def __init__(self, connection: Connection, folder: Path, client: int, fit: Fit) -> None:
         self.finished = False
@@ -140,20 +121,14 @@ class _Participant:
         self._next: CheckedIn | None = None  # came with the last receipt
 
     def introduce(self) -> None:
-        """Measure the client's speed before its first update.
-
-        Does nothing if an update has counted or waits for its receipt.
-        """
+        """Measure the client's speed before its first update."""
         if self._outbox.pending() is None and self._outbox.kept().since is None:
             probe(self._connection, self._folder, self._client, self._fit, self._outbox)
 
     def take_turn(self, *, is_last: bool) -> bool | None:
-        """Check in, do the visit and deliver its update.
+        """Do a visit and deliver its update; return whether it counted, if known.
 
-        Returns whether the update counted, or None without a receipt.
-
-        Args:
-            is_last: Whether there will be no turn after the next update.
+        ``is_last`` says that there will be no turn after this update.
         """
         # An update from before a kill comes first: its receipt decides about the memory that the next one needs.
         if pending := self._outbox.pending():
@@ -201,10 +176,7 @@ class _Participant:
         return None
 
     def _deliver(self, pending: Pending, *, ask_first: bool, is_last: bool) -> bool | None:
-        """Upload an update; return whether it counted.
-
-        Returns None if the server does not accept it.
-        """
+        """Upload an update; return whether it counted, or None if it is refused."""
         try:
             with Heartbeat(self._connection, pending.visit, pending.lease_seconds):
                 body = self._outbox.body(pending.visit)
@@ -219,10 +191,7 @@ class _Participant:
         return delivery.counted
 
     def _drop_refused(self, pending: Pending, error: ServiceError) -> None:
-        """Drop an update that will never be accepted.
-
-        Raises the refusal, unless the client can continue.
-        """
+        """Drop an update that is refused; raise the refusal unless the client can go on."""
         is_superseded = error.kind in ("no-such-visit", "other-upload")
         if is_superseded or error.status in _FINAL_STATUSES:
             if error.kind != "no-such-visit":

@@ -1,7 +1,4 @@
-"""The update that a client sends for a training result.
-
-Includes the memory that the client keeps.
-"""
+"""The update that a client sends for a training result, and its memory."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -42,15 +39,8 @@ def send(
     part that an update drops (Richtárik, Sokolov and Fatkhullin, "EF21", 2021). Other payloads have a memory only where
     ``plan.error_feedback`` asks for one: the part that compression has dropped so far.
 
-    Args:
-        payload: The content of the update.
-        vector: The visit's delta, or its end point for ``params``, float32 ``(d,)``, finite; not changed.
-        memory: The client's memory, ``(d,)``; None before its first counted update.
-        plan: The visit's plan.
-        seed: The seed of the compressor's random numbers.
-
-    Raises:
-        ValueError: The vector to be compressed is not finite, or too large.
+    ``vector`` is the visit's delta, or its end point for ``params``, float32 ``(d,)``; ``ValueError`` if it is to be
+    compressed and not finite, or too large. ``memory``, ``(d,)``, is None before the client's first counted update.
     """
     if is_plain(payload, plan):
         return Sent(vector, None)
@@ -96,11 +86,7 @@ def upload_bytes(plan: LocalPlan, length: int) -> int:
 
 
 def check_sending(payload: Payload, plan: LocalPlan, length: int) -> None:
-    """Check that updates ``(length,)`` of this kind can be compressed as planned.
-
-    Raises:
-        ValueError: They cannot.
-    """
+    """Raise ``ValueError`` unless updates ``(length,)`` can be compressed as planned."""
     compressor = _compressor(plan.compression)
     if compressor is None:
         return

@@ -1,7 +1,4 @@
-"""Tokens: 256 random bits after a prefix that names their kind.
-
-Servers keep only the tokens' hashes.
-"""
+"""Tokens: 256 random bits after a prefix. Servers keep only their hashes."""
 
 import hashlib
 import re
@@ -23,8 +20,5 @@ def token_hash(token: str) -> str:
 
 
 def looks_like(token: str, prefix: str) -> bool:
-    """Return whether an untrusted text has the form of ``new_token(prefix)``.
-
-    The text may have any length.
-    """
+    """Return whether an untrusted text of any length has the form of a new token."""
     return token.startswith(prefix) and _RANDOM_PART.fullmatch(token, len(prefix)) is not None

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offbeat_client.checks import LARGEST_COUNT, LARGEST_FLOAT32
+from offbeat_client.compression.base import check_finite
 from offbeat_client.errors import OffbeatError
 from offbeat_client.local_plan import Payload, normaliser
 from offbeat_client.randomness import Purpose, integer
@@ -15,13 +16,7 @@ from offbeat_client.visit import Fitted, Visit
 
 
 def check_fitted(result: Any, start: Mapping[str, NDArray[np.float32]], visit: Visit) -> Fitted:
-    """Return the checked result of a user's ``fit``.
-
-    The number of steps and the normaliser are filled in.
-
-    Raises:
-        OffbeatError: The result is invalid.
-    """
+    """Return the checked result of ``fit``, with steps and normaliser filled in."""
     if isinstance(result, tuple) and len(result) == 2:
         result = Fitted(*result)
     model: Any = result.model if isinstance(result, Fitted) else None
@@ -74,10 +69,7 @@ def result_vector(
 
 
 def by_name(vector: NDArray[np.float32], model: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
-    """Return views of a vector ``(d,)`` by the names of a model's parameters.
-
-    Their order and shapes are those of the parameters.
-    """
+    """Return views of a vector ``(d,)`` by name, in the shapes of a model."""
     parts: dict[str, NDArray[np.float32]] = {}
     begin = 0
     for name, array in model.items():
@@ -87,30 +79,17 @@ def by_name(vector: NDArray[np.float32], model: Mapping[str, NDArray[np.float32]
 
 
 def make_update(vector: NDArray[np.float32], memory: NDArray[np.float32] | None, visit: Visit) -> Sent:
-    """Return the update of a visit; see ``sending.send``.
+    """Return the update of a visit, bit for bit the simulator's; see ``send``.
 
-    It equals the simulator's update bit for bit.
-
-    Args:
-        vector: From ``result_vector``; its ownership passes to the update.
-        memory: The client's memory, ``(d,)``; None for none.
-        visit: The visit.
-
-    Raises:
-        OffbeatError: The vector or the update is not finite.
+    The ownership of ``vector``, from ``result_vector``, passes to the update.
     """
     seed = integer(visit.seed, Purpose.COMPRESSION, visit.client, visit.number)
     try:
         sent = send(visit.payload, vector, memory, visit.plan, seed)
-        _check_finite(sent.vector)
+        check_finite("the update", sent.vector)
     except ValueError as error:
         raise OffbeatError(
             f"training diverged: visit {visit.number}, from version {visit.version}: {error}; "
             "lower the plan's lr or set its clip_norm"
         ) from None
     return sent
-
-
-def _check_finite(vector: NDArray[np.float32]) -> None:
-    if not np.isfinite(vector).all():
-        raise ValueError("the vector contains NaN or infinity")

@@ -1,7 +1,4 @@
-"""Errors in users' code, as one line.
-
-Such code is a model, a loss, a metric or an imported file, for instance.
-"""
+"""Errors in users' code, such as a model, a loss or a metric, as one line."""
 
 import sysconfig
 import traceback
@@ -17,10 +14,7 @@ _LIBRARIES = [Path(sysconfig.get_path(kind)) for kind in ("stdlib", "purelib", "
 
 @contextmanager
 def user_code(what: str) -> Generator[None]:
-    """Raise errors of the user's code inside as ``failure``.
-
-    An ``OffbeatError`` stays as it is.
-    """
+    """Raise errors inside as ``failure``; an ``OffbeatError`` stays as it is."""
     try:
         yield
     except OffbeatError:
@@ -38,15 +32,10 @@ def error_line(error: BaseException) -> str:
 
 
 def failure(what: str, error: BaseException, *, or_library: bool = False) -> OffbeatError:
-    """Return a one-line error about a failure of the user's code.
+    """Return a one-line error: ``what``, the original error, and its place.
 
-    The line has ``what``, the original error, and the user's file and line if they are known.
-
-    Args:
-        what: The failure, such as ``the metric f1 failed``.
-        error: The original error, with its traceback. The user's last line is named, not that of a library below it.
-        or_library: Name a library's line if the traceback has none of the user's. Set it where the failed code may be
-            an installed one.
+    The place is the user's last line in the traceback, not that of a library below it. If there is none of the user's,
+    a library's is named with ``or_library``: set it where the failed code may be an installed one.
     """
     place = _place(error, or_library=or_library)
     return OffbeatError(f"{what}: {error_line(error)}{f' ({place})' if place else ''}")

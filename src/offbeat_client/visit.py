@@ -1,7 +1,4 @@
-"""The user's side of a client.
-
-It consists of visits, training results, and the ``fit`` that maps one to the other.
-"""
+"""The user's side of a client: ``fit`` maps a visit to a training result."""
 
 import threading
 from abc import abstractmethod
@@ -90,8 +87,4 @@ class Client(Protocol[Array]):
 
     @abstractmethod
     def fit(self, model: dict[str, Array], visit: Visit[Array]) -> Fitted[Array] | tuple[Mapping[str, Array], int]:
-        """Train ``model`` by ``visit.plan``.
-
-        The model's arrays are copies that may be changed in place.
-        """
-        ...
+        """Train ``model``, which may be changed in place, by ``visit.plan``."""

@@ -1,7 +1,4 @@
-"""The work of a visit: training by the user's code, and the update for it.
-
-The update goes into the outbox.
-"""
+"""The work of a visit: training by the user's code, and the update for it."""
 
 import hashlib
 import time
@@ -15,55 +12,29 @@ from safetensors.numpy import save_file
 
 from offbeat_client.client_folder.model_file import read_down, read_model
 from offbeat_client.client_folder.outbox import Outbox, Pending
-from offbeat_client.errors import OffbeatError
 from offbeat_client.sending import Sent, control_variate, has_memory
 from offbeat_client.update import by_name, check_fitted, make_update, result_vector
-from offbeat_client.user_code_errors import failure
+from offbeat_client.user_code_errors import user_code
 from offbeat_client.visit import Fit, Visit
 
 
 def train(visit: Visit, model: Path, fit: Fit, outbox: Outbox) -> tuple[Any, float]:
-    """Return the unchecked result of the user's ``fit``, and how many seconds it took.
-
-    Args:
-        visit: The visit.
-        model: The file with the model to start from.
-        fit: The user's.
-        outbox: The client's.
-
-    Raises:
-        OffbeatError: ``fit`` fails, or the file is broken.
-    """
+    """Return the unchecked result of the user's ``fit``, and how many seconds it took."""
     arrays = read_model(model, visit.length)
     offset = gradient_offset(visit, model, outbox)
     if offset is not None:
         visit = replace(visit, offset=by_name(offset, arrays))
     began = time.perf_counter()
-    try:
+    with user_code(f"visit {visit.number}: the client's fit failed"):
         result = fit(arrays, visit)
-    except OffbeatError:
-        raise
-    except Exception as error:
-        raise failure(f"visit {visit.number}: the client's fit failed", error) from error
     return result, time.perf_counter() - began
 
 
 def gradient_offset(visit: Visit, model: Path, outbox: Outbox) -> NDArray[np.float32] | None:
-    """Return the offset of each local gradient, ``(d,)``.
+    """Return the offset of each local gradient, a new array ``(d,)``, if it has one.
 
     The offset is the vector beside the model minus the client's c_i. A client without c_i uses 0; the server recognises
     a lost c_i by ``since``.
-
-    Args:
-        visit: The visit.
-        model: The file with the model.
-        outbox: The client's.
-
-    Returns:
-        A new array; None if the visit does not correct gradients.
-
-    Raises:
-        OffbeatError: The file is broken.
     """
     if not visit.corrects_gradients:
         return None
@@ -73,18 +44,7 @@ def gradient_offset(visit: Visit, model: Path, outbox: Outbox) -> NDArray[np.flo
 
 
 def put_update(visit: Visit, model: Path, result: Any, seconds: float, outbox: Outbox) -> Pending:
-    """Make the update of a visit and put it into the outbox.
-
-    Args:
-        visit: The visit.
-        model: The file with the model that training started from.
-        result: The result of ``fit``.
-        seconds: How long training took.
-        outbox: The client's.
-
-    Raises:
-        OffbeatError: The result is invalid or not finite.
-    """
+    """Make the update from the result of ``fit``, and put it into the outbox."""
     # Read again, since training may have changed the arrays in place.
     start = read_model(model, visit.length)
     fitted = check_fitted(result, start, visit)

@@ -86,6 +86,25 @@ class Case:
             algorithm.receive(self.update(client, algorithm.version, client))
 
 
+def started(
+    algorithm: Algorithm[Any],
+    model: tuple[float, ...] = (0.0,),
+    clients: int = 9,
+    data_weights: Tensor | None = None,
+) -> Algorithm[Any]:
+    """Return the algorithm, started."""
+    algorithm.start(torch.tensor(model), clients, data_weights)
+    return algorithm
+
+
+def at_work(algorithm: Algorithm[Any], model: tuple[float, ...] = (0.0,), clients: int = 9) -> Algorithm[Any]:
+    """Return the algorithm, started, with work for clients 0, 1, 2, … until no client is wanted."""
+    started(algorithm, model, clients)
+    for client in range(algorithm.slots()):
+        algorithm.assign(client, PLAN)
+    return algorithm
+
+
 def built_in() -> list[str]:
     """Return the names of the algorithms in ``offbeat.algorithms``, without those of other packages."""
     return [name for name, kind in ALGORITHMS.items() if kind.__module__.startswith("offbeat.algorithms.")]

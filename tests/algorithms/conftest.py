@@ -1,11 +1,12 @@
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from offbeat.algorithms import LocalPlan, Update
-from tests.algorithms.case import PLAN, Case, Deferred, all_cases
+from offbeat.algorithms import Algorithm, LocalPlan, Update
+from tests.algorithms.case import PLAN, Case, Deferred, all_cases, at_work
 
 
 @pytest.fixture(params=all_cases().values(), ids=lambda case: case.name)
@@ -37,3 +38,8 @@ def upload() -> Callable[..., Update]:
         return Update(client, version, torch.tensor(entries, dtype=torch.float32), examples, steps=1, normaliser=1.0)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def begin() -> Callable[..., Algorithm[Any]]:
+    return at_work

@@ -73,9 +73,7 @@ class Federation:
     ],
     ids=["full 1", "full 4", "round_robin", "round_robin every third", "imbalanced", "random", "own"],
 )
-def test_proposition_b_1_the_model_is_the_sum_of_what_was_done_before_each_clients_last_talk(
-    pattern, talks, steps, step_sizes
-):
+def test_proposition_b_1_holds_for_every_pattern(pattern, talks, steps, step_sizes):
     algorithm = AsyncCommSGD(pattern=pattern, step_sizes=step_sizes)
     federation = Federation(algorithm, LocalPlan(steps=steps, batch_size=1, lr=0.2))
     for _ in range(30):
@@ -102,7 +100,7 @@ def test_full_1_is_distributed_minibatch_sgd():
         model = model - 0.2 * (model - CENTRES.mean(axis=0) + noise.mean(axis=0))
 
 
-def test_full_is_local_sgd_which_averages_the_clients_own_models():
+def test_full_is_local_sgd():
     federation = Federation(AsyncCommSGD(pattern=full(3)), LocalPlan(steps=2, batch_size=1, lr=0.2))
     for t in range(3, 22, 3):
         for _ in range(3):

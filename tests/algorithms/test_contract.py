@@ -44,22 +44,14 @@ STEPS = st.tuples(
 )
 SCRIPTS = st.lists(STEPS, min_size=20, max_size=120)
 
-BROKEN: list[Callable[[Update, int], dict[str, Any]]] = [
+BROKEN: list[Callable[[Update, int], dict[str, Any]]] = [  # one of each kind; all are in components/test_update.py
     lambda update, version: {"version": version + 1},
-    lambda update, version: {"version": version + 1000},
-    lambda update, version: {"version": -1},
     lambda update, version: {"client": 6},
-    lambda update, version: {"client": -1},
     lambda update, version: {"vector": torch.zeros(len(update.vector) + 1)},
-    lambda update, version: {"vector": torch.zeros(len(update.vector) - 1)},
-    lambda update, version: {"vector": torch.zeros(1)},
-    lambda update, version: {"vector": torch.zeros(len(update.vector), 1)},
     lambda update, version: {"vector": torch.zeros(len(update.vector), dtype=torch.float64)},
     lambda update, version: {"examples": 0},
-    lambda update, version: {"examples": -5},
     lambda update, version: {"steps": -1},
     lambda update, version: {"normaliser": math.nan},
-    lambda update, version: {"normaliser": -1.0},
 ]
 
 
@@ -210,8 +202,8 @@ class World:
         assert self.same_state(self.algorithm.state_dict(), self.twin.state_dict())
 
 
-def test_whatever_comes_the_contract_holds(case, plan, same_state):
-    @settings(max_examples=40)
+def test_random_scripts_keep_the_contract(case, plan, same_state):
+    @settings(max_examples=30)
     @given(SCRIPTS)
     def run(script):
         world = World(case, plan, same_state)
@@ -252,8 +244,8 @@ def play(case, algorithm, script, plan, wrap, look):
         look(algorithm)
 
 
-def test_neither_promises_nor_reading_change_a_bit(case, plan, deferred, same_state):
-    @settings(max_examples=40)
+def test_promises_and_reading_do_not_change_a_bit(case, plan, deferred, same_state):
+    @settings(max_examples=30)
     @given(SCRIPTS)
     def run(script):
         watched, quiet, promised, mixed = (case.started() for _ in range(4))

@@ -1,25 +1,19 @@
-import dataclasses
-import math
 import random
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offbeat.algorithms import FedAsync, Update
-from offbeat.algorithms.components.staleness import constant, exponential, hinge, polynomial
+from offbeat.algorithms.components.staleness import hinge, polynomial
 from tests.algorithms.case import Case
 
 CASES = [Case("fedasync", lambda: FedAsync(concurrency=3), places=3)]
 
 
-def test_arrivals_by_hand(plan, upload):
-    algorithm = FedAsync(mixing_alpha=0.5, staleness=polynomial(a=1))
-    algorithm.start(torch.zeros(2), clients=9)
-    for client in (0, 1, 2):
-        algorithm.assign(client, plan)
+def test_arrivals_by_hand(begin, plan, upload):
+    algorithm = begin(FedAsync(mixing_alpha=0.5, staleness=polynomial(a=1), concurrency=3), (0.0, 0.0))
     assert algorithm.receive(upload(0, 0, 4, 8)) is True  # α = ½
     assert algorithm.model.tolist() == [2, 4]
     assert algorithm.receive(upload(1, 0, 6, 0)) is True  # τ = 1: α = ¼
@@ -32,106 +26,14 @@ def test_arrivals_by_hand(plan, upload):
     assert algorithm.version == 4
 
 
-def test_alpha_does_not_wear_off(plan, upload):
-    algorithm = FedAsync(mixing_alpha=0.5, staleness=polynomial(a=1))
-    algorithm.start(torch.zeros(1), clients=30)
-    for client in range(20):
-        algorithm.assign(client, plan)
+def test_alpha_is_computed_anew_for_each_update(begin, plan, upload):
+    algorithm = begin(FedAsync(mixing_alpha=0.5, staleness=polynomial(a=1), concurrency=20), clients=30)
     for client in range(20):
         algorithm.receive(upload(client, 0, 0))
     algorithm.assign(29, plan)
     algorithm.receive(upload(29, 20, 8))
     assert algorithm.model.tolist() == [4]
     assert algorithm.mixing_alpha == 0.5
-
-
-@pytest.mark.parametrize("staleness", [polynomial(a=0.5), constant(), polynomial(2), hinge(), exponential(3)], ids=str)
-def test_a_fresh_update_counts_in_full(staleness, plan, upload):
-    algorithm = FedAsync(mixing_alpha=0.25, staleness=staleness)
-    algorithm.start(torch.tensor([4.0]), clients=1)
-    algorithm.assign(0, plan)
-    algorithm.receive(upload(0, 0, 8))
-    assert algorithm.model.tolist() == [5]
-
-
-def test_staleness_counts_versions_and_not_assignments_or_drops(plan, upload):
-    algorithm = FedAsync(mixing_alpha=0.5, staleness=polynomial(a=1))
-    algorithm.start(torch.zeros(1), clients=9)
-    for client in range(5):
-        algorithm.assign(client, plan)
-        algorithm.drop(client, 0)
-    algorithm.receive(upload(0, 0, 4))
-    assert algorithm.model.tolist() == [2]
-
-
-def test_examples_do_not_matter(plan, upload):
-    models = []
-    for examples in (1, 1000):
-        algorithm = FedAsync()
-        algorithm.start(torch.zeros(1), clients=1)
-        algorithm.assign(0, plan)
-        algorithm.receive(upload(0, 0, 3, examples=examples))
-        models.append(algorithm.model)
-    assert torch.equal(*models)
-
-
-def test_a_late_update_counts_and_frees_no_second_slot(plan, upload):
-    algorithm = FedAsync(mixing_alpha=0.5, concurrency=2)
-    algorithm.start(torch.zeros(1), clients=4)
-    algorithm.assign(0, plan)
-    algorithm.assign(1, plan)
-    assert algorithm.slots() == 0
-    assert algorithm.drop(0, 0) is False
-    assert algorithm.slots() == 1
-    assert algorithm.receive(upload(0, 0, 2)) is True
-    assert algorithm.slots() == 1
-    assert algorithm.model.tolist() == [1]
-
-
-def test_a_new_assignment_closes_the_old(plan, upload):
-    algorithm = FedAsync(mixing_alpha=0.5)
-    algorithm.start(torch.zeros(1), clients=4)
-    algorithm.assign(0, plan)
-    algorithm.assign(1, plan)
-    algorithm.receive(upload(1, 0, 4))
-    algorithm.assign(0, plan)
-    assert not algorithm.wants(0, 0)
-    assert algorithm.receive(upload(0, 0, 100)) is False
-    assert algorithm.receive(upload(0, 1, 4)) is True
-    assert algorithm.model.tolist() == [3]
-
-
-def test_compressed_parameters_are_refused(plan, same_state):
-    algorithm = FedAsync()
-    algorithm.start(torch.zeros(1), clients=2)
-    before = algorithm.state_dict()
-    for compression in (0.1, 1.0):
-        with pytest.raises(ValueError, match=r"^fedasync uploads whole models, which cannot be compressed"):
-            algorithm.assign(0, dataclasses.replace(plan, compression=compression))
-    assert same_state(algorithm.state_dict(), before)
-    assert algorithm.assign(0, plan) == plan
-
-
-def test_defaults():
-    algorithm = FedAsync()
-    assert (algorithm.mixing_alpha, algorithm.staleness, algorithm.concurrency) == (0.6, polynomial(a=0.5), 10)
-    assert (algorithm.name, algorithm.payload, algorithm.buffer.linear) == ("fedasync", "params", False)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"mixing_alpha": 0.0}, r"mixing_alpha must be in \(0, 1\], got 0.0"),
-        ({"mixing_alpha": 1.1}, "mixing_alpha"),
-        ({"mixing_alpha": -0.5}, "mixing_alpha"),
-        ({"mixing_alpha": math.nan}, "mixing_alpha"),
-        ({"concurrency": 0}, "concurrency must be a whole number of at least 1"),
-        ({"concurrency": 1.5}, "concurrency"),
-    ],
-)
-def test_hyper_parameters_out_of_range_are_refused(parameters, message):
-    with pytest.raises(ValueError, match=message):
-        FedAsync(**parameters)
 
 
 @settings(max_examples=40)

@@ -1,9 +1,7 @@
-import itertools
 import math
 import random
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +10,7 @@ from offbeat.algorithms import FedBuff, Update
 from offbeat.algorithms.components.buffers.robust import robust
 from offbeat.algorithms.components.buffers.wrappers import clip
 from offbeat.algorithms.components.server_optimizer import adagrad, adam
-from offbeat.algorithms.components.staleness import constant, exponential, hinge, polynomial
+from offbeat.algorithms.components.staleness import hinge, polynomial
 from tests.algorithms.case import Case
 
 
@@ -39,11 +37,8 @@ CASES = [
 ]
 
 
-def test_two_buffers_by_hand(plan, upload):
-    algorithm = FedBuff(buffer_size=2, staleness=polynomial(a=1))
-    algorithm.start(torch.tensor([1.0, 1.0]), clients=9)
-    for client in (0, 1, 2):
-        algorithm.assign(client, plan)
+def test_two_buffers_by_hand(begin, plan, upload):
+    algorithm = begin(FedBuff(buffer_size=2, staleness=polynomial(a=1), concurrency=3), (1.0, 1.0))
     assert algorithm.receive(upload(0, 0, 2, 0)) is False
     assert algorithm.model.tolist() == [1, 1]
     assert algorithm.receive(upload(1, 0, 0, 4)) is True
@@ -55,20 +50,8 @@ def test_two_buffers_by_hand(plan, upload):
     assert algorithm.version == 2
 
 
-def test_server_lr_scales_the_mean(plan, upload):
-    algorithm = FedBuff(buffer_size=2, server_lr=0.25)
-    algorithm.start(torch.zeros(1), clients=2)
-    for client in (0, 1):
-        algorithm.assign(client, plan)
-        algorithm.receive(upload(client, 0, 8))
-    assert algorithm.model.tolist() == [-2]
-
-
-def test_the_sum_is_divided_by_the_buffer_size_and_not_by_the_weights_or_the_clients(plan, upload):
-    algorithm = FedBuff(buffer_size=4, staleness=polynomial(a=1), concurrency=50)
-    algorithm.start(torch.zeros(1), clients=100)
-    for client in range(8):
-        algorithm.assign(client, plan)
+def test_the_sum_is_divided_by_the_buffer_size(begin, upload):
+    algorithm = begin(FedBuff(buffer_size=4, staleness=polynomial(a=1), concurrency=50), clients=100)
     for client in range(4):
         algorithm.receive(upload(client, 0, 0))
     for client in range(4, 8):
@@ -76,34 +59,8 @@ def test_the_sum_is_divided_by_the_buffer_size_and_not_by_the_weights_or_the_cli
     assert algorithm.model.tolist() == [-8]
 
 
-def test_a_delta_is_taken_off_the_current_model_and_not_off_the_clients_own(plan, upload):
-    algorithm = FedBuff(buffer_size=1, staleness=constant())
-    algorithm.start(torch.tensor([100.0]), clients=3)
-    algorithm.assign(0, plan)
-    algorithm.assign(1, plan)
-    algorithm.receive(upload(1, 0, 30))
-    algorithm.receive(upload(0, 0, 5))
-    assert algorithm.model.tolist() == [65]
-
-
-def test_staleness_is_counted_to_the_use_of_the_update(plan, upload):
-    algorithm = FedBuff(buffer_size=1, staleness=polynomial(a=1))
-    algorithm.start(torch.zeros(1), clients=9)
-    algorithm.assign(0, plan)
-    algorithm.assign(1, plan)
-    for version in range(3):
-        algorithm.assign(5, plan)
-        algorithm.receive(upload(5, version, 0))
-    algorithm.receive(upload(0, 0, 8))  # τ = 3
-    assert algorithm.model.tolist() == [-2]
-    algorithm.receive(upload(1, 0, 10))  # τ = 4
-    assert algorithm.model.tolist() == [-4]
-
-
-def test_a_dropped_client_gets_staler_and_still_counts(plan, upload):
-    algorithm = FedBuff(buffer_size=1, staleness=polynomial(a=1), concurrency=1)
-    algorithm.start(torch.zeros(1), clients=9)
-    algorithm.assign(0, plan)
+def test_a_dropped_client_still_counts(begin, plan, upload):
+    algorithm = begin(FedBuff(buffer_size=1, staleness=polynomial(a=1), concurrency=1))
     assert algorithm.drop(0, 0) is False
     assert algorithm.slots() == 1
     algorithm.assign(1, plan)
@@ -111,88 +68,6 @@ def test_a_dropped_client_gets_staler_and_still_counts(plan, upload):
     assert algorithm.receive(upload(0, 0, 8)) is True
     assert algorithm.model.tolist() == [-4]
     assert algorithm.slots() == 1
-
-
-@pytest.mark.parametrize("staleness", [polynomial(a=0.5), constant(), polynomial(2), hinge(), exponential(3)], ids=str)
-def test_a_fresh_update_counts_one(staleness, plan, upload):
-    algorithm = FedBuff(buffer_size=1, staleness=staleness)
-    algorithm.start(torch.zeros(1), clients=1)
-    algorithm.assign(0, plan)
-    algorithm.receive(upload(0, 0, 3, examples=17))
-    assert algorithm.model.tolist() == [-3]
-
-
-@pytest.mark.parametrize("server_lr", [1.0, 0.5, 0.125])
-def test_one_constant_weight_is_plain_asynchronous_sgd_bit_for_bit(server_lr, plan, upload):
-    rng, numbers = random.Random(1), np.random.default_rng(1)
-    algorithm = FedBuff(buffer_size=1, staleness=constant(), server_lr=server_lr)
-    model = torch.tensor(numbers.standard_normal(33), dtype=torch.float32)
-    algorithm.start(model, clients=5)
-    bases = {}
-    for version in range(60):
-        for client in set(range(5)) - set(bases):
-            algorithm.assign(client, plan)
-            bases[client] = version
-        client = rng.choice(sorted(bases))
-        delta = torch.tensor(numbers.standard_normal(33), dtype=torch.float32)
-        assert algorithm.receive(upload(client, bases.pop(client), *delta.tolist())) is True
-        model = model - server_lr * delta
-        assert torch.equal(algorithm.model, model)
-
-
-def test_the_order_within_a_buffer_changes_only_rounding(plan, upload):
-    deltas = np.random.default_rng(2).standard_normal((4, 5))
-    models = []
-    for order in itertools.permutations(range(4)):
-        algorithm = FedBuff(buffer_size=4)
-        algorithm.start(torch.zeros(5), clients=4)
-        for client in range(4):
-            algorithm.assign(client, plan)
-        assert [algorithm.receive(upload(client, 0, *deltas[client])) for client in order] == [False] * 3 + [True]
-        models.append(algorithm.model)
-    assert len(models) == 24
-    for model in models:
-        np.testing.assert_allclose(model.numpy(), -deltas.mean(axis=0), atol=1e-6)
-
-
-def test_the_same_client_may_fill_a_buffer_alone(plan, upload):
-    algorithm = FedBuff(buffer_size=3)
-    algorithm.start(torch.zeros(1), clients=5)
-    made = []
-    for delta in (3, 6, 9):
-        algorithm.assign(4, plan)
-        made.append(algorithm.receive(upload(4, 0, delta)))
-    assert made == [False, False, True]
-    assert algorithm.model.tolist() == [-6]
-
-
-def test_the_plan_is_the_runs(plan):
-    algorithm = FedBuff()
-    algorithm.start(torch.zeros(1), clients=1)
-    assert algorithm.assign(0, plan) == plan
-
-
-def test_defaults():
-    algorithm = FedBuff()
-    assert (algorithm.buffer_size, algorithm.server_lr, algorithm.concurrency) == (10, 1.0, 100)
-    assert algorithm.staleness == polynomial(a=0.5)
-    assert (algorithm.name, algorithm.payload) == ("fedbuff", "delta")
-    assert (algorithm.buffer.linear, algorithm.buffer.releases) == (True, 1)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"buffer_size": 0}, "buffer_size must be a whole number of at least 1"),
-        ({"buffer_size": 2.0}, "buffer_size"),
-        ({"server_lr": 0.0}, "server_lr must be greater than 0"),
-        ({"server_lr": math.inf}, "server_lr"),
-        ({"concurrency": 0}, "concurrency must be a whole number of at least 1"),
-    ],
-)
-def test_hyper_parameters_out_of_range_are_refused(parameters, message):
-    with pytest.raises(ValueError, match=message):
-        FedBuff(**parameters)
 
 
 @settings(max_examples=40)

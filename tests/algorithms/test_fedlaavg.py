@@ -1,4 +1,3 @@
-import math
 import random
 
 import numpy as np
@@ -7,9 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offbeat.algorithms import FedAvg, FedLaAvg, Update
-from offbeat.algorithms.components.server_optimizer import adam, momentum
-from tests.algorithms.case import Case
+from offbeat.algorithms import FedLaAvg, Update
+from offbeat.algorithms.components.server_optimizer import adam
+from tests.algorithms.case import Case, started
 
 CASES = [
     Case("fedlaavg", lambda: FedLaAvg(cohort=2, server_lr=0.9), places=2, also_broken=({"since": 10**6},)),
@@ -33,9 +32,7 @@ def begin():
     """Return a function that starts FedLaAvg."""
 
     def make(clients=4, model=(0.0,), data_weights=None, **parameters):
-        algorithm = FedLaAvg(**{"cohort": 2} | parameters)
-        algorithm.start(torch.tensor(model), clients, data_weights)
-        return algorithm
+        return started(FedLaAvg(**{"cohort": 2} | parameters), model, clients, data_weights)
 
     return make
 
@@ -82,30 +79,12 @@ def test_a_client_counts_by_its_share_of_the_objective(begin, visit, parameters,
     assert algorithm.model.tolist() == expected
 
 
-def test_who_is_away_goes_on_counting(begin, visit):
+def test_an_absent_client_counts_with_its_latest_update(begin, visit):
     algorithm = begin(clients=2, cohort=1)
     visit(algorithm, 0, 16.0)
     for number in range(5):
         visit(algorithm, 1, 0.0, since=number or None)
         assert algorithm.model.item() == -8 * (number + 2)
-
-
-def test_with_all_there_it_is_fedavg(begin, plan):
-    rng = np.random.default_rng(4)
-    latest, average_all = begin(clients=5, cohort=5, model=(1.0, 2.0, 3.0)), FedAvg(cohort=5, weighting="uniform")
-    average_all.start(torch.tensor([1.0, 2.0, 3.0]), 5)
-    before = np.zeros((5, 3))
-    for version in range(20):
-        updates = rng.standard_normal((5, 3))
-        for client in (3, 1, 0, 4, 2):
-            latest.assign(client, plan)
-            average_all.assign(client, plan)
-            change = updates[client] - before[client]
-            latest.receive(difference(client, version, *change, since=version - 1 if version else None))
-            average_all.receive(difference(client, version, *updates[client]))
-        before = updates
-        assert latest.version == average_all.version == version + 1
-        torch.testing.assert_close(latest.model, average_all.model, rtol=1e-5, atol=1e-5)
 
 
 def test_the_average_keeps_small_updates_beside_huge_ones(begin, visit):
@@ -116,14 +95,7 @@ def test_the_average_keeps_small_updates_beside_huge_ones(begin, visit):
     assert average(algorithm) == [0.5]
 
 
-def test_the_optimiser_takes_its_step_from_the_average(begin, visit):
-    algorithm = begin(clients=2, cohort=1, server_optimizer=momentum(beta=0.5))
-    visit(algorithm, 0, 4.0)  # u = 2, m = 2
-    visit(algorithm, 1, 2.0)  # u = 3, m = 4
-    assert algorithm.model.item() == pytest.approx(-6)
-
-
-def test_a_round_ends_without_the_lost_whose_old_updates_stay(begin, visit, plan):
+def test_a_lost_clients_old_update_still_counts(begin, visit, plan):
     algorithm = begin()
     visit(algorithm, 0, 4.0)
     visit(algorithm, 1, 8.0)
@@ -141,77 +113,9 @@ def test_a_round_ends_without_the_lost_whose_old_updates_stay(begin, visit, plan
     assert average(algorithm) == [(5 + 8 + 4) / 4]
 
 
-def test_a_lost_client_that_comes_while_the_round_is_open_counts(begin, plan):
-    algorithm = begin()
-    algorithm.assign(0, plan)
-    algorithm.assign(1, plan)
-    algorithm.drop(0, 0)
-    assert algorithm.receive(difference(0, 0, 4)) is False
-    assert algorithm.receive(difference(1, 0, 8)) is True
-    assert average(algorithm) == [3]
-
-
-def test_a_round_whose_clients_are_all_lost_makes_no_version(begin, visit, plan):
-    algorithm = begin()
-    visit(algorithm, 0, 4.0)
-    visit(algorithm, 1, 8.0)
-    algorithm.assign(0, plan)
-    algorithm.assign(2, plan)
-    assert [algorithm.drop(0, 1), algorithm.drop(2, 1)] == [False, False]
-    assert (algorithm.version, algorithm.round, algorithm.slots(), algorithm.model.item()) == (1, 2, 2, -3)
-    assert visit(algorithm, 0, 0.0, since=0) is False
-
-
-def test_the_deadline_ends_a_round_that_has_begun(begin, visit):
-    algorithm = begin()
-    assert algorithm.tick() is False
-    assert algorithm.round == 0
-    visit(algorithm, 2, 8.0)
-    assert algorithm.tick() is True
-    assert (algorithm.version, algorithm.round, algorithm.model.item()) == (1, 1, -2)
-
-
-@pytest.mark.parametrize(
-    ("keeps", "heard", "since", "message"),
-    [
-        (False, False, 0, "its update from version 0, but its last counted one was nothing: "),
-        (True, False, 0, "its update from version 0, but its last counted one was nothing: "),
-        (False, True, 1, "its update from version 1, but its last counted one was its update from version 0: "),
-        (True, True, 1, "its update from version 1, but its last counted one was its update from version 0: "),
-        (False, True, None, "nothing, but its last counted one was its update from version 0: "),
-    ],
-)
-def test_a_difference_to_something_else_is_refused_in_one_line(
-    begin, visit, plan, same_state, keeps, heard, since, message
-):
-    algorithm = begin(cohort=1, server_keeps_updates=keeps)
-    visit(algorithm, 0 if heard else 1, 1.0)
-    visit(algorithm, 2, 1.0)
-    algorithm.assign(0, plan)
-    before = algorithm.state_dict()
-    advice = "let it send its whole update" if keeps else "with server_keeps_updates the server could help it out"
-    with pytest.raises(ValueError, match=f"^client 0 sent a difference to {message}.*{advice}$"):
-        algorithm.receive(difference(0, 2, 5, since=since))
-    assert same_state(algorithm.state_dict(), before)
-    assert algorithm.wants(0, 2)
-    assert algorithm.receive(difference(0, 2, 5, since=0 if heard else None)) is True
-
-
-def test_the_server_helps_out_a_client_that_lost_its_memory(begin, visit):
-    algorithm = begin(clients=2, cohort=1, server_keeps_updates=True)
-    visit(algorithm, 0, 4.0)
-    visit(algorithm, 0, 2.0, since=0)  # its update is 6 now
-    visit(algorithm, 1, 10.0)
-    assert average(algorithm) == [8]
-    visit(algorithm, 0, 20.0)  # it has forgotten the 6, and sends the whole update
-    assert average(algorithm) == [15]
-    visit(algorithm, 0, 2.0, since=3)
-    assert average(algorithm) == [16]
-
-
-def test_kept_updates_are_no_chain_of_all_updates_before(begin, visit, deferred, vector, plan):
+def test_kept_updates_are_not_chains_of_promises(begin, visit, deferred, vector, plan):
     algorithm, promises = begin(clients=1, cohort=1, server_keeps_updates=True), []
-    for version in range(3000):
+    for version in range(1200):
         algorithm.assign(0, plan)
         promises.append(deferred(vector(1)))
         algorithm.receive(Update(0, version, promises[-1], 1, 1, 1.0, since=version - 1 if version else None))
@@ -220,7 +124,7 @@ def test_kept_updates_are_no_chain_of_all_updates_before(begin, visit, deferred,
     assert {promise.resolved for promise in promises} == {1}
 
 
-def test_kept_updates_hold_no_autograd_graph_and_have_the_right_length(begin, plan, deferred):
+def test_kept_updates_have_no_graph_and_the_right_length(begin, plan, deferred):
     algorithm = begin(clients=1, cohort=1, model=(0.0, 0.0), server_keeps_updates=True)
     algorithm.assign(0, plan)
     algorithm.receive(Update(0, 0, torch.ones(2, requires_grad=True), 1, 1, 1.0))
@@ -260,9 +164,7 @@ class Clients:
     weighted=st.booleans(),
     keeps=st.booleans(),
 )
-def test_after_every_round_the_average_is_that_of_everybodys_latest_update(
-    begin, plan, same_state, seed, cohort, loss, weighted, keeps
-):
+def test_random_rounds_agree_with_numpy(begin, plan, same_state, seed, cohort, loss, weighted, keeps):
     rng, clients, model = random.Random(seed), Clients(seed), np.ones(3)
     weights = torch.tensor([rng.random() for _ in range(6)]) if weighted else None
     shares = np.full(6, 1 / 6) if weights is None else (weights / weights.sum()).numpy()
@@ -299,38 +201,3 @@ def test_after_every_round_the_average_is_that_of_everybodys_latest_update(
             model -= 0.7 * shares @ clients.latest
         np.testing.assert_allclose(average(algorithm), shares @ clients.latest, atol=1e-5)
         np.testing.assert_allclose(algorithm.model.numpy(), model, atol=1e-4)
-
-
-def test_data_weights_that_do_not_fit_are_refused_and_change_nothing(begin, visit, same_state):
-    algorithm = begin()
-    visit(algorithm, 0, 1.0)
-    before = algorithm.state_dict()
-    for clients, weights, message in [
-        (3, torch.ones(2), "data_weights must be 3 finite numbers"),
-        (1, None, "cohort must be at most the number of clients, 1, got 2"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            algorithm.start(torch.ones(7), clients, weights)
-        assert same_state(algorithm.state_dict(), before)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"cohort": 0}, "cohort must be a whole number of at least 1, got 0"),
-        ({"server_lr": 0.0}, "server_lr must be greater than 0"),
-        ({"server_lr": math.nan}, "server_lr"),
-        ({"weighting": "size"}, "weighting must be 'examples' or 'uniform', got 'size'"),
-    ],
-)
-def test_hyper_parameters_out_of_range_are_refused(parameters, message):
-    with pytest.raises(ValueError, match=message):
-        FedLaAvg(**parameters)
-
-
-def test_defaults_and_what_it_asks_of_its_driver():
-    algorithm = FedLaAvg()
-    assert (algorithm.cohort, algorithm.server_lr, algorithm.weighting) == (100, 1.0, "examples")
-    assert (algorithm.name, algorithm.payload, algorithm.selection) == ("fedlaavg", "difference", "longest_absent")
-    assert (algorithm.server_keeps_updates, algorithm.buffer.linear) == (False, True)
-    assert FedLaAvg(server_keeps_updates=True).buffer.linear is False

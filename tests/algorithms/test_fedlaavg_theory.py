@@ -51,7 +51,7 @@ class Driver:
 
 @settings(max_examples=40)
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 5), st.integers(0, 99))
-def test_lemma_2_no_update_is_older_than_its_limit(plan, clients, cohort, every, seed):
+def test_lemma_2_bounds_the_age_of_updates(plan, clients, cohort, every, seed):
     rng, cohort, away = random.Random(seed), min(cohort, clients), [0] * clients
     limit = fedlaavg_max_staleness(clients=clients, cohort=cohort, available_every=every)
     assert limit == math.ceil(clients / cohort) * every - 1
@@ -73,7 +73,7 @@ def test_lemma_2_is_tight(plan, clients, cohort, every):
     assert max(oldest) == math.ceil(clients / cohort) * every - 1
 
 
-def test_the_longest_absent_come_first_and_of_equals_the_lowest(plan):
+def test_the_longest_absent_come_first_then_the_lowest_number(plan):
     driver = Driver(FedLaAvg(cohort=2), plan, 5)
     turns = []
     for available in ([1, 2, 3, 4], [0, 1, 2], range(5), range(5), range(5)):
@@ -94,7 +94,7 @@ def example(algorithm, plan, *, lr, first_rounds, second_rounds, centres, rounds
 
 
 @pytest.mark.parametrize(("lr", "first_rounds", "second_rounds"), [(0.1, 3, 1), (0.01, 20, 5), (0.3, 1, 4)])
-def test_where_fedavg_goes_wrong_fedlaavg_goes_right(plan, lr, first_rounds, second_rounds):
+def test_fedlaavg_is_right_where_fedavg_is_wrong(plan, lr, first_rounds, second_rounds):
     setting = {"lr": lr, "first_rounds": first_rounds, "second_rounds": second_rounds}
     periods = math.ceil(10 / (lr * (first_rounds + second_rounds)))
     rounds = periods * (first_rounds + second_rounds)

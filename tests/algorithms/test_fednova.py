@@ -12,7 +12,7 @@ from offbeat.algorithms.components.server_optimizer import adam, momentum
 from tests.algorithms.case import Case
 
 CASES = [
-    Case("fednova", lambda: FedNova(cohort=2, server_lr=0.9), places=2),
+    Case("fednova", lambda: FedNova(cohort=2, server_lr=0.9), places=2, also_broken=({"normaliser": 1e-39},)),
     Case("fednova over-selecting", lambda: FedNova(cohort=3, over_selection=1.3, server_optimizer=adam()), places=4),
 ]
 
@@ -22,38 +22,16 @@ def update(client, version, *entries, examples=1, a=1.0):
     return Update(client, version, vector, examples, steps=math.ceil(a), normaliser=a)
 
 
-@pytest.fixture
-def begin(plan):
-    """Return a function that starts FedNova and gives work to clients 0, 1, 2, … until nobody is wanted."""
-
-    def make(model=(0.0,), clients=10, **parameters):
-        algorithm = FedNova(**parameters)
-        algorithm.start(torch.tensor(model), clients)
-        for client in range(algorithm.slots()):
-            algorithm.assign(client, plan)
-        return algorithm
-
-    return make
-
-
 @pytest.mark.parametrize(("server_lr", "expected"), [(1.0, [-3.0, -1.0]), (0.5, [-1.0, 0.0])])
 def test_a_round_by_hand(server_lr, expected, begin):
     # p = (⅔, ⅓) and a = (1, 4): Σ p a = 2, Σ p Δ/a = (2, 1), so the mean delta is (4, 2); FedAvg's would be (2, 4).
-    algorithm = begin(model=(1.0, 1.0), cohort=2, server_lr=server_lr)
+    algorithm = begin(FedNova(cohort=2, server_lr=server_lr), (1.0, 1.0))
     assert algorithm.receive(update(0, 0, 3, 0, examples=2, a=1.0)) is False
     assert algorithm.receive(update(1, 0, 0, 12, examples=1, a=4.0)) is True
     assert algorithm.model.tolist() == expected
 
 
-def test_each_round_begins_afresh(begin, plan):
-    algorithm = begin(cohort=1)
-    algorithm.receive(update(0, 0, 2, examples=100, a=7.0))
-    algorithm.assign(5, plan)
-    algorithm.receive(update(5, 1, 3, examples=7, a=2.0))
-    np.testing.assert_allclose(algorithm.model.numpy(), [-5], rtol=1e-6)
-
-
-def test_fedavg_ends_where_the_busiest_client_wants_and_fednova_where_all_want():
+def test_fednova_ends_at_the_mean_minimum_and_fedavg_does_not():
     # f_i(w) = (w − e_i)²/2 with e = (0, 10), full gradients, a tiny step size γ. FedAvg's fixed point tends to
     # Σ a_i e_i / Σ a_i, FedNova's to the minimum of the mean, 5; what is left is of order γ.
     lr, ends, steps = 1e-4, (0.0, 10.0), (1, 9)
@@ -71,49 +49,6 @@ def test_fedavg_ends_where_the_busiest_client_wants_and_fednova_where_all_want()
     # The rounds' contraction is 1 − server_lr · γ · (mean a): 0.5.
     assert settle(FedAvg(cohort=2, server_lr=1000.0)) == pytest.approx(9.0, abs=0.02)
     assert settle(FedNova(cohort=2, server_lr=1000.0)) == pytest.approx(5.0, abs=0.02)
-
-
-@settings(max_examples=60)
-@given(
-    seed=st.integers(0, 2**32),
-    a=st.sampled_from([0.5, 1.0, 2.0, 3.0, 7.3, 64.0]),
-    cohort=st.integers(1, 5),
-    over_selection=st.sampled_from([1.0, 1.5]),
-    optimizer=st.sampled_from([None, momentum()]),
-)
-def test_with_equal_a_it_is_fedavg(plan, seed, a, cohort, over_selection, optimizer):
-    """Bit for bit if a is a power of two, else to 1e-6 of the largest entries."""
-    rng, numbers = random.Random(seed), np.random.default_rng(seed)
-    shared = {"cohort": cohort, "over_selection": over_selection, "server_lr": 0.7, "server_optimizer": optimizer}
-    nova, avg = FedNova(**shared), FedAvg(**shared)
-    for algorithm in (nova, avg):
-        algorithm.start(torch.ones(3), clients=8)
-    at_work = {}
-    for _ in range(60):
-        client, kind = rng.randrange(8), rng.choice(["assign", "assign", "arrive", "arrive", "drop", "tick"])
-        if kind == "assign":
-            refused = []
-            for algorithm in (nova, avg):
-                try:
-                    algorithm.assign(client, plan)
-                except ValueError:
-                    refused.append(algorithm)
-            assert len(refused) in (0, 2)
-            if not refused:
-                at_work[client] = nova.version
-        elif kind == "tick" and rng.random() < 0.3:
-            assert nova.tick() is avg.tick()
-        elif kind == "drop" and client in at_work:
-            assert nova.drop(client, at_work[client]) is avg.drop(client, at_work[client])
-        elif kind == "arrive" and client in at_work:
-            came = update(client, at_work[client], *numbers.standard_normal(3), examples=rng.randint(1, 99), a=a)
-            assert nova.wants(client, came.version) is avg.wants(client, came.version)
-            assert nova.receive(came) is avg.receive(came)
-        assert (nova.version, nova.round, nova.slots()) == (avg.version, avg.round, avg.slots())
-    if a in (3.0, 7.3):
-        np.testing.assert_allclose(nova.model.numpy(), avg.model.numpy(), rtol=1e-6, atol=2e-5)
-    else:
-        assert torch.equal(nova.model, avg.model)
 
 
 @settings(max_examples=60)
@@ -147,8 +82,8 @@ def test_random_rounds_agree_with_numpy(plan, seed, cohort, a_of, server_lr):
     np.testing.assert_allclose(algorithm.model.numpy(), model, rtol=0, atol=5e-6 * scale)
 
 
-def test_a_client_without_a_step_fills_its_place_and_is_left_out_of_the_sums(begin, deferred, vector):
-    algorithm = begin(cohort=3)
+def test_a_client_without_a_step_fills_its_place_but_does_not_count(begin, deferred, vector):
+    algorithm = begin(FedNova(cohort=3))
     never = deferred(vector(1000))
     algorithm.receive(update(0, 0, 4, examples=1, a=2.0))
     assert algorithm.receive(Update(1, 0, never, 50, steps=0, normaliser=0.0)) is False
@@ -159,8 +94,8 @@ def test_a_client_without_a_step_fills_its_place_and_is_left_out_of_the_sums(beg
 
 
 @pytest.mark.parametrize("ended_by", ["arrival", "drop", "tick"])
-def test_a_round_in_which_nobody_took_a_step_makes_no_version(ended_by, begin):
-    algorithm = begin(cohort=2, server_optimizer=momentum())
+def test_a_round_without_any_step_does_not_make_a_version(ended_by, begin):
+    algorithm = begin(FedNova(cohort=2, server_optimizer=momentum()))
     assert algorithm.receive(update(0, 0, 7, a=0.0)) is False
     if ended_by == "arrival":
         made = algorithm.receive(update(1, 0, 7, a=0.0))
@@ -171,74 +106,10 @@ def test_a_round_in_which_nobody_took_a_step_makes_no_version(ended_by, begin):
     assert not algorithm.wants(0, 0)
 
 
-def test_a_normaliser_too_small_to_divide_by_is_refused(begin, same_state):
-    algorithm = begin(cohort=1)
-    before = algorithm.state_dict()
-    with pytest.raises(ValueError, match="examples / normaliser must be finite in 32 bits"):
-        algorithm.receive(update(0, 0, 1, examples=5, a=1e-38))
-    assert same_state(algorithm.state_dict(), before)
-    assert algorithm.receive(update(0, 0, 0.001, examples=5, a=1e-20)) is True
-    assert algorithm.model.tolist() == pytest.approx([-0.001])
-
-
-def test_metadata_may_be_numpys(begin):
-    algorithm = begin(cohort=2)
+def test_metadata_may_be_numpy_numbers(begin):
+    algorithm = begin(FedNova(cohort=2))
     algorithm.receive(Update(0, 0, torch.ones(1), np.int64(3), 2, np.float32(2)))
     state = algorithm.state_dict()
     assert (type(state["buffer.tallies.examples"]), type(state["buffer.tallies.examples_times_a"])) == (float, float)
     with pytest.raises(ValueError, match="normaliser"):
         algorithm.receive(Update(1, 0, torch.ones(1), np.int64(3), 2, np.float64(1e-310)))
-
-
-def test_a_lost_client_is_not_replaced_and_the_first_m_end_the_round(begin):
-    algorithm = begin(cohort=2, over_selection=2.0)
-    assert algorithm.slots() == 0
-    assert algorithm.drop(3, 0) is False
-    assert algorithm.slots() == 0
-    assert algorithm.receive(update(1, 0, 2)) is False
-    assert algorithm.receive(update(3, 0, 6)) is True
-    assert not algorithm.wants(0, 0)
-    assert algorithm.receive(update(0, 0, 100)) is False
-    assert (algorithm.version, algorithm.model.tolist()) == (1, [-4])
-
-
-def test_a_client_has_one_turn_a_round(begin, plan):
-    algorithm = FedNova(cohort=2)
-    algorithm.start(torch.zeros(1), clients=5)
-    assert algorithm.assign(0, plan) == plan
-    algorithm.receive(update(0, 0, 1))
-    with pytest.raises(ValueError, match="client 0 cannot be assigned"):
-        algorithm.assign(0, plan)
-
-
-def test_a_cohort_larger_than_the_population_is_refused_and_the_run_before_goes_on(begin, same_state):
-    algorithm = begin(cohort=4)
-    before = algorithm.state_dict()
-    with pytest.raises(ValueError, match="cohort must be at most the number of clients, 3, got 4"):
-        algorithm.start(torch.ones(2), clients=3)
-    with pytest.raises(ValueError, match="clients must be a whole number of at least 1"):
-        algorithm.start(torch.ones(2), clients=9.5)
-    assert same_state(algorithm.state_dict(), before)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"cohort": 0}, "cohort must be a whole number of at least 1, got 0"),
-        ({"server_lr": 0.0}, "server_lr must be greater than 0"),
-        ({"server_lr": math.nan}, "server_lr"),
-        ({"over_selection": 0.99}, r"over_selection must be in \[1, 1000\], got 0.99"),
-        ({"over_selection": math.nan}, "over_selection"),
-    ],
-)
-def test_hyper_parameters_out_of_range_are_refused(parameters, message):
-    with pytest.raises(ValueError, match=message):
-        FedNova(**parameters)
-
-
-def test_defaults():
-    algorithm = FedNova()
-    assert (algorithm.cohort, algorithm.server_lr, algorithm.over_selection) == (10, 1.0, 1.0)
-    assert algorithm.server_optimizer is None
-    assert (algorithm.name, algorithm.payload) == ("fednova", "delta")
-    assert (algorithm.buffer.linear, algorithm.buffer.releases) == (True, 1)

@@ -1,8 +1,7 @@
 import numpy as np
-import pytest
 import torch
 
-from offbeat.algorithms import MIFA, FedLaAvg, Update
+from offbeat.algorithms import MIFA, Update
 from offbeat.algorithms.components.server_optimizer import adam
 from tests.algorithms.case import Case
 
@@ -38,57 +37,20 @@ def test_two_rounds_by_hand(plan):
     assert algorithm.model.tolist() == [5]  # 7 − (4 + 4)/4: client 0 counts with its old update
 
 
-def test_a_round_waits_for_nobody_who_is_lost(plan):
-    algorithm = MIFA(weighting="uniform")
-    algorithm.start(torch.tensor([0.0]), clients=2)
-    for client in (0, 1):
-        algorithm.assign(client, plan)
+def test_a_round_does_not_wait_for_a_lost_client(begin):
+    algorithm = begin(MIFA(weighting="uniform"), clients=2)
     assert algorithm.receive(difference(0, 0, None, 4)) is False
     assert algorithm.drop(1, 0) is True
     assert algorithm.model.tolist() == [-2]
     assert algorithm.round == 1
 
 
-def test_a_round_in_which_all_are_lost_makes_no_version(plan):
+def test_a_round_of_lost_clients_does_not_make_a_version(plan):
     algorithm = MIFA()
     algorithm.start(torch.tensor([0.0]), clients=2)
     algorithm.assign(0, plan)
     assert algorithm.drop(0, 0) is False
     assert (algorithm.version, algorithm.round, algorithm.slots()) == (0, 1, 2)
-
-
-@pytest.mark.parametrize("keeps", [False, True])
-def test_rounds_of_everybody_are_fedlaavgs_bit_for_bit(plan, keeps):
-    weights = torch.tensor([1.0, 2.0, 3.0])
-    numbers = np.random.default_rng(1)
-    one = MIFA(server_lr=0.7, server_keeps_updates=keeps)
-    other = FedLaAvg(cohort=3, server_lr=0.7, server_keeps_updates=keeps)
-    for algorithm in (one, other):
-        algorithm.start(torch.ones(5), 3, weights)
-    for number in range(20):
-        vectors = numbers.standard_normal((3, 5))
-        for algorithm in (one, other):
-            for client in range(3):
-                algorithm.assign(client, plan)
-            for client in range(3):
-                algorithm.receive(difference(client, number, number - 1 if number else None, *vectors[client]))
-        assert torch.equal(one.model, other.model)
-    assert one.version == other.version == 20
-
-
-def test_a_client_that_has_lost_its_memory_is_refused_or_helped_out(plan):
-    for keeps in (False, True):
-        algorithm = MIFA(weighting="uniform", server_keeps_updates=keeps)
-        algorithm.start(torch.tensor([0.0]), clients=1)
-        algorithm.assign(0, plan)
-        algorithm.receive(difference(0, 0, None, 4))
-        algorithm.assign(0, plan)
-        if keeps:
-            algorithm.receive(difference(0, 1, None, 6))
-            assert algorithm.model.tolist() == [-10]
-        else:
-            with pytest.raises(ValueError, match="lost its memory"):
-                algorithm.receive(difference(0, 1, None, 6))
 
 
 def test_random_availability_agrees_with_numpy(plan):
@@ -110,15 +72,3 @@ def test_random_availability_agrees_with_numpy(plan):
         model = model - 0.3 * latest.mean(axis=0)
         np.testing.assert_allclose(algorithm.model.numpy(), model, atol=1e-5)
     assert algorithm.version > 30
-
-
-def test_defaults():
-    algorithm = MIFA()
-    assert (algorithm.server_lr, algorithm.weighting, algorithm.server_keeps_updates) == (1.0, "examples", False)
-    assert (algorithm.name, algorithm.payload, algorithm.weighs_all_clients) == ("mifa", "difference", True)
-
-
-@pytest.mark.parametrize("parameters", [{"server_lr": 0.0}, {"weighting": "some"}])
-def test_hyper_parameters_out_of_range_are_refused(parameters):
-    with pytest.raises(ValueError, match=next(iter(parameters))):
-        MIFA(**parameters)

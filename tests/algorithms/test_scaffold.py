@@ -45,15 +45,13 @@ def test_two_rounds_by_hand():
     assert algorithm.down().tolist() == [3]  # 2 + ¼ ((2/½ − 2) + (2/½ − 2))
 
 
-def test_c_is_read_as_of_the_newest_model():
-    algorithm = SCAFFOLD(cohort=1)
-    algorithm.start(torch.tensor([0.0]), clients=1)
-    algorithm.assign(0, PLAN)
+def test_c_is_read_as_of_the_newest_model(begin):
+    algorithm = begin(SCAFFOLD(cohort=1), clients=1)
     algorithm.receive(update(0, 0, None, 1))
     assert algorithm.down().tolist() == [2]  # without a look at the model before
 
 
-def test_the_variates_stay_the_mean_of_the_clients_and_the_optimum_is_found():
+def test_control_variates_average_to_c_and_the_optimum_is_reached():
     """Quadratic losses with different minima and curvatures, where FedAvg's fixed point is wrong."""
     curvatures, minima = np.array([1.0, 4.0, 0.5]), np.array([0.0, 1.0, 5.0])
     optimum = (curvatures * minima).sum() / curvatures.sum()
@@ -84,14 +82,10 @@ def test_the_variates_stay_the_mean_of_the_clients_and_the_optimum_is_found():
         ({"plan": None}, "needs all steps of its plan"),
     ],
 )
-def test_updates_that_would_spoil_c_are_refused(change, message, same_state):
-    algorithm = SCAFFOLD(cohort=1)
-    algorithm.start(torch.tensor([0.0]), clients=1)
-    algorithm.assign(0, PLAN)
-    before = algorithm.state_dict()
+def test_updates_that_would_spoil_c_are_refused(change, message, begin):
+    algorithm = begin(SCAFFOLD(cohort=1), clients=1)
     with pytest.raises(ValueError, match=message):
         algorithm.receive(update(0, 0, None, 1)._replace(**change))
-    assert same_state(algorithm.state_dict(), before)
 
 
 @pytest.mark.parametrize(
@@ -102,26 +96,3 @@ def test_gradients_that_are_not_plain_are_refused(option):
     algorithm.start(torch.zeros(1), clients=10)
     with pytest.raises(ValueError, match="leave compression, momentum and mu out"):
         algorithm.assign(0, dataclasses.replace(PLAN, **option))
-
-
-def test_c_is_saved(same_state):
-    algorithm = SCAFFOLD(cohort=1)
-    algorithm.start(torch.tensor([0.0]), clients=2)
-    algorithm.assign(0, PLAN)
-    algorithm.receive(update(0, 0, None, 1))
-    state, loaded = algorithm.state_dict(), SCAFFOLD(cohort=1)
-    loaded.load_state_dict(state)
-    assert same_state(loaded.state_dict(), state)
-    assert loaded.down().tolist() == [1]
-
-
-def test_defaults():
-    algorithm = SCAFFOLD()
-    assert (algorithm.cohort, algorithm.server_lr, algorithm.over_selection) == (10, 1.0, 1.0)
-    assert (algorithm.name, algorithm.payload, algorithm.corrects_gradients) == ("scaffold", "delta", True)
-
-
-@pytest.mark.parametrize("parameters", [{"cohort": 0}, {"server_lr": 0.0}, {"over_selection": 0.5}])
-def test_hyper_parameters_out_of_range_are_refused(parameters):
-    with pytest.raises(ValueError, match=next(iter(parameters))):
-        SCAFFOLD(**parameters)

@@ -26,13 +26,6 @@ def lines_of_code(text):
     return sum(number not in skipped and line != "" and not line.startswith("#") for number, line in numbered)
 
 
-def test_what_counts_as_a_line_of_code():
-    head = '"""Title.\n\nMore.\n"""\n\nimport os\nfrom a import (\n    b,\n    c,\n)\n\n# why\nx = 1  # one\n\n\n'
-    body = 'def f():\n    """What."""\n    return """a\n\n    b"""\n'
-    assert lines_of_code(head) == 1
-    assert lines_of_code(head + body) == 4
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_an_algorithm_fits_on_a_screen(name):
     assert lines_of_code((FOLDER / f"{name}.py").read_text("utf-8")) <= LIMITS.get(name, 60)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from offbeat.cli import experiments
+from offbeat.cli.main import app
 from offbeat.errors import OffbeatError
 from offbeat.runs.directory import read
 
@@ -16,20 +17,14 @@ Command = Callable[..., tuple[int, str, str]]
 
 
 class TestHelp:
-    @pytest.mark.parametrize("flag", ["--help", "-h"])
-    def test_lists_the_commands(self, flag: str, offbeat: Command) -> None:
-        code, out, _ = offbeat(flag)
+    def test_lists_the_commands_and_gives_an_example_of_each(self, offbeat: Command) -> None:
+        code, out, _ = offbeat("-h")
         assert code == 0
-        commands = ("run", "compare", "algorithms", "report", "population", "data")
-        assert all(f"  {command} " in out for command in commands)
-
-    @pytest.mark.parametrize(
-        "command", ["run", "compare", "algorithms", "report", "population", "data list", "data get"]
-    )
-    def test_gives_an_example(self, command: str, offbeat: Command) -> None:
-        code, out, _ = offbeat(*command.split(), "--help")
-        assert code == 0
-        assert f"Example:\n    offbeat {command}" in out
+        for command in set(app.commands) - {"data", "theory"}:
+            assert f"  {command} " in out
+            assert f"Example:\n    offbeat {command}" in offbeat(command, "--help")[1]
+        for command in ("data list", "data get", "theory bound"):
+            assert f"Example:\n    offbeat {command}" in offbeat(*command.split(), "--help")[1]
 
     @pytest.mark.parametrize("command", ["run", "compare"])
     def test_the_example_works(
@@ -63,12 +58,22 @@ class TestMistakes:
         assert not (folder / "runs" / "tiny" / "fedbuff-seed1").exists()
 
     @pytest.mark.usefixtures("folder")
-    def test_a_message_of_several_lines_becomes_one(self, offbeat: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize(
+        ("error", "code", "line"),
+        [
+            (OffbeatError("first\n  second"), 2, "first second"),
+            (KeyboardInterrupt(), 130, "interrupted: what was finished is kept"),
+        ],
+    )
+    def test_an_error_is_one_line(
+        self, error: BaseException, code: int, line: str, offbeat: Command, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         def fail(*_: object) -> None:
-            raise OffbeatError("first\n  second")
+            raise error
 
         monkeypatch.setattr(experiments.experiment_file, "load", fail)
-        assert offbeat("run", "tiny.toml") == (2, "", "offbeat: first second\n")
+        found, out, err = offbeat("run", "tiny.toml")
+        assert (found, out, err.lstrip("\n")) == (code, "", f"offbeat: {line}\n")
 
 
 def test_a_full_disk_behind_the_output_is_one_line():

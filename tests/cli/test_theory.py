@@ -69,20 +69,3 @@ class TestBound:
         assert (code, out) == (2, "")
         assert err.startswith(line)
         assert err.count("\n") == 1
-
-
-def test_help_gives_an_example(offbeat: Command) -> None:
-    code, out, _ = offbeat("theory", "bound", "--help")
-    assert code == 0
-    assert "Example:\n    offbeat theory bound " in out
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (("theory", "check", "--seeds", "2"), "python -m papers theory"),
-        (("reproduce", "fedfa/fig5", "--list"), "python -m papers"),
-    ],
-)
-def test_a_command_that_has_moved_names_the_new_one(offbeat: Command, old: tuple[str, ...], new: str) -> None:
-    assert offbeat(*old) == (1, "", f"offbeat: this is now '{new}', in a checkout of Offbeat. See offbeat --help.\n")

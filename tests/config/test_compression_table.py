@@ -5,7 +5,7 @@ import pytest
 from offbeat.algorithms.components import Compression
 from offbeat.compression import COMPRESSORS, TopK, random_k
 from offbeat.config.compression_table import check_compression, compression_from_table
-from offbeat.errors import OffbeatError
+from tests.error_line import error_line
 
 TABLES: dict[str, dict[str, Any]] = {
     "top_k": {"share": 0.25},
@@ -48,9 +48,7 @@ class TestFromPython:
             (Compression("topk"), "key.name = 'topk': did you mean 'top_k'? Allowed: qsgd, random_k, sign, top_k"),
             (Compression("none"), "key.name = 'none': Allowed: qsgd"),
             (Compression("top_k"), "key.share is missing"),
-            (Compression("top_k", (("shares", 0.1),)), "unknown key key.shares: did you mean 'share'?"),
             (Compression("top_k", (("share", 0.0),)), "key: share must be in (0, 1], got 0.0"),
-            (Compression("top_k", (("share", "much"),)), "key.share = 'much': must be a valid number"),
             (Compression("top_k", ("share", 0.1)), "key.parameters = ('share', 0.1): must be pairs, such as ((\"share"),
             (Compression("top_k", 0.1), "key.parameters = 0.1: must be pairs"),
             (Compression("top_k", ((["share"], 0.1),)), "key.parameters = ((['share'], 0.1),): must be pairs"),
@@ -60,7 +58,4 @@ class TestFromPython:
         ],
     )  # fmt: skip
     def test_a_mistake_is_one_line(self, compression: Any, message: str) -> None:
-        with pytest.raises(OffbeatError) as caught:
-            check_compression("key", compression)
-        assert str(caught.value).startswith(message)
-        assert "\n" not in str(caught.value)
+        assert error_line(check_compression, "key", compression).startswith(message)

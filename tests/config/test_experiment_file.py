@@ -16,8 +16,6 @@ from offbeat.config.experiment_file import Experiment, load
 Load = Callable[..., Experiment]
 Save = Callable[..., Path]
 
-QUICKSTART = Path(__file__).parents[2] / "experiments" / "quickstart.toml"
-
 Changed = Callable[..., dict[str, Any]]
 
 FULL = """
@@ -123,23 +121,13 @@ class TestEveryKey:
         assert experiment.plan("fedavg") == LocalPlan(lr=0.25, momentum=0.5, **common, **smaller)
         assert experiment.plan("whole") == LocalPlan(lr=0.25, momentum=0.5, **common)
 
-    def test_the_rest_has_defaults(self, changed: Changed, save: Save, tiny: dict[str, Any]) -> None:
-        for key in ("seeds", "server", "population.lossy", "evaluate.target"):
-            tiny = changed(tiny, key)
-        experiment = load(save(tiny))
-        assert experiment.name == "some-name"
-        assert experiment.seeds == (1,)
-        assert experiment.server.lease_seconds is experiment.server.max_staleness is None
-        assert experiment.population.lossy is experiment.evaluate.target is experiment.data.fallback is None
-        assert experiment.population.availability.name == "always"
-        assert experiment.population.when_away == "pause"
-        assert experiment.data.arguments == {}
-        assert (experiment.model.loss, experiment.model.batch_norm) == ("cross_entropy", "refuse")
+    def test_the_file_names_the_experiment_and_the_rest_has_defaults(
+        self, changed: Changed, save: Save, tiny: dict[str, Any]
+    ) -> None:
+        experiment = load(save(changed(tiny, "seeds")))
+        assert (experiment.name, experiment.seeds) == ("some-name", (1,))
         assert (experiment.metrics, experiment.better) == (("accuracy",), "higher")
         assert experiment.plan("fedavg") == LocalPlan(steps=3, batch_size=8, lr=0.1)
-
-    def test_the_quickstart_is_valid(self) -> None:
-        assert load(QUICKSTART).name == "quickstart"
 
 
 class TestMetrics:
@@ -164,10 +152,6 @@ class TestMetrics:
         assert (here.metrics, here.better) == (metrics, better)
         resolved = here.resolved("fedavg", 1, "digits")["evaluate"]
         assert (resolved["metrics"], resolved["better"]) == (metrics, better)
-
-    def test_the_name_of_a_metric_is_the_part_after_the_colon(self) -> None:
-        assert sections.metric_name("accuracy") == "accuracy"
-        assert sections.metric_name("/a:b/c.py:Scores.f1") == "Scores.f1"
 
 
 PATHS = {
@@ -300,43 +284,19 @@ class TestResolved:
         more.pop("arguments", None)
         assert load(path).resolved("fedavg", 1, "digits")["data"] == {"name": "digits", **more}
 
-    def test_writes_the_defaults_out(self, experiment: Load) -> None:
-        resolved = experiment().resolved("fedasync", 1, "digits")
+    def test_writes_the_defaults_out_and_leaves_out_what_is_switched_off(self, experiment: Load) -> None:
+        changes = ["local.compression.name=random_k", "local.compression.share=1"]
+        here = experiment(*changes, "algorithms.fedasync.local={ compression = { name = 'none' } }")
+        resolved = here.resolved("fedasync", 1, "digits")
         assert resolved["local"] == {
             "steps": 3, "batch_size": 8, "lr": 0.1, "momentum": 0.0, "weight_decay": 0.0, "mu": 0.0,
             "error_feedback": False,
         }  # fmt: skip
-        table = resolved["algorithms"]["fedasync"]
-        assert table == {
-            "algorithm": "fedasync",
-            "mixing_alpha": 0.6,
+        compression = {"name": "random_k", "share": 1.0, "scaled": True}
+        assert here.resolved("fedbuff", 1, "digits")["local"] == {**resolved["local"], "compression": compression}
+        assert resolved["algorithms"]["fedasync"] == {
+            "algorithm": "fedasync", "mixing_alpha": 0.6, "concurrency": 4,
             "staleness": {"name": "polynomial", "a": 0.5},
-            "concurrency": 4,
-        }
-
-    @pytest.mark.parametrize(
-        ("given", "written"),
-        [
-            ({"name": "random_k", "share": 1}, {"name": "random_k", "share": 1.0, "scaled": True}),
-            ({"name": "sign"}, {"name": "sign"}),
-            ({"name": "none"}, None),
-        ],
-    )
-    def test_the_settings_have_a_compressors_defaults(
-        self, given: dict[str, Any], written: dict[str, Any] | None, tiny: dict[str, Any], changed: Changed, save: Save
-    ) -> None:
-        here = load(save(changed(tiny, "local.compression", given)))
-        assert here.resolved("fedavg", 1, "digits")["local"].get("compression") == written
-
-    def test_a_setting_switched_off_for_one_algorithm_is_not_in_its_run(
-        self, tiny: dict[str, Any], changed: Changed, save: Save, tmp_path: Path
-    ) -> None:
-        tiny = changed(tiny, "local.compression", {"name": "top_k", "share": 0.25})
-        here = load(save(changed(tiny, "algorithms.fedasync.local", {"compression": {"name": "none"}})))
-        local = here.resolved("fedasync", 1, "digits")["local"]
-        assert "compression" not in local
-        assert here.resolved("fedbuff", 1, "digits")["local"] == {
-            **local, "compression": {"name": "top_k", "share": 0.25}
         }  # fmt: skip
 
     def test_a_users_pattern_is_relative_to_the_file(

@@ -6,7 +6,6 @@ import pytest
 
 from offbeat.algorithms.components import Compression
 from offbeat.config.experiment_file import Experiment, load
-from offbeat.errors import OffbeatError
 
 Load = Callable[..., Experiment]
 
@@ -52,39 +51,3 @@ class TestOverrides:
         assert (
             experiment("algorithms.b.algorithm=fedbuff", "algorithms.b.buffer_size=7").algorithm("b").buffer_size == 7
         )
-
-    @pytest.mark.parametrize("change", ["local.lr", "=3", ".lr=3", "local.=3", "local..lr=3", "", "="])
-    def test_malformed(self, change: str, experiment: Load) -> None:
-        line = _error(lambda: experiment(change))
-        assert f"--set {change}: write it as section.key=value" in line
-
-    @pytest.mark.parametrize(("change", "parent"), [("local.lr.x=3", "lr"), ("seeds.0=3", "seeds")])
-    def test_into_a_value(self, change: str, parent: str, experiment: Load) -> None:
-        assert _error(lambda: experiment(change)) == f"--set {change}: {parent} is a value, not a section"
-
-    @pytest.mark.parametrize(
-        ("change", "part"),
-        [
-            ("local.lr=oops", "local.lr = 'oops'"),
-            ("local.lr=", "local.lr = ''"),
-            ("local.compression=top_k", "local.compression = 'top_k': must be a table such as"),
-            ("local.compression.share=0.1", "local.compression = {'share': 0.1}: must be a table such as"),
-            ("lokal.lr=0.1", "unknown key lokal: did you mean 'local'?"),
-            ("local.rl=0.1", "unknown key local.rl: Allowed: batch_size"),
-            ("local=3", "local = 3: must be a table"),
-        ],
-    )
-    def test_are_checked_like_the_file(self, change: str, part: str, experiment: Load) -> None:
-        assert part in _error(lambda: experiment(change))
-
-    def test_a_second_line_is_reported(self, experiment: Load) -> None:
-        _error(lambda: experiment("local.lr=0.1\nsteps=3"))
-
-
-def _error(call: Callable[[], object]) -> str:
-    with pytest.raises(OffbeatError) as caught:
-        call()
-    line = str(caught.value)
-    assert "\n" not in line
-    assert "pydantic" not in line
-    return line

@@ -18,7 +18,6 @@ PATH = "name = 'quiet_hours', path = 'hours.csv'"
 @pytest.mark.parametrize(
     ("table", "line"),
     [
-        (f"{FIRST}, groups = 3", "first_labels makes two groups, so leave out groups = 3"),
         (f"{PATH}, hours = 7.5", "with a path, hours must be a whole number, got 7.5"),
         (f"{PATH}, first_hour = 1", "the file at path decides the hours, so leave out first_hour = 1"),
         (f"{PATH}, spread_hours = 2.5", "the file at path decides the hours, so leave out spread_hours = 2.5"),
@@ -29,26 +28,20 @@ def test_keys_that_do_not_go_together(table: str, line: str, experiment: Load) -
         experiment(f"population.availability={{ {table} }}")
 
 
-@pytest.mark.parametrize("given", ["", ", name = '3g-oboe', path = 'traces'"])
-def test_traces_have_either_a_name_or_a_path(given: str, experiment: Load) -> None:
-    with pytest.raises(OffbeatError, match=r"population\.up_bytes_per_second: set exactly one of name and path$"):
-        experiment(f"population.up_bytes_per_second={{ distribution = 'trace'{given} }}")
+@pytest.mark.parametrize(
+    ("key", "table"),
+    [("up_bytes_per_second", "distribution = 'trace'"), ("step_seconds", "distribution = 'phones', median = 1.0")],
+)
+@pytest.mark.parametrize("given", ["", ", name = 'NAME', path = 'file'"])
+def test_measurements_have_either_a_name_or_a_path(key: str, table: str, given: str, experiment: Load) -> None:
+    given = given.replace("NAME", "3g-oboe" if "trace" in table else "ai-benchmark")
+    with pytest.raises(OffbeatError, match=rf"population\.{key}: set exactly one of name and path$"):
+        experiment(f"population.{key}={{ {table}{given} }}")
 
 
-@pytest.mark.parametrize("given", ["", "name = 'ai-benchmark', path = 'phones.json',"])
-def test_phones_have_either_a_name_or_a_path(given: str, experiment: Load) -> None:
-    with pytest.raises(OffbeatError, match=r"population\.step_seconds: set exactly one of name and path$"):
-        experiment(f"population.step_seconds={{ distribution = 'phones', {given} median = 1.0 }}")
-
-
-def test_an_unknown_name_of_traces(experiment: Load) -> None:
+def test_an_unknown_name_of_traces_is_refused(experiment: Load) -> None:
     with pytest.raises(OffbeatError, match=r"up_bytes_per_second\.name = '4g': .*3g-oboe"):
         experiment("population.up_bytes_per_second={ distribution = 'trace', name = '4g' }")
-
-
-def test_first_labels_are_at_least_one(experiment: Load) -> None:
-    with pytest.raises(OffbeatError, match=r"population\.availability\.first_labels = 0: .* 1"):
-        experiment("population.availability={ name = 'alternating', period_seconds = 1.0, first_labels = 0 }")
 
 
 @pytest.mark.parametrize("table", [FIRST, PATH, f"{PATH}, hours = 24"])

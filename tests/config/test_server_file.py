@@ -30,24 +30,19 @@ algorithm = "fedbuff"
 """
 
 
-def test_the_metrics_are_listed(tmp_path: Path) -> None:
-    path = tmp_path / "server.toml"
-    path.write_text(SERVER, encoding="utf-8")
-    evaluate = load(path).evaluate
-    assert evaluate is not None
-    assert (evaluate.every_versions, evaluate.metrics) == (10, ("accuracy",))
-
-
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
         ("every_versions = 10", "every_seconds = 10.0", "evaluate.every_seconds is for simulations"),
         ('[data]\nname = "digits"\n', "", "evaluate needs a test set"),
         ('["accuracy"]', '["accuracy", "training_loss"]', "training_loss is for simulations"),
-        ('["accuracy"]', '["training_los"]', "did you mean 'training_loss'"),
+        ("clients = 4", "clients = 4\ncertificate = 'x.pem'", "service: set both certificate and key, or neither"),
+        ("[algorithm]", "[algorithm]\nlocal = { lr = 0.5 }", "algorithm.local: put it into \\[local\\]"),
+        ('algorithm = "fedbuff"', "", "algorithm.algorithm is missing: name one"),
+        ('"fedbuff"', '"fedbuf"', "algorithm: unknown algorithm 'fedbuf'"),
     ],
 )
-def test_metrics_must_be_functions_with_free_names(before: str, after: str, message: str, tmp_path: Path) -> None:
+def test_what_a_server_cannot_do_is_refused(before: str, after: str, message: str, tmp_path: Path) -> None:
     assert before in SERVER
     path = tmp_path / "server.toml"
     path.write_text(SERVER.replace(before, after), encoding="utf-8")

@@ -5,7 +5,8 @@ from pydantic import Field, ValidationError
 
 from offbeat.config.population_sections import PopulationSection
 from offbeat.config.section import Section
-from offbeat.config.validation_errors import one_line
+from offbeat.config.validation_errors import error_prefix, one_line
+from offbeat.errors import OffbeatError
 
 
 class Outer(Section):
@@ -58,8 +59,23 @@ def test_a_value_that_is_not_a_table_gets_an_example(key: str, value: Any, examp
     assert found == f"population.{key} = {value!r}: must be a table such as {example}"
 
 
-@pytest.mark.parametrize("groups", [1, 1_000_001, 2**63])
-def test_groups_are_bounded(groups: int) -> None:
-    availability = {"name": "alternating", "groups": groups, "period_seconds": 1.0}
+@pytest.mark.parametrize(
+    ("keys", "start"),
+    [
+        ({"groups": 1}, ".groups = 1: must be "),
+        ({"groups": 1_000_001}, ".groups = 1000001: must be "),
+        ({"first_labels": 0}, ".first_labels = 0: must be "),
+        ({"groups": 3, "first_labels": 3}, ": first_labels makes two groups, so leave out groups = 3"),
+    ],
+)
+def test_the_key_is_without_the_kind_of_table(keys: dict[str, int], start: str) -> None:
+    availability = {"name": "alternating", "period_seconds": 1.0, **keys}
     found = line({"population": {"clients": 2, "availability": availability}})
-    assert found.startswith(f"population.availability.groups = {groups}: must be ")
+    assert found.startswith(f"population.availability{start}")
+
+
+def test_a_prefix_comes_before_both_kinds_of_errors() -> None:
+    with pytest.raises(OffbeatError, match=r"^file: number = 0: must be greater"), error_prefix("file", {"number": 0}):
+        Outer.model_validate({"number": 0})
+    with pytest.raises(OffbeatError, match=r"^file: mend this$"), error_prefix("file"):
+        raise OffbeatError("mend this")

@@ -32,7 +32,7 @@ def test_visits_of_a_client_are_numbered_and_know_the_last_that_counted():
     assert (table.latest(1), table.version(1), table.state(1)) == (2, 8, VisitState.OPEN)
     table.lapse(1)
     assert table.state(1) is VisitState.LAPSED
-    assert list(table.open_assignments()) == [(table.assignment(1), VisitState.LAPSED)]
+    assert list(table.open_assignments()) == [table.assignment(1)]
 
 
 RECEIPTS = st.builds(Receipt, st.booleans(), st.integers(0, 2**40), st.booleans())
@@ -69,6 +69,7 @@ def test_a_table_goes_on_from_its_state(trip, tmp_path):
     restored.open(3, 1, LOCAL, 1.0)  # which is to be forgotten
     restored.load_state_dict(state, LOCAL)
     assert list(restored.open_assignments()) == list(table.open_assignments())
+    assert [restored.state(client) for client in range(3)] == [table.state(client) for client in range(3)]
     for client in range(5):
         assert restored.latest(client) == table.latest(client)
         assert restored.version(client) == table.version(client)

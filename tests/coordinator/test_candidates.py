@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offbeat.algorithms import AsyncCommSGD, FedBuff, FedLaAvg, FedLuck, LocalPlan, Port
+from offbeat.algorithms import AsyncCommSGD, FedLaAvg, FedLuck, LocalPlan, Port
 from offbeat.algorithms.components.schedules.patterns import full, imbalanced, own, round_robin
 from offbeat.coordinator import Coordinator
 from tests.coordinator.conftest import CLIENTS, PLAN
@@ -197,21 +197,25 @@ def test_a_period_that_is_over_frees_those_who_were_heard_in_it():
 # --- Who is too stale is asked for what it has. ---
 
 
+def urgent(coordinator):
+    return coordinator.visits.assignments(coordinator.algorithm.urgent())
+
+
 def test_those_who_are_too_stale_are_urgent_until_they_are_heard_or_lapse():
     coordinator = make(Port(min_clients=1, staleness_bound=1, concurrency=3), lease_seconds=50.0)
     slow, dead, quick = coordinator.assign(0.0)
     for now in (1.0, 2.0):
-        assert coordinator.urgent() == []
+        assert urgent(coordinator) == []
         assert hand_in(coordinator, quick, now=now).new_version
         quick = next(iter(coordinator.assign(now)))
-    assert coordinator.urgent() == [slow, dead]
+    assert urgent(coordinator) == [slow, dead]
     assert not hand_in(coordinator, quick, now=3.0).new_version
     assert not hand_in(coordinator, slow, now=3.0, steps=1).new_version
-    assert coordinator.urgent() == [dead]
+    assert urgent(coordinator) == [dead]
     other = restarted(coordinator, Port(min_clients=1, staleness_bound=1, concurrency=3))
-    assert other.urgent() == [dead]
+    assert urgent(other) == [dead]
     assert coordinator.drop(4.0, dead.client, dead.visit)
-    assert coordinator.urgent() == []
+    assert urgent(coordinator) == []
 
 
 def test_nobody_is_urgent_where_the_server_waits():
@@ -220,7 +224,7 @@ def test_nobody_is_urgent_where_the_server_waits():
     for now in (1.0, 2.0):
         hand_in(coordinator, quick, now=now)
         (quick,) = coordinator.assign(now)
-    assert coordinator.urgent() == make(FedBuff()).urgent() == []
+    assert urgent(coordinator) == []
 
 
 # --- Records. ---
@@ -251,7 +255,7 @@ def test_measured_times_in_the_records_give_the_same_plans_again():
     assert len({(plan.steps, plan.compression) for plan in plans.values()}) >= 3
     # Those at work, too, keep their plans over a restart.
     restored = restarted(coordinator, FedLuck(period=1.0, steps=(1, 50), compression=(0.01, 0.9)))
-    assert {client: restored.assignment(client).plan for client in range(CLIENTS)} == plans
+    assert {client: restored.visits.assignment(client).plan for client in range(CLIENTS)} == plans
 
 
 def test_a_rule_of_the_users_own_is_asked_again_in_a_replay():
@@ -280,8 +284,8 @@ def test_step_sizes_of_each_round_survive_a_restart():
     other = restarted(coordinator, make_algorithm())
     for client in range(CLIENTS):
         talks = 1 + client // 2
-        plan = other.assignment(client).plan
-        assert plan == coordinator.assignment(client).plan
+        plan = other.visits.assignment(client).plan
+        assert plan == coordinator.visits.assignment(client).plan
         assert plan.lr == tuple(1.0 / (1 + number) for number in range(talks) for _ in range(2))
 
 

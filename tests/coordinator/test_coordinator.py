@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 
@@ -229,7 +231,7 @@ def test_the_algorithm_hears_all_that_an_update_says():
     coordinator = make(algorithm, data_weights=weights)
     everybody_present(coordinator)
     assignments = {assignment.client: assignment for assignment in coordinator.assign(0.0)}
-    assert coordinator.urgent() == [assignments[5]]
+    assert coordinator.visits.assignments(coordinator.algorithm.urgent()) == [assignments[5]]
     report = {"examples": 7, "steps": 3, "normaliser": 2.5, "since": 4, "step_seconds": 0.5, "upload_seconds": 1.5}
     coordinator.receive(1.0, 5, 0, torch.ones(LENGTH), base=torch.zeros(LENGTH), **report)
     assert {name: getattr(algorithm.heard, name) for name in report} == report
@@ -242,3 +244,50 @@ def test_an_algorithm_that_measures_its_clients_refuses_none_as_too_stale():
     with pytest.raises(ValueError, match=r"fedluck plans .*: leave server.max_staleness out"):
         Coordinator(FedLuck(), torch.zeros(LENGTH), clients=CLIENTS, local=PLAN, max_staleness=3)
     Coordinator(FedLuck(), torch.zeros(LENGTH), clients=CLIENTS, local=PLAN)
+
+
+def test_statistics_of_staleness_are_over_the_counted_updates():
+    coordinator = make(FedBuff(buffer_size=1, concurrency=3))
+    everybody_present(coordinator)
+    for number, assignment in enumerate(coordinator.assign(0.0)):
+        assert receive(coordinator, 1.0, assignment).staleness == number
+    assert coordinator.statistics.staleness_sum == 0 + 1 + 2
+    assert coordinator.statistics.staleness_max == 2
+
+
+def test_a_client_that_lost_the_answer_to_its_call_gets_its_assignment_again():
+    coordinator = make(FedAvg(cohort=2), lease_seconds=5.0)
+    everybody_present(coordinator)
+    assignment, _ = coordinator.assign(0.0)
+    assert coordinator.visits.assignment(assignment.client) == assignment
+    receive(coordinator, 1.0, assignment)
+    assert coordinator.visits.assignment(assignment.client) is None
+
+
+def test_receipts_are_remembered_back_to_the_last_counted_visit():
+    coordinator = make(FedBuff(buffer_size=1, concurrency=1), max_staleness=0)
+    visits = []
+    for visit in range(3):
+        coordinator.present(visit, 0)
+        (assignment,) = coordinator.assign(visit)
+        visits.append(assignment)
+        if visit == 1:
+            receive(coordinator, 1.5, assignment)
+        else:
+            coordinator.drop(visit, 0, visit)  # and the update never comes
+    assert [coordinator.visits.remembers(0, visit) for visit in range(3)] == [False, True, True]
+    assert [coordinator.visits.has_counted(0, visit) for visit in range(3)] == [False, True, False]
+
+
+def test_the_next_lapse_is_the_earliest_of_leases_and_the_algorithms_deadline():
+    class Impatient(FedBuff):
+        def deadline(self):
+            return 6.0
+
+    for kind, expected in ((FedBuff, 8.0), (Impatient, 6.0)):
+        coordinator = make(kind(concurrency=2), lease_seconds=5.0)
+        assert coordinator.next_lapse() == min(math.inf, 6.0 if kind is Impatient else math.inf)
+        for client, now in ((0, 3.0), (1, 4.0)):
+            coordinator.present(now, client)
+            coordinator.assign(now)
+        assert coordinator.next_lapse() == expected

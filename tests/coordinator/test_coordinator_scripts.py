@@ -55,7 +55,7 @@ class World:
         elif action == "assign":
             for assignment in self.coordinator.assign(self.now):
                 self.leases[assignment.client, assignment.visit] = assignment.lease_until
-                assert self.coordinator.assignment(assignment.client) == assignment
+                assert self.coordinator.visits.assignment(assignment.client) == assignment
                 assert assignment.since == self.since.get(assignment.client)
                 if self.given.get((assignment.client, assignment.visit - 1)) == "open":
                     self.given[assignment.client, assignment.visit - 1] = "replaced"
@@ -85,7 +85,7 @@ class World:
                 self.last_counted[client] = (visit, receipt)
                 self.since[client] = self.versions_of[client, visit]
             self.given[client, visit] = "closed"
-            assert self.coordinator.assignment(client) is None
+            assert self.coordinator.visits.assignment(client) is None
         elif action == "receive an old one" and visit > 0:
             remembered, receipt = self.last_counted.get(client, (None, None))
             answer = self.receive(client, visit - 1)

@@ -34,7 +34,7 @@ def test_the_first_visit_is_planned_by_it_and_a_replay_plans_alike():
     replayed, _ = make()
     for call in calls:
         replayed.replay(call)
-    assert {assignment.client: assignment.plan for assignment in replayed.unfinished()} == plans
+    assert {assignment.client: assignment.plan for assignment in replayed.visits.open_assignments()} == plans
 
 
 def test_after_the_first_visit_only_updates_tell(same_state):

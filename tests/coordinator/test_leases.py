@@ -26,11 +26,11 @@ def test_a_lease_is_not_renewed_beyond_the_longest_duration():
     ends = []
     for now in (9.0, 18.0, 24.0):
         assert coordinator.renew(now, 1, 0)
-        assert coordinator.assignment(1) is not None
-        ends.append(coordinator.assignment(1).lease_until)
+        assert coordinator.visits.assignment(1) is not None
+        ends.append(coordinator.visits.assignment(1).lease_until)
     assert ends == [19.0, 25.0, 25.0]
     coordinator.lapse(25.0)
-    assert not coordinator.is_open(1)
+    assert not coordinator.visits.has_slot(1)
     assert not coordinator.renew(26.0, 1, 0)
 
 
@@ -68,9 +68,9 @@ def test_a_replay_and_a_checkpoint_know_how_long_a_visit_may_last():
     for coordinator, rest in ((replayed, calls), (restored, calls[count:])):
         for call in rest:
             coordinator.replay(call)
-        assert coordinator.is_open(2)
-        assert not coordinator.is_open(1)
-        assert coordinator.assignment(2) == first.assignment(2)
+        assert coordinator.visits.has_slot(2)
+        assert not coordinator.visits.has_slot(1)
+        assert coordinator.visits.assignment(2) == first.visits.assignment(2)
 
 
 def test_a_lapsed_lease_frees_the_slot_but_the_late_update_counts_in_full():
@@ -105,7 +105,7 @@ def test_leases_and_plans_of_their_own_survive_a_restart():
     assignments = coordinator.assign(2.0)
     resumed = make(Halving(concurrency=3), lease_seconds=5.0)
     resumed.load_state_dict(coordinator.state_dict())
-    assert [resumed.assignment(assignment.client) for assignment in assignments] == assignments
+    assert [resumed.visits.assignment(assignment.client) for assignment in assignments] == assignments
     assert {assignment.plan.steps for assignment in assignments} == {1 + a.client for a in assignments}
     assert resumed.next_lapse() == 7.0
     resumed.lapse(7.0)

@@ -104,7 +104,7 @@ class World:
             else:
                 assert value == other[key], key
         coordinator = self.coordinator
-        states = [coordinator._visits.state(client) for client in range(6)]
+        states = [coordinator.visits.state(client) for client in range(6)]
         statistics = coordinator.statistics
         open_visits = statistics.assigned - statistics.counted - statistics.unused - statistics.lost
         assert states.count(VisitState.OPEN) == open_visits
@@ -135,7 +135,7 @@ def test_assignments_before_the_error_are_recorded(make, after):
     world = World(make)
     world.all_present()
     world.fails("assign", after, lambda: world.coordinator.assign(0.0))
-    assert len(list(world.coordinator.unfinished())) == after
+    assert len(world.coordinator.visits.open_assignments()) == after
     world.check()
     assert (
         len(world.coordinator.assign(0.0))
@@ -169,7 +169,7 @@ def test_a_visit_whose_drop_failed_is_open(make):
     world.all_present()
     first, *_ = world.coordinator.assign(0.0)
     world.fails("drop", 0, lambda: world.coordinator.drop(1.0, first.client, first.visit))
-    assert world.coordinator.is_open(first.client)
+    assert world.coordinator.visits.has_slot(first.client)
     world.check()
     world.coordinator.drop(1.0, first.client, first.visit)
     world.check()
@@ -182,7 +182,7 @@ def test_an_offer_that_failed_leaves_the_visit_open():
     for assignment in (first, second):
         world.send(assignment)
     world.fails("drop", 0, lambda: world.coordinator.offer(1.0, third.client, third.visit))
-    assert world.coordinator.is_open(third.client)
+    assert world.coordinator.visits.has_slot(third.client)
     world.fails("drop", 0, lambda: world.send(third))
     world.check()
     receipt = world.coordinator.offer(1.0, third.client, third.visit)
@@ -198,10 +198,11 @@ def test_leases_that_lapsed_before_the_error_are_recorded_and_the_others_lapse_l
     world.all_present()
     assignments = world.coordinator.assign(0.0)
     world.fails("drop", after, lambda: world.coordinator.lapse(1.0))
-    assert sum(world.coordinator.is_open(assignment.client) for assignment in assignments) == len(assignments) - after
+    held = [world.coordinator.visits.has_slot(assignment.client) for assignment in assignments]
+    assert sum(held) == len(assignments) - after
     world.check()
     world.coordinator.lapse(1.0)
-    assert not any(world.coordinator.is_open(assignment.client) for assignment in assignments)
+    assert not any(world.coordinator.visits.has_slot(assignment.client) for assignment in assignments)
     world.check()
 
 

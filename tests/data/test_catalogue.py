@@ -2,7 +2,6 @@ import pytest
 
 from offbeat.data import DATASETS, catalogue, load_dataset
 from offbeat.data.catalogue import CatalogueEntry, get_dataset, list_datasets
-from offbeat.data.dataset import MissingDataError
 from offbeat.data.source_files import Source
 from offbeat.errors import OffbeatError
 
@@ -24,9 +23,7 @@ def locations():
 
 
 def test_the_names():
-    assert load_dataset("digits").name == "digits"
-    assert list(DATASETS) == NAMES
-    assert [entry.name for entry in list_datasets()] == NAMES
+    assert list(DATASETS) == [entry.name for entry in list_datasets()] == NAMES
 
 
 def test_an_unknown_name():
@@ -37,19 +34,11 @@ def test_an_unknown_name():
 
 def test_the_list_without_any_files(source):
     assert locations() == dict.fromkeys(NAMES, "not here") | {"digits": "comes with scikit-learn"}
-    for entry in list_datasets():
-        assert entry.description
-        assert "\n" not in entry.description
 
 
 def test_the_numbers_of_examples():
-    dataset = load_dataset("digits")
-    entry = get_dataset("digits")
+    dataset, entry = load_dataset("digits"), get_dataset("digits")
     assert (entry.train_examples, entry.test_examples) == (len(dataset.train_inputs), len(dataset.test_inputs))
-    for entry in list_datasets():
-        sizes = {"mnist": (60_000, 10_000), "fashion-mnist": (60_000, 10_000), "cifar10": (50_000, 10_000)}
-        sizes |= {"digits": (1_433, 364), "sst2": (6_920, 1_821), "sentiment140": (None, None)}
-        assert (entry.train_examples, entry.test_examples) == sizes[entry.name]
 
 
 def test_the_list_names_the_files(source, monkeypatch):
@@ -77,12 +66,6 @@ def test_an_incomplete_folder_does_not_hide_the_other_data_sets(source, monkeypa
         get_dataset("mnist")
 
 
-def test_offbeat_data_is_not_a_folder(source, monkeypatch):
-    monkeypatch.setenv("OFFBEAT_DATA", str(source / "none"))
-    with pytest.raises(OffbeatError, match="which is not a folder"):
-        list_datasets()
-
-
 def test_getting_downloads(source, server, monkeypatch):
     hashes = {"a": "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"}  # of b"a", by sha256sum
     server.files = {"a": b"a"}
@@ -93,8 +76,3 @@ def test_getting_downloads(source, server, monkeypatch):
     assert get_dataset("mnist") == CatalogueEntry("mnist", "digits", 6, 1, str(path))
     assert path.read_bytes() == b"a"
     assert locations()["mnist"] == str(path)
-
-
-def test_a_failed_download(source):
-    with pytest.raises(MissingDataError, match=r"SST-2 is not here, and could not be downloaded"):
-        get_dataset("sst2")

@@ -134,12 +134,9 @@ FLAT = torch.zeros(3)
 @pytest.mark.parametrize(
     ("made", "reason"),
     [
-        (None, "got a value of type NoneType: return a pair"),
         (Listed(TRAIN), "got a value of type Listed: return a pair"),
-        ((Listed(TRAIN),), "got a tuple of 1: return a pair"),
         ((Listed(TRAIN),) * 3, "got a tuple of 3: return a pair"),
         ((Stream(), Listed(TEST)), "train: a value of type Stream has no length"),
-        ((Listed(TRAIN), 3), "test: a value of type int has no length"),
         ((Listed([]), Listed(TEST)), "train: there are no examples"),
         ((Listed(TRAIN), TensorDataset(FLAT[:0], FLAT[:0])), "test: there are no examples"),
         ((replaced(2, (1, 2, 3)), Listed(TEST)), "train example 2 is a tuple of 3: give the pair"),
@@ -154,21 +151,15 @@ FLAT = torch.zeros(3)
         ((replaced(1, (floats(2).astype(np.uint8), 1)), Listed(TEST)), "train example 1: inputs are uint8: make"),
         ((replaced(1, ([[1.0], [1.0, 2.0]], 1)), Listed(TEST)), "train example 1, input: a list of 2 is not an array"),
         ((replaced(1, KeyError("a\nb")), Listed(TEST)), r"train example 1 cannot be read: KeyError: "),
-        ((replaced(1, (floats(2), -1)), Listed(TEST)), "labels out of range: train example 1 has -1"),
-        ((Listed(TRAIN), Listed([(floats(2), 0.5)])), "train labels are int64, test labels float32"),
-        ((Listed(TRAIN), Listed([(floats(3), 1)])), r"\(2,\) per example, test inputs \(3,\)"),
-        ((replaced(1, (floats(2) * np.nan, 1)), Listed(TEST)), "NaN or infinity in the inputs of train example 1"),
         ((replaced(1, (np.array([0, 1e300]), 1)), Listed(TEST)), "infinity in the inputs of train example 1"),
         (
             (TensorDataset(FLAT.double() + 1e300, FLAT), TensorDataset(FLAT, FLAT)),
             "infinity in the inputs of train example 0",
         ),
-        ((Listed([([0, -2], 1)]), Listed([([0, 1], 1)])), "tokens out of range: train example 0 has token -2"),
-        ((Listed([(0.5, [0, 1])]), Listed([(0.5, [0, 1])])), r"classes of shape \(2,\) per example"),
+        ((Listed([([0, -2], 1)]), Listed([([0, 1], 1)])), "inputs out of range: train example 0 has -2"),
         ((Listed(TRAIN, [1, 2]), Listed(TEST)), "2 users but 4 train examples"),
         ((Listed(TRAIN, 4), Listed(TEST)), "users is a value of type int"),
         ((Listed(TRAIN, [1, 2, "a", 3]), Listed(TEST)), "users are neither all integers nor all strings"),
-        ((Listed(TRAIN, [1, 2, 0.5, 3]), Listed(TEST)), "users are neither"),
     ],
 )
 def test_mistakes_are_named_in_one_line(made, reason):
@@ -190,9 +181,10 @@ def test_arrays_that_torch_refuses_are_copied():
         np.testing.assert_array_equal(torch.from_numpy(getattr(dataset, key)).numpy(), values)
 
 
-@pytest.mark.parametrize("mode", ["r", "c"])
-@pytest.mark.parametrize(("kind", "tokens"), [(np.float32, None), (np.int64, 1)])
-@pytest.mark.parametrize("shape", [(2000, 500), (1_000_000, 1)])
+@pytest.mark.parametrize(
+    ("mode", "kind", "tokens", "shape"),
+    [("r", np.float32, None, (2000, 500)), ("c", np.int64, 1, (2000, 500)), ("r", np.int64, 1, (1_000_000, 1))],
+)
 def test_data_on_disk_are_neither_copied_nor_checked_all_at_once(mode, kind, tokens, shape, tmp_path):
     np.save(tmp_path / "inputs.npy", np.zeros(shape, kind))
     inputs, labels = np.load(tmp_path / "inputs.npy", mmap_mode=mode), np.zeros(shape[0], np.int64)

@@ -40,11 +40,7 @@ def trained(
 def live(url: str, token: str, folder: str, gate: str) -> None:
     """Take part until the run is over.
 
-    Args:
-        url: The server's.
-        token: For the enrolment.
-        folder: The client's.
-        gate: A file with a version; who begins from that or a later one trains until there is another number.
+    ``gate`` is a file with a version: training from that or a later one lasts until it holds another number.
     """
     note = Path(folder) / TRAINING
 

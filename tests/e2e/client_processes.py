@@ -1,56 +1,22 @@
 """Clients in processes of their own, to be killed and started again."""
 
-import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
 
 from safetensors.torch import load_file
 from torch import Tensor
 
 from offbeat_client.client_folder.json_file import read_json
 from tests.e2e.client_launcher import TRAINING
-from tests.e2e.server_process import until
-
-
-class ClientLauncher:
-    """Starts client processes; at the end of the context none is left."""
-
-    def __enter__(self) -> Self:
-        self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("client_launcher.py"))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self._process.communicate()
-
-    def tell(self, **what: Any) -> Any:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(what) + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
+from tests.e2e.server_process import Launcher, until
 
 
 class ClientProcess:
-    """A client that is killed and comes back with the same folder.
+    """A client that is killed and comes back with the same folder; its output goes into a file beside it."""
 
-    Args:
-        launcher: Starts its processes.
-        folder: The client's; what it says is put beside it.
-        arguments: What else it has to know.
-    """
-
-    def __init__(self, launcher: ClientLauncher, folder: Path, **arguments: str) -> None:
+    def __init__(self, launcher: Launcher, folder: Path, **arguments: str) -> None:
         self._launcher = launcher
         self._folder = folder
         self._output = folder.with_suffix(".log")
@@ -59,7 +25,7 @@ class ClientProcess:
 
     def start(self) -> None:
         (self._folder / TRAINING).unlink(missing_ok=True)
-        self._process = self._launcher.tell(start=self._arguments, output=str(self._output))
+        self._process = self._launcher.tell({"start": self._arguments, "output": str(self._output)})
 
     def strike(self) -> None:
         """Kill it."""
@@ -72,7 +38,7 @@ class ClientProcess:
 
     def wait(self) -> int:
         """Wait for its end, and return how it ended."""
-        return until(lambda: self._launcher.tell(ended=self._process))[0]
+        return until(lambda: self._launcher.tell({"ended": self._process}))[0]
 
     @property
     def said(self) -> str:

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Coroutine
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tests.e2e.http_line import READ_LIMIT, exchange, send_beginning, unless_gone, until_gone
@@ -34,17 +33,7 @@ class _Held:
 
 
 class FlakyProxy:
-    """Passes requests on, in a thread of its own while the context lasts.
-
-    Args:
-        port: The server's.
-        seed: Of all that is random.
-
-    Attributes:
-        url: For clients.
-        done: How often there was which trouble with which kind of request.
-        witness: Sees all that passes.
-    """
+    """Passes requests on, in a thread of its own while the context lasts; counts the troubles in ``done``."""
 
     def __init__(self, port: int, seed: int) -> None:
         self.done: Counter[tuple[str, Trouble]] = Counter()
@@ -63,7 +52,7 @@ class FlakyProxy:
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._wait(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

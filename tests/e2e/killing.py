@@ -6,9 +6,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.e2e.client_processes import ClientLauncher, ClientProcess
+from tests.e2e.client_processes import ClientProcess
 from tests.e2e.flaky_proxy import FlakyProxy
-from tests.e2e.server_process import Server, until
+from tests.e2e.server_process import Launcher, Server, until
 from tests.e2e.trouble import TROUBLES
 from tests.e2e.witness import Moment
 
@@ -26,29 +26,10 @@ VICTIMS = [
 
 
 class World:
-    """The server and its clients; these train as far as they may.
-
-    Args:
-        server: The server, not started.
-        proxy: The lines to it.
-        launcher: Starts the clients.
-        folder: For what the clients keep.
-        clients: How many.
-        numbers: Random ones.
-
-    Attributes:
-        clients: The clients.
-        killed: How often who was killed.
-    """
+    """The server, which this starts, and its clients, which train as far as the gate allows."""
 
     def __init__(
-        self,
-        server: Server,
-        proxy: FlakyProxy,
-        launcher: ClientLauncher,
-        folder: Path,
-        clients: int,
-        numbers: random.Random,
+        self, server: Server, proxy: FlakyProxy, launcher: Launcher, folder: Path, clients: int, numbers: random.Random
     ) -> None:
         self.killed: Counter[str] = Counter()
         self._server = server
@@ -72,11 +53,9 @@ class World:
                 time.sleep(pause)
                 self._server.strike()
                 self._start_the_server()
-            case "the server that sends a receipt":
-                self._proxy.witness.at(Moment.RECEIPT_SENT, lambda _: self._server.strike())
-                self._start_the_server()
-            case "the server that sends work":
-                self._proxy.witness.at(Moment.WORK_SENT, lambda _: self._server.strike())
+            case "the server that sends a receipt" | "the server that sends work":
+                moment = Moment.RECEIPT_SENT if victim.endswith("receipt") else Moment.WORK_SENT
+                self._proxy.witness.at(moment, lambda _: self._server.strike())
                 self._start_the_server()
             case "a client":
                 time.sleep(pause)

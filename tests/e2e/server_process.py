@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import httpx
@@ -48,51 +47,39 @@ lr = 0.1
 """
 
 
-class ServerLauncher:
-    """Starts servers, one at a time; at the end of the context none is left.
+class Launcher:
+    """A program of this folder that starts processes; at the end of the context it leaves none.
 
-    Args:
-        retry_seconds: When clients for which there is no work are to come back; None for the usual time.
+    It answers lines of JSON by lines of JSON.
     """
 
-    def __init__(self, retry_seconds: float | None = None) -> None:
-        self._options = [] if retry_seconds is None else [str(retry_seconds)]
+    def __init__(self, program: str, *options: str) -> None:
+        self._command = [sys.executable, str(Path(__file__).with_name(program)), *options]
 
     def __enter__(self) -> Self:
-        self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("server_launcher.py")), *self._options],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._process.communicate()
 
-    def tell(self, arguments: list[str] | None) -> int:
+    def tell(self, request: Any) -> Any:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(arguments) + "\n")
+        self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
-        return int(self._process.stdout.readline())
+        return json.loads(self._process.stdout.readline())
 
 
 class Server:
     """A server with a file and a folder, which is started and killed; it runs within the context at most.
 
-    Args:
-        launcher: Starts its processes.
-        folder: Where the file is put, and the server's folder.
-        algorithm: The lines of ``[algorithm]``.
-        length: The number of parameters d.
-        clients: N.
-        versions: After which the run is over; None for never.
+    ``algorithm`` has the lines of ``[algorithm]``, ``length`` is the number of parameters; ``versions`` ends the run.
     """
 
     def __init__(
         self,
-        launcher: ServerLauncher,
+        launcher: Launcher,
         folder: Path,
         algorithm: str,
         length: int,
@@ -105,13 +92,9 @@ class Server:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         text = SERVER.format(
-            folder="server",
-            port=self.port,
-            algorithm=algorithm,
-            length=length,
-            clients=clients,
+            folder="server", port=self.port, algorithm=algorithm, length=length, clients=clients,
             server="lease_seconds = 1.5",
-        )
+        )  # fmt: skip
         self.file.write_text(text if versions is None else f"{text}\n[stop]\nversions = {versions}\n")
         self._launcher = launcher
         self._process: int | None = None
@@ -120,7 +103,7 @@ class Server:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._http.close()
         if self._process is not None:
             self.kill()
@@ -141,8 +124,7 @@ class Server:
 
     def strike(self, number: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal."""
-        assert self._process is not None
-        os.kill(self._process, number)
+        os.kill(self.process, number)
 
     def wait(self) -> int:
         """Wait for the server's end, and return how it ended."""

@@ -110,36 +110,28 @@ def test_the_table_has_every_hyper_parameter_with_its_default(page):
 
 
 @every_page
-def test_the_page_and_the_file_name_the_command(page):
+def test_the_page_names_its_command_experiment_and_figure(page):
     file = f"experiments/algorithms/{page.stem}.toml"
     command = f"offbeat compare {file} --jobs 2"
-    assert command in page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    assert command in text
     head = (ROOT / file).read_text(encoding="utf-8").partition("\n\n")[0]
     assert command in head.replace("\n# ", " ")
-
-
-@every_page
-def test_the_experiment_is_one_of_the_algorithm(page):
-    experiment = experiment_file.load(ROOT / "experiments/algorithms" / f"{page.stem}.toml")
+    experiment = experiment_file.load(ROOT / file)
     assert experiment.name == page.stem
     assert page.stem in {table.algorithm or label for label, table in experiment.algorithms.items()}
-
-
-@every_page
-def test_the_figure_is_there(page):
-    shown = re.findall(r"!\[[^]]+\]\((\S+)\)", page.read_text(encoding="utf-8"))
+    shown = re.findall(r"!\[[^]]+\]\((\S+)\)", text)
     assert f"../images/algorithms/{page.stem}.png" in shown
     assert all((page.parent / figure).stat().st_size < 300_000 for figure in shown)
 
 
 def test_mifa_makes_twenty_times_the_versions_of_a_cohort_of_all(tmp_path):
     """In the world of its page; digits, since what is learnt does not matter to when versions are made."""
-    changes = ["data.name=digits", "seeds=[4, 5]", "evaluate.every_seconds=432000.0"]
+    changes = ["data.name=digits", "seeds=[4]", "evaluate.every_seconds=432000.0"]
     options = [part for change in changes for part in ("--set", change)]
     options += ["--algorithm", "mifa", "--algorithm", "fedlaavg-all", "--output", str(tmp_path)]
     file = str(ROOT / "experiments/algorithms/mifa.toml")
     assert CliRunner().invoke(app, ["run", file, *options], catch_exceptions=False).exit_code == 0
-    versions = {(run.label, run.seed): run.history["version"][-1] for run in collect([tmp_path])}
-    for seed in (4, 5):
-        assert versions["fedlaavg-all", seed] >= 5  # one a day
-        assert versions["mifa", seed] >= 20 * versions["fedlaavg-all", seed]
+    versions = {run.label: run.history["version"][-1] for run in collect([tmp_path])}
+    assert versions["fedlaavg-all"] >= 5  # one a day
+    assert versions["mifa"] >= 20 * versions["fedlaavg-all"]

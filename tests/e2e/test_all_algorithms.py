@@ -3,7 +3,6 @@
 import shutil
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner
 
 from offbeat.cli.main import app
@@ -30,13 +29,3 @@ def test_they_all_learn_in_one_world_and_stand_in_one_report(tmp_path, monkeypat
         assert run.history["version"][-1] > 5, run.label
     report = Path("out/report.html").read_text(encoding="utf-8")
     assert all(label in report for label in labels)
-
-
-@pytest.mark.parametrize("label", ["fedasync", "sequential_sgd"])
-def test_compression_of_whole_models_is_refused_by_name(label, tmp_path):
-    changes = ["data.name=digits", 'local.compression={name="top_k", share=0.1}']
-    options = [part for change in changes for part in ("--set", change)]
-    result = CliRunner().invoke(app, ["run", str(FILE), "--algorithm", label, "--output", str(tmp_path), *options])
-    message = str(result.exception)
-    assert message.startswith(f"algorithms.{label}: ")
-    assert "compress" in message

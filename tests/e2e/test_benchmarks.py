@@ -20,15 +20,18 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
     monkeypatch.setitem(sys.modules, specification.name, module)
+    monkeypatch.syspath_prepend(FILE.parent)  # as for a script that is run
     specification.loader.exec_module(module)
     return module
 
 
 @pytest.mark.parametrize("name", ["W1", "W2"])
-def test_each_row_of_a_workload_can_be_measured(name: str, benchmark: Any) -> None:
+def test_each_algorithm_and_each_trainer_can_be_measured(name: str, benchmark: Any) -> None:
     workload = replace(benchmark.WORKLOADS[name], cohort=2, looped=1, simulated=1)
     with ProcessPoolExecutor(1) as pool:
         rows = benchmark.rows_of(workload, pool, quick=True)
-    measured = {row: work() for row, work in rows.items() if row[0] != "-"}
-    assert {algorithm for algorithm, *_ in measured} == {"fedavg", "fedbuff", "fedasync"}
-    assert all(rate > 0 for rate in measured.values())
+    simulations = {row: work for row, work in rows.items() if row[0] != "-"}
+    assert {algorithm for algorithm, *_ in simulations} == {"fedavg", "fedbuff", "fedasync"}
+    by_trainer = {trainer: work for (*_, trainer), work in simulations.items()}
+    by_algorithm = {algorithm: work for (algorithm, _, trainer), work in simulations.items() if "loop" in trainer}
+    assert all(work() > 0 for work in {*by_trainer.values(), *by_algorithm.values()})

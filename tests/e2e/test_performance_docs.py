@@ -48,11 +48,6 @@ def make_performance():
         yield module
 
 
-def test_rows_are_found_among_whatever_else_was_printed(make_performance):
-    output = "\n".join(["python benchmarks", *map(json.dumps, ROWS), "| a | table |"])
-    assert make_performance.rows_of(output) == ROWS
-
-
 @pytest.mark.parametrize(
     ("block", "expected"),
     [
@@ -75,44 +70,25 @@ def test_each_table_has_its_rows(make_performance, block, expected):
 
 
 @pytest.mark.parametrize(
-    ("block", "expected"),
+    ("block", "first"),
     [
-        (
-            "service",
-            [
-                "| updates of 40 MB | 8 |  | 0.5 | 12.5 | 0.45 | 0.4 … 0.5 |  | 1.0 | 0.1 |",
-                "| updates of 40 MB | 8 | TLS | 0.5 | 12.5 | 0.75 | 0.4 … 0.5 | 0.8 | 1.0 | 0.1 |",
-            ],
-        ),
-        (
-            "service, other",
-            ["| waiting clients | 1,000 |  |  |  |  | 0.4 |", "| one update of 2 GB | 1 |  | 0.4 | 0.6 | 5.0 |  |"],
-        ),
-        (
-            "service memory",
-            [
-                "| updates of 40 MB | 8 |  | 38.15 | 1,500 | 1,400 | 1,300 | 1,350 |",
-                "| updates of 40 MB | 8 | TLS | 38.15 | 1,500 | 1,400 | 1,300 | 1,350 |",
-                "| waiting clients | 1,000 |  | 0.03 | 1,500 | 1,400 | 1,300 | 1,350 |",
-                "| one update of 2 GB | 1 |  | 1,907.0 | 1,500 | 1,400 | 1,300 | 1,350 |",
-            ],
-        ),
-        ("flower", ["| flwr 1.2 | SQLite | SuperNodes | 8 | 0.5 | 1,100 | 10.0 | 20.0 | 18.0 … 22.0 |"]),
-        (
-            "service aims",
-            [
-                "| 40 MB updates from 8 clients: at least 0.5 of the bare server's rate | 0.45 | **no** |",
-                "| at least 15 times the rate of Flower's SuperLink (SQLite, 8 SuperNodes) | 20 | yes |",
-                "| less than 5 % of a core for 1,000 waiting clients | 0.4 | yes |",
-                "| at most 450 MB and three models of memory, without mapped files: MiB above that | 971 | **no** |",
-                "| a 2 GB update adds less than 100 MiB, without mapped files: MiB added | 50 | yes |",
-            ],
-        ),
+        ("service", "| updates of 40 MB | 8 |  | 0.5 | 12.5 | 0.45 | 0.4 … 0.5 |  | 1.0 | 0.1 |"),
+        ("service, other", "| waiting clients | 1,000 |  |  |  |  | 0.4 |"),
+        ("service memory", "| updates of 40 MB | 8 |  | 38.15 | 1,500 | 1,400 | 1,300 | 1,350 |"),
+        ("flower", "| flwr 1.2 | SQLite | SuperNodes | 8 | 0.5 | 1,100 | 10.0 | 20.0 | 18.0 … 22.0 |"),
+        ("service aims", "| 40 MB updates from 8 clients: at least 0.5 of the bare server's rate | 0.45 | **no** |"),
     ],
 )
-def test_each_table_of_the_server_has_its_rows(make_performance, block, expected):
-    assert make_performance.BLOCKS[block](SERVICE_ROWS).splitlines()[2:] == expected
+def test_each_table_of_the_server_has_its_rows(make_performance, block, first):
+    assert make_performance.BLOCKS[block](SERVICE_ROWS).splitlines()[2] == first
     assert make_performance.BLOCKS[block](ROWS) == ""
+
+
+def test_every_aim_of_the_server_is_judged(make_performance):
+    rows = make_performance.BLOCKS["service aims"](SERVICE_ROWS).splitlines()[2:]
+    assert [row.split(" | ")[1:] for row in rows] == [
+        ["0.45", "**no** |"], ["20", "yes |"], ["0.4", "yes |"], ["971", "**no** |"], ["50", "yes |"],
+    ]  # fmt: skip
 
 
 def test_the_machine_is_named_where_it_was_measured(make_performance):
@@ -122,7 +98,8 @@ def test_the_machine_is_named_where_it_was_measured(make_performance):
 
 
 def test_only_what_was_measured_is_written_anew(make_performance):
-    fresh = make_performance.page(PAGE, ROWS)
+    output = "\n".join(["python benchmarks", *map(json.dumps, ROWS), "| a | table |"])
+    fresh = make_performance.page(PAGE, make_performance.rows_of(output))
     assert "| 1,000,000 | 100 | 30,000 |" in fresh
     assert make_performance.page(fresh, ROWS) == fresh
     w2 = re.compile(r"<!-- W2: .*?to here -->", re.DOTALL)

@@ -1,46 +1,57 @@
 """The tutorial works as written: its files, its commands in their order, and what the page says of the results.
 
-Every command of the page is run as it stands there, but the long ones with ``--set 'seeds=[1]'`` behind them: one seed
-instead of three.
+The commands are run as they stand there, but the long ones with one seed instead of three and one process, and all
+within this process but the one that is interrupted, which is the ``offbeat`` of the environment.
 """
 
 import csv
-import os
+import io
 import re
+import runpy
 import shlex
 import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pandas
 import pytest
 
+from offbeat.cli.main import main
 from offbeat.runs import directory as run_directory
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "tutorial.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^```console\n\$ (.*?)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-ONE_SEED = ["--set", "seeds=[1]"]
+QUICK = {"run": ["--set", "seeds=[1]"], "compare": ["--set", "seeds=[1]", "--jobs", "1"]}
 
 
-def run(command: str, shown: str, folder: Path) -> tuple[int, str]:
-    """Run one command of the page; if the page shows Ctrl-C, press it while a run is going on."""
-    words = shlex.split(command)
-    if words[1] in ("run", "compare"):
-        words += ONE_SEED
-    # As in an environment that is active.
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    with (folder / "output.txt").open("w+", encoding="utf-8") as output:
-        process = subprocess.Popen(words, cwd=folder, env=environment, stdout=output, stderr=subprocess.STDOUT)
-        if "^C" in shown:
-            while process.poll() is None and not [*folder.glob("runs/again/*.unfinished")]:
-                time.sleep(0.01)
-            process.send_signal(signal.SIGINT)
-        code = process.wait(timeout=300)
-        output.seek(0)
-        return code, output.read()
+def run_here(words, patch):
+    """Run one command in this process; return exit code and output."""
+    patch.setattr(sys, "argv", words)
+    output = io.StringIO()
+    with redirect_stdout(output), redirect_stderr(output):
+        if words[0] == "python":
+            runpy.run_path(words[1], run_name="__main__")
+            return 0, output.getvalue()
+        with pytest.raises(SystemExit) as ended:
+            main()
+    return ended.value.code or 0, output.getvalue()
+
+
+def run_and_interrupt(words, folder):
+    """Run one command in a process, and press Ctrl-C while a run is going on."""
+    program = Path(sys.executable).parent / words[0]
+    process = subprocess.Popen(
+        [program, *words[1:]], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    while process.poll() is None and not [*folder.glob("runs/again/*.unfinished")]:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=300)
+    return process.returncode, output
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +61,14 @@ def followed(tmp_path_factory):
     for title, content in re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```', PAGE, re.DOTALL | re.MULTILINE):
         (folder / title).write_text(content, encoding="utf-8")
     assert len(COMMANDS) == 10
-    return folder, {command: run(command, shown, folder) for command, shown in COMMANDS}
+    results = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.syspath_prepend(folder)
+        for command, shown in COMMANDS:
+            words = [*shlex.split(command), *QUICK.get(command.split()[1], [])]
+            results[command] = run_and_interrupt(words, folder) if "^C" in shown else run_here(words, patch)
+    return folder, results
 
 
 def output_of(results, beginning):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from offbeat.coordinator.calls import Receipt
-from tests.e2e.server_process import Server, ServerLauncher, until
+from tests.e2e.server_process import Launcher, Server, until
 from tests.e2e.undisturbed import Undisturbed
 from tests.service.conftest import Peer, body_of
 
@@ -17,11 +17,8 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals")
 LENGTH = 20
 
 
-def test_that_a_replaced_visit_did_not_count_is_known_without_a_record(tmp_path: Path) -> None:
-    with (
-        ServerLauncher() as launcher,
-        Server(launcher, tmp_path, "algorithm = 'fedasync'\nconcurrency = 2", LENGTH, clients=2) as server,
-    ):
+def test_that_a_replaced_visit_did_not_count_is_known_without_a_record(servers: Launcher, tmp_path: Path) -> None:
+    with Server(servers, tmp_path, "algorithm = 'fedasync'\nconcurrency = 2", LENGTH, clients=2) as server:
         server.start()
         server.version()  # it answers now
         peer = Peer(server.url, server.token("enrolment"))

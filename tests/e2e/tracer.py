@@ -51,12 +51,7 @@ def draw(folder: Path, numbers: Random) -> Fault:
 
 
 class Tracer:
-    """Lets a fault befall a process while the context lasts.
-
-    Args:
-        process: The process's number.
-        fault: The fault.
-    """
+    """Lets a fault befall a process while the context lasts."""
 
     def __init__(self, process: int, fault: Fault) -> None:
         inject = f"inject={fault.call}:error={fault.error}:when={fault.number}"

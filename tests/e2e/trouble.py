@@ -20,12 +20,7 @@ TROUBLES = [trouble for trouble in Trouble if trouble is not Trouble.NONE]
 
 
 class Pack:
-    """Troubles as a pack of cards, dealt and then shuffled anew; so there is enough of each, whatever the seed.
-
-    Args:
-        kind: Of which requests.
-        numbers: Random ones.
-    """
+    """Troubles as a pack of cards, dealt and then shuffled anew; so there is enough of each, whatever the seed."""
 
     def __init__(self, kind: str, numbers: random.Random) -> None:
         # There are not so many of these two.

@@ -29,13 +29,7 @@ That is start − end.
 
 @dataclass
 class Undisturbed:
-    """The run that a log describes.
-
-    Args:
-        file: The server's file.
-        folder: The server's folder.
-        make_delta: Returns a client's delta.
-        encode: Encodes an update for the upload.
+    """The run that the log in a server's folder describes; ``encode`` makes the body of an upload.
 
     Attributes:
         coordinator: At the end of the log.
@@ -105,7 +99,7 @@ class Undisturbed:
 
     def _came_after_the_end(self, client: int, visit: int) -> bool:
         """Return whether a visit was not over when the run was."""
-        assignment = self.coordinator.assignment(client)
+        assignment = self.coordinator.visits.assignment(client)
         is_over = self._versions is not None and self.coordinator.algorithm.version >= self._versions
         return is_over and assignment is not None and assignment.visit == visit
 
@@ -118,9 +112,9 @@ class Undisturbed:
             self._note(arguments, receipt)
         else:
             if name == "assign":
-                before = map(self.coordinator.assignment, arguments["clients"])
+                before = map(self.coordinator.visits.assignment, arguments["clients"])
                 self.replaced |= {(open_one.client, open_one.visit) for open_one in before if open_one is not None}
-                used = {assignment.version for assignment in self.coordinator.unfinished()}
+                used = {assignment.version for assignment in self.coordinator.visits.open_assignments()}
                 self._starts = {version: start for version, start in self._starts.items() if version in used}
                 algorithm = self.coordinator.algorithm
                 self._starts[algorithm.version] = algorithm.model, algorithm.down()
@@ -128,7 +122,7 @@ class Undisturbed:
 
     def _receive(self, arguments: dict[str, Any], digest: str | None) -> None:
         client, visit = arguments["client"], arguments["visit"]
-        assignment = self.coordinator.assignment(client)
+        assignment = self.coordinator.visits.assignment(client)
         assert assignment is not None, "an update was applied twice"
         assert assignment.visit == visit
         is_difference = self.coordinator.algorithm.payload == "difference"

@@ -1,5 +1,7 @@
 import hashlib
 import json
+import math
+import os
 import ssl
 import threading
 from collections import defaultdict
@@ -18,11 +20,13 @@ from offbeat.service.server.certificates import make_certificates
 from offbeat_client.http.connection import Connection
 from offbeat_client.http.retry import Backoff
 from offbeat_client.local_plan import LocalPlan
+from offbeat_client.messages import PlanMessage
 from offbeat_client.visit import Visit
 
 Arrays = dict[str, NDArray[np.float32]]
 QUICK = Backoff(first_seconds=0.001, largest_seconds=0.002, attempts=4)
 PLAN = LocalPlan(steps=3, batch_size=2, lr=0.1)
+VISIT: dict[str, Any] = {"since": None, "payload": "delta", "length": 6, "seed": 5}
 
 
 def model_bytes(model: Arrays) -> bytes:
@@ -67,12 +71,9 @@ class Server:
         self.sent_bytes: list[int] = []  # of bodies that came in pieces
         self.faults: dict[tuple[str, str], list[Fault]] = defaultdict(list)
         self.lock = threading.Lock()
-        server = self
-
-        class Handler(_Handler):
-            state = server
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        methods = dict.fromkeys(("do_GET", "do_POST", "do_PUT"), _Handler.serve)
+        handler = type("Handler", (_Handler,), {"state": self, **methods})
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._http.daemon_threads = True
         if tls is not None:
             self._http.socket = tls.wrap_socket(self._http.socket, server_side=True)
@@ -90,32 +91,8 @@ class Server:
         self.etags[version] = f'"{version}"'
 
     def offer(self, number: int, version: int, plan: LocalPlan = PLAN, **values: Any) -> None:
-        compression = plan.compression
-        self.visits.append(
-            {
-                "number": number,
-                "version": version,
-                "since": None,
-                "payload": "delta",
-                "length": 6,
-                "seed": 5,
-                "plan": {
-                    "steps": plan.steps,
-                    "batch_size": plan.batch_size,
-                    "lr": list(plan.lr) if isinstance(plan.lr, tuple) else plan.lr,
-                    "momentum": plan.momentum,
-                    "weight_decay": plan.weight_decay,
-                    "mu": plan.mu,
-                    "clip_norm": plan.clip_norm,
-                    "compression": compression
-                    and {"name": compression.name, "parameters": dict(compression.parameters)},
-                    "error_feedback": plan.error_feedback,
-                },
-                "lease_seconds": None,
-                "urgent": False,
-                **values,
-            }
-        )
+        visit = {"number": number, "version": version, "plan": PlanMessage.of(plan).model_dump(), **VISIT}
+        self.visits.append({**visit, "lease_seconds": None, "urgent": False, **values})
 
     def paths(self, method: str) -> list[str]:
         return [path for heard, path, _ in self.heard if heard == method]
@@ -129,17 +106,8 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: Any) -> None:
         pass
 
-    def do_POST(self) -> None:
-        self._serve("POST")
-
-    def do_GET(self) -> None:
-        self._serve("GET")
-
-    def do_PUT(self) -> None:
-        self._serve("PUT")
-
-    def _serve(self, method: str) -> None:
-        server = self.state
+    def serve(self) -> None:
+        server, method = self.state, self.command
         with server.lock:
             self.path, _, query = self.path.partition("?")
             server.heard.append((method, self.path, dict(self.headers)))
@@ -181,6 +149,8 @@ class _Handler(BaseHTTPRequestHandler):
             return {"client": 2, **answer} if path == "/v1/enrol" else answer
         if path == "/v1/checkin":
             return self._checked_in()
+        if path == "/v1/examples":
+            return {}
         number = int(path.split("/")[3])
         if path.endswith("/give-up"):
             server.open = None
@@ -272,6 +242,46 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
 
+class KilledError(BaseException):
+    """A kill of the client, which no handler of errors catches."""
+
+
+@pytest.fixture
+def kill_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Return a function that makes the n-th change of the disk, request or answer from now on a kill."""
+    left = math.inf
+
+    def count() -> None:
+        nonlocal left
+        left -= 1
+        if left < 0 and threading.current_thread() is threading.main_thread():
+            raise KilledError
+
+    def killable(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            count()
+            return function(*arguments, **options)
+
+        return call
+
+    def send(*arguments: Any, real: Callable[..., Any] = Connection.send, **options: Any) -> Any:
+        count()
+        response = real(*arguments, **options)
+        count()
+        return response
+
+    def arm(n: float) -> None:
+        nonlocal left
+        left = n
+
+    for name in ("replace", "unlink"):
+        monkeypatch.setattr(Path, name, killable(getattr(Path, name)))
+    for name in ("fsync", "fdatasync"):  # the machine stays up, so nothing need be brought to disk
+        monkeypatch.setattr(os, name, killable(lambda descriptor: None))
+    monkeypatch.setattr(Connection, "send", send)
+    return arm
+
+
 @pytest.fixture
 def server() -> Iterator[Server]:
     made = Server()
@@ -318,8 +328,7 @@ def visit() -> Callable[..., Visit]:
     """Return a function that makes a visit of client 2."""
 
     def make(plan: LocalPlan = PLAN, number: int = 4, version: int = 12, **values: Any) -> Visit:
-        whole: dict[str, Any] = {"since": None, "payload": "delta", "length": 6, "seed": 5, **values}
-        return Visit(client=2, number=number, version=version, plan=plan, **whole)
+        return Visit(client=2, number=number, version=version, plan=plan, **VISIT | values)
 
     return make
 

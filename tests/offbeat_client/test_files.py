@@ -9,8 +9,6 @@ from offbeat_client.files import (
     partial_path,
     remove_durably,
     replace_durably,
-    sync_file,
-    sync_folder,
     write_durably,
 )
 
@@ -83,30 +81,9 @@ def test_a_secret_has_its_permissions_from_the_beginning(tmp_path):
     assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o600
 
 
-def test_other_files_have_the_usual_permissions(tmp_path):
-    (tmp_path / "usual").touch()
-    write_durably(tmp_path / "x", b"")
-    assert (tmp_path / "x").stat().st_mode == (tmp_path / "usual").stat().st_mode
-
-
 def test_a_removal_is_on_disk_also_of_a_file_that_does_not_exist(tmp_path, happened):
     (tmp_path / "x").touch()
     for _ in range(2):
         remove_durably(tmp_path / "x")
     assert happened == [("remove", "x"), ("sync", tmp_path.name)] * 2
     assert list(tmp_path.iterdir()) == []
-
-
-def test_files_and_folders_are_synced(tmp_path, happened):
-    (tmp_path / "x").write_text("content")
-    sync_file(tmp_path / "x")
-    sync_folder(tmp_path)
-    assert happened == [("sync", "x"), ("sync", tmp_path.name)]
-    assert (tmp_path / "x").read_text() == "content"
-
-
-def test_no_descriptor_stays_open(tmp_path):
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    write_durably(tmp_path / "x", b"")
-    sync_folder(tmp_path)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before

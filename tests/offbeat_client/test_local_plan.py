@@ -15,29 +15,18 @@ PLAN = {"steps": 2, "batch_size": 4, "lr": 0.1}
     ("change", "message"),
     [
         ({"steps": 0}, "steps must be a whole number of at least 1, got 0"),
-        ({"steps": -3}, "steps"),
-        ({"steps": 1.5}, "steps"),
-        ({"steps": True}, "steps"),
         ({"batch_size": 0}, "batch_size must be a whole number of at least 1, got 0"),
-        ({"batch_size": 8.0}, "batch_size"),
-        ({"lr": 0.0}, "lr must be greater than 0"),
         ({"lr": -0.1}, "lr must be greater than 0, got -0.1"),
-        ({"lr": math.nan}, "lr"),
-        ({"lr": math.inf}, "lr"),
         ({"lr": (0.1, 0.0)}, "lr must be greater than 0"),
         ({"lr": (0.1,)}, "lr must be one number or a tuple of 2, one a step, got 1"),
-        ({"lr": (0.1, 0.1, 0.1)}, "one a step, got 3"),
         ({"lr": ()}, "one a step, got 0"),
         ({"momentum": 1.0}, r"momentum must be in \[0, 1\), got 1.0"),
         ({"momentum": -0.1}, "momentum"),
         ({"momentum": math.nan}, "momentum"),
         ({"weight_decay": -1e-4}, "weight_decay must not be negative"),
-        ({"weight_decay": math.inf}, "weight_decay"),
         ({"mu": -1.0}, "mu must not be negative"),
-        ({"mu": math.nan}, "mu"),
         ({"momentum": 0.9, "mu": 0.1}, "momentum and mu cannot be combined"),
         ({"clip_norm": 0.0}, "clip_norm must be greater than 0"),
-        ({"clip_norm": math.inf}, "clip_norm"),
         ({"error_feedback": True}, "error_feedback makes up for compression: set compression, or leave it out"),
     ],
 )
@@ -62,31 +51,11 @@ def test_plan_takes_the_ends_of_its_ranges(change):
     assert {name: getattr(plan, name) for name in change} == change
 
 
-def test_plan_has_no_options_unless_asked():
-    plan = LocalPlan(**PLAN)
-    assert (plan.momentum, plan.weight_decay, plan.mu, plan.clip_norm) == (0, 0, 0, None)
-    assert (plan.compression, plan.error_feedback) == (None, False)
-
-
-def test_a_compression_has_no_parameters_unless_given_and_equals_another_of_the_same():
-    assert Compression("sign").parameters == ()
-    assert Compression("top_k", (("share", 0.1),)) == TOP_K
-    assert len({TOP_K, Compression("top_k", (("share", 0.1),)), Compression("top_k", (("share", 0.2),))}) == 2
-    assert len({LocalPlan(**PLAN), LocalPlan(**PLAN, compression=TOP_K)}) == 2
-
-
-def test_a_visit_cut_short_keeps_all_else():
+def test_a_visit_cut_short_takes_its_first_steps_and_keeps_all_else():
     whole = LocalPlan(5, 4, 0.1, momentum=0.5, weight_decay=0.01, clip_norm=2.0, compression=TOP_K, error_feedback=True)
     assert whole.prefix(3) == dataclasses.replace(whole, steps=3)
     assert whole.prefix(5) == whole
-    assert LocalPlan(5, 4, 0.1, mu=0.3).prefix(1) == LocalPlan(1, 4, 0.1, mu=0.3)
-
-
-def test_a_visit_cut_short_takes_its_first_steps_by_their_own_step_sizes():
-    whole = LocalPlan(3, 4, (0.3, 0.2, 0.1))
-    assert whole.prefix(2) == LocalPlan(2, 4, (0.3, 0.2))
-    assert whole.prefix(2).prefix(1).lr == (0.3,)
-    assert whole.lr == (0.3, 0.2, 0.1)
+    assert LocalPlan(3, 4, (0.3, 0.2, 0.1)).prefix(2) == LocalPlan(2, 4, (0.3, 0.2))
 
 
 @pytest.mark.parametrize("lr", [0.1, (0.3, 0.2)])
@@ -94,18 +63,6 @@ def test_a_visit_cut_short_takes_its_first_steps_by_their_own_step_sizes():
 def test_a_visit_is_not_cut_to_nothing_nor_to_more_than_it_was(lr, steps):
     with pytest.raises(ValueError, match=f"steps must be in 1 … 2, got {steps}"):
         LocalPlan(**{**PLAN, "lr": lr}).prefix(steps)
-
-
-@pytest.mark.parametrize(("record", "name"), [(LocalPlan(**PLAN), "steps"), (TOP_K, "name")])
-def test_plans_are_frozen_and_slotted(record, name):
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        setattr(record, name, 7)
-    assert not hasattr(record, "__dict__")
-
-
-def test_a_replaced_plan_is_validated_again():
-    with pytest.raises(ValueError, match="steps"):
-        dataclasses.replace(LocalPlan(**PLAN), steps=0)
 
 
 def ten_steps(**changes: object) -> LocalPlan:
@@ -139,17 +96,13 @@ class TestNormaliser:
     def test_plain_sgd_counts_its_steps(self, changes: dict[str, object]) -> None:
         assert normaliser(ten_steps(**changes)) == pytest.approx(10.0)
 
-    def test_momentum_goes_with_step_sizes_that_change(self) -> None:
-        rates = tuple([0.1] * 10)
-        assert normaliser(ten_steps(lr=rates, momentum=0.5)) == pytest.approx(normaliser(ten_steps(momentum=0.5)))
-
     def test_step_sizes_that_change_weigh_each_gradient_by_its_own(self) -> None:
         # Momentum ½: 0.1·1 + 0.3·(1 + ½), over the mean 0.2. Proximal term 1: 0.1·(1 − 0.3) + 0.3, over 0.2.
         two = {"steps": 2, "lr": (0.1, 0.3)}
         assert normaliser(ten_steps(**two, momentum=0.5)) == pytest.approx(0.55 / 0.2)
         assert normaliser(ten_steps(**two, mu=1.0)) == pytest.approx(0.37 / 0.2)
 
-    @pytest.mark.parametrize("mu", [1e-9, 1e-12, 1e-16, 1e-300, 1e-323])
+    @pytest.mark.parametrize("mu", [1e-9, 1e-16, 1e-323])
     def test_a_tiny_proximal_term_is_nearly_none(self, mu: float) -> None:
         # 1 − steps·lr·mu/2 is 1 to 1e-8; the formula taken literally cancels.
         assert normaliser(ten_steps(mu=mu)) == pytest.approx(10.0, rel=1e-7)

@@ -51,10 +51,9 @@ def test_a_step_and_an_upload_are_timed(server, wanted, connection, tmp_path, mo
     assert server.speeds == [pytest.approx({"step_seconds": 0.5, "upload_seconds": 0.3 + 0.48})]
 
 
-def test_without_a_request_nothing_is_measured(server, connection, tmp_path, fault):
-    server.probe = {"probe": None, "upload_bytes": 0}
-    probe(connection, tmp_path, 2, lambda *_: pytest.fail("trained"), Outbox(tmp_path))
-    server.faults["GET", "/v1/probe"] = [fault(404, "not-found")]  # an older server
+@pytest.mark.parametrize("change", [{"probe": None}, {"upload_bytes": 0}])
+def test_without_a_request_nothing_is_measured(server, wanted, connection, tmp_path, change):
+    server.probe.update(change)
     probe(connection, tmp_path, 2, lambda *_: pytest.fail("trained"), Outbox(tmp_path))
     assert server.speeds == server.probed == []
 
@@ -81,12 +80,6 @@ def test_an_invalid_answer_is_one_line(answer, server, connection, tmp_path):
     server.probe = answer
     with pytest.raises(OffbeatError, match="answer to GET /v1/probe is not understood"):
         probe(connection, tmp_path, 2, fit, Outbox(tmp_path))
-
-
-def test_without_bytes_to_upload_nothing_is_measured(server, wanted, connection, tmp_path):
-    server.probe["upload_bytes"] = 0
-    probe(connection, tmp_path, 2, lambda *_: pytest.fail("trained"), Outbox(tmp_path))
-    assert server.speeds == []
 
 
 def test_the_real_server_plans_the_first_visit_by_it_and_never_asks_again(tmp_path, quick):

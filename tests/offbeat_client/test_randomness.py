@@ -54,12 +54,6 @@ def test_arrays_equal_scalars_and_broadcast():
         assert drawn[:, *index].tolist() == words(11, 4, client, visit, draw)[:, 0].tolist()
 
 
-def test_lists_and_small_integer_arrays_are_accepted():
-    expected = words(1, 2, client=np.arange(3)).tolist()
-    assert words(1, 2, client=[0, 1, 2]).tolist() == expected
-    assert words(1, 2, client=np.arange(3, dtype=np.int32)).tolist() == expected
-
-
 def test_an_integer_has_63_bits():
     drawn = [integer(9, Purpose.LAYERS, client) for client in range(300)]
     assert all(0 <= number < 2**63 for number in drawn)
@@ -82,18 +76,8 @@ def test_purposes_keep_their_numbers():
     assert len(Purpose.__members__) == len(set(Purpose))
 
 
-def test_generators_are_reproducible_and_differ_by_seed_and_purpose():
-    drawn = {place: tuple(generator(*place).random(5)) for place in [(1, 2), (1, 3), (2, 2), (2, 1)]}
-    assert len(set(drawn.values())) == 4
-    assert tuple(generator(1, 2).random(5)) == drawn[1, 2]
-
-
-@pytest.mark.parametrize("seed", [2**53, 2**62, 2**63, 2**64 - 2])
-def test_neighbouring_large_seeds_give_different_generators(seed):
-    assert generator(seed, Purpose.PARTITION).random() != generator(seed + 1, Purpose.PARTITION).random()
-
-
-def test_a_generator_is_numpys_philox_keyed_by_seed_and_purpose():
-    key = np.array([5, int(Purpose.PARTITION)], dtype=np.uint64)
+@pytest.mark.parametrize("seed", [5, 2**63, 2**64 - 1])
+def test_a_generator_is_numpys_philox_keyed_by_seed_and_purpose(seed):
+    key = np.array([seed, int(Purpose.PARTITION)], dtype=np.uint64)
     expected = np.random.Generator(np.random.Philox(key=key)).random(4)
-    assert generator(5, Purpose.PARTITION).random(4).tolist() == expected.tolist()
+    assert generator(seed, Purpose.PARTITION).random(4).tolist() == expected.tolist()

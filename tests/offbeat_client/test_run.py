@@ -1,8 +1,7 @@
-import os
-import threading
+import math
 import time
 from dataclasses import replace
-from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from offbeat_client.http.refusal import ServiceError
 from offbeat_client.local_plan import Compression, LocalPlan
 from offbeat_client.messages import CheckedIn
 from offbeat_client.run import run_client
+from tests.offbeat_client.conftest import Fault, KilledError
 
 PLAN = LocalPlan(steps=3, batch_size=2, lr=0.1)
 TOP_K = replace(PLAN, compression=Compression("top_k", (("share", 0.4),)))
@@ -42,6 +42,18 @@ def vector(server, visit):
     return load(server.bodies[visit])["update"].tolist()
 
 
+@pytest.fixture
+def offer(server, model):
+    """Return a function that has the server offer visits of version 12."""
+
+    def call(*numbers, **values):
+        server.serve(12, model)
+        for number in numbers:
+            server.offer(number, 12, **values)
+
+    return call
+
+
 def test_a_life(server, run, model):
     for number, version in enumerate((12, 12, 13)):
         server.serve(version, model)
@@ -59,148 +71,118 @@ def test_a_life(server, run, model):
     assert server.announced[0]["upload_seconds"] is None
 
 
-@pytest.mark.parametrize("gives_next", [True, False])
-def test_without_a_next_visit_the_client_checks_in(server, run, model, gives_next):
+@pytest.mark.parametrize(("gives_next", "check_ins"), [(True, 1), (False, 4)])
+def test_without_a_next_visit_the_client_checks_in(server, run, offer, gives_next, check_ins):
     server.gives_next = gives_next
-    server.serve(12, model)
-    for number in range(3):
-        server.offer(number, 12)
+    offer(0, 1, 2)
     assert run() == 3
-    assert server.paths("POST").count("/v1/checkin") == (1 if gives_next else 4)
+    assert server.paths("POST").count("/v1/checkin") == check_ins
 
 
-def test_a_client_that_stops_takes_no_visit(server, run, model):
-    server.serve(12, model)
-    for number in range(3):
-        server.offer(number, 12)
+def test_a_client_that_stops_takes_no_visit_and_resumes_without_a_token(server, run, offer):
+    offer(0, 1, 2)
     assert run(visits=2) == 2
     assert server.open is None
-    assert len(server.visits) == 1
-
-
-def test_a_client_stops_after_visits_and_resumes_without_a_token(server, run, model):
-    server.serve(12, model)
-    for number in range(3):
-        server.offer(number, 12)
-    assert run(visits=1) == 1
     assert run(visits=1, enrolment_token=None) == 1
-    assert sorted(server.receipts) == [0, 1]
     assert server.paths("POST").count("/v1/enrol") == 1
+    assert server.paths("GET").count("/v1/probe") == 1
 
 
-def test_after_a_kill_the_update_is_not_trained_again(server, run, model, fault):
-    server.serve(12, model)
-    server.offer(0, 12)
-    server.faults["PUT", "/v1/uploads/0"] = [fault(503)] * 4
+@pytest.mark.parametrize(
+    "faults",
+    [
+        {("PUT", "/v1/uploads/0"): [Fault(503)] * 4},
+        {("PUT", "/v1/uploads/0"): [Fault(before_answer=True)], ("GET", "/v1/uploads/0"): [Fault(503)] * 3},
+    ],
+    ids=["the update was lost", "the receipt was lost"],
+)
+def test_after_a_kill_the_update_is_not_trained_again(server, run, offer, faults):
+    offer(0)
+    server.faults.update(faults)
     with pytest.raises(ServiceError):
         run()
-    trained = []
-    assert run(lambda model, visit: trained.append(visit)) == 1
-    assert trained == []
+    puts = server.paths("PUT")
+    assert run(lambda *_: pytest.fail("trained again")) == 1
+    assert len(server.paths("PUT")) == (len(puts) if len(faults) == 2 else len(puts) + 1)
 
 
-def test_after_a_kill_the_receipt_is_requested(server, run, model, fault):
-    server.serve(12, model)
-    server.offer(0, 12)
-    server.faults["PUT", "/v1/uploads/0"] = [fault(before_answer=True)]
-    server.faults["GET", "/v1/uploads/0"] = [fault(503)] * 3
-    with pytest.raises(ServiceError):
-        run()
-    assert run() == 1
-    assert len(server.paths("PUT")) == 1
-
-
-def test_an_update_of_a_forgotten_visit_is_dropped(server, run, model, fault):
-    server.serve(12, model)
-    server.offer(0, 12)
-    server.faults["PUT", "/v1/uploads/0"] = [fault(503)] * 4
+def test_an_update_of_a_forgotten_visit_is_dropped(server, run, offer):
+    offer(0)
+    server.faults["PUT", "/v1/uploads/0"] = [Fault(503)] * 4
     with pytest.raises(ServiceError):
         run()
     server.open = None
-    server.offer(1, 12)
+    offer(1)
     assert run() == 1
     assert sorted(server.receipts) == [1]
 
 
-def test_an_error_in_the_users_code_is_one_line_and_the_visit_is_given_up(server, run, model):
-    def fit(model, visit):
-        raise ZeroDivisionError("mine")
+def fail(model, visit):
+    raise ZeroDivisionError("mine")
 
-    server.serve(12, model)
-    server.offer(0, 12)
-    with pytest.raises(OffbeatError, match=r"^visit 0: the client's fit failed: ZeroDivisionError: mine \(.*test_run"):
+
+@pytest.mark.parametrize(
+    ("fit", "message"),
+    [
+        (fail, r"^visit 0: the client's fit failed: ZeroDivisionError: mine \(.*test_run"),
+        (lambda model, visit: ({name: tensor + np.nan for name, tensor in model.items()}, 1), "diverged"),
+        (lambda model, visit: None, "fit must return"),
+    ],
+)
+def test_a_failure_of_fit_is_one_line_and_the_visit_is_given_up(server, run, offer, fit, message):
+    offer(0)
+    with pytest.raises(OffbeatError, match=message):
         run(fit)
-    assert server.paths("POST")[-1] == "/v1/visits/0/give-up"
-
-
-@pytest.mark.parametrize("value", [float("nan"), None])
-def test_an_invalid_result_is_one_line_and_the_visit_is_given_up(server, run, model, value):
-    server.serve(12, model)
-    server.offer(0, 12)
-    with pytest.raises(OffbeatError, match=r"diverged|fit must return"):
-        run(lambda model, visit: value and ({name: tensor + value for name, tensor in model.items()}, 1))
     assert server.paths("POST")[-1] == "/v1/visits/0/give-up"
     assert server.paths("PUT") == []
 
 
-def test_a_factory_that_fails_is_one_line(server, tmp_path, quick):
-    def make(client):
-        raise KeyError("mine")
-
-    for factory, problem in ((make, "making the client failed: KeyError"), (lambda client: 3, "got int")):
-        with pytest.raises(OffbeatError, match=problem):
-            run_client(server.url, factory, tmp_path, enrolment_token="obe_1", backoff=quick)
-
-
-def test_the_factory_gets_the_clients_number(server, tmp_path, quick):
-    heard = []
-    run_client(server.url, lambda n: heard.append(n) or halve, tmp_path, enrolment_token="obe_1", backoff=quick)
-    assert heard == [2]
-
-
-def test_an_object_with_fit_is_a_client(server, run, model):
-    class Mine:
-        fit = staticmethod(halve)
-
-    server.serve(12, model)
-    server.offer(0, 12)
-    assert run(Mine()) == 1
+@pytest.mark.parametrize(
+    ("make_client", "message"),
+    [
+        (lambda client: {}[client], "making the client failed: KeyError: 2"),
+        (lambda client: 3, "got int"),
+        (lambda client: SimpleNamespace(fit=halve, examples=0), "the client's examples must be a whole number"),
+        (lambda client: SimpleNamespace(fit=halve, examples=2**31), "the client's examples must be at most"),
+    ],
+)
+def test_a_client_that_cannot_be_used_is_one_line(server, tmp_path, quick, make_client, message):
+    with pytest.raises(OffbeatError, match=message):
+        run_client(server.url, make_client, tmp_path, enrolment_token="obe_1", backoff=quick)
 
 
-def test_a_refused_update_ends_the_client_but_not_the_next_one(server, run, model, fault):
-    server.serve(12, model)
-    server.offer(0, 12)
-    server.offer(1, 12)
-    server.faults["PUT", "/v1/uploads/0"] = [fault(422, "norm-too-large")]
+def test_a_refused_update_ends_the_client_but_not_the_next_one(server, run, offer):
+    offer(0, 1)
+    server.faults["PUT", "/v1/uploads/0"] = [Fault(422, "norm-too-large")]
     with pytest.raises(ServiceError, match="norm-too-large"):
         run()
     assert server.paths("POST")[-1] == "/v1/visits/0/give-up"
     assert run() == 1
 
 
-def test_the_client_continues_after_another_upload(server, run, model, fault):
-    server.serve(12, model)
-    server.offer(0, 12)
-    server.offer(1, 12)
-    server.faults["PUT", "/v1/uploads/0"] = [fault(409, "other-upload")]
+def test_a_lost_memory_ends_the_client(server, run, offer):
+    offer(0, payload="difference", since=9)
+    server.faults["PUT", "/v1/uploads/0"] = [Fault(422, "lost-memory")]
+    with pytest.raises(OffbeatError, match=r"has lost what the client remembers .*take another folder"):
+        run()
+
+
+def test_the_client_continues_after_another_upload(server, run, offer):
+    offer(0, 1)
+    server.faults["PUT", "/v1/uploads/0"] = [Fault(409, "other-upload")]
     assert run() == 1
     assert sorted(server.receipts) == [1]
 
 
-@pytest.mark.parametrize("is_said", [True, False])
-def test_the_client_continues_after_a_deleted_version(is_said, server, run, model, fault):
-    if not is_said:  # the file went just when it was to be sent
-        server.faults["GET", "/v1/models/12"] = [fault(404)]
-    server.serve(13, model)
-    server.offer(0, 12)
-    server.offer(1, 13)
+def test_the_client_continues_after_a_deleted_version(server, run, offer):
+    server.offer(0, 11)
+    offer(1)
     assert run() == 1
     assert "/v1/visits/0/give-up" in server.paths("POST")
 
 
-def test_unwanted_work_is_given_up(server, run, model):
-    server.serve(12, model)
-    server.offer(0, 12, lease_seconds=0.3)
+def test_unwanted_work_is_given_up(server, run, offer):
+    offer(0, lease_seconds=0.3)
     server.beat["wanted"] = False
 
     def fit(model, visit):
@@ -229,130 +211,31 @@ def test_a_client_without_work_comes_back_later(server, run, model, monkeypatch)
     assert len(set(waits)) == 50
 
 
-class TestDifference:
-    def test_a_difference_is_to_the_last_counted_update(self, server, run, model):
-        server.counts = lambda visit: visit != 1
-        ends = {0: 1.0, 1: 10.0, 2: 3.0}
-        for number, since in enumerate((None, 10, 10)):
-            server.serve(10 + number, model)
-            server.offer(number, 10 + number, payload="difference", since=since)
-        run(lambda model, visit: ({name: tensor - ends[visit.number] for name, tensor in model.items()}, 1))
-        assert [vector(server, number) for number in range(3)] == [[1.0] * 6, [9.0] * 6, [2.0] * 6]
-        assert [server.announced[number]["since"] for number in range(3)] == [None, 10, 10]
-
-    def test_a_lost_memory_ends_the_client(self, server, run, model, fault):
-        server.serve(12, model)
-        server.offer(0, 12, payload="difference", since=9)
-        server.faults["PUT", "/v1/uploads/0"] = [fault(422, "lost-memory")]
-        with pytest.raises(OffbeatError, match=r"has lost what the client remembers .*take another folder"):
-            run()
-
-
-class TestCorrection:
-    """Values for a visit: the vector beside the model is 2 everywhere, and P is ½."""
-
-    PLAN = LocalPlan(steps=2, batch_size=1, lr=0.25)
-
-    @pytest.fixture
-    def offsets(self, server, run, model):
-        """Return a function that makes clients learn deltas, and returns by how much their gradients were corrected."""
-
-        def correct(deltas, sinces):
-            for number, since in enumerate(sinces):
-                server.serve(10 + number, model)
-                server.offer(number, 10 + number, self.PLAN, since=since, corrects_gradients=True)
-            heard = []
-
-            def fit(model, visit):
-                heard.append([*visit.offset["weight"].reshape(-1).tolist(), *visit.offset["bias"].tolist()])
-                for tensor in visit.offset.values():
-                    tensor.fill(77)  # they are its own
-                return {name: tensor - deltas[visit.number] for name, tensor in model.items()}, 1
-
-            fit.corrects_gradients = True
-            run(fit)
-            return heard
-
-        return correct
-
-    def test_c_i_belongs_to_the_last_counted_update(self, server, offsets):
-        server.counts = lambda visit: visit != 1
-        heard = offsets([3.0, 5.0, 2.0, 0.0], [None, 10, 10, 12])
-        # c_i: 3/½ − 2 = 4 after visit 0, and 2/½ − (2 − 4) = 6 after visit 2; visit 1 does not count.
-        assert heard == [[2.0 - own] * 6 for own in (0.0, 4.0, 4.0, 6.0)]
-        assert [server.announced[number]["since"] for number in range(4)] == [None, 10, 10, 12]
-        assert vector(server, 1) == [5.0] * 6
-
-
-@pytest.mark.parametrize("value", [True, False, None, 1])
-def test_the_client_names_its_abilities(server, run, model, value):
-    def fit(model, visit):
-        return model, 1
-
-    if value is not None:
-        fit.corrects_gradients = value
-    server.serve(12, model)
-    server.offer(0, 12)
-    run(fit)
-    said = {path: headers["Offbeat-Supports"] for _, path, headers in server.heard}
-    expected = "needs_loss, corrects_gradients" if value is True else "needs_loss"
-    assert said["/v1/checkin"] == said["/v1/uploads/0"] == expected
-
-
-class KilledError(BaseException):
-    pass
-
-
-@pytest.fixture
-def kill_at(monkeypatch):
-    """Return a function that makes the n-th change of the disk, or request, or answer, from now on a kill."""
-    # What is only killed need not be brought to disk.
-    sync = [(os, name, lambda descriptor: None) for name in ("fsync", "fdatasync")]
-    real = [(Path, "replace", Path.replace), (Path, "unlink", Path.unlink), *sync]
-    send = Connection.send
-    main = threading.main_thread()
-    left = 0
-
-    def count():
-        nonlocal left
-        left -= 1
-        if left < 0 and threading.current_thread() is main:
-            raise KilledError
-
-    def killable(function):
-        def wrapped(*arguments, **options):
-            count()
-            return function(*arguments, **options)
-
-        return wrapped
-
-    def killable_twice(*arguments, **options):
-        count()
-        response = send(*arguments, **options)
-        count()
-        return response
-
-    for owner, name, function in real:
-        monkeypatch.setattr(owner, name, killable(function))
-    monkeypatch.setattr(Connection, "send", killable_twice)
-
-    def arm(n):
-        nonlocal left
-        left = n
-
-    return arm
+@pytest.mark.parametrize(
+    ("attributes", "abilities"),
+    [
+        ({"corrects_gradients": True}, "needs_loss, corrects_gradients"),
+        ({"corrects_gradients": 1}, "needs_loss"),
+        ({}, "needs_loss"),
+    ],
+)
+def test_the_client_names_its_abilities(server, run, offer, attributes, abilities):
+    offer(0)
+    run(SimpleNamespace(fit=halve, **attributes))
+    supports = {path: headers["Offbeat-Supports"] for _, path, headers in server.heard}
+    assert supports["/v1/checkin"] == supports["/v1/uploads/0"] == abilities
 
 
 @pytest.mark.parametrize(
-    ("plan", "values"),
+    ("first", "plan", "values"),
     [
-        (TOP_K, {"payload": "difference"}),
-        (replace(TOP_K, error_feedback=True), {}),
-        (TOP_K, {"corrects_gradients": True}),
+        (0, TOP_K, {"payload": "difference"}),
+        (1, replace(TOP_K, error_feedback=True), {}),
+        (2, TOP_K, {"corrects_gradients": True}),
     ],
 )
-def test_killed_anywhere_the_client_resumes_and_sends_the_same(server, tmp_path, quick, model, kill_at, plan, values):
-    """Over three visits, of which the second does not count; then all over again, killed one step later."""
+def test_killed_anywhere_the_client_sends_the_same(server, tmp_path, quick, model, kill_at, first, plan, values):
+    """Over three visits, of which the second does not count; then all over again, killed three steps later."""
 
     def fit(model, visit):
         trained.append(visit.number)
@@ -376,17 +259,17 @@ def test_killed_anywhere_the_client_resumes_and_sends_the_same(server, tmp_path,
                 break
             except KilledError:
                 kills += 1
-                kill_at(10_000)
-        sent = [server.bodies[number] for number in range(3)]
-        return kills, [decode(Encoded.from_bytes(body, 6)) for body in sent]
+                kill_at(math.inf)
+        sent = [decode(Encoded.from_bytes(server.bodies[number], 6)) for number in range(3)]
+        return kills, sent, [server.announced[number]["since"] for number in range(3)]
 
-    kill_at(10_000)
     trained = []
-    _, expected = live(tmp_path / "unkilled")
-    for step in range(1000):
+    _, expected, sinces = live(tmp_path / "unkilled")
+    assert sinces == [None, 10, 10]
+    for step in range(first, 1000, 3):
         kill_at(step)
         trained = []
-        kills, got = live(tmp_path / str(step))
+        kills, got, _ = live(tmp_path / str(step))
         assert all(np.array_equal(one, other) for one, other in zip(got, expected, strict=True)), step
         assert len(trained) <= 4
         if not kills:

@@ -113,8 +113,8 @@ class TestFitted:
         assert check_fitted(Fitted(model, 17, steps=2), model, visit(plan)).normaliser == 2.5
 
     def test_the_clients_numbers_are_kept(self, model, visit):
-        fitted = check_fitted(Fitted(model, 17, 1, 0.5), model, visit())
-        assert (fitted.steps, fitted.normaliser) == (1, 0.5)
+        fitted = check_fitted(Fitted(model, 17, 1, 0.5, -2.5), model, visit(needs_loss=True))
+        assert (fitted.steps, fitted.normaliser, fitted.loss) == (1, 0.5, -2.5)
 
     @pytest.mark.parametrize("loss", [None, float("nan"), float("-inf"), 3.5e38, "low"])
     def test_a_needed_loss_must_be_a_number(self, model, visit, loss):
@@ -122,9 +122,6 @@ class TestFitted:
             check_fitted(Fitted(model, 17, loss=loss), model, visit(needs_loss=True))
         assert "\n" not in str(caught.value)
         assert check_fitted(Fitted(model, 17, loss=loss), model, visit()).examples == 17
-
-    def test_a_loss_may_be_negative(self, model, visit):
-        assert check_fitted(Fitted(model, 17, loss=-2.5), model, visit(needs_loss=True)).loss == -2.5
 
     def test_buffers_are_left_out(self, model, visit):
         extra = {**model, "running_mean": np.zeros(3, np.float32)}

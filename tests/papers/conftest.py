@@ -1,10 +1,17 @@
-from collections.abc import Callable
+import contextlib
+import io
+import shutil
+import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from offbeat.cli.main import main
+from offbeat.errors import OffbeatError
 from papers.__main__ import app
+
+RESULTS = Path("runs/reproduce/paper")
 
 FIGURE = """
 seeds = [1, 2]
@@ -125,17 +132,70 @@ paper = "they are"
 
 
 @pytest.fixture
-def papers(run_main: Callable[..., tuple[int, str, str]]) -> Callable[..., tuple[int, str, str]]:
+def papers(run_main):
     """Return a function that runs ``python -m papers`` in this process; it returns exit code, output and errors."""
     return partial(run_main, app, "python -m papers")
 
 
 @pytest.fixture
-def experiments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def experiments(tmp_path, monkeypatch):
     """A working folder with ``papers/paper/fig1.toml``; the folder of experiments."""
     monkeypatch.chdir(tmp_path)
+    return write_figures()
+
+
+@pytest.fixture
+def write(experiments):
+    """Return a function that writes ``papers/paper/fig1.toml`` with some texts replaced; it returns the path."""
+
+    def replace(text=FIGURE, *changes):
+        path = experiments / "paper" / "fig1.toml"
+        for before, after in changes:
+            assert before in text
+            text = text.replace(before, after, 1)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return replace
+
+
+@pytest.fixture(scope="session")
+def reproduced_folder(tmp_path_factory):
+    """A folder in which ``paper/fig1`` has been run, and the output."""
+    folder = tmp_path_factory.mktemp("reproduced")
+    with contextlib.chdir(folder):
+        write_figures()
+        return folder, run_papers("paper/fig1", "--jobs", "1", "--pages", "docs")
+
+
+@pytest.fixture
+def reproduced(experiments, reproduced_folder, tmp_path):
+    """The output of ``paper/fig1``, which has been run in the working folder."""
+    folder, output = reproduced_folder
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    return output
+
+
+def write_figures():
     folder = Path("papers")
     (folder / "paper").mkdir(parents=True)
     (folder / "paper" / "fig1.toml").write_text(FIGURE, encoding="utf-8")
     (folder / "paper" / "no_figure.toml").write_text("seeds = [1]\n", encoding="utf-8")
     return folder
+
+
+def run_papers(*arguments):
+    """Run ``python -m papers``, which must succeed; return its output."""
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as output:
+        patch.setattr(sys, "argv", ["python -m papers", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            main(app, "python -m papers")
+    assert not caught.value.code
+    return output.getvalue()
+
+
+def assert_one_line(call, message):
+    """Check that a call raises an error of one line that matches the message."""
+    with pytest.raises(OffbeatError, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)

@@ -5,40 +5,29 @@ from pathlib import Path
 
 import pytest
 
-from tests.papers.conftest import FIGURE, PANELS
+from tests.papers.conftest import FIGURE, PANELS, RESULTS
 
 PNG = b"\x89PNG"
-
-
-@pytest.fixture
-def reproduced(experiments, papers):
-    return papers("paper/fig1", "--jobs", "1")
-
-
-def runs():
-    return Path("runs/reproduce/paper/fig1-quick")
+FIG1 = RESULTS / "fig1-quick"
 
 
 def test_each_claim_has_its_verdict(reproduced):
-    code, out, err = reproduced
-    assert (code, err) == (0, "")
-    rows = {name: re.search(rf"{name}.*", out).group() for name in ("FedAvg learns", "FedAvg is perfect", "FedAsync")}
+    rows = {
+        name: re.search(rf"{name}.*", reproduced).group() for name in ("FedAvg learns", "FedAvg is perfect", "FedAsync")
+    }
     assert "holds (2 of 2 seeds)" in rows["FedAvg learns"]
     assert "does not hold (0 of 2 seeds)" in rows["FedAvg is perfect"]
-    assert (runs() / "figure.png").read_bytes().startswith(PNG)
-    page = (runs() / "page.md").read_text(encoding="utf-8")
+    assert (FIG1 / "figure.png").read_bytes().startswith(PNG)
+    page = (FIG1 / "page.md").read_text(encoding="utf-8")
     assert "`python -m papers paper/fig1 --scale quick`" in page
     assert "| FedAvg is perfect | it is | mean accuracy of the last 10.0 s of fedavg: " in page
     assert "- Everything." in page
     assert "- At this scale: `stop.virtual_seconds=20.0`." in page
 
 
-def test_the_other_figures_run_after_a_failure(experiments, papers):
-    (experiments / "paper" / "fig1.toml").write_text(FIGURE + PANELS, encoding="utf-8")
+def test_the_other_figures_run_after_a_failure(experiments, write, papers):
     (experiments / "paper" / "fig2.toml").write_text(FIGURE, encoding="utf-8")
-    panel = 'set = ["population.clients=5"'
-    broken = FIGURE + PANELS.replace(panel, 'set = ["model.name=gone.py:make", "population.clients=5"')
-    (experiments / "paper" / "fig1.toml").write_text(broken, encoding="utf-8")
+    write(FIGURE + PANELS, ('"population.clients=5"', '"model.name=gone.py:make", "population.clients=5"'))
     (experiments / "paper" / "gone.py").write_text("def make(shape, outputs):\n    raise ValueError('none')\n")
     code, out, err = papers("--all", "--jobs", "1", "--pages", "docs")
     assert code == 2
@@ -54,25 +43,21 @@ def test_the_other_figures_run_after_a_failure(experiments, papers):
     assert alone.count("\n") == 1
 
 
-def test_list_shows_the_verdicts_of_local_runs(experiments, papers):
-    _, before, _ = papers("--list")
-    assert "not run" in before
-    assert re.search(r"paper/fig1 .*A paper .*Figure 1 .*digits .*quick: 0\.1 min", before)
-    assert "full: 3 h" in before
-    papers("--all", "--jobs", "1")
-    _, after, _ = papers("--list")
+def test_list_shows_the_verdicts_of_local_runs(reproduced, write, papers):
+    _, after, _ = papers("--list", "--pages", "elsewhere")
+    assert re.search(r"paper/fig1 .*A paper .*Figure 1 .*digits .*quick: 0\.1 min", after)
+    assert "full: 3 h" in after
     assert "quick: holds" in after
     assert "quick: does not hold" in after
     # Of other settings than the file's nothing is known.
-    path = experiments / "paper" / "fig1.toml"
-    path.write_text(path.read_text(encoding="utf-8").replace("lr = 0.1", "lr = 0.2"), encoding="utf-8")
+    write(FIGURE, ("lr = 0.1", "lr = 0.2"))
     _, changed, _ = papers("--list")
+    assert "not run" in changed
     assert "holds" not in changed
 
 
-def test_pages(experiments, papers):
-    code, out, _ = papers("--all", "--jobs", "1", "--pages", "docs")
-    assert (code, out.splitlines()[-1]) == (0, f"Pages: {Path('docs/index.md')}")
+def test_pages(reproduced):
+    assert reproduced.splitlines()[-1] == f"Pages: {Path('docs/index.md')}"
     index = Path("docs/index.md").read_text(encoding="utf-8")
     assert "Of 3 claims 2 hold, 1 do not, 0 differ between seeds, 0 are undecided." in index
     assert "| [A paper](paper.md) | 3 | 2 | 1 | 0 | 0 | 0 |" in index
@@ -87,14 +72,13 @@ def test_figures_or_all_must_be_given(experiments, papers, arguments):
     assert "name a figure, such as fedlaavg/fig4e, or give --all" in err
 
 
-def test_figures_without_the_scale_are_reported_and_left_out(experiments, papers):
-    path = experiments / "paper" / "fig1.toml"
-    other = path.read_text(encoding="utf-8").replace("[scales.quick]", "[scales.medium]")
-    (experiments / "paper" / "fig2.toml").write_text(other, encoding="utf-8")
+def test_figures_without_the_scale_are_reported_and_left_out(reproduced, papers):
+    other = FIGURE.replace("[scales.quick]", "[scales.medium]")
+    Path("papers/paper/fig2.toml").write_text(other, encoding="utf-8")
     code, out, _ = papers("paper", "--jobs", "1")
     assert code == 0
     assert out.splitlines()[0] == "Left out, since they have no scale quick: paper/fig2"
-    assert not Path("runs/reproduce/paper/fig2-quick").exists()
+    assert not (RESULTS / "fig2-quick").exists()
     _, out, _ = papers("--all", "--jobs", "1")
     assert "Left out" not in out
 

@@ -3,6 +3,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from offbeat.errors import OffbeatError
 from offbeat.population.csv_columns import check_numbers, check_rows, read_columns
@@ -10,7 +12,7 @@ from offbeat.population.csv_columns import check_numbers, check_rows, read_colum
 
 def test_the_wanted_columns(tmp_path):
     path = tmp_path / "a.csv"
-    path.write_bytes(b'\xef\xbb\xbfb,"c",a\r\n1,x,2.5\r\n3,,nan\r\n')
+    path.write_bytes(b'\xef\xbb\xbfb,"c",a\r\n1,x,2.5\r\n\r\n"03",, nan')
     columns = read_columns(path, {"a": pa.float64(), "b": pa.int64()})
     assert set(columns) == {"a", "b"}
     np.testing.assert_array_equal(columns["a"], [2.5, np.nan])
@@ -40,9 +42,10 @@ def test_the_row_is_right_in_a_long_file(tmp_path):
         (b"\xff\n1\n", "cannot read"),
         (b"\x1f\x8b\x08\n1\n", "cannot read"),
         (b"a," * 1_000_000 + b"b\n1\n", "more than one column 'a'"),
+        (b"a,b\n1,2\n3\n", "Expected 2 columns, got 1"),
     ],
 )
-def test_refuses(tmp_path, content, reason):
+def test_other_files_are_refused(tmp_path, content, reason):
     path = tmp_path / "a.csv"
     path.write_bytes(content)
     if reason is None:
@@ -52,6 +55,28 @@ def test_refuses(tmp_path, content, reason):
         read_columns(path, {"a": pa.float64()})
     assert str(path) in str(caught.value)
     assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("name", ["none.csv", "", "a\0b"])
+def test_files_that_cannot_be_read_are_named(tmp_path, name):
+    with pytest.raises(OffbeatError, match=r"^cannot read .*: [^\n]+$"):
+        read_columns(tmp_path / name, {"a": pa.float64()})
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    content=st.binary(max_size=60)
+    | st.text("a,-.0129einf\n\r\"' x", max_size=60).map(lambda text: b"a,b\n1,2\n" + text.encode())
+)
+def test_any_content_is_read_or_refused_in_one_line(tmp_path, content):
+    path = tmp_path / "a.csv"
+    path.write_bytes(content)
+    try:
+        columns = read_columns(path, {"a": pa.float64(), "b": pa.int64()})
+    except OffbeatError as error:
+        assert len(str(error).splitlines()) == 1  # noqa: PT017
+    else:
+        assert len(columns["a"]) == len(columns["b"]) > 0
 
 
 def test_check_rows_names_the_first_wrong_row():

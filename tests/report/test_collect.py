@@ -1,5 +1,6 @@
 import shutil
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,8 @@ from offbeat.errors import OffbeatError
 from offbeat.report.collect import collect
 from offbeat.report.summary import summarise
 from offbeat.runs import directory as run_directory
-from offbeat.runs.directory import Run
 from offbeat.runs.settings import world_of
+from tests.report.example_runs import a_run
 
 CHANGES = {}  # columns that a test changes, by the name of the run's folder
 
@@ -26,19 +27,14 @@ def _read_from_the_configuration_alone(monkeypatch):
     def read(path):
         config = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
         (label,), (seed,) = config["algorithms"], config["seeds"]
-        history = {name: np.arange(2) for name in ("version", "counted", "unused", "lost", "bytes_down", "bytes_up")}
-        history |= {
-            "seconds": np.array([0.0, 100.0]),
-            "accuracy": np.array([0.1, 0.5]),
-            "loss": np.array([2.0, np.nan]),
-        }
-        events = {name: np.zeros(2, np.int64) for name in run_directory.EVENTS.names}
-        events |= {"staleness": np.array([0.0, np.nan]), "outcome": np.array(["counted", "lost"], object)}
+        visits, finished = [(0, "counted"), (None, "lost")], not path.name.endswith(".unfinished")
+        columns = {"loss": [2.0, np.nan]}
+        run = a_run(label, seed, visits=visits, config=config, columns=columns, path=path, finished=finished)
         for table, name, column in CHANGES.get(path.name, ()):
             if table == "run":
-                return Run(path, label, seed, config, history, events, column)
-            (history if table == "history" else events)[name] = column
-        return Run(path, label, seed, config, history, events, 1.0, not path.name.endswith(".unfinished"))
+                return replace(run, **{name: column})
+            getattr(run, table)[name] = column
+        return run
 
     monkeypatch.setattr(run_directory, "read", read)
     CHANGES.clear()
@@ -178,17 +174,19 @@ def test_a_copy_within_an_experiment_is_refused(tmp_path):
         collect([tmp_path / "quick"])
 
 
-def test_a_folder_without_runs_is_one_line(tmp_path):
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "file").write_text("", encoding="utf-8")
-    for name, says in (
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
         ("empty", "empty holds no runs: name a folder"),
         ("none", "cannot read .*none: No such file or directory"),
         ("file", "cannot read .*file: Not a directory"),
-    ):
-        with pytest.raises(OffbeatError, match=says) as caught:
-            collect([tmp_path / name])
-        assert "\n" not in str(caught.value)
+    ],
+)
+def test_a_folder_without_runs_is_refused(tmp_path, name, says):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(OffbeatError, match=says):
+        collect([tmp_path / name])
 
 
 @pytest.mark.parametrize(

@@ -2,25 +2,12 @@ import csv
 import math
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from offbeat.errors import OffbeatError
 from offbeat.report.export import write_csv, write_file, write_markdown
 from offbeat.report.summary import summarise
-from offbeat.runs.directory import Run
-
-
-def a_run(label, seed=0, values=(0.1, 0.5), metrics=("accuracy",)):
-    number = len(values)
-    history = {"seconds": 100.0 * np.arange(number), "version": np.arange(number), "loss": np.full(number, 0.1) * 3}
-    for name in ("counted", "unused", "lost", "bytes_down", "bytes_up"):
-        history[name] = np.arange(number)
-    for name in metrics:
-        history[name] = np.array(values, float)
-    events = {"staleness": np.array([], float), "outcome": np.array([], object)}
-    config = {"evaluate": {"metrics": list(metrics), "target": 0.5}, "algorithms": {label: {}}}
-    return Run(Path(label), label, seed, config, history, events, 2.0)
+from tests.report.example_runs import a_run
 
 
 def read(path):
@@ -55,16 +42,14 @@ def test_the_summary_is_tidy(tmp_path):
 
 
 def test_the_summary_has_the_largest_staleness_of_all_seeds(tmp_path):
-    runs = [a_run("a", seed) for seed in (0, 1)]
-    for run, stale in zip(runs, (3.0, 7.0), strict=True):
-        run.events.update(staleness=np.array([1.0, stale]), outcome=np.array(["counted"] * 2, object))
+    runs = [a_run("a", seed, visits=[(1, "counted"), (3 + 4 * seed, "counted")]) for seed in (0, 1)]
     summary, _ = write_csv(summarise(runs), runs, tmp_path)
     (line,) = [line for line in read(summary) if line["measure"] == "max_staleness"]
     assert (float(line["mean"]), line["sd"], line["ci_low"], line["seeds"]) == (7.0, "", "", "2")
 
 
 def test_the_history_has_all_columns_of_all_runs(tmp_path):
-    runs = [a_run("a", 3), a_run("b", 4, (0.25, math.nan), ("accuracy", "f1"))]
+    runs = [a_run("a", 3, columns={"loss": [0.1 * 3] * 2}), a_run("b", 4, columns={"f1": [0.25, math.nan]})]
     _, history = write_csv(summarise(runs), runs, tmp_path)
     lines = read(history)
     assert list(lines[0])[:4] == ["label", "seed", "seconds", "version"]
@@ -115,6 +100,8 @@ def test_an_earlier_file_stays_complete_when_writing_fails(tmp_path, monkeypatch
     path = write_file(tmp_path / "x", b"first")
 
     def full(self, data):
+        with self.open("wb") as file:
+            file.write(data[:3])
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_bytes", full)

@@ -12,15 +12,7 @@ ERROR = Measure("error", higher_is_better=False, is_share=False)
 
 
 def a_run(evaluate, columns=("accuracy", "loss"), name="a"):
-    return Run(
-        path=Path("runs") / name,
-        label=name,
-        seed=0,
-        config={"evaluate": evaluate},
-        history={column: np.zeros(1) for column in columns},
-        events={},
-        real_seconds=1.0,
-    )
+    return Run(Path("runs") / name, name, 0, {"evaluate": evaluate}, dict.fromkeys(columns, np.zeros(1)), {}, 1.0)
 
 
 def test_the_first_metric_is_the_main_measure_and_the_loss_comes_last():

@@ -1,55 +1,51 @@
 import math
 
 import matplotlib
-import matplotlib.colors
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 
-from offbeat.report.plots import _apart, over_bytes, over_time, staleness
+from offbeat.report.plots import _apart, curves, staleness
 from offbeat.report.timeline import timeline
-from tests.report.drawn_runs import a_run, colour_of, draw, named
+from tests.report.example_runs import a_run, draw
+
+MINUTE = (0.0, 60.0)
+
+
+def named(axes):
+    return {line.get_label(): line for line in axes.lines if not line.get_label().startswith("_")}
 
 
 def test_accuracy_over_time_of_one_seed():
     runs = [a_run("a"), a_run("b", seconds=(0.0, 7200.0))]
-    figure = over_time(runs, 0.4)
-    draw(figure)
-    (axes,) = figure.axes
+    (axes,) = draw(curves("seconds", runs, 0.4)).axes
     lines = named(axes)
     np.testing.assert_allclose(lines["b"].get_xydata(), [[0, 10], [120, 50]])  # minutes, percent
     assert axes.get_xlabel() == "virtual time (minutes)"
-    assert [colour_of(lines["a"]), colour_of(lines["b"])] == ["#0072b2", "#d55e00"]
+    assert [to_hex(lines[label].get_color()) for label in "ab"] == ["#0072b2", "#d55e00"]
     (target,) = [line for line in axes.lines if line.get_linestyle() == ":"]
     assert set(target.get_ydata()) == {40.0}
     assert "target 40 %" in [text.get_text() for text in axes.texts]
     assert axes.get_title(loc="right") == ""
 
 
-def test_without_a_target_there_is_no_line_for_it():
-    (axes,) = over_time([a_run("a")], None).axes
-    assert not [line for line in axes.lines if line.get_linestyle() == ":"]
-
-
 def test_the_mean_of_the_seeds_is_bold_and_ends_where_the_first_ends():
     runs = [
-        a_run("a", 0, (0.0, 60.0), (0.1, 0.5)),
-        a_run("a", 1, (0.0, 30.0, 90.0), (0.1, 0.2, 0.8), (0, 50, 100)),
+        a_run("a", 0, seconds=MINUTE),
+        a_run("a", 1, (0.1, 0.2, 0.8), seconds=(0.0, 30.0, 90.0)),
     ]
-    figure = over_time(runs, None)
-    draw(figure)
-    (axes,) = figure.axes
+    (axes,) = draw(curves("seconds", runs, None)).axes
     # At 30 s: 0.3 and 0.2; at 60 s: 0.5 and 0.5.
     np.testing.assert_allclose(named(axes)["a"].get_xydata(), [[0, 10], [30, 25], [60, 50]])
+    assert not [line for line in axes.lines if line.get_linestyle() == ":"]  # without a target
     thin = [line for line in axes.lines if line.get_linewidth() < 1]
     assert [len(line.get_xdata()) for line in thin] == [2, 3]
     assert "mean of the seeds" in axes.get_title(loc="right")
 
 
 def test_the_band_is_the_confidence_interval_of_the_mean():
-    runs = [a_run("a", seed, values=(0.1, value)) for seed, value in enumerate((0.4, 0.5, 0.6))]
-    figure = over_time([*runs, a_run("b")], None)
-    draw(figure)
-    (axes,) = figure.axes
+    runs = [a_run("a", seed, (0.1, value), seconds=MINUTE) for seed, value in enumerate((0.4, 0.5, 0.6))]
+    (axes,) = draw(curves("seconds", [*runs, a_run("b", seconds=MINUTE)], None)).axes
     (band,) = axes.collections  # one seed has none
     # At 60 s: s = 10 %, t = 4.3027 for 2 degrees of freedom; 4.3027 · 10 / √3 = 24.84. At 0 s the seeds agree.
     points = band.get_paths()[0].vertices
@@ -65,11 +61,10 @@ def test_a_measure_that_falls():
     evaluate = {"metrics": [], "better": "lower"}
     runs = [
         a_run("a", values=(2.5, 0.5), evaluate=evaluate),
-        a_run("b", 0, (0.0, 300.0), (2.5, 1.0), evaluate=evaluate),
+        a_run("b", values=(2.5, 1.0), seconds=(0.0, 300.0), evaluate=evaluate),
     ]
-    for plot, heading in ((over_time, "Loss over virtual time"), (over_bytes, "Loss over bytes")):
-        figure = plot(runs, 0.75)
-        draw(figure)
+    for over, heading in (("seconds", "Loss over virtual time"), ("bytes", "Loss over bytes")):
+        figure = draw(curves(over, runs, 0.75))
         (axes,) = figure.axes
         assert figure.get_suptitle() == heading
         assert axes.get_ylabel() == "test loss"
@@ -79,40 +74,35 @@ def test_a_measure_that_falls():
 
 
 def test_nan_and_infinity_are_not_drawn():
-    seconds = (0.0, 60.0, 120.0)
     runs = [
-        a_run("a", 0, seconds, (0.1, 0.4, math.inf), (0, 1, 2)),
-        a_run("b", 0, seconds, (math.nan,) * 3, (0, 1, 2)),
-        *(a_run("c", seed, seconds, (0.1, seed / 10, math.inf), (0, 1, 2)) for seed in range(3)),
+        a_run("a", 0, (0.1, 0.4, math.inf)),
+        a_run("b", 0, (math.nan,) * 3),
+        *(a_run("c", seed, (0.1, seed / 10, math.inf)) for seed in range(3)),
     ]
-    figure = over_time(runs, None)
-    draw(figure)
-    (axes,) = figure.axes
+    (axes,) = draw(curves("seconds", runs, None)).axes
     assert axes.get_ylim()[1] < 50
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b", "c"]
 
 
 def test_seeds_that_never_overlap_still_have_a_mean():
-    runs = [a_run("a", seed, (50.0 + seed,), (0.4 + seed / 5,), (7 + seed,)) for seed in (0, 1)]
-    for plot in (over_time, over_bytes):
-        figure = plot(runs, 0.5)
-        draw(figure)
+    runs = [
+        a_run("a", seed, (0.4 + seed / 5,), totals={"bytes_up": 7 + seed}, seconds=(50.0 + seed,)) for seed in (0, 1)
+    ]
+    for over in ("seconds", "bytes"):
+        figure = draw(curves(over, runs, 0.5))
         np.testing.assert_allclose(named(figure.axes[0])["a"].get_ydata(), 50)
 
 
 def test_accuracy_over_bytes_counts_both_ways():
-    figure = over_bytes([a_run("a", down=(0, 1000)), a_run("b", down=(0, 3000))], 0.4)
-    draw(figure)
-    (axes,) = figure.axes
+    runs = [a_run(label, totals={"bytes_down": end, "bytes_up": 2 * end}) for label, end in (("a", 500), ("b", 2000))]
+    (axes,) = draw(curves("bytes", runs, 0.4)).axes
     np.testing.assert_allclose(named(axes)["b"].get_xdata(), [0, 6])
     assert "(kB)" in axes.get_xlabel()
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b"]  # a ends before the plot does
 
 
 def test_names_at_equal_ends_are_moved_apart():
-    figure = over_time([a_run(label) for label in "abc"], None)
-    draw(figure)
-    (axes,) = figure.axes
+    (axes,) = draw(curves("seconds", [a_run(label) for label in "abc"], None)).axes
     heights = sorted(text.xy[1] for text in axes.texts)
     assert [text.get_text() for text in axes.texts] == ["a", "b", "c"]
     assert heights[1] == pytest.approx(50)
@@ -134,8 +124,7 @@ def test_staleness_shares_sum_to_one_for_each_algorithm():
         a_run("sync", visits=[(0, 0, 0.0, 1.0, "counted")] * 3),
         a_run("idle"),
     ]
-    figure = staleness(runs)
-    draw(figure)
+    figure = draw(staleness(runs))
     late, sync, idle = figure.axes
     assert late.patches[0].get_data().values.tolist() == [0, 75, 0, 0, 0, 25]
     assert late.patches[0].get_data().edges.tolist() == [-0.5, 0.5, 1.5, 2.5, 3.5, 4.5, 5.5]
@@ -148,8 +137,7 @@ def test_staleness_shares_sum_to_one_for_each_algorithm():
 
 
 def test_staleness_that_is_always_zero_has_a_readable_axis():
-    figure = staleness([a_run("sync", visits=[(0, 0, 0.0, 1.0, "counted")])])
-    draw(figure)
+    figure = draw(staleness([a_run("sync", visits=[(0, 0, 0.0, 1.0, "counted")])]))
     low, high = figure.axes[0].get_xlim()
     assert low < 0
     assert high >= 4
@@ -157,9 +145,7 @@ def test_staleness_that_is_always_zero_has_a_readable_axis():
 
 def test_a_few_very_stale_updates_do_not_squeeze_the_rest():
     visits = [(0, stale, 0.0, 1.0, "counted") for stale in [*range(120)] * 9 + [5000]]
-    figure = staleness([a_run("a", visits=visits)])
-    draw(figure)
-    (axes,) = figure.axes
+    (axes,) = draw(staleness([a_run("a", visits=visits)])).axes
     assert axes.get_xlim()[1] < 130
     assert "bars of 2; the largest are beyond the edge" in axes.get_xlabel()
     assert "maximum 5000" in axes.get_title(loc="right")
@@ -167,13 +153,8 @@ def test_a_few_very_stale_updates_do_not_squeeze_the_rest():
     assert shares.sum() == pytest.approx(100 * 1080 / 1081)  # of all updates, drawn or not
 
 
-def test_labels_are_plain_text():
-    run = a_run(r"a $\frac{$ & <b>")
-    for figure in (over_time([run], 0.3), over_bytes([run], None), staleness([run]), timeline([run])):
+def test_labels_are_plain_text_and_the_global_style_is_not_changed():
+    run, before = a_run(r"a $\frac{$ & <b>"), dict(matplotlib.rcParams)
+    for figure in (curves("seconds", [run], 0.3), curves("bytes", [run], None), staleness([run]), timeline([run])):
         draw(figure)
-
-
-def test_nothing_global_is_left_changed():
-    before = dict(matplotlib.rcParams)
-    over_time([a_run("a")], 0.3)
     assert dict(matplotlib.rcParams) == before

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from offbeat.report.summary import summarise
-from offbeat.report.table import caption, lines, terminal_table
+from offbeat.report.table import TerminalTable, caption, lines
 from tests.report.example_runs import a_run
 
 
@@ -14,7 +14,7 @@ def cells(rows):
 
 def printed(rows, width):
     console = Console(file=io.StringIO(), width=width)
-    console.print(terminal_table(rows))
+    console.print(TerminalTable(rows))
     return console.file.getvalue()
 
 

@@ -1,7 +1,15 @@
 """Figure of the visits."""
 
 from offbeat.report.timeline import timeline
-from tests.report.drawn_runs import a_run, bars, draw
+from tests.report.example_runs import a_run, draw
+
+
+def bars(axes):
+    """Return the bars of a panel as {outcome: [(begin, end, row)]}."""
+    return {
+        collection.get_label(): [(begin, end, row) for (begin, row), (end, _) in collection.get_segments()]
+        for collection in axes.collections
+    }
 
 
 def test_puts_the_fastest_client_first():
@@ -12,8 +20,7 @@ def test_puts_the_fastest_client_first():
         (5, None, 0.0, 1.0, "lost"),  # always lost: its speed is unknown
     ]
     b = [(4, 0, 5.0, 25.0, "counted")]
-    figure = timeline([a_run("a", visits=a), a_run("b", visits=b), a_run("c")])
-    draw(figure)
+    figure = draw(timeline([a_run("a", visits=a), a_run("b", visits=b), a_run("c")]))
     panels = figure.axes
     assert bars(panels[0]) == {
         "counted": [(0.0, 40.0, 2), (0.0, 10.0, 0)],
@@ -37,9 +44,7 @@ def test_shows_the_first_seed():
 
 def test_ends_early_with_too_many_bars():
     visits = [(c, 0, 100.0 * i, 100.0 * i + 90, "counted") for i in range(40) for c in range(80)]
-    figure = timeline([a_run("a", visits=visits)])
-    draw(figure)
-    (axes,) = figure.axes
+    (axes,) = draw(timeline([a_run("a", visits=visits)])).axes
     drawn = bars(axes)["counted"]
     assert len(drawn) == 18 * 80  # 1,500 begin before 1,800 s
     assert max(end for _, end, _ in drawn) <= axes.get_xlim()[1] == 30
@@ -48,16 +53,14 @@ def test_ends_early_with_too_many_bars():
 
 def test_ends_before_bars_are_too_short_to_see():
     visits = [(0, 0, 1000.0 * i, 1000.0 * i + 2, "counted") for i in range(9)]
-    figure = timeline([a_run("a", visits=visits)])
-    draw(figure)
+    figure = draw(timeline([a_run("a", visits=visits)]))
     assert figure.axes[0].get_xlim() == (0, 120)
     assert bars(figure.axes[0])["counted"] == [(0.0, 2.0, 0)]
 
 
 def test_leaves_out_clients_evenly():
     visits = [(c, 0, 0.0, 100.0 + c, "counted") for c in range(1999)]
-    figure = timeline([a_run("a", visits=visits)])
-    draw(figure)
+    figure = draw(timeline([a_run("a", visits=visits)]))
     drawn = bars(figure.axes[0])["counted"]
     assert len(drawn) == 100
     assert figure.get_supylabel() == "100 of 1,999 clients"
@@ -66,9 +69,7 @@ def test_leaves_out_clients_evenly():
 
 def test_begins_with_the_first_visit():
     visits = [(0, 0, 3600.0 + 1000 * i, 3600.0 + 1000 * i + 2, "counted") for i in range(9)]
-    figure = timeline([a_run("a", visits=visits)])
-    draw(figure)
-    (axes,) = figure.axes
+    (axes,) = draw(timeline([a_run("a", visits=visits)])).axes
     assert bars(axes)["counted"] == [(0.0, 2.0, 0)]
     assert axes.get_xlim() == (0, 120)
     assert axes.get_xlabel() == "virtual time since the first visit, at 1 h (seconds; the first 2 min of 2 h 13 min)"
@@ -77,8 +78,7 @@ def test_begins_with_the_first_visit():
 def test_has_room_for_visits_of_slow_worlds():
     fast = [(0, 0, 10.0 * i, 10.0 * i + 10, "counted") for i in range(2000)]
     slow = [(1, 0, 100 + 1000.0 * i, 1100 + 1000.0 * i, "counted") for i in range(20)]
-    figure = timeline([a_run("fast", visits=fast), a_run("slow", visits=slow)])
-    draw(figure)
+    figure = draw(timeline([a_run("fast", visits=fast), a_run("slow", visits=slow)]))
     assert figure.axes[1].get_xlim() == (0, 85)  # minutes: 100 s and five visits of 1,000 s
     assert len(bars(figure.axes[1])["counted"]) == 5
     # Room for the slow ones ends where the fast ones are too many: after 6,000 bars in all.

@@ -1,11 +1,10 @@
 import io
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
+from rich.console import Console
 
-from offbeat.config.experiment_file import Experiment
+from offbeat.config.experiment_file import load
+from offbeat.errors import OffbeatError
 from offbeat.runs.progress import Progress
 from offbeat.runs.run_all import run_all
 
@@ -30,13 +29,35 @@ def score(outputs, labels):
 """
 
 
+def names(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+def error_line(call):
+    """Return the one line of the error that a call raises."""
+    with pytest.raises(OffbeatError) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
 @pytest.fixture
-def run(progress: Callable[..., Progress], tmp_path: Path) -> Callable[..., str]:
+def run(progress, tmp_path):
     """Return a function that runs an experiment's algorithms into a folder, and returns its output."""
 
-    def all_into(experiment: Experiment, folder: str, labels: list[str] = ALL, **how: Any) -> str:
+    def all_into(experiment, folder, labels=ALL, **how):
         screen = io.StringIO()
         run_all(experiment, labels, tmp_path / folder, progress(experiment, screen), **how)
         return screen.getvalue()
 
     return all_into
+
+
+@pytest.fixture(scope="session")
+def tiny_runs(tmp_path_factory, tiny_toml):
+    """The folder with the runs of the small experiment, and their output."""
+    folder, screen = tmp_path_factory.mktemp("tiny"), io.StringIO()
+    (folder / "tiny.toml").write_text(tiny_toml, encoding="utf-8")
+    here = load(folder / "tiny.toml")
+    run_all(here, ALL, folder / "out", Progress(Console(file=screen), here.stop, "accuracy"))
+    return folder / "out", screen.getvalue()

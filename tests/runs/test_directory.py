@@ -1,22 +1,19 @@
 import errno
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from offbeat.errors import OffbeatError
 from offbeat.runs import directory as run_directory
-from offbeat.runs.directory import history_schema, lock_folder, read, unfinished_path
+from offbeat.runs.directory import history_schema, lock_folder, read
 from offbeat.runs.writer import RunWriter
 from offbeat.simulation.records import Evaluation, VisitEnded
+from tests.runs.conftest import error_line
 
 CONFIG = {"seeds": [7], "algorithms": {"mine": {}}, "local": {"lr": 1 / 3}, "evaluate": {"metrics": ["accuracy"]}}
 
 
-def begun(path: Path) -> RunWriter:
+def begun(path):
     writer = RunWriter.begin(path, CONFIG, ["accuracy"], {})
     evaluation = Evaluation(0.0, 0, 1, 0, 0, 100, 0, 2.5, {"accuracy": 0.1})
     writer.add(evaluation, [VisitEnded(3, 0, 0, 0, 0.0, 1.0, 40, 40, "counted")])
@@ -24,31 +21,23 @@ def begun(path: Path) -> RunWriter:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     """A finished run."""
     begun(tmp_path / "x").finish({}, 1.0)
     return tmp_path / "x"
 
 
 @pytest.fixture
-def half(tmp_path: Path) -> Path:
+def half(tmp_path):
     """An unfinished run."""
     begun(tmp_path / "y").checkpoint({}, 1.0)
     return tmp_path / "y.unfinished"
 
 
-def content(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def test_the_history_has_a_column_a_metric() -> None:
+def test_the_history_has_a_column_a_metric():
     names = history_schema(["accuracy", "f1"]).names
     assert names[:7] == ["seconds", "version", "counted", "unused", "lost", "bytes_down", "bytes_up"]
     assert names[7:] == ["loss", "accuracy", "f1"]
-
-
-def test_an_unfinished_run_is_next_to_where_it_is_to_be() -> None:
-    assert unfinished_path(Path("runs/a/fedavg-1.5-seed7")) == Path("runs/a/fedavg-1.5-seed7.unfinished")
 
 
 FILES = ["config.toml", "timing.json", "history.parquet", "events.parquet"]
@@ -57,23 +46,23 @@ UNFINISHED_FILES = ["config.toml", "timing.json", "history-00000.parquet", "even
 
 class TestReading:
     @pytest.mark.parametrize("name", FILES)
-    def test_an_incomplete_folder(self, name: str, path: Path) -> None:
+    def test_an_incomplete_folder(self, name, path):
         (path / name).unlink()
-        assert f"{path} is not a run: {name} is missing" in _error(lambda: read(path))
+        assert f"{path} is not a run: {name} is missing" in error_line(lambda: read(path))
 
-    def test_no_folder(self, tmp_path: Path) -> None:
-        assert "is not a run" in _error(lambda: read(tmp_path / "nowhere"))
-        assert "is not a run" in _error(lambda: read(tmp_path / "nowhere.unfinished"))
+    def test_no_folder(self, tmp_path):
+        assert "is not a run" in error_line(lambda: read(tmp_path / "nowhere"))
+        assert "is not a run" in error_line(lambda: read(tmp_path / "nowhere.unfinished"))
 
     @pytest.mark.parametrize("name", FILES)
-    def test_a_broken_file(self, name: str, path: Path) -> None:
+    def test_a_broken_file(self, name, path):
         (path / name).write_bytes(b"\xff\x00 broken [")
-        assert f"{path} is not a run: {name} is broken" in _error(lambda: read(path))
+        assert f"{path} is not a run: {name} is broken" in error_line(lambda: read(path))
 
     @pytest.mark.parametrize("name", UNFINISHED_FILES)
-    def test_a_broken_file_of_an_unfinished_run(self, name: str, half: Path) -> None:
+    def test_a_broken_file_of_an_unfinished_run(self, name, half):
         (half / name).write_bytes(b"\xff\x00 broken [")
-        line = _error(lambda: read(half))
+        line = error_line(lambda: read(half))
         assert f"{half} is not a run: {name.partition('-')[0]}" in line
         assert "is broken" in line
 
@@ -84,37 +73,33 @@ class TestReading:
             "seeds = 7\n[algorithms.a]", "seeds = [7]\nalgorithms = 3",
         ],
     )  # fmt: skip
-    def test_a_config_of_something_else(self, text: str, path: Path) -> None:
+    def test_a_config_of_something_else(self, text, path):
         (path / "config.toml").write_text(text)
-        assert f"{path} is not a run: config.toml is broken" in _error(lambda: read(path))
+        assert f"{path} is not a run: config.toml is broken" in error_line(lambda: read(path))
 
     @pytest.mark.parametrize("text", ["[]", "{}", "3", '"x"'])
-    def test_a_timing_of_something_else(self, text: str, path: Path) -> None:
+    def test_a_timing_of_something_else(self, text, path):
         (path / "timing.json").write_text(text)
-        assert "timing.json is broken" in _error(lambda: read(path))
+        assert "timing.json is broken" in error_line(lambda: read(path))
 
     @pytest.mark.parametrize(
         "evaluate", ["", "[evaluate]", "[evaluate]\nmetrics = 3", "[evaluate]\nmetrics = [3]", "evaluate = 3"]
     )
-    def test_an_unfinished_run_whose_metrics_are_unknown(self, evaluate: str, half: Path) -> None:
+    def test_an_unfinished_run_whose_metrics_are_unknown(self, evaluate, half):
         (half / "config.toml").write_text(f"seeds = [7]\n{evaluate}\n[algorithms.a]")
         for part in half.glob("*.parquet"):
             part.unlink()
-        assert f"{half} is not a run: config.toml is broken" in _error(lambda: read(half))
+        assert f"{half} is not a run: config.toml is broken" in error_line(lambda: read(half))
 
 
 class TestLock:
-    def test_makes_the_folder(self, tmp_path: Path) -> None:
-        with lock_folder(tmp_path / "a" / "b"):
-            assert (tmp_path / "a" / "b").is_dir()
+    def test_makes_the_folder_and_keeps_existing_files(self, tmp_path, files):
+        for _ in range(2):
+            with lock_folder(tmp_path / "a" / "b"):
+                (tmp_path / "a" / "b" / "file").write_text("mine")
+        assert files(tmp_path) == {"a/b/file": b"mine"}
 
-    def test_keeps_existing_files(self, tmp_path: Path) -> None:
-        (tmp_path / "file").write_text("mine")
-        with lock_folder(tmp_path):
-            pass
-        assert content(tmp_path) == {"file": b"mine"}
-
-    def test_two_do_not_write_into_one_folder(self, tmp_path: Path) -> None:
+    def test_two_do_not_write_into_one_folder(self, tmp_path):
         script = "from pathlib import Path; from offbeat.runs.directory import lock_folder\n"
         script += f"with lock_folder(Path({str(tmp_path)!r})): pass"
         with lock_folder(tmp_path):
@@ -124,25 +109,18 @@ class TestLock:
             pass
 
     @pytest.mark.parametrize("below", ["", "x", "x/y"])
-    def test_a_file_in_the_way(self, below: str, tmp_path: Path) -> None:
+    def test_a_file_in_the_way(self, below, tmp_path):
         (tmp_path / "file").touch()
         folder = tmp_path / "file" / below
-        line = _error(lambda: lock_folder(folder).__enter__())
+        line = error_line(lambda: lock_folder(folder).__enter__())
         assert line.startswith(f"cannot write into {folder}: ")
         assert "--output" in line
 
-    def test_a_folder_that_may_not_be_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_folder_that_may_not_be_written(self, tmp_path, monkeypatch):
         """Root may write everywhere, so the attempt itself is made to fail."""
 
-        def refuse(*_: Any, **__: Any) -> None:
+        def refuse(*_, **__):
             raise PermissionError(errno.EACCES, "Permission denied")
 
         monkeypatch.setattr(run_directory.tempfile, "TemporaryFile", refuse)
-        assert "Permission denied" in _error(lambda: lock_folder(tmp_path).__enter__())
-
-
-def _error(call: Callable[[], object]) -> str:
-    with pytest.raises(OffbeatError) as caught:
-        call()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+        assert "Permission denied" in error_line(lambda: lock_folder(tmp_path).__enter__())

@@ -11,7 +11,7 @@ BOTH = (signal.SIGINT, signal.SIGTERM)
 
 
 @pytest.mark.parametrize("number", BOTH)
-def test_a_signal_is_kept_until_it_is_asked_for(number: int) -> None:
+def test_a_signal_is_kept_until_it_is_asked_for(number):
     with Interruption() as interruption:
         interruption.check()
         os.kill(os.getpid(), number)
@@ -21,8 +21,8 @@ def test_a_signal_is_kept_until_it_is_asked_for(number: int) -> None:
 
 
 @pytest.mark.parametrize("number", BOTH)
-def test_the_second_signal_has_its_usual_effect(number: int) -> None:
-    seen: list[int] = []
+def test_the_second_signal_has_its_usual_effect(number):
+    seen = []
     before = {each: signal.signal(each, lambda number, _: seen.append(number)) for each in BOTH}
     try:
         with Interruption() as interruption:
@@ -37,7 +37,7 @@ def test_the_second_signal_has_its_usual_effect(number: int) -> None:
             signal.signal(each, handler)
 
 
-def test_the_handlers_are_put_back() -> None:
+def test_the_handlers_are_put_back():
     before = [signal.getsignal(number) for number in BOTH]
     with Interruption():
         assert [signal.getsignal(number) for number in BOTH] != before

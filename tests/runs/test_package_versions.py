@@ -1,47 +1,56 @@
 import hashlib
-from pathlib import Path
+import platform
 
 import numpy as np
 import pytest
+import torch
 
 from offbeat.config.import_path import load_object
 from offbeat.data.dataset import Dataset
 from offbeat.runs.package_versions import versions
 
 
-def data(name: str, value: float = 0.0) -> Dataset:
+def data(name, value=0.0):
     return Dataset(name, *(np.full((2, 1), value, np.float32) for _ in range(4)), classes=None)
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Path:
+def own(tmp_path):
     path = tmp_path / "own.py"
     path.write_text("one = 1")
     return path
 
 
-def sha256(path: Path) -> str:
+def sha256(path):
     return hashlib.sha256(hashlib.sha256(path.read_bytes()).digest()).hexdigest()[:16]
 
 
-def test_the_users_files_are_listed_with_their_hash(own: Path):
+def test_the_packages_and_threads_have_their_versions():
+    found = versions({"trainer": "vmap"}, data("digits"))
+    assert found["python"] == platform.python_version()
+    assert found["numpy"] == np.__version__
+    assert torch.__version__.startswith(found["torch"].partition("+")[0])
+    assert (found["threads"], found["trainer"]) == (str(torch.get_num_threads()), "vmap")
+    assert {"offbeat", "pyarrow", "scikit-learn", "safetensors"} < found.keys()
+
+
+def test_the_users_files_are_listed_with_their_hash(own):
     config = {
         "trainer": "vmap",
         "data": {"name": f"{own}:make", "arguments": {"many": [str(own.parent), 3, "relative.py:x"]}},
     }
     found = versions(config, data("digits"))
-    assert found["trainer"] == "vmap"
     assert found[str(own)] == sha256(own)
     assert found[str(own.parent)] == found[str(own)]  # it is all that is in the folder
 
 
-def test_another_file_in_a_folder_shows(own: Path):
+def test_another_file_in_a_folder_shows(own):
     before = versions({"trainer": "loop", "path": str(own.parent)}, data("digits"))
     (own.parent / "two").write_text("two")
     assert versions({"trainer": "loop", "path": str(own.parent)}, data("digits")) != before
 
 
-def test_imports_from_the_same_folder_are_listed(own: Path):
+def test_imports_from_the_same_folder_are_listed(own):
     (own.parent / "helper_of_own.py").write_text("two = 2")
     own.write_text("import helper_of_own\none = 1")
     load_object(f"{own}:one")

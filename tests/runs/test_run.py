@@ -1,16 +1,11 @@
 import itertools
 import sys
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
-from offbeat.config.experiment_file import Experiment
-from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
 from offbeat.runs import run as run_module
 from offbeat.runs import writer as run_writer
@@ -18,12 +13,6 @@ from offbeat.runs.directory import read
 from offbeat.runs.interruption import InterruptedRunError
 from offbeat.runs.run import RunTask, carry_out
 from offbeat.runs.writer import RunWriter
-from offbeat.simulation.records import Evaluation
-
-Load = Callable[..., Experiment]
-MakeTask = Callable[..., RunTask]
-CarryOut = Callable[..., list[Evaluation]]
-ReadFiles = Callable[[Path], dict[str, bytes]]
 
 LABELS = ["fedavg", "fedasync", "fedbuff"]
 # Much that has a state: an optimizer, clients that come and go.
@@ -44,22 +33,22 @@ REMEMBERING = {
 
 
 @pytest.fixture
-def task(tmp_path: Path, experiment: Load) -> MakeTask:
-    def make(name: str, label: str = "fedbuff", *, resume: bool = False, every: float = 1e9, **how: Any) -> RunTask:
+def task(tmp_path, experiment):
+    def make(name, label="fedbuff", *, resume=False, every=1e9, **how):
         return RunTask(how.get("experiment") or experiment(*CHANGES), label, 1, tmp_path / name, resume, every, "")
 
     return make
 
 
 @pytest.fixture
-def carried_out(digits: Dataset) -> CarryOut:
+def carried_out(digits):
     """Return a function that runs a task, until the given check, and returns its evaluations."""
 
-    def carry(task: RunTask, checks: int = -1) -> list[Evaluation]:
-        evaluations: list[Evaluation] = []
+    def carry(task, checks=-1):
+        evaluations = []
         left = itertools.count(checks - 1, -1)
 
-        def check() -> None:
+        def check():
             if next(left) == 0:
                 raise InterruptedRunError(15)
 
@@ -69,10 +58,28 @@ def carried_out(digits: Dataset) -> CarryOut:
     return carry
 
 
+@pytest.fixture(scope="module")
+def finished():
+    return {}
+
+
+@pytest.fixture
+def whole(finished, task, carried_out, tmp_path_factory):
+    """Return a function that returns a label's evaluations and folder without an interruption; it runs once."""
+
+    def run(label="fedbuff"):
+        if label not in finished:
+            path = tmp_path_factory.mktemp("whole") / "run"
+            finished[label] = carried_out(replace(task("", label), path=path)), path
+        return finished[label]
+
+    return run
+
+
 class TestRun:
-    def test_evaluations_are_those_in_the_folder(self, task: MakeTask, carried_out: CarryOut, tmp_path: Path) -> None:
-        evaluations = carried_out(task("x"))
-        run = read(tmp_path / "x")
+    def test_evaluations_are_those_in_the_folder(self, whole):
+        evaluations, folder = whole()
+        run = read(folder)
         assert run.history["seconds"].tolist() == [0.0, 20.0, 40.0, 60.0]
         assert [evaluation.seconds for evaluation in evaluations] == [0.0, 20.0, 40.0, 60.0]
         assert [evaluation.metrics["accuracy"] for evaluation in evaluations] == run.history["accuracy"].tolist()
@@ -82,34 +89,25 @@ class TestRun:
         assert run.label == "fedbuff"
         assert run.real_seconds > 0
 
-    def test_a_run_that_fails_stays_unfinished(
-        self, task: MakeTask, carried_out: CarryOut, experiment: Load, tmp_path: Path
-    ) -> None:
-        diverging = experiment("model={ name = 'mlp', hidden = [4] }", "local.lr=1e30")
-        with pytest.raises(OffbeatError, match="diverged"):
-            carried_out(task("x", experiment=diverging))
-        assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["x.unfinished"]
-
 
 class TestInterruption:
-    @pytest.mark.parametrize("label", LABELS)
-    @pytest.mark.parametrize("checks", [1, 2, 40, 77, 150])
-    def test_resumed_it_writes_the_same_files(
-        self, checks: int, label: str, task: MakeTask, carried_out: CarryOut, files: ReadFiles, tmp_path: Path
-    ) -> None:
-        carried_out(task("whole", label))
+    @pytest.mark.parametrize(
+        ("label", "checks"), [("fedavg", 2), ("fedavg", 150), ("fedasync", 40), ("fedbuff", 1), ("fedbuff", 77)]
+    )
+    def test_a_resumed_run_writes_the_same_files(self, checks, label, task, whole, carried_out, files, tmp_path):
+        evaluations, folder = whole(label)
         with pytest.raises(InterruptedRunError):
             carried_out(task("x", label), checks)
         assert not (tmp_path / "x").exists()
-        carried_out(task("x", label, resume=True))
-        assert files(tmp_path / "x") == files(tmp_path / "whole")
+        resumed = carried_out(task("x", label, resume=True))
+        assert files(tmp_path / "x") == files(folder)
         assert not (tmp_path / "x.unfinished").exists()
+        # The progress is shown at once.
+        assert resumed == evaluations[-len(resumed) :]
+        assert 1 < len(resumed) < len(evaluations) or checks < 100
 
     @pytest.mark.parametrize("label", LABELS)
-    def test_again_and_again(
-        self, label: str, task: MakeTask, carried_out: CarryOut, files: ReadFiles, tmp_path: Path
-    ) -> None:
-        carried_out(task("whole", label))
+    def test_a_run_may_be_resumed_many_times(self, label, task, whole, carried_out, files, tmp_path):
         times = 0
         for checks in [1, 5, 60] * 20:
             try:
@@ -119,12 +117,10 @@ class TestInterruption:
                 times += 1
                 torch.rand(3)  # another process has another generator
         assert times > 5
-        assert files(tmp_path / "x") == files(tmp_path / "whole")
+        assert files(tmp_path / "x") == files(whole(label)[1])
 
     @pytest.mark.parametrize("label", REMEMBERING)
-    def test_client_memories_are_resumed(
-        self, label: str, task: MakeTask, carried_out: CarryOut, experiment: Load, files: ReadFiles, tmp_path: Path
-    ) -> None:
+    def test_client_memories_are_resumed(self, label, task, carried_out, experiment, files, tmp_path):
         # Few clients and short leases, so that each has many visits.
         world = ("population.clients=8", "server.lease_seconds=5")
         here = experiment(*world, f"algorithms={{ {label} = {REMEMBERING[label]} }}")
@@ -139,15 +135,11 @@ class TestInterruption:
         assert whole[-1].counted > 15
         assert whole[-1].loss < whole[0].loss
 
-    def test_every_checkpoint_is_as_good(
-        self, task: MakeTask, carried_out: CarryOut, files: ReadFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """That checkpoints are written changes nothing, wherever they are."""
-        carried_out(task("whole"))
-        written: list[float] = []
+    def test_checkpoints_change_nothing_wherever_they_are(self, task, whole, carried_out, files, tmp_path, monkeypatch):
+        written = []
         checkpoint = RunWriter.checkpoint
 
-        def count(self: RunWriter, state: dict[str, Any], real_seconds: float) -> None:
+        def count(self, state, real_seconds):
             written.append(real_seconds)
             checkpoint(self, state, real_seconds)
 
@@ -155,17 +147,9 @@ class TestInterruption:
         monkeypatch.setattr(run_module, "_SHARE_OF_CHECKPOINTS", 1e9)
         carried_out(task("x", every=1e-9))
         assert len(written) > 100
-        assert files(tmp_path / "x") == files(tmp_path / "whole")
+        assert files(tmp_path / "x") == files(whole()[1])
 
-    def test_tells_at_once_how_far_it_was(self, task: MakeTask, carried_out: CarryOut) -> None:
-        whole = carried_out(task("whole"))
-        with pytest.raises(InterruptedRunError):
-            carried_out(task("x"), 150)
-        evaluations = carried_out(task("x", resume=True))
-        assert 1 < len(evaluations) < len(whole)
-        assert evaluations == whole[-len(evaluations) :]
-
-    def test_real_seconds_add_up(self, task: MakeTask, carried_out: CarryOut, tmp_path: Path) -> None:
+    def test_real_seconds_add_up(self, task, carried_out, tmp_path):
         with pytest.raises(InterruptedRunError):
             carried_out(task("x"), 100)
         path = tmp_path / "x.unfinished" / "checkpoint.safetensors"
@@ -180,14 +164,14 @@ class TestResumeWithAnotherModel:
     MODEL = "from torch import nn\ndef net():\n    return nn.Sequential(nn.Flatten(), {})\n"
 
     @pytest.mark.parametrize(
-        "layers",
-        ["nn.Linear(64, 12)", "nn.Linear(64, 5), nn.ReLU(), nn.Linear(5, 10)", "nn.Linear(64, 10, bias=False)"],
+        ("label", "layers"),
+        [
+            ("fedavg", "nn.Linear(64, 12)"),
+            ("fedasync", "nn.Linear(64, 5), nn.ReLU(), nn.Linear(5, 10)"),
+            ("fedbuff", "nn.Linear(64, 10, bias=False)"),
+        ],
     )
-    @pytest.mark.parametrize("label", LABELS)
-    def test_is_one_line(
-        self, layers: str, label: str, task: MakeTask, carried_out: CarryOut,
-        experiment: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    ) -> None:  # fmt: skip
+    def test_is_one_line(self, layers, label, task, carried_out, experiment, tmp_path, monkeypatch):
         monkeypatch.syspath_prepend(tmp_path)
         monkeypatch.setattr(sys, "dont_write_bytecode", True)
         (tmp_path / "installed_net.py").write_text(self.MODEL.format("nn.Linear(64, 10)"))
@@ -201,24 +185,22 @@ class TestResumeWithAnotherModel:
             carried_out(task("x", label, experiment=here, resume=True))
 
 
-def test_data_that_differ_from_the_comparison_are_refused(task: MakeTask, carried_out: CarryOut) -> None:
+def test_data_that_differ_from_the_comparison_are_refused(task, carried_out):
     with pytest.raises(OffbeatError, match=r"returns other data at each call.*generator with a seed$"):
         carried_out(replace(task("x"), data="0123456789abcdef"))
 
 
 class TestCheckpoints:
-    def test_are_so_many_seconds_apart_and_at_most_a_twentieth_of_the_time(
-        self, task: MakeTask, carried_out: CarryOut, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_checkpoints_take_at_most_a_twentieth_of_the_time(self, task, carried_out, monkeypatch):
         now = [0.0]
-        written: list[float] = []
+        written = []
         step, checkpoint = run_module.Simulation.step, RunWriter.checkpoint
 
-        def step_of_a_second(self: Any) -> Any:
+        def step_of_a_second(self):
             now[0] += 1.0
             return step(self)
 
-        def slow_checkpoint(self: RunWriter, state: dict[str, Any], real_seconds: float) -> None:
+        def slow_checkpoint(self, state, real_seconds):
             checkpoint(self, state, real_seconds)
             written.append(now[0])
             now[0] += 0.1 if len(written) < 5 else 3.0
@@ -233,9 +215,7 @@ class TestCheckpoints:
         assert apart[4:] == pytest.approx([60.0] * len(apart[4:]), abs=3.5)
         assert len(apart) > 5
 
-    def test_none_is_written_before_it_is_due(
-        self, task: MakeTask, carried_out: CarryOut, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_none_is_written_before_it_is_due(self, task, carried_out, monkeypatch):
         monkeypatch.setattr(RunWriter, "checkpoint", lambda *_: pytest.fail("a checkpoint"))
         carried_out(task("x", every=1e9))
 
@@ -264,9 +244,7 @@ class Momentum(FedBuff):
 
 
 @pytest.mark.parametrize("every", [0.0, 1e9], ids=["at the first checkpoint", "when it is interrupted"])
-def test_a_forgotten_state_is_an_error_at_the_first_checkpoint(
-    every: float, task: MakeTask, carried_out: Any, experiment: Load, tmp_path: Path
-) -> None:
+def test_a_forgotten_state_is_an_error_at_the_first_checkpoint(every, task, carried_out, experiment, tmp_path):
     (tmp_path / "own.py").write_text(OWN.replace("DTYPE", "torch.float32"))
     own = experiment(f"algorithms.own={{ algorithm = '{tmp_path}/own.py:Momentum', buffer_size = 2 }}")
     with pytest.raises(OffbeatError, match=r"algorithms\.own: a restart forgets the attribute 'momentum': save it"):
@@ -274,9 +252,7 @@ def test_a_forgotten_state_is_an_error_at_the_first_checkpoint(
     assert not (tmp_path / "forgets").exists()
 
 
-def test_a_step_that_becomes_float64_in_mid_run_is_one_line(
-    task: MakeTask, carried_out: Any, experiment: Load, tmp_path: Path
-) -> None:
+def test_a_step_that_becomes_float64_during_a_run_is_one_line(task, carried_out, experiment, tmp_path):
     later = "torch.float64 if closed.version else torch.float32"
     (tmp_path / "later.py").write_text(OWN.replace("DTYPE", later))
     own = experiment(f"algorithms.own={{ algorithm = '{tmp_path}/later.py:Momentum', buffer_size = 2 }}")

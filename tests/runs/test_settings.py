@@ -2,20 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from offbeat.runs.directory import Run
 from offbeat.runs.settings import by_label, differences, same_world, settings_differences, world_of
-
-WORLD = {
-    "data": {"name": "digits"},
-    "model": {"name": "mlp"},
-    "population": {"clients": 1200, "partition": {"name": "dirichlet", "alpha": 0.3}},
-    "stop": {"virtual_seconds": 2400.0, "versions": 9},
-}
-
-
-def a_run(label, seed=0, *, config=None, folder="runs"):
-    config = {**WORLD, "algorithms": {label: {}}, "evaluate": {"metrics": ["accuracy"]}, **(config or {})}
-    return Run(Path(folder) / f"{label}-seed{seed}", label, seed, config, history={}, events={}, real_seconds=2.0)
+from tests.report.example_runs import a_run
 
 
 def test_labels_and_runs_stay_in_order():
@@ -71,7 +59,7 @@ def test_other_settings_that_differ_are_named_too():
 
 
 def elsewhere(folder, label, lr, steps=5):
-    return a_run(label, config={"local": {"lr": lr, "steps": steps}}, folder=folder)
+    return a_run(label, config={"local": {"lr": lr, "steps": steps}}, path=Path(folder) / label)
 
 
 @pytest.mark.parametrize(

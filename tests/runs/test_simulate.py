@@ -1,5 +1,4 @@
 import copy
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import TensorDataset
 
 import offbeat
@@ -18,22 +17,18 @@ from offbeat.algorithms.components import Compression
 from offbeat.algorithms.components.schedules.patterns import own
 from offbeat.algorithms.components.server_optimizer import adam
 from offbeat.compression import top_k
-from offbeat.config.experiment_file import Experiment
 from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
 from offbeat.runs.directory import EVENTS
-from offbeat.runs.progress import Progress
 from offbeat.runs.run_all import run_all
 from offbeat.training.models import mlp
 
-Simulate = Callable[..., pd.DataFrame]
 
-
-def net() -> nn.Module:
+def net():
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
 
 
-def pair(dataset: Dataset) -> tuple[TensorDataset, TensorDataset]:
+def pair(dataset):
     return (
         TensorDataset(torch.from_numpy(dataset.train_inputs), torch.from_numpy(dataset.train_labels)),
         TensorDataset(torch.from_numpy(dataset.test_inputs), torch.from_numpy(dataset.test_labels)),
@@ -41,11 +36,11 @@ def pair(dataset: Dataset) -> tuple[TensorDataset, TensorDataset]:
 
 
 @pytest.fixture
-def simulate() -> Simulate:
+def simulate():
     """``offbeat.simulate``, in a small world."""
 
-    def small(model: Any = net, data: Any = "digits", algorithm: Any = "fedbuff", **changes: Any) -> pd.DataFrame:
-        arguments: dict[str, Any] = {
+    def small(model=net, data="digits", algorithm="fedbuff", **changes):
+        arguments = {
             "population": 12,
             "local": {"steps": 2, "batch_size": 8, "lr": 0.1},
             "evaluate_every_seconds": 10.0,
@@ -59,12 +54,8 @@ def simulate() -> Simulate:
     return small
 
 
-@pytest.mark.parametrize("data", ["name", "pair", "dataset"])
-@pytest.mark.parametrize("label", ["fedavg", "fedbuff"])
-def test_gives_the_numbers_of_the_same_settings_in_a_file(
-    label: str, data: str, experiment: Callable[..., Experiment], progress: Callable[..., Progress], tmp_path: Path,
-    tiny: dict[str, Any], digits: Dataset,
-) -> None:  # fmt: skip
+@pytest.mark.parametrize(("label", "data"), [("fedavg", "name"), ("fedbuff", "pair"), ("fedbuff", "dataset")])
+def test_gives_the_numbers_of_the_same_settings_in_a_file(label, data, experiment, progress, tmp_path, tiny, digits):
     here = experiment("seeds=[3]", "model={ name = 'mlp', hidden = [5] }")
     (run,) = run_all(here, [label], tmp_path / "out", progress(here))
     table = offbeat.simulate(
@@ -92,7 +83,7 @@ def test_gives_the_numbers_of_the_same_settings_in_a_file(
 
 
 class TestArguments:
-    def test_is_not_changed(self, simulate: Simulate, digits: Dataset) -> None:
+    def test_is_not_changed(self, simulate, digits):
         model, algorithm = net().eval(), FedBuff(buffer_size=2, concurrency=4, server_optimizer=adam())
         population = {"clients": 12, "lossy": {"fraction": 0.5, "probability": 0.5}}
         data = copy.deepcopy(digits)
@@ -109,16 +100,16 @@ class TestArguments:
         assert population == {"clients": 12, "lossy": {"fraction": 0.5, "probability": 0.5}}
         assert np.array_equal(data.train_inputs, digits.train_inputs)
 
-    def test_twice_is_the_same(self, simulate: Simulate) -> None:
+    def test_twice_is_the_same(self, simulate):
         model, algorithm = net(), FedAvg(cohort=4)
         first = simulate(model, algorithm=algorithm)
         assert first.equals(simulate(model, algorithm=algorithm))
         assert first["version"].iloc[-1] > 2
 
-    def test_threads_are_as_before(self, simulate: Simulate) -> None:
+    def test_threads_are_as_before(self, simulate):
         before = torch.get_num_threads()
         torch.set_num_threads(2)
-        seen: list[int] = []
+        seen = []
         try:
             simulate(lambda: (seen.append(torch.get_num_threads()), net())[1])
             with pytest.raises(OffbeatError):
@@ -128,27 +119,27 @@ class TestArguments:
             torch.set_num_threads(before)
         assert seen == [1]
 
-    def test_a_module_begins_from_its_parameters(self, simulate: Simulate, digits: Dataset) -> None:
+    def test_a_module_begins_from_its_parameters(self, simulate, digits):
         model = net()
         outputs = model(torch.from_numpy(digits.test_inputs))
         table = simulate(model)
         loss = nn.functional.cross_entropy(outputs, torch.from_numpy(digits.test_labels)).item()
         assert table["loss"].iloc[0] == pytest.approx(loss, rel=1e-5)
 
-    def test_a_model_function_starts_from_the_seed(self, simulate: Simulate) -> None:
+    def test_a_model_function_starts_from_the_seed(self, simulate):
         losses = [simulate(net, seed=seed)["loss"].iloc[0] for seed in (1, 1, 2)]
         assert losses[0] == losses[1] != losses[2]
 
 
 class TestResult:
-    def test_a_name_is_the_algorithm_with_its_defaults(self, simulate: Simulate) -> None:
-        assert simulate(algorithm="fedasync").equals(simulate(algorithm=offbeat_algorithm("fedasync")))
+    def test_a_name_is_the_algorithm_with_its_defaults(self, simulate):
+        assert simulate(algorithm="fedasync").equals(simulate(algorithm=FedAsync()))
 
-    def test_loss_and_metrics_of_the_user(self, simulate: Simulate) -> None:
-        def loss(outputs: Tensor, labels: Tensor) -> Tensor:
+    def test_loss_and_metrics_of_the_user(self, simulate):
+        def loss(outputs, labels):
             return nn.functional.multi_margin_loss(outputs, labels)
 
-        def top_two(outputs: Tensor, labels: Tensor) -> Tensor:
+        def top_two(outputs, labels):
             return (outputs.topk(2).indices == labels[:, None]).any(dim=1).float().mean()
 
         table = simulate(loss=loss, metrics={"top two": top_two, "half": lambda *_: 0.5})
@@ -164,16 +155,15 @@ class TestResult:
             ({"loss": "cross_entropy", "metrics": []}, []),
             ({"metrics": ["accuracy"]}, ["accuracy"]),
             ({"metrics": "accuracy"}, ["accuracy"]),
+            ({"metrics": ["training_loss", "accuracy"]}, ["accuracy", "training_loss"]),
             ({"loss": lambda o, y: nn.functional.cross_entropy(o, y)}, []),
         ],
     )
-    def test_the_metrics_are_those_of_the_loss(
-        self, how: dict[str, Any], columns: list[str], simulate: Simulate
-    ) -> None:
+    def test_the_metrics_are_those_of_the_loss(self, how, columns, simulate):
         table = simulate(**how)
         assert list(table.columns)[8:] == columns
 
-    def test_regression(self, simulate: Simulate) -> None:
+    def test_regression(self, simulate):
         inputs = torch.linspace(-1, 1, 120)[:, None]
         data = TensorDataset(inputs, 3 * inputs + 1)
         table = simulate(
@@ -186,11 +176,11 @@ class TestResult:
     @pytest.mark.parametrize(
         ("stop", "column", "value"), [({"versions": 3}, "version", 3), ({"updates": 7}, "counted", 7)]
     )
-    def test_ends(self, stop: dict[str, int], column: str, value: int, simulate: Simulate) -> None:
+    def test_ends(self, stop, column, value, simulate):
         assert simulate(virtual_seconds=None, **stop)[column].iloc[-1] == value
 
     @pytest.mark.parametrize("algorithm", [FedAvg(cohort=4), FedBuff(buffer_size=2, concurrency=4)])
-    def test_evaluations_by_version(self, algorithm: Any, simulate: Simulate) -> None:
+    def test_evaluations_by_version(self, algorithm, simulate):
         by_version = simulate(algorithm=algorithm, evaluate_every_seconds=None, evaluate_every_versions=2)
         by_seconds = simulate(algorithm=algorithm)
         *most, last = by_version["version"].tolist()
@@ -207,7 +197,7 @@ class TestResult:
             {"local": {"steps": 2, "batch_size": 8, "lr": 0.1, "compression": {"name": "top_k", "share": 0.1}}},
         ],
     )
-    def test_compressed_updates_are_smaller(self, how: dict[str, Any], simulate: Simulate) -> None:
+    def test_compressed_updates_are_smaller(self, how, simulate):
         table = simulate(**how)
         last = table.iloc[-1]
         assert last["counted"] > 5
@@ -216,23 +206,16 @@ class TestResult:
         assert last["bytes_down"] > 650 * 4 * last["counted"]
         assert table["loss"].iloc[-1] < table["loss"].iloc[0]
 
-    def test_error_feedback_lowers_the_loss(self, simulate: Simulate) -> None:
-        small = Compression("top_k", (("share", 0.01),))
-        plans = [LocalPlan(2, 8, 0.1, compression=small, error_feedback=remember) for remember in (False, True)]
-        without, remembered = (simulate(local=plan, virtual_seconds=100.0) for plan in plans)
-        assert remembered["bytes_up"].tolist() == without["bytes_up"].tolist()
-        assert remembered["loss"].iloc[-1] < 0.9 * without["loss"].iloc[-1]
-
-    def test_augmentation_is_for_training_only(self, simulate: Simulate) -> None:
+    def test_augmentation_is_for_training_only(self, simulate):
         plain, changed = simulate(), simulate(augmentation="crop-and-flip")
         assert changed["loss"].iloc[0] == plain["loss"].iloc[0]
         assert changed["loss"].iloc[-1] != plain["loss"].iloc[-1]
         pd.testing.assert_frame_equal(simulate(augmentation=None), plain)
 
-    def test_a_users_pattern(self, simulate: Simulate) -> None:
-        asked: set[int] = set()
+    def test_a_users_pattern(self, simulate):
+        asked = set()
 
-        def every_third(client: int, last: int, clients: int) -> int:
+        def every_third(client, last, clients):
             asked.add(client)
             return last + 3
 
@@ -244,7 +227,7 @@ class TestResult:
         assert table["counted"].iloc[-1] > 12
         assert vars(algorithm) == before
 
-    def test_output(self, simulate: Simulate, tmp_path: Path) -> None:
+    def test_output(self, simulate, tmp_path):
         table = simulate(output=str(tmp_path / "a" / "b"))
         folder = tmp_path / "a" / "b"
         assert {path.name for path in folder.iterdir()} == {"history.parquet", "events.parquet", "model.safetensors"}
@@ -253,31 +236,24 @@ class TestResult:
         assert events.num_rows == table[["counted", "unused", "lost"]].iloc[-1].sum()
         assert load_file(folder / "model.safetensors")["1.weight"].shape == (10, 64)
 
-    def test_progress_is_a_line(self, simulate: Simulate, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_progress_is_a_line(self, simulate, capsys):
         simulate(progress=False)
         assert capsys.readouterr() == ("", "")
         simulate(progress=True)
         assert capsys.readouterr().out.startswith("fedbuff, seed 1: ")
 
 
-def offbeat_algorithm(name: str) -> Any:
-    from offbeat.algorithms import ALGORITHMS
-
-    return ALGORITHMS[name]()
-
-
-def failing() -> nn.Module:
+def failing():
     raise RuntimeError("first line\nsecond line")
 
 
-def plan(compressor: str, **parameters: float) -> LocalPlan:
+def plan(compressor, **parameters):
     return LocalPlan(2, 8, 0.1, compression=Compression(compressor, tuple(parameters.items())))
 
 
-LOCAL = {"steps": 2, "batch_size": 8, "lr": 0.1}
 LINE = TensorDataset(torch.zeros(120, 1), torch.zeros(120, 1))
 
-MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
+MISTAKES = [
     ({"model": 3}, ["model = 3", "torch.nn.Module"]),
     ({"model": lambda: 3}, ["model made a int", "torch.nn.Module"]),
     (
@@ -285,39 +261,19 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
         ["model failed: RuntimeError: first line (", f"{Path(__file__)}:{failing.__code__.co_firstlineno + 1})"],
     ),
     ({"model": nn.Linear(64, 10)}, ["the model cannot take inputs"]),
-    ({"model": nn.Sequential(nn.Flatten(), nn.Linear(64, 5))}, ["labels go up to 9", "5 outputs"]),
-    ({"model": nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, 10))}, ["BatchNorm", "batch_norm"]),
-    ({"model": nn.Flatten()}, ["nothing to train"]),
     ({"data": "digit"}, ["unknown data set 'digit'", "did you mean 'digits'?"]),
     ({"data": 3}, ["data: got a value of type int", "pair (train, test)"]),
-    ({"data": (TensorDataset(torch.zeros(3, 64)), TensorDataset(torch.zeros(3, 64)))}, ["pair (input, label)"]),
     ({"algorithm": "fedbuf"}, ["unknown algorithm 'fedbuf'", "did you mean 'fedbuff'?"]),
     ({"algorithm": FedBuff}, ["algorithm = ", "FedBuff(buffer_size=5)"]),
     ({"algorithm": FedAvg(cohort=13)}, ["cohort", "13", "12"]),
-    ({"population": 0}, ["population.clients = 0"]),
     ({"population": "many"}, ["population = 'many'", "table"]),
     ({"population": True}, ["population"]),
     ({"population": {"client": 3}}, ["unknown key population.client", "did you mean 'clients'?"]),
-    ({"population": {"clients": 3, "partition": {"name": "irid"}}}, ["population.partition.name = 'irid'"]),
     ({"population": {"clients": 12, "when_away": "lose"}}, ["needs server.lease_seconds"]),
-    ({"population": {"clients": 12, "lossy": {"fraction": 1.0, "probability": 0.5}}}, ["needs server.lease_seconds"]),
-    ({"population": 2000}, ["population.partition: 2000 clients"]),
-    ({"local": {**LOCAL, "lr": 0}}, ["local.lr = 0", "greater than 0"]),
-    ({"local": {"steps": 1}}, ["local.batch_size is missing"]),
+    ({"local": {"steps": 2, "batch_size": 8, "lr": 0}}, ["local.lr = 0", "greater than 0"]),
     ({"local": 0.1}, ["local = 0.1", "table"]),
-    (
-        {"local": {**LOCAL, "compression": {"name": "topk"}}},
-        ["local.compression.name = 'topk'", "did you mean 'top_k'"],
-    ),
-    ({"local": {**LOCAL, "error_feedback": True}}, ["local: error_feedback", "set compression"]),
     ({"local": plan("topk")}, ["local.compression.name = 'topk'", "did you mean 'top_k'?"]),
-    ({"local": plan("top_k")}, ["local.compression.share is missing"]),
-    ({"local": plan("top_k", share=2.0)}, ["local.compression: share must be in (0, 1], got 2.0"]),
-    ({"local": plan("top_k", shares=0.1)}, ["unknown key local.compression.shares", "did you mean 'share'?"]),
     ({"local": LocalPlan(2, 8, 0.1, compression=cast("Any", "top_k"))}, ["local.compression = 'top_k'", "Compression"]),
-    ({"local": plan("sign"), "algorithm": FedAsync()}, ["whole models"]),
-    ({"local": LocalPlan(2, 8, (0.1, 0.2)), "algorithm": AsyncCommSGD()}, ["lr as one number"]),
-    ({"algorithm": AsyncCommSGD(pattern=own(lambda *_: 0, 3))}, ["pattern own: client 0", "greater than 0"]),
     (
         {"algorithm": AsyncCommSGD(pattern=own(lambda _, last, n: last + 1 if last < 3 else 0, 3))},
         ["pattern own: client ", "is to talk next in round 0, which must be a whole number greater than "],
@@ -326,14 +282,10 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     ({"server": 3}, ["server = 3", "table"]),
     ({"evaluate_every_seconds": 0}, ["evaluate.every_seconds = 0"]),
     ({"evaluate_every_seconds": None}, ["evaluate: set exactly one of every_seconds and every_versions"]),
-    ({"evaluate_every_versions": 3}, ["evaluate: set exactly one of every_seconds and every_versions"]),
-    ({"evaluate_every_seconds": None, "evaluate_every_versions": 0}, ["evaluate.every_versions = 0"]),
     ({"virtual_seconds": None}, ["stop: set virtual_seconds, versions or updates"]),
-    ({"virtual_seconds": float("nan")}, ["stop.virtual_seconds = nan"]),
     ({"versions": 1.5}, ["stop.versions = 1.5"]),
     ({"loss": "crossentropy"}, ["loss = 'crossentropy'", "did you mean 'cross_entropy'?", "function"]),
     ({"loss": 3}, ["loss = 3", "function"]),
-    ({"loss": lambda o, y: nn.functional.cross_entropy(o, y, reduction="none")}, ["shape ()"]),
     ({"loss": lambda o: o.mean()}, ["the loss cannot take outputs"]),
     ({"metrics": ["acuracy"]}, ["metrics = 'acuracy'", "did you mean 'accuracy'?"]),
     ({"metrics": ["training_los"]}, ["metrics = 'training_los'", "did you mean 'training_loss'?"]),
@@ -341,7 +293,6 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     ({"metrics": 5}, ["metrics: must be names"]),
     ({"metrics": {"f1": 3}}, ["metrics: 'f1'", "function"]),
     ({"metrics": {"loss": lambda *_: 1.0}}, ["metrics: 'loss'", "must not be one of bytes_down, "]),
-    ({"metrics": {"f1": lambda *_: float("nan")}}, ["the metric f1 is nan"]),
     ({"metrics": {"f1": lambda *_: "high"}}, ["the metric f1 must be one number"]),
     ({"batch_norm": "global"}, ["batch_norm = 'global'", "'refuse' or 'local'"]),
     ({"augmentation": "crop"}, ["augmentation = 'crop'", "None or 'crop-and-flip'"]),
@@ -356,30 +307,28 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("changes", "parts"), MISTAKES)
-def test_a_mistake_is_one_line(changes: dict[str, Any], parts: list[str], simulate: Simulate, tmp_path: Path) -> None:
+def test_a_mistake_is_one_line(changes, parts, simulate, tmp_path):
     with pytest.raises(OffbeatError) as caught:
         simulate(**changes)
     assert "\n" not in str(caught.value)
     assert all(part in str(caught.value) for part in parts)
 
 
-def test_numpy_integers_are_accepted(simulate: Simulate) -> None:
+def test_numpy_integers_are_accepted(simulate):
     small = {"virtual_seconds": 5.0}
     pd.testing.assert_frame_equal(
         simulate(population=np.int64(12), seed=np.int64(3), **small), simulate(population=12, seed=3, **small)
     )
 
 
-def test_a_folder_with_a_run_is_refused(simulate: Simulate, tmp_path: Path) -> None:
+def test_a_folder_with_a_run_is_refused(simulate, tmp_path):
     (tmp_path / "config.toml").write_text("")
     with pytest.raises(OffbeatError, match=r"holds a run: choose another folder$"):
         simulate(output=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["config.toml"]
 
 
-def test_an_output_that_cannot_be_written_is_found_before_the_work(
-    simulate: Simulate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_output_that_cannot_be_written_is_found_before_the_work(simulate, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setattr("offbeat.worlds.simulation.World.build", lambda *_, **__: pytest.fail("began"))
     for output in (tmp_path / "file", tmp_path / "file" / "x"):
@@ -387,7 +336,7 @@ def test_an_output_that_cannot_be_written_is_found_before_the_work(
             simulate(output=output)
 
 
-def test_the_package_exports_it() -> None:
+def test_the_package_exports_it():
     assert set(offbeat.__all__) == {"Dataset", "OffbeatError", "simulate"}
     assert offbeat.Dataset is Dataset
     assert offbeat.OffbeatError is OffbeatError

@@ -2,23 +2,15 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from offbeat.config.experiment_file import Experiment
 from offbeat.errors import OffbeatError
 from offbeat.runs.directory import read
 from offbeat.runs.interruption import InterruptedRunError, Interruption
-from offbeat.runs.progress import Progress
 from offbeat.runs.run import RunTask
 from offbeat.runs.run_all import run_all
 from offbeat.runs.worker_processes import Workers
-
-Load = Callable[..., Experiment]
-Parallel = Callable[..., list[str]]
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals")
 
@@ -37,14 +29,11 @@ def rows():
 
 
 @pytest.fixture
-def parallel(tmp_path: Path) -> Parallel:
+def parallel(tmp_path):
     """Return a function that runs an experiment in processes, and returns a line for each event."""
 
-    def run(
-        experiment: Experiment, labels: list[str], jobs: int, after_begin: Callable[[], None] = lambda: None,
-        **hooks: Any,
-    ) -> list[str]:  # fmt: skip
-        lines: list[str] = []
+    def run(experiment, labels, jobs, after_begin=lambda: None, **hooks):
+        lines = []
         tasks = [
             RunTask(experiment, label, seed, tmp_path / f"{label}-seed{seed}", False, 0.05, "")
             for label in labels
@@ -64,51 +53,41 @@ def parallel(tmp_path: Path) -> Parallel:
     return run
 
 
-def test_two_jobs_write_the_same_files_as_one(
-    experiment: Load, progress: Callable[..., Progress], tmp_path: Path, files: Callable[[Path], dict[str, bytes]]
-) -> None:
-    here = experiment("seeds=[1, 2]", "stop.virtual_seconds=40", "model={ name = 'mlp', hidden = [4] }")
-    labels = ["fedavg", "fedbuff"]
-    one = run_all(here, labels, tmp_path / "one", progress(here))
-    two = run_all(here, labels, tmp_path / "two", progress(here), jobs=2)
-    assert [run.path.name for run in two] == [run.path.name for run in one]
-    assert files(tmp_path / "one") == files(tmp_path / "two")
-    assert multiprocessing.active_children() == []
-
-
-def test_the_same_processes_continue_with_other_data(
-    experiment: Load, progress: Callable[..., Progress], tmp_path: Path,
-    files: Callable[[Path], dict[str, bytes]], monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+def test_several_jobs_write_the_same_files_as_one_also_with_other_data(
+    experiment, progress, tmp_path, files, monkeypatch
+):
     here = experiment("seeds=[1, 2]", "stop.virtual_seconds=40", "model={ name = 'mlp', hidden = [4] }")
     (tmp_path / "rows_elsewhere.py").write_text(ROWS, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     there = experiment("seeds=[1, 2]", "stop.virtual_seconds=40", "data.name='rows_elsewhere:rows'")
     with Workers(2) as workers:
         for name, one in (("here", here), ("there", there), ("again", here)):
-            run_all(one, ["fedavg"], tmp_path / name, progress(one), jobs=2, workers=workers)
+            runs = run_all(one, ["fedavg"], tmp_path / name, progress(one), jobs=2, workers=workers)
         living = multiprocessing.active_children()
     assert len(living) == 2
     assert multiprocessing.active_children() == []
-    run_all(there, ["fedavg"], tmp_path / "alone", progress(there))
-    assert files(tmp_path / "again") == files(tmp_path / "here")
-    assert files(tmp_path / "there") == files(tmp_path / "alone")
+    assert [run.path.name for run in runs] == ["fedavg-seed1", "fedavg-seed2"]
+    for name, one in (("here alone", here), ("there alone", there)):
+        run_all(one, ["fedavg"], tmp_path / name, progress(one))
+    assert files(tmp_path / "again") == files(tmp_path / "here") == files(tmp_path / "here alone")
+    assert files(tmp_path / "there") == files(tmp_path / "there alone")
 
 
-def test_events_come_in_order(experiment: Load, parallel: Parallel) -> None:
-    lines = parallel(experiment("seeds=[1, 2, 3]", "stop.virtual_seconds=40"), ["fedavg"], jobs=2)
-    for seed in (1, 2, 3):
-        mine = [line for line in lines if f"fedavg {seed}" in line]
-        assert mine == [f"begin fedavg {seed}", *(f"fedavg {seed} {t}" for t in (0, 20, 40)), f"end fedavg {seed}"]
-    # Two at once, and the third when one of them was done.
-    assert lines[:2] == ["begin fedavg 1", "begin fedavg 2"]
-    assert lines.index("begin fedavg 3") > min(lines.index("end fedavg 1"), lines.index("end fedavg 2"))
+def test_each_algorithm_begins_before_a_second_seed_and_events_come_in_order(experiment, parallel):
+    lines = parallel(experiment("seeds=[1, 2]", "stop.virtual_seconds=40"), ["fedavg", "fedbuff"], jobs=2)
+    for name in ("fedavg 1", "fedavg 2", "fedbuff 1", "fedbuff 2"):
+        mine = [line for line in lines if name in line]
+        assert mine == [f"begin {name}", *(f"{name} {t}" for t in (0, 20, 40)), f"end {name}"]
+    begun = [line for line in lines if line.startswith("begin")]
+    assert lines[:2] == begun[:2] == ["begin fedavg 1", "begin fedbuff 1"]
+    # The third begins when one of the first two has ended.
+    assert lines.index(begun[2]) > min(lines.index("end fedavg 1"), lines.index("end fedbuff 1"))
 
 
-def test_each_algorithm_begins_once_and_then_the_slowest(experiment: Load, parallel: Parallel) -> None:
-    begun: list[str] = []
+def test_each_algorithm_begins_once_and_then_the_slowest(experiment, parallel):
+    begun = []
 
-    def report(task: RunTask, _: object) -> None:
+    def report(task, _):
         run = f"{task.label} {task.seed}"
         if run not in begun:
             begun.append(run)
@@ -123,15 +102,8 @@ def test_each_algorithm_begins_once_and_then_the_slowest(experiment: Load, paral
     assert begun[5:] == ["fedasync 2"]
 
 
-def test_two_algorithms_begin_before_a_second_seed(experiment: Load, parallel: Parallel) -> None:
-    lines = parallel(experiment("seeds=[1, 2]", "stop.virtual_seconds=40"), ["fedavg", "fedbuff"], jobs=2)
-    assert [line for line in lines if line.startswith("begin")][:2] == ["begin fedavg 1", "begin fedbuff 1"]
-
-
 class TestStopping:
-    def test_a_users_error_in_one_is_raised_and_the_others_can_be_resumed(
-        self, experiment: Load, parallel: Parallel, tmp_path: Path
-    ) -> None:
+    def test_a_users_error_in_one_is_raised_and_the_others_can_be_resumed(self, experiment, parallel, tmp_path):
         here = experiment(
             "model={ name = 'mlp', hidden = [4] }", "stop={ virtual_seconds = 1e5 }", "algorithms.fedbuff.local.lr=1e30"
         )
@@ -142,8 +114,8 @@ class TestStopping:
         assert not (tmp_path / "fedavg-seed1").exists()
         assert not read(tmp_path / "fedbuff-seed1.unfinished").finished
 
-    def test_a_killed_process_is_one_line(self, experiment: Load, parallel: Parallel, tmp_path: Path) -> None:
-        def kill(*_: object) -> None:
+    def test_a_killed_process_is_one_line(self, experiment, parallel, tmp_path):
+        def kill(*_):
             child = multiprocessing.active_children()[0]
             assert child.pid is not None
             os.kill(child.pid, signal.SIGKILL)
@@ -157,8 +129,8 @@ class TestStopping:
         assert "--jobs" in line
         assert multiprocessing.active_children() == []
 
-    def test_an_early_sigterm_is_an_interruption(self, experiment: Load, parallel: Parallel) -> None:
-        def terminate() -> None:
+    def test_an_early_sigterm_is_an_interruption(self, experiment, parallel):
+        def terminate():
             for child in multiprocessing.active_children():
                 child.terminate()
 
@@ -166,13 +138,11 @@ class TestStopping:
             parallel(experiment(*ENDLESS), ["fedavg"], jobs=1, after_begin=terminate)
         assert multiprocessing.active_children() == []
 
-    def test_an_interruption_lets_each_write_its_checkpoint(
-        self, experiment: Load, parallel: Parallel, tmp_path: Path
-    ) -> None:
+    def test_an_interruption_lets_each_write_its_checkpoint(self, experiment, parallel, tmp_path):
         interruption = Interruption()
-        heard: set[str] = set()
+        heard = set()
 
-        def ask(task: RunTask, _: object) -> None:
+        def ask(task, _):
             heard.add(task.label)
             if len(heard) == 2:
                 time.sleep(0.3)  # so that both have gone on

@@ -1,25 +1,18 @@
 import errno
-import json
-import platform
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from offbeat.data.dataset import Dataset
-from offbeat.errors import OffbeatError
 from offbeat.runs import directory as run_directory
 from offbeat.runs import writer as run_writer
-from offbeat.runs.directory import EVENTS, history_schema, read, unfinished_path
-from offbeat.runs.package_versions import versions
+from offbeat.runs.directory import EVENTS, read, unfinished_path
 from offbeat.runs.writer import RunWriter
 from offbeat.simulation.records import Evaluation, VisitEnded
+from tests.runs.conftest import error_line, names
 
 FILES = {"config.toml", "history.parquet", "events.parquet", "model.safetensors", "versions.json", "timing.json"}
 
@@ -40,20 +33,19 @@ ENDED = [
     VisitEnded(1, 0, 2, None, 0.1, 2.5, 40, 0, "lost"),
     VisitEnded(2, 5, 1, 7, 1 / 3, 1e9, 40, 2**33, "unused"),
 ]
-NOTHING = Dataset("digits", *(np.zeros((1, 1), np.float32) for _ in range(4)), classes=None)
-MADE_BY = versions(CONFIG, NOTHING)
+MADE_BY = {"torch": "2"}
 MODEL = {"layer.weight": torch.tensor([[0.1, -2.0]]), "layer.bias": torch.tensor([3.0])}
 
 
-def begin(path: Path, **changes: Any) -> RunWriter:
+def begin(path, **changes):
     return RunWriter.begin(path, {**CONFIG, **changes}, METRICS, MADE_BY)
 
 
-def resume(path: Path, **changes: Any) -> tuple[RunWriter, dict[str, Any] | None]:
+def resume(path, **changes):
     return RunWriter.resume(path, {**CONFIG, **changes}, METRICS, MADE_BY)
 
 
-def write(path: Path, real_seconds: float = 1.25) -> None:
+def write(path, real_seconds=1.25):
     writer = begin(path)
     for evaluation in EVALUATIONS:
         writer.add(evaluation, [])
@@ -61,20 +53,16 @@ def write(path: Path, real_seconds: float = 1.25) -> None:
     writer.finish(MODEL, real_seconds)
 
 
-def content(folder: Path) -> dict[str, bytes]:
+def content(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()}
-
-
-def no_space(*_: Any, **__: Any) -> None:
+def no_space(*_, **__):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
 class TestFinished:
-    def test_a_run_comes_back(self, tmp_path: Path) -> None:
+    def test_a_run_comes_back(self, tmp_path):
         path = tmp_path / "mine-seed7"
         write(path)
         back = read(path)
@@ -108,20 +96,13 @@ class TestFinished:
             "outcome": ["counted", "lost", "unused"],
         }
 
-    def test_writes_these_files_into_a_new_folder(self, tmp_path: Path) -> None:
+    def test_writes_these_files_into_a_new_folder(self, tmp_path):
         write(tmp_path / "a" / "x")
         assert names(tmp_path / "a" / "x") == FILES
         assert names(tmp_path / "a") == {"x"}
         assert len({path.stat().st_mode for path in (tmp_path / "a" / "x").iterdir()}) == 1
 
-    def test_columns_and_types_are_those_of_the_schema(self, tmp_path: Path) -> None:
-        write(tmp_path / "x")
-        for table, schema in (("history", history_schema(METRICS)), ("events", EVENTS)):
-            found = pq.read_schema(tmp_path / "x" / f"{table}.parquet")
-            assert [(field.name, field.type) for field in found] == [(field.name, field.type) for field in schema]
-        assert pq.read_table(tmp_path / "x" / "events.parquet")["staleness"].to_pylist() == [0, None, 7]
-
-    def test_a_run_without_events(self, tmp_path: Path) -> None:
+    def test_a_run_without_events(self, tmp_path):
         writer = begin(tmp_path / "x")
         writer.add(EVALUATIONS[0], [])
         writer.finish(MODEL, 1.0)
@@ -129,43 +110,23 @@ class TestFinished:
         assert list(back.events) == EVENTS.names
         assert all(len(column) == 0 for column in back.events.values())
 
-    def test_the_model_may_consist_of_views_of_one_vector(self, tmp_path: Path) -> None:
+    def test_the_model_may_consist_of_views_of_one_vector(self, tmp_path):
         vector = torch.arange(5.0)
         begin(tmp_path / "x").finish({"a": vector[:3], "b": vector[3:].view(2, 1)}, 1.0)
         model = load_file(tmp_path / "x" / "model.safetensors")
         assert {name: value.tolist() for name, value in model.items()} == {"a": [0, 1, 2], "b": [[3], [4]]}
 
-    def test_versions(self, tmp_path: Path) -> None:
-        write(tmp_path / "x")
-        versions = json.loads((tmp_path / "x" / "versions.json").read_text())
-        assert versions["python"] == platform.python_version()
-        assert versions["numpy"] == np.__version__
-        assert versions["pyarrow"] == pa.__version__
-        assert torch.__version__.startswith(versions["torch"].partition("+")[0])
-        assert versions["threads"] == str(torch.get_num_threads())
-        assert {"offbeat", "scikit-learn", "safetensors", "trainer"} < versions.keys()
 
-    def test_timing_is_kept_apart(self, tmp_path: Path) -> None:
-        """All the rest is the same, byte for byte, if the numbers are."""
-        write(tmp_path / "one", real_seconds=1.0)
-        write(tmp_path / "two", real_seconds=2.0)
-        one, two = content(tmp_path / "one"), content(tmp_path / "two")
-        assert {name for name in one if one[name] != two[name]} == {"timing.json"}
-
-
-class TestGoingOn:
-    def test_added_visits_are_removed_from_the_list(self, tmp_path: Path) -> None:
-        ended = list(ENDED)
-        begin(tmp_path / "x").add(None, ended)
-        assert ended == []
-
-    def test_an_unfinished_run_shows_up_to_its_last_checkpoint(self, tmp_path: Path) -> None:
+class TestResume:
+    def test_an_unfinished_run_shows_up_to_its_last_checkpoint(self, tmp_path):
         writer = begin(tmp_path / "x")
         before = read(unfinished_path(tmp_path / "x"))
         assert (before.finished, before.real_seconds, len(before.history["f1"]), len(before.events["client"])) == (
             False, 0.0, 0, 0,
         )  # fmt: skip
-        writer.add(EVALUATIONS[0], ENDED[:2])
+        ended = ENDED[:2]
+        writer.add(EVALUATIONS[0], ended)
+        assert ended == []
         writer.checkpoint({"now": 1.0}, 5.5)
         writer.add(EVALUATIONS[1], ENDED[2:])
         run = read(unfinished_path(tmp_path / "x"))
@@ -175,7 +136,7 @@ class TestGoingOn:
         assert names(tmp_path) == {"x.unfinished"}
 
     @pytest.mark.parametrize("stops", [[1], [2], [1, 2], [1, 1, 3]])
-    def test_resumed_it_makes_the_same_files(self, stops: list[int], tmp_path: Path) -> None:
+    def test_resumed_it_makes_the_same_files(self, stops, tmp_path):
         write(tmp_path / "whole")
         rows = [(EVALUATIONS[0], ENDED[:2]), (None, []), (EVALUATIONS[1], ENDED[2:])]
         writer = begin(tmp_path / "x")
@@ -187,7 +148,6 @@ class TestGoingOn:
             writer.checkpoint({"now": done, "model": torch.ones(2)}, 1.0)
             writer.add(EVALUATIONS[1], [ENDED[0]])  # is forgotten, as nothing was written after it
             writer, state = resume(tmp_path / "x")
-            assert state is not None
             assert state["now"] == done
             assert state["model"].tolist() == [1.0, 1.0]
             assert writer.real_seconds == 1.0
@@ -199,7 +159,7 @@ class TestGoingOn:
         assert read(tmp_path / "x").real_seconds == 9.0
         assert names(tmp_path) == {"whole", "x"}
 
-    def test_chunks_after_the_checkpoint_are_removed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_chunks_after_the_checkpoint_are_removed(self, tmp_path, monkeypatch):
         monkeypatch.setattr(run_writer, "_MAX_ROWS", 1)
         writer = begin(tmp_path / "x")
         writer.add(EVALUATIONS[0], [ENDED[0]])
@@ -209,31 +169,22 @@ class TestGoingOn:
         resume(tmp_path / "x")
         assert read(unfinished_path(tmp_path / "x")).events["client"].tolist() == [3]
 
-    def test_without_an_unfinished_run_it_begins(self, tmp_path: Path) -> None:
+    def test_without_a_checkpoint_it_begins_anew(self, tmp_path):
         writer, state = resume(tmp_path / "x")
-        assert state is None
-        assert writer.real_seconds == 0.0
-        assert read(unfinished_path(tmp_path / "x")).seed == 7
-
-    def test_without_a_checkpoint_it_begins_anew(self, tmp_path: Path) -> None:
-        begin(tmp_path / "x")
+        assert (state, writer.real_seconds) == (None, 0.0)
         (unfinished_path(tmp_path / "x") / "events-00000.parquet").write_bytes(b"half")
         assert resume(tmp_path / "x")[1] is None
         assert names(unfinished_path(tmp_path / "x")) == {"config.toml", "versions.json"}
-
-    def test_beginning_removes_an_unfinished_run(self, tmp_path: Path) -> None:
         begin(tmp_path / "x").checkpoint({}, 1.0)
         begin(tmp_path / "x")
         assert names(unfinished_path(tmp_path / "x")) == {"config.toml", "versions.json"}
 
-    def test_the_settings_are_written_last_and_atomically(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_settings_are_written_last_and_atomically(self, tmp_path, monkeypatch):
         """A kill in the first moment must not look like a run with other settings."""
-        written: list[tuple[str, set[str]]] = []
+        written = []
         write = run_writer.write_durably
 
-        def watch(path: Path, content: bytes) -> None:
+        def watch(path, content):
             write(path, content)
             written.append((path.name, names(path.parent)))
 
@@ -243,7 +194,7 @@ class TestGoingOn:
 
 
 class TestReplacing:
-    def test_an_earlier_run_is_replaced(self, tmp_path: Path) -> None:
+    def test_an_earlier_run_is_replaced(self, tmp_path):
         path = tmp_path / "x"
         write(path, real_seconds=1.0)
         (path / "left-over.txt").touch()
@@ -253,7 +204,7 @@ class TestReplacing:
         assert names(tmp_path) == {"x"}
 
     @pytest.mark.parametrize("earlier", [True, False])
-    def test_the_remains_of_a_killed_writer_are_removed(self, earlier: bool, tmp_path: Path) -> None:
+    def test_the_remains_of_a_killed_writer_are_removed(self, earlier, tmp_path):
         if earlier:
             write(tmp_path / "x")
         for name in (".x.partial", ".x.old"):
@@ -268,9 +219,7 @@ class TestReplacing:
         [(run_writer, "save"), (run_writer, "_replace"), (run_writer, "_as_json"), (Path, "write_bytes")],
     )
     @pytest.mark.parametrize("earlier", [True, False])
-    def test_a_full_disk_at_the_end_loses_nothing(
-        self, holder: Any, name: str, earlier: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_full_disk_at_the_end_loses_nothing(self, holder, name, earlier, tmp_path, monkeypatch):
         path = tmp_path / "x"
         if earlier:
             write(path)
@@ -280,7 +229,7 @@ class TestReplacing:
         writer.checkpoint({"now": 3.0}, 1.0)
         with monkeypatch.context() as patch:
             patch.setattr(holder, name, no_space)
-            line = _error(lambda: writer.finish(MODEL, 9.0))
+            line = error_line(lambda: writer.finish(MODEL, 9.0))
         assert str(path) in line
         assert "No space left on device" in line
         assert "--resume" in line
@@ -288,64 +237,48 @@ class TestReplacing:
         if earlier:
             assert {name: data for name, data in content(tmp_path).items() if name.startswith("x/")} == before
         writer, state = resume(path)
-        assert state is not None
         assert state["now"] == 3.0
         writer.finish(MODEL, 9.0)
         assert read(path).history["accuracy"].tolist() == [0.1]
 
-    @pytest.mark.parametrize("moment", ["tables", "checkpoint"])
-    def test_a_full_disk_at_a_checkpoint_keeps_the_last_one(
-        self, moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    @pytest.mark.parametrize("moment", [(pq, "write_table"), (run_writer, "write_checkpoint")])
+    def test_a_full_disk_at_a_checkpoint_keeps_the_last_one(self, moment, tmp_path, monkeypatch):
         writer = begin(tmp_path / "x")
         writer.add(EVALUATIONS[0], ENDED[:1])
         writer.checkpoint({"now": 3.0}, 1.0)
         writer.add(EVALUATIONS[1], ENDED[1:])
         with monkeypatch.context() as patch:
-            if moment == "tables":
-                patch.setattr(pq, "write_table", no_space)
-            else:
-                patch.setattr(run_writer, "write_checkpoint", no_space)
-            assert "No space left" in _error(lambda: writer.checkpoint({"now": 4.0}, 2.0))
-        writer, state = resume(tmp_path / "x")
-        assert state is not None
-        assert state["now"] == 3.0
+            patch.setattr(*moment, no_space)
+            assert "No space left" in error_line(lambda: writer.checkpoint({"now": 4.0}, 2.0))
+        assert resume(tmp_path / "x")[1]["now"] == 3.0
         run = read(unfinished_path(tmp_path / "x"))
         assert (len(run.history["loss"]), len(run.events["client"])) == (1, 1)
 
-    def test_a_full_disk_at_the_beginning(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(Path, "touch", no_space)
-        assert "No space left" in _error(lambda: begin(tmp_path / "x"))
-
-    def test_a_file_in_the_way(self, tmp_path: Path) -> None:
+    def test_a_file_in_the_way(self, tmp_path):
         (tmp_path / "x.unfinished").write_text("mine")
-        assert "cannot write the run into" in _error(lambda: begin(tmp_path / "x"))
+        assert "cannot write the run into" in error_line(lambda: begin(tmp_path / "x"))
         assert (tmp_path / "x.unfinished").read_text() == "mine"
 
-    def test_the_earlier_run_stays_if_the_new_one_cannot_be_put_in_place(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_earlier_run_stays_if_the_new_one_cannot_be_put_in_place(self, tmp_path, monkeypatch):
         path = tmp_path / "x"
         write(path)
         before = content(path)
         rename = Path.rename
 
-        def fail(source: Path, target: Path) -> Path:
+        def fail(source, target):
             if source.name == ".x.partial":
                 raise OSError(errno.EIO, "Input/output error")
             return rename(source, target)
 
         monkeypatch.setattr(Path, "rename", fail)
-        assert "Input/output error" in _error(lambda: write(path, real_seconds=9.0))
+        assert "Input/output error" in error_line(lambda: write(path, real_seconds=9.0))
         assert content(path) == before
 
-    def test_the_unfinished_folder_stays_until_the_run_is_complete(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        there: list[bool] = []
+    def test_the_unfinished_folder_stays_until_the_run_is_complete(self, tmp_path, monkeypatch):
+        there = []
         remove = run_directory.remove
 
-        def watch(folder: Path) -> None:
+        def watch(folder):
             if folder.name == "x.unfinished" and folder.exists():
                 there.append((tmp_path / "x" / "history.parquet").exists())
             remove(folder)
@@ -353,10 +286,3 @@ class TestReplacing:
         monkeypatch.setattr(run_directory, "remove", watch)
         write(tmp_path / "x")
         assert there == [True]
-
-
-def _error(call: Callable[[], object]) -> str:
-    with pytest.raises(OffbeatError) as caught:
-        call()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)

@@ -31,14 +31,7 @@ _BY_DESCRIPTOR = {
 
 
 class Faults:
-    """Counts the system calls on a folder's files, and lets one of them fail.
-
-    Args:
-        folder: The folder.
-        kind: Which calls are counted, a key of ``ERRORS``.
-        number: The number of the call that fails, from 0; None for none.
-        error: How it fails.
-    """
+    """Counts the system calls of a kind on a folder's files, and lets the one with ``number``, from 0, fail."""
 
     def __init__(self, folder: Path, kind: str, number: int | None = None, error: int = 0) -> None:
         self.count = 0

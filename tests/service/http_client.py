@@ -9,7 +9,7 @@ import socket
 import sqlite3
 import time
 from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -73,17 +73,6 @@ def line(server: Served, peer: Peer | None = None) -> Generator[Line]:
         yield opened
 
 
-@contextmanager
-def lines(server: Served, token: str, number: int) -> Generator[list[Line]]:
-    """Open some connections with one token."""
-    opened = [Line(server, token) for _ in range(number)]
-    try:
-        yield opened
-    finally:
-        for each in opened:
-            each.close()
-
-
 def ask(server: Served, peer: Peer | None, method: str, path: str, *headers: str, body: bytes = b"") -> httpx.Response:
     """Make one request over a connection of its own."""
     with line(server, peer) as opened:
@@ -125,7 +114,8 @@ def put_in_pieces(peer: Peer, visit: dict[str, Any], body: bytes, **changes: Any
 
 def put_at_once(server: Served, peer: Peer, visit: dict[str, Any], bodies: list[bytes]) -> list[httpx.Response]:
     """Upload each body over a connection of its own: first all but the last bytes, then the last bytes together."""
-    with lines(server, peer.http.headers["authorization"], len(bodies)) as opened:
+    with ExitStack() as stack:
+        opened = [stack.enter_context(line(server, peer)) for _ in bodies]
         for each, body in zip(opened, bodies, strict=True):
             begin_upload(each, peer, visit, body, end=len(body))
             each.send(body[:-1])

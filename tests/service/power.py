@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from sqlalchemy import event
+from sqlalchemy import Engine, event
 
 DATABASE = ("offbeat.sqlite", "offbeat.sqlite-wal")
 _NOT_LOST = (*DATABASE, "offbeat.sqlite-shm")
@@ -23,13 +23,10 @@ _BLOCK = 64  # bytes; a disk's are larger, but so are its files
 
 
 class Power:
-    """Watches a folder while code runs that writes into it.
+    """Watches a folder while code runs that writes into it, and calls ``after_each`` after each fsync and commit.
 
-    Args:
-        folder: What may be lost.
-        without: Whose fsyncs are left out, to see that somebody notices: ``file`` or ``folder``, and the name of the
-            folder that it is or is in.
-        after_each: Called after each fsync and commit.
+    ``without`` says whose fsyncs are left out, to see that somebody notices: ``file`` or ``folder``, and the name of
+    the folder that it is or is in.
     """
 
     def __init__(
@@ -61,8 +58,6 @@ class Power:
             self._committed(connection)
 
         os.fsync = os.fdatasync = seen  # pyright: ignore[reportAttributeAccessIssue]
-        from sqlalchemy import Engine
-
         event.listen(Engine, "commit", committed)
         try:
             yield
@@ -73,11 +68,9 @@ class Power:
                 os.close(descriptor)
 
     def lose(self, target: Path, chance: Random | None = None) -> None:
-        """Write what would be there after a loss of power into another folder.
+        """Write what would be there after a loss of power into a new folder.
 
-        Args:
-            target: The folder, which is made.
-            chance: Decides what is there of all that came after an fsync; None: nothing, but deletions.
+        ``chance`` decides what is there of all that came after an fsync; None: nothing, but deletions.
         """
         with self._lock:
             for folder in sorted(path for path in (self._folder, *self._folder.rglob("*")) if path.is_dir()):

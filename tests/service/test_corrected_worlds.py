@@ -12,30 +12,20 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 import torch
-from torch import nn
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import SCAFFOLD, LocalPlan
-from offbeat.coordinator import Coordinator
-from offbeat.population.availability import Always
-from offbeat.population.devices.devices import Devices
-from offbeat.population.devices.links import ConstantLink
 from offbeat.service.client import LocalSGD, run_client
 from offbeat.simulation.records import Stop
-from offbeat.simulation.simulator import Simulation
-from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.loop import LoopTrainer
 from offbeat_client.client_folder.outbox import Outbox
 from offbeat_client.http.connection import Connection
 from offbeat_client.http.retry import Backoff
-from offbeat_client.messages import Enrolled, Enrolment
 from tests.service.conftest import running
+from tests.service.simulated import INPUTS, LABELS, LAYOUT, initial_model, module, simulate
 
 CLIENTS, ROUNDS = 4, 6
 PLAN = LocalPlan(steps=3, batch_size=4, lr=(0.5, 0.3, 0.2), weight_decay=0.01)
-LAYOUT = [("weight", (3, 4)), ("bias", (3,))]
-INPUTS = torch.from_numpy(np.random.default_rng(1).normal(size=(60, 4)).astype(np.float32))
-LABELS = torch.from_numpy(np.sort(np.random.default_rng(2).integers(3, size=60)))  # so clients differ
+STEP_SECONDS = [1.0, 1.37, 1.9, 2.3]
 SHARDS = np.split(np.arange(60), [9, 21, 40])
 QUICK = Backoff(first_seconds=0.001, largest_seconds=0.002, attempts=4)
 
@@ -45,38 +35,12 @@ def scaffold():
     return SCAFFOLD(cohort=2, server_lr=0.8, over_selection=1.5)
 
 
-def module():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
-        return nn.Linear(4, 3)
-
-
 def simulated():
-    """Return the calls of a simulation, its model, and what each client remembers at its end."""
-    model, calls = FlatModel(module()), []
-    coordinator = Coordinator(
-        scaffold(), model.vector.clone(), clients=CLIENTS, local=PLAN, seed=7, record=calls.append
-    )
-    simulation = Simulation(
-        coordinator,
-        Devices(
-            step_seconds=np.array([1.0, 1.37, 1.9, 2.3]),
-            down=ConstantLink(np.full(CLIENTS, 100.0)),
-            up=ConstantLink(np.full(CLIENTS, 50.0)),
-            loss_probability=np.zeros(CLIENTS),
-            availability=Always(),
-            when_away="pause",
-        ),
-        LoopTrainer(model, loss=cross_entropy, inputs=INPUTS, labels=LABELS, shards=SHARDS, seed=7),
-        evaluate=lambda _: (0.0, {}),
-        evaluate_every_seconds=float("inf"),
-        stop=Stop(versions=ROUNDS),
-        seed=7,
-    )
-    for _ in simulation.run():
-        pass
+    """Return the calls of a simulation, its algorithm, and what each client remembers at its end."""
+    calls, algorithm = [], scaffold()
+    simulation = simulate(algorithm, PLAN, STEP_SECONDS, SHARDS, stop=Stop(versions=ROUNDS), record=calls.append)
     memories = {client: memory.resolve().tolist() for client, memory in simulation._life.work._memories.items()}
-    return calls, coordinator.algorithm, memories
+    return calls, algorithm, memories
 
 
 class KilledError(BaseException):
@@ -128,12 +92,8 @@ class World:
         self.server = None
         self.start(folder / "server 0")
         for client in range(CLIENTS):  # so that they get their numbers
-            with Connection(self.server.url, backoff=QUICK) as connection:
-                connection.token = self.server.enrolment_token
-                answer = connection.ask("POST", "/v1/enrol", Enrolled, Enrolment())
-            assert answer.client == client
             self.folder_of(client).mkdir()
-            identity = {"server": self.server.url, "client": client, "token": answer.token}
+            identity = {"server": self.server.url, "client": client, "token": self.server.enrol().token}
             (self.folder_of(client) / "identity.json").write_text(json.dumps(identity))
 
     def __enter__(self):
@@ -147,9 +107,8 @@ class World:
         return self.folder / f"client {client}"
 
     def start(self, folder):
-        initial = FlatModel(module()).vector.clone()
-        settings = {"clients": CLIENTS, "plan": PLAN, "model": initial, "layout": LAYOUT, "checkpoint_seconds": 1e6}
-        self.server = self._stack.enter_context(running(folder, scaffold, **settings))
+        settings = {"plan": PLAN, "model": initial_model(), "layout": LAYOUT, "checkpoint_seconds": 1e6}
+        self.server = self._stack.enter_context(running(folder, scaffold, clients=CLIENTS, **settings))
 
     def begin(self, client):
         participant = self._at_work[client] = Participant(self.server, client, self.folder_of(client))
@@ -180,8 +139,7 @@ class World:
             self.begin(client)
 
 
-@pytest.fixture
-def receipts_get_lost(monkeypatch):
+def lose_receipts(monkeypatch):
     """Kill each client once after the server has its update, before it hears of the receipt."""
     send, heard = Connection.send, set()
 
@@ -193,18 +151,13 @@ def receipts_get_lost(monkeypatch):
         return response
 
     monkeypatch.setattr(Connection, "send", kills)
-    return heard
 
 
-@pytest.fixture
-def undisturbed():
-    return set()
-
-
-@pytest.mark.parametrize("trouble", ["undisturbed", "receipts_get_lost"])
-def test_both_worlds_come_to_the_same_model_and_the_same_variates(trouble, request, tmp_path):
+@pytest.mark.parametrize("is_disturbed", [False, True])
+def test_both_worlds_come_to_the_same_model_and_the_same_variates(is_disturbed, monkeypatch, tmp_path):
     calls, algorithm, memories = simulated()
-    lost = request.getfixturevalue(trouble)
+    if is_disturbed:
+        lose_receipts(monkeypatch)
     outcomes = []
     with ExitStack() as stack, World(tmp_path, stack) as world:
         for call in calls:
@@ -213,7 +166,7 @@ def test_both_worlds_come_to_the_same_model_and_the_same_variates(trouble, reque
                     world.begin(client)
             elif call.name in ("receive", "offer"):  # a real client does not ask about so small an update
                 outcomes.append(world.hand_in(call.arguments["client"]))
-                if trouble != "undisturbed" and len(outcomes) % 3 == 1:
+                if is_disturbed and len(outcomes) % 3 == 1:
                     world.kill_all()
         after = world.server.service.engine.coordinator.algorithm
         assert after.version == algorithm.version == ROUNDS
@@ -223,7 +176,6 @@ def test_both_worlds_come_to_the_same_model_and_the_same_variates(trouble, reque
         assert torch.equal(world.server.service.engine.coordinator.algorithm.down(), algorithm.down())
     assert {0, 1} == set(outcomes)
     assert sum(outcomes) == 2 * ROUNDS
-    assert bool(lost) == (trouble != "undisturbed")
     outboxes = {client: Outbox(tmp_path / f"client {client}") for client in range(CLIENTS)}
     kept = {client: outbox.memory(outbox.kept().since, 15) for client, outbox in outboxes.items()}
     assert {client: memory.tolist() for client, memory in kept.items() if memory is not None} == memories

@@ -34,7 +34,7 @@ from tests.service.http_client import check_log
 CLIENTS = 3
 TURNS = 3
 TRIES = 40
-STRIDE = 4  # of the calls that fail, from a random one on; ``make faults`` lets all of them fail
+STRIDE = 6  # of the calls that fail, from a random one on; ``make faults`` lets all of them fail
 OPEN = os.open  # which does not fail
 
 
@@ -42,16 +42,10 @@ def vector_of(client, visit):
     return torch.randn(LENGTH, generator=torch.Generator().manual_seed(100 * client + visit))
 
 
-class Accounts:
-    """Lets everybody in."""
-
-    examples = SimpleNamespace(check=lambda *_: None, is_known=lambda _: True)
-
-    def check_client(self, client):
-        pass
-
-    def declare(self, client, examples):
-        pass
+# Lets everybody in.
+ACCOUNTS = SimpleNamespace(
+    examples=SimpleNamespace(check=lambda *_: None, is_known=lambda _: True), check_client=lambda _: None
+)
 
 
 class Ended(Exception):  # noqa: N818 - it is not an error of the test's
@@ -105,7 +99,7 @@ class Run:
             except (Refusal, OSError, OffbeatError) as error:
                 raise FailedStart from error
             service = Service(
-                engine, Uploads(self.folder, 2**20), Accounts(), run_id="run",
+                engine, Uploads(self.folder, 2**20), ACCOUNTS, run_id="run",
                 settings=ServerSettings(folder=self.folder, seed=7),
             )  # fmt: skip
             while left:
@@ -134,14 +128,12 @@ class Run:
             return await service.upload(UploadRequest(client, visit.number, head, begin, len(part), pieces(part)))
 
         async def send():
-            if client != 1:  # small
-                return await put(0, len(body))
-            # As large ones are sent.
-            state = await service.upload_state(client, visit.number)
-            offset = state.offset
-            if state.wanted and offset == 0:
-                await put(0, 10)
-                offset = 10
+            offset = 0
+            if client == 1:  # as large ones are sent
+                state = await service.upload_state(client, visit.number)
+                offset = state.offset
+                if state.wanted and offset == 0:
+                    offset = (await put(0, 10)).offset
             return await put(offset, len(body))
 
         receipt = (await self._insist(service.engine, checkpoints, failures, send)).receipt
@@ -173,11 +165,11 @@ class Run:
             raise Ended
 
     def _note_read(self, service, version):
-        path = service.engine.models.path(version)
-        for name in (path, *(service.engine.models.path(other) for other in service.engine.models.versions())):
-            with open(OPEN(name, os.O_RDONLY), "rb") as file:  # noqa: PTH123
+        models = service.engine.models
+        for path in map(models.path, {version, *models.versions()}):
+            with open(OPEN(path, os.O_RDONLY), "rb") as file:  # noqa: PTH123
                 content = file.read()
-            assert self.read.setdefault(name.name, content) == content
+            assert self.read.setdefault(path.name, content) == content
 
     def check(self):
         """Check the folder and what clients know against each other."""

@@ -13,7 +13,7 @@ from tests.service.conftest import LENGTH, Served, running
 from tests.service.http_client import kind_of
 
 QUICK = settings(
-    max_examples=30,
+    max_examples=12,
     deadline=None,
     database=None,
     derandomize=True,

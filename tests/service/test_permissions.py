@@ -1,22 +1,25 @@
-"""The server's files can be read by their owner only."""
+"""What others on the machine see of a server: neither its files nor its tokens."""
 
 import os
+import signal
 import stat
-import subprocess
-import sys
-import time
 
 import pytest
+from click.testing import CliRunner
 
-from offbeat.service.store.backup import back_up
-from tests.e2e.server_process import MODEL, SERVER, free_port
+from offbeat.cli import service as cli_service
+from offbeat.errors import OffbeatError
+from tests.e2e.server_process import Server, ServerLauncher
 from tests.service.conftest import running
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="has other permissions")
+CLIENT = """
+def make_client(number):
+    return lambda model, visit: (model, 3)
+"""
 
 
 def modes(folder):
-    """Return the permissions of all that is in a folder, and of itself, that others have."""
+    """Return the permissions of a folder and of all in it that others have."""
     return {
         str(path.relative_to(folder)): oct(stat.S_IMODE(path.stat().st_mode))
         for path in (folder, *folder.rglob("*"))
@@ -24,48 +27,46 @@ def modes(folder):
     }
 
 
-@pytest.mark.parametrize("tls", ["true", "false"])
-def test_only_the_owner_can_read_the_servers_files(tls, tmp_path):
-    (tmp_path / "own_model.py").write_text(MODEL)
-    file, folder = tmp_path / "server.toml", tmp_path / "server"
-    values = {"folder": "server", "port": free_port(), "length": 6, "clients": 2, "server": ""}
-    text = SERVER.format(algorithm="algorithm = 'fedbuff'", **values)
-    file.write_text(text.replace("tls = false", f"tls = {tls}"))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "offbeat", "serve", str(file)],
-        stdout=subprocess.PIPE,
-        preexec_fn=lambda: os.umask(0o022),
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith(b"Listening")
-        time.sleep(0.5)
-        assert (folder / "tls").exists() is (tls == "true")
-        assert (folder / "offbeat.sqlite-wal").exists()
-        assert modes(folder) == {}
-    finally:
-        process.terminate()
-        process.communicate(timeout=60)
-    assert modes(folder) == {}
+@pytest.fixture
+def open_umask():
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
 
 
-def test_a_folder_that_others_can_read_is_mended_at_the_start(tmp_path):
-    folder = tmp_path / "server"
-    with running(folder) as server:
-        server.enrol().check_in()
-    for path in (folder, *folder.rglob("*")):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    outside = tmp_path / "outside"
-    outside.write_text("of the user")
-    outside.chmod(0o644)
-    (folder / "link").symlink_to(outside)
-    with running(folder):
-        pass
-    assert {name: mode for name, mode in modes(folder).items() if name != "link"} == {}
-    assert stat.S_IMODE(outside.stat().st_mode) == 0o644
+@pytest.mark.skipif(os.name == "nt", reason="has other permissions")
+@pytest.mark.usefixtures("open_umask")
+def test_only_the_owner_can_read_the_servers_files_and_no_token_is_printed(tmp_path, capfd):
+    with ServerLauncher() as launcher:
+        for tls in ("true", "false"):
+            folder = tmp_path / tls
+            folder.mkdir()
+            with Server(launcher, folder, "algorithm = 'fedbuff'", length=6, clients=2) as server:
+                server.file.write_text(server.file.read_text().replace("tls = false", f"tls = {tls}"))
+                server.start()
+                said = ""
+                while f"--token-file {server.folder / 'enrolment-token'}" not in said:
+                    said += "".join(capfd.readouterr())
+                assert (server.folder / "tls").exists() is (tls == "true")
+                assert (server.folder / "offbeat.sqlite-wal").exists()
+                assert modes(server.folder) == {}
+                assert server.kill(signal.SIGTERM) == 0
+                assert "obe_" not in said + "".join(capfd.readouterr())
+            assert modes(server.folder) == {}
 
 
-def test_a_copy_is_closed_to_others(tmp_path):
-    with running(tmp_path / "server"):
-        back_up(tmp_path / "server", tmp_path / "copies" / "monday")
-    assert stat.S_IMODE((tmp_path / "copies" / "monday").stat().st_mode) == 0o700
+def test_a_client_joins_with_the_file_of_a_token(tmp_path):
+    (tmp_path / "client.py").write_text(CLIENT)
+    with running(tmp_path / "server") as server:
+
+        def join(*options):
+            common = ["--client", tmp_path / "client.py:make_client", "--folder", tmp_path / "client", "--visits", 1]
+            arguments = [str(argument) for argument in (server.url, *common, *options)]
+            return CliRunner().invoke(cli_service.join, arguments, catch_exceptions=False).output
+
+        token = tmp_path / "server" / "enrolment-token"
+        with pytest.raises(OffbeatError, match="not both"):
+            join("--token-file", token, "--token", "obe_1")
+        with pytest.raises(OffbeatError, match=r"cannot read the token in .*: copy enrolment-token"):
+            join("--token-file", tmp_path / "missing")
+        assert join("--token-file", token).endswith("Done: 1 updates counted\n")

@@ -10,19 +10,12 @@ from random import Random, SystemRandom
 from tests.service.power import Power
 from tests.service.test_faults import CLIENTS, Run
 
-TURNS = 3
-DRAWS = 3  # for each moment, and once all is lost
+TURNS = 2
+DRAWS = 2  # for each moment, and once all is lost
 
 
 class Moment:
-    """A loss of power, and what clients knew at that moment.
-
-    Args:
-        run: The clients.
-        power: The disk.
-        folder: Where what is left of the disk goes.
-        chance: Decides what that is; None if all that can be lost is.
-    """
+    """A loss of power, and what clients knew at that moment; what is left of the disk goes into ``folder``."""
 
     def __init__(self, run, power, folder, chance):
         self.told, self.read = dict(run.told), dict(run.read)
@@ -30,13 +23,13 @@ class Moment:
         power.lose(folder, chance)
 
     def go_on(self):
-        """Start the server again, let each client do two visits, and check all that clients were ever told."""
+        """Start the server again, let each client do a visit, and check all that clients were ever told."""
         run = Run(self._folder)
         run.told, run.read = self.told, self.read
         known = len(run.told)
-        asyncio.run(run.live(2))
+        asyncio.run(run.live(1))
         assert (run.ends, run.failed_starts) == (0, 0)
-        assert len(run.told) == known + 2 * CLIENTS
+        assert len(run.told) == known + CLIENTS
         run.check()
 
 
@@ -54,7 +47,7 @@ def test_whatever_unsynced_writes_are_lost_nothing_acknowledged_is(tmp_path):
     power = Power(tmp_path / "server", after_each=lose)
     with power.on():
         asyncio.run(run.live(TURNS))
-    assert len(moments) > 40 * DRAWS
+    assert len(moments) > 25 * DRAWS
     for moment in moments:
         try:
             moment.go_on()

@@ -50,7 +50,7 @@ def make(coordinator):
     starts = [torch.zeros(2), torch.ones(2)]
 
     def build(queue, client, *, has_work=True, has_base=False, **more):
-        assignment = coordinator.assignment(client)
+        assignment = coordinator.visits.assignment(client)
         start = starts[assignment.version]
         job = Job(client, assignment.visit, assignment.version, start, PLAN, "delta")
         work = queue.promise(job) if has_work else None
@@ -172,7 +172,7 @@ def with_memories(trainer, memories):
 @pytest.mark.parametrize("memories", [{}, {3: [1.0, 2.0]}], ids=["first", "later"])
 def test_a_visit_goes_on_with_what_its_client_remembers(coordinator, trained, memories, tmp_path):
     coordinator.algorithm.payload = "difference"
-    assignment = coordinator.assignment(3)
+    assignment = coordinator.visits.assignment(3)
     job = Job(3, assignment.visit, assignment.version, torch.ones(2), PLAN, "difference")
     visit = OpenVisit(assignment, 2.0, PLAN, with_memories(Counting(), memories).promise(job))
     if trained:

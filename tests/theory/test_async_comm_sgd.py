@@ -18,14 +18,14 @@ CONVEX = {
     "max_gap": 4,
     "smoothness": 1,
     "strong_convexity": 0.5,
-    "gradient_bound": 1,
+    "gradient_bound": 2,
     "variance": 1,
 }
 GENERAL = {
     "rounds": 80,
     "lr": 0.05,
     "clients": 10,
-    "max_gap": 10,
+    "max_gap": 20,
     "smoothness": 1,
     "initial_error": 2,
     "gradient_bound": 2,
@@ -110,16 +110,16 @@ def test_weight_sum_is_the_sum_of_the_weights(rounds, max_gap, smoothness, share
 
 
 def test_convex_bound_by_hand():
-    # Δ + 8L/λ = 20, S_1 = 400: 8000/400 + 4·41/200·½ + 2·10⁴·16/(0.125·400)
+    # Δ + 8L/λ = 20, S_1 = 400: 4·8000/400 + 4·41/200·½ + 2·10⁴·4·16/(0.125·400)
     bound = async_comm_convex_bound(**CONVEX)
-    assert bound.value == pytest.approx(20 + 0.41 + 6400)
+    assert bound.value == pytest.approx(80 + 0.41 + 25600)
     assert bound.holds
 
 
 def test_convex_bound_over_two_rounds():
     # S_2 = 400 + 441
     value = async_comm_convex_bound(**{**CONVEX, "rounds": 2}).value
-    assert value == pytest.approx((8000 + 4 * 2 * 42 / 0.5 / 2 + 2e4 * 2 * 16 / 0.125) / 841)
+    assert value == pytest.approx((32000 + 4 * 2 * 42 / 0.5 / 2 + 2e4 * 2 * 4 * 16 / 0.125) / 841)
 
 
 def test_strong_convexity_is_at_most_the_smoothness():
@@ -133,7 +133,7 @@ def test_step_size_by_hand():
 
 def test_bound_by_hand():
     bound = async_comm_bound(**GENERAL)
-    assert bound.value == pytest.approx(4 + 944 + 0.1)
+    assert bound.value == pytest.approx(4 + 944 * 4 + 0.1)
     assert bound.holds
 
 

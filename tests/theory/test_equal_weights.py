@@ -49,7 +49,7 @@ def test_the_bound_holds_for_clients_that_count_equally(name: str) -> None:
 
 
 @BOTH
-def test_the_bound_fails_for_clients_that_do_not_and_says_so(name: str) -> None:
+def test_the_bound_fails_for_unequal_clients_and_reports_it(name: str) -> None:
     bound = bound_of(name, equal_weights=False)
     assert measured(SKEWED) > 7 * bound.value
     assert [assumption.text for assumption in bound.broken] == [

@@ -4,12 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offbeat.theory import (
-    fedluck_bound,
-    fedluck_bound_as_printed,
-    fedluck_objective,
-    staleness_in_periods,
-)
+from offbeat.theory import fedluck_bound, fedluck_bound_as_printed, fedluck_objective, staleness_in_periods
 
 SETTING = {
     "rounds": 10,
@@ -28,9 +23,15 @@ SETTING = {
 
 
 @pytest.mark.parametrize(("seconds", "staleness"), [(0.2, 0), (1, 0), (1.001, 1), (2, 1), (3.5, 3)])
-def test_staleness_counts_the_periods_that_end_before_the_one_of_arrival(seconds, staleness):
+def test_staleness_in_periods_by_hand(seconds, staleness):
     assert staleness_in_periods(visit_seconds=seconds, period=1) == staleness
     assert staleness_in_periods(visit_seconds=4 * seconds, period=4) == staleness
+
+
+@pytest.mark.parametrize("name", ["visit_seconds", "period"])
+def test_a_visit_and_a_period_take_time(name):
+    with pytest.raises(ValueError, match=f"{name} must be a finite number greater than 0, got 0"):
+        staleness_in_periods(**{"visit_seconds": 1, "period": 1, name: 0})
 
 
 def test_objective_by_hand():
@@ -92,25 +93,6 @@ def test_the_two_exclude_each_other_in_between(moved):
 )
 def test_each_assumption_can_break(change, text):
     assert [assumption.text for assumption in fedluck_bound(**{**SETTING, **change}).broken] == [text]
-
-
-def test_printed_bound_fails_at_once():
-    """½w² from w_0 = 1: the left side at T = 1 is 1 whatever the step size."""
-    alone = {
-        **SETTING,
-        "rounds": 1,
-        "lr": 1e-6,
-        "server_lr": 1,
-        "steps": 1,
-        "compression": 1,
-        "max_staleness": 0,
-        "initial_error": 0.5,
-        "variance": 0,
-        "heterogeneity": 0,
-    }
-    bound = fedluck_bound_as_printed(**alone)
-    assert bound.holds
-    assert bound.value == pytest.approx(1 / 5, rel=1e-4)
 
 
 @given(

@@ -4,7 +4,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from offbeat.config.experiment_file import Experiment
 from offbeat.data.dataset import Dataset
+from offbeat.worlds.population import Population, build_population
 
 OWN = """
 import torch
@@ -50,6 +52,27 @@ def own(tmp_path: Path) -> str:
     path = tmp_path / "own.py"
     path.write_text(OWN)
     return str(path)
+
+
+@pytest.fixture
+def population(experiment: Callable[..., Experiment], digits: Dataset) -> Callable[..., Population]:
+    """Return a function that builds the small experiment's population of 20 clients, changed as by ``--set``."""
+
+    def make(*changes: str, seed: int = 1, dataset: Dataset = digits) -> Population:
+        return build_population(experiment("population.clients=20", *changes).population, dataset, seed)
+
+    return make
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Callable[..., str]:
+    """Return a function that writes a file next to the experiment's, and returns its name."""
+
+    def write(content: str, name: str = "file.csv") -> str:
+        (tmp_path / name).write_text(content)
+        return name
+
+    return write
 
 
 @pytest.fixture(scope="session")

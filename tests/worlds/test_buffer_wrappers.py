@@ -56,18 +56,6 @@ def test_arguments_that_do_not_fit_together_are_refused(algorithm, keys, message
         wrap_buffer(algorithm, ServerSection(**keys))
 
 
-@pytest.mark.parametrize("key", ["update_clip_norm", "max_update_norm", "max_step_norm"])
-@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf"), "1"])
-def test_norms_are_finite_and_above_0(key, value):
-    with pytest.raises(ValueError, match=key):
-        ServerSection(**{key: value})
-
-
-def test_an_unknown_aggregate_is_refused():
-    with pytest.raises(ValueError, match="aggregate"):
-        ServerSection(aggregate="median")
-
-
 def test_keys_of_a_file_that_contradict_each_other_are_one_line(experiment, digits):
     here = experiment("server.update_clip_norm=1.0", "algorithms={ mine = { algorithm = 'fedasync' } }")
     with pytest.raises(OffbeatError, match=r"^algorithms\.mine: update_clip_norm does not go with fedasync"):

@@ -13,11 +13,11 @@ from offbeat.algorithms import FedBuff, FedLuck, LocalPlan, Update
 from offbeat.algorithms.components import ClosedBuffer, Compression, Payload
 from offbeat.config.experiment_file import Experiment
 from offbeat.data.dataset import Dataset
-from offbeat.errors import OffbeatError
 from offbeat.simulation.simulator import Simulation
 from offbeat.worlds.dry_run import dry_run
 from offbeat.worlds.simulation import build_simulation
 from offbeat.worlds.workload import build_workload
+from tests.error_line import error_line
 
 Load = Callable[..., Experiment]
 
@@ -55,13 +55,6 @@ class Patient(Diary):
         raise ValueError(f"client {client} was not wanted")
 
 
-class Compresses(Diary):
-    """Names a compressor that does not exist."""
-
-    def assign(self, client: int, local: LocalPlan) -> LocalPlan:
-        return replace(super().assign(client, local), compression=Compression("topk"))
-
-
 @pytest.fixture
 def built(digits: Dataset) -> Callable[[Experiment], Simulation]:
     """Return a function that builds the world of the algorithm labelled ``mine``."""
@@ -73,83 +66,41 @@ def built(digits: Dataset) -> Callable[[Experiment], Simulation]:
 
 
 @pytest.mark.parametrize(
-    ("table", "local", "parts"),
+    ("table", "compression", "message"),
     [
-        ("{ algorithm = 'fedasync' }", "{ name = 'top_k', share = 0.1 }", ["whole models", "cannot be compressed"]),
-        ("{ algorithm = 'fedfa', transmit = 'params' }", "{ name = 'sign' }", ["whole models"]),
-        ("{ algorithm = 'sequential_sgd' }", "{ name = 'sign' }", ["whole models", "cannot be compressed"]),
-        ("{ algorithm = 'fedluck' }", "{ name = 'qsgd', bits = 4 }", ["FedLuck chooses", "qsgd"]),
+        ("algorithm = 'fedasync'", "name = 'top_k', share = 0.1", ".*whole models.*cannot be compressed"),
+        ("algorithm = 'fedluck'", "name = 'qsgd', bits = 4", "FedLuck chooses.*qsgd"),
+        ("algorithm = 'fedlaavg', cohort = 4", "name = 'random_k', share = 0.1", ".*difference.*random_k"),
+        # 7 levels are a contraction up to 49 parameters; the model has 650.
         (
-            "{ algorithm = 'fedlaavg', cohort = 4 }",
-            "{ name = 'random_k', share = 0.1 }",
-            ["difference", "contraction", "random_k"],
+            "algorithm = 'fedbuff', local = { error_feedback = true }",
+            "name = 'qsgd', bits = 4",
+            "error_feedback needs.*qsgd.*650 parameters.*more bits",
         ),
-        (
-            "{ algorithm = 'fedlaavg', cohort = 4, local = { error_feedback = true } }",
-            "{ name = 'top_k', share = 0.1 }",
-            ["difference", "leave error_feedback out"],
-        ),
-        (
-            "{ algorithm = 'fedbuff', local = { error_feedback = true } }",
-            "{ name = 'random_k', share = 0.1 }",
-            ["error_feedback needs", "contraction", "random_k", "scaled = false"],
-        ),
-        (  # 7 levels are a contraction up to 49 parameters; the model has 650
-            "{ algorithm = 'fedbuff', local = { error_feedback = true } }",
-            "{ name = 'qsgd', bits = 4 }",
-            ["error_feedback needs", "qsgd", "650 parameters", "more bits"],
-        ),
+        ("algorithm = 'async_comm_sgd', pattern = { name = 'full', every = 2000000000 }", "", "steps must be at most"),
+        ("algorithm = 'async_comm_sgd', step_sizes = { name = 'inverse_time' }, local = { mu = 3.0 }", "", "lr · mu"),
     ],
 )
-def test_a_plan_that_cannot_be_sent_is_one_line_with_the_label(
-    table: str, local: str, parts: list[str], experiment: Load, built: Built
+def test_a_plan_that_cannot_be_made_or_sent_is_one_line(
+    table: str, compression: str, message: str, experiment: Load, built: Built
 ) -> None:
-    here = experiment(f"algorithms={{ mine = {table} }}", f"local.compression={local}")
-    with pytest.raises(OffbeatError) as caught:
-        built(here)
-    line = str(caught.value)
-    assert line.startswith("algorithms.mine: ")
-    assert "\n" not in line
-    for part in parts:
-        assert part in line
+    changes = [f"local.compression={{ {compression} }}"] if compression else []
+    line = error_line(built, experiment(f"algorithms={{ mine = {{ {table} }} }}", *changes))
+    assert re.match(rf"algorithms\.mine: {message}", line)
 
 
 @pytest.mark.parametrize(
     ("table", "compression"),
     [
-        ("{ algorithm = 'fedasync', local = { compression = { name = 'none' } } }", "{ name = 'sign' }"),
-        ("{ algorithm = 'fedluck' }", "{ name = 'top_k', share = 0.1 }"),
-        ("{ algorithm = 'fedlaavg', cohort = 4 }", "{ name = 'random_k', share = 0.1, scaled = false }"),
-        ("{ algorithm = 'fedbuff', local = { error_feedback = true } }", "{ name = 'qsgd', bits = 6 }"),
-        ("{ algorithm = 'fedbuff' }", "{ name = 'qsgd', bits = 4 }"),
-        ("{ algorithm = 'fedfa' }", "{ name = 'sign' }"),
-        ("{ algorithm = 'port' }", "{ name = 'sign' }"),
+        ("algorithm = 'fedasync', local = { compression = { name = 'none' } }", "name = 'sign'"),
+        ("algorithm = 'fedluck'", "name = 'top_k', share = 0.1"),
+        ("algorithm = 'fedlaavg', cohort = 4", "name = 'random_k', share = 0.1, scaled = false"),
+        ("algorithm = 'fedbuff', local = { error_feedback = true }", "name = 'qsgd', bits = 6"),
+        ("algorithm = 'fedbuff'", "name = 'qsgd', bits = 4"),
     ],
 )
 def test_valid_combinations_are_built(table: str, compression: str, experiment: Load, built: Built) -> None:
-    here = experiment(f"algorithms={{ mine = {table} }}", f"local.compression={compression}")
-    built(here)
-
-
-@pytest.mark.parametrize(
-    ("table", "part"),
-    [
-        (
-            "{ algorithm = 'async_comm_sgd', pattern = { name = 'full', every = 2000000000 } }",
-            "steps must be at most",
-        ),
-        (
-            "{ algorithm = 'async_comm_sgd', step_sizes = { name = 'inverse_time' }, local = { mu = 3.0 } }",
-            "lr · mu",
-        ),
-    ],
-)
-def test_a_plan_that_the_algorithm_cannot_make_is_one_too(
-    table: str, part: str, experiment: Load, built: Built
-) -> None:
-    here = experiment(f"algorithms={{ mine = {table} }}")
-    with pytest.raises(OffbeatError, match=rf"^algorithms\.mine: {part}"):
-        built(here)
+    built(experiment(f"algorithms={{ mine = {{ {table} }} }}", f"local.compression={{ {compression} }}"))
 
 
 @pytest.mark.parametrize("kind", [Diary, Locked, Patient])
@@ -165,11 +116,6 @@ def test_without_a_slot_the_runs_plan_is_checked(kind: type[Diary]) -> None:
     plan = replace(PLAN, compression=Compression("random_k", (("share", 0.5),)), error_feedback=True)
     with pytest.raises(ValueError, match=r"^error_feedback needs a compressor that is a contraction"):
         dry_run(kind(), zeros(5), ones(4), plan)
-
-
-def test_an_unknown_compressor_of_a_users_algorithm_is_one_line() -> None:
-    with pytest.raises(ValueError, match=r"^the plan for a visit: compression\.name = 'topk': did you mean 'top_k'\?"):
-        dry_run(Compresses(), zeros(5), ones(4), PLAN)
 
 
 class NoAnswer(FedBuff):
@@ -218,6 +164,11 @@ class UnusedDown(FedBuff):
 
 class CorrectsModels(NoDown):
     payload = "params"
+
+
+class Compresses(FedBuff):
+    def plan(self, client: int, local: LocalPlan) -> LocalPlan:
+        return replace(local, compression=Compression("topk"))
 
 
 class RaisesOnSpeed(FedLuck):
@@ -269,6 +220,7 @@ class RefusesZeros(FedBuff):
         (ShortDown, "down must return float32 of shape (4,), it returned float32 of shape (3,)"),
         (UnusedDown, "down returned a vector that clients do not use: set corrects_gradients = True"),
         (CorrectsModels, "corrects_gradients = True needs payload = 'delta', it is 'params'"),
+        (Compresses, "the plan for a visit: compression.name = 'topk': did you mean 'top_k'?"),
     ],
 )
 def test_a_fault_of_a_users_algorithm_is_one_line_before_the_run(kind: type[FedBuff], message: str) -> None:

@@ -1,18 +1,16 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from offbeat.config import population_sections as sections
-from offbeat.config.experiment_file import Experiment
 from offbeat.data.dataset import Dataset
-from offbeat.errors import OffbeatError
 from offbeat.population import availability
-from offbeat.worlds.population import Population, build_population
+from offbeat.worlds.population import Population
+from tests.error_line import error_line
 
 Build = Callable[..., Population]
 
@@ -21,25 +19,9 @@ H = 3600.0
 
 
 @pytest.fixture
-def build(experiment: Callable[..., Experiment], digits: Dataset) -> Build:
-    """Return a function that builds the availability of 20 clients, changed as by ``--set``."""
-
-    def make(table: str, *changes: str, seed: int = 1, dataset: Dataset = digits) -> Population:
-        changed = experiment("population.clients=20", f"population.availability={table}", *changes)
-        return build_population(changed.population, dataset, seed)
-
-    return make
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Callable[[str], str]:
-    """Return a function that writes a file next to the experiment's."""
-
-    def write(content: str) -> str:
-        (tmp_path / "file.csv").write_text(content)
-        return "file.csv"
-
-    return write
+def build(population: Build) -> Build:
+    """Return a function that builds the population of 20 clients with an availability, changed as by ``--set``."""
+    return lambda table, *changes, **more: population(f"population.availability={table}", *changes, **more)
 
 
 @pytest.fixture
@@ -151,19 +133,12 @@ FIRST = "{{ name = 'alternating', first_labels = {}, period_seconds = 1.0 }}"
     ],
 )
 def test_an_error_names_the_key(table: str, changes: list[str], parts: list[str], build: Build) -> None:
-    line = _error(lambda: build(table, *changes))
+    line = error_line(lambda: build(table, *changes))
     assert line.startswith("population.availability: ")
     assert all(part in line for part in parts)
 
 
 def test_without_classes_there_are_no_first_labels(build: Build, digits: Dataset) -> None:
     targets = replace(digits, train_labels=digits.train_labels.astype(np.float32), classes=None)
-    line = _error(lambda: build(FIRST.format(1), "population.partition={ name = 'iid' }", dataset=targets))
+    line = error_line(lambda: build(FIRST.format(1), "population.partition={ name = 'iid' }", dataset=targets))
     assert line == "population.availability: first_labels needs classes, but digits has none; use groups instead"
-
-
-def _error(call: Callable[[], Any]) -> str:
-    with pytest.raises(OffbeatError) as caught:
-        call()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)

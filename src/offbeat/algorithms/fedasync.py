@@ -27,9 +27,6 @@ class FedAsync(Algorithm):
         mixing_alpha: α, 0 < α ≤ 1.
         staleness: The weight s(τ).
         concurrency: Clients at work at the same time, ≥ 1.
-
-    Raises:
-        ValueError: A hyper-parameter is out of range.
     """
 
     name = "fedasync"

@@ -36,9 +36,6 @@ class FedAvg(Algorithm):
         weighting: ``examples`` (p_i ∝ n_i) or ``uniform``.
         over_selection: r, 1 ≤ r ≤ 1000; 1.3 assigns 30 % more clients than the round waits for.
         server_optimizer: Takes the step instead of plain subtraction; None for plain.
-
-    Raises:
-        ValueError: A hyper-parameter is out of range.
     """
 
     name = "fedavg"

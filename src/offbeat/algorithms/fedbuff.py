@@ -33,9 +33,6 @@ class FedBuff(Algorithm):
         staleness: The weight s(τ).
         concurrency: Clients at work at the same time, ≥ 1.
         server_optimizer: Takes the step instead of plain subtraction; None for plain.
-
-    Raises:
-        ValueError: A hyper-parameter is out of range.
     """
 
     name = "fedbuff"

@@ -38,9 +38,6 @@ class FedLaAvg(Algorithm):
         weighting: ``examples`` (p_i by the data weights that ``start`` is given) or ``uniform`` (1/N).
         server_keeps_updates: The server keeps every client's latest update, O(Nd), for clients that lose theirs.
         server_optimizer: Takes the step instead of plain subtraction; None for plain.
-
-    Raises:
-        ValueError: A hyper-parameter is out of range.
     """
 
     name = "fedlaavg"

@@ -55,9 +55,6 @@ class FedLuck(Algorithm):
         compression_exponent: e, the power of δ in φ, in (0, 2]; a smaller one compresses more.
         normalise: Divide each update by its a_i.
         server_optimizer: Takes the step instead of plain subtraction; None for plain.
-
-    Raises:
-        ValueError: A hyper-parameter is out of range.
     """
 
     name = "fedluck"

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from offbeat.algorithms.components.checks import check_count, check_not_negative, check_positive
+from offbeat_client.checks import check_count, check_not_negative, check_positive
 
 Range = tuple[float, float]
 
@@ -37,15 +37,14 @@ def best_steps_and_compression(
         steps: Smallest and largest k.
         compression: Smallest and largest δ, in (0, 1].
         compression_exponent: e, in (0, 2].
-
-    Raises:
-        ValueError: A value is out of range, or a range is empty.
     """
     check_positive("period", period)
     check_not_negative("step_seconds", step_seconds)
     check_not_negative("upload_seconds", upload_seconds)
     check_ranges(steps, compression)
-    check_exponent(compression_exponent)
+    check_positive("compression_exponent", compression_exponent)
+    if compression_exponent > _LARGEST_EXPONENT:
+        raise ValueError(f"compression_exponent must be at most {_LARGEST_EXPONENT}, got {compression_exponent}")
     b = upload_seconds / period
     ks = torch.arange(steps[0], steps[1] + 1, dtype=torch.float64)
     step_periods = ks * (step_seconds / period)
@@ -71,13 +70,6 @@ def check_ranges(steps: tuple[int, int], compression: Range) -> None:
         raise ValueError(f"steps must run from the smallest to the largest, got {list(steps)}")
     if not 0 < compression[0] <= compression[1] <= 1:
         raise ValueError(f"compression must be two shares in (0, 1], the smaller first, got {list(compression)}")
-
-
-def check_exponent(compression_exponent: float) -> None:
-    """Raise ``ValueError`` unless 0 < exponent ≤ 2."""
-    check_positive("compression_exponent", compression_exponent)
-    if compression_exponent > _LARGEST_EXPONENT:
-        raise ValueError(f"compression_exponent must be at most {_LARGEST_EXPONENT}, got {compression_exponent}")
 
 
 def _smaller_root(step_periods: Tensor, b: float, e: float) -> Tensor:

@@ -39,9 +39,6 @@ class FedNova(Algorithm):
         server_lr: Step size on the averaged delta, > 0.
         over_selection: r, 1 ≤ r ≤ 1000; 1.3 assigns 30 % more clients than the round waits for.
         server_optimizer: Takes the step instead of plain subtraction; None for plain.
-
-    Raises:
-        ValueError: A hyper-parameter is out of range.
     """
 
     name = "fednova"

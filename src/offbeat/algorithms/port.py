@@ -42,9 +42,6 @@ class Port(Algorithm):
         server_lr: Step size on the weighted mean of the deltas, > 0.
         concurrency: Clients at work at the same time, ≥ ``min_clients``.
         server_optimizer: Takes the step instead of plain subtraction; None for plain.
-
-    Raises:
-        ValueError: A hyper-parameter is out of range.
     """
 
     name = "port"

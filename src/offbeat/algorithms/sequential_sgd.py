@@ -19,9 +19,6 @@ class SequentialSGD(Algorithm):
 
     Args:
         cohort: Clients whose steps a round is made of, m ≥ 1.
-
-    Raises:
-        ValueError: A hyper-parameter is out of range.
     """
 
     name = "sequential_sgd"

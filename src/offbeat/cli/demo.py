@@ -51,23 +51,10 @@ def run_demo(
     clients: int = 8,
     versions: int = 80,
     steps: int = 100,
-) -> float:
+) -> None:
     """Run a demo, from the main thread; all its processes end with it.
 
-    Args:
-        say: Called with each line of output.
-        folder: For the server and the clients; an earlier demo's is emptied.
-        data: The data set; digits if it is missing.
-        clients: How many.
-        versions: When the run ends.
-        steps: Local SGD steps in a visit.
-
-    Returns:
-        The final model's accuracy on the test set.
-
-    Raises:
-        OffbeatError: The folder holds something else, or a process fails or hangs.
-        SystemExit: After SIGINT or SIGTERM.
+    An earlier demo's folder is emptied. Digits replace missing data. Raises ``SystemExit`` after SIGINT or SIGTERM.
     """
     began = time.monotonic()
     with _empty_folder(folder):
@@ -88,10 +75,8 @@ def run_demo(
         f"{final['max_staleness']} at most"
     )
     say("Killed: 2 clients, 2 times the server")
-    accuracy = final["evaluated"]["accuracy"]
-    say(f"Accuracy on {len(dataset.test_labels):,} test examples: {accuracy:.1%}")
+    say(f"Accuracy on {len(dataset.test_labels):,} test examples: {final['evaluated']['accuracy']:.1%}")
     say(f"{time.monotonic() - began:.0f} seconds; the files of server and clients are in {folder}")
-    return accuracy
 
 
 def make_client(client: int) -> LocalSGD:

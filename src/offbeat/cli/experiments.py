@@ -16,15 +16,6 @@ from offbeat.config import experiment_file
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.experiment_sections import metric_name
 from offbeat.errors import OffbeatError, did_you_mean
-from offbeat.report import export
-from offbeat.report.collect import collect
-from offbeat.report.html import write_report
-from offbeat.report.population.plots import write_population
-from offbeat.report.population.statistics import population_statistics
-from offbeat.report.population.table import population_table
-from offbeat.report.summary import summarise
-from offbeat.report.table import terminal_table
-from offbeat.report.tensorboard import write_tensorboard
 from offbeat.runs.directory import Run
 from offbeat.runs.progress import Progress
 from offbeat.runs.run_all import CHECKPOINT_SECONDS, run_all
@@ -116,6 +107,11 @@ def report(
     folders: Sequence[Path], output: Path | None, target: float | None, csv: bool, markdown: bool, tensorboard: bool
 ) -> None:
     """Report on existing runs; each RUN is the folder of a run, or a folder of runs."""
+    # Imported where they are needed, since pandas and matplotlib take a second.
+    from offbeat.report import export
+    from offbeat.report.collect import collect
+    from offbeat.report.summary import summarise
+
     runs = collect(folders)
     folder = output or folders[0]
     rows = summarise(runs, target)
@@ -135,6 +131,10 @@ def report(
 @click.option("--output", metavar="FOLDER", type=Path, help="Folder of the drawing; runs/NAME by default.")
 def population(file: Path, changes: Sequence[str], output: Path | None) -> None:
     """Draw the clients of the experiment FILE: availability, speeds and labels."""
+    from offbeat.report.population.plots import write_population
+    from offbeat.report.population.statistics import population_statistics
+    from offbeat.report.population.table import population_table
+
     experiment = experiment_file.load(file, changes)
     statistics = population_statistics(experiment)
     console.print(population_table(statistics))
@@ -166,10 +166,7 @@ def _run(options: RunOptions) -> tuple[Experiment, Path, list[Run]]:
 
 
 def select_labels(experiment: Experiment, labels: Sequence[str]) -> list[str]:
-    """Return the labels of ``--algorithm``, or all.
-
-    Raises ``OffbeatError`` if a label does not exist.
-    """
+    """Return the labels of ``--algorithm``, or all."""
     for label in labels:
         if label not in experiment.algorithms:
             raise OffbeatError(f"--algorithm {label}: {did_you_mean(label, experiment.algorithms)}")
@@ -178,13 +175,19 @@ def select_labels(experiment: Experiment, labels: Sequence[str]) -> list[str]:
 
 def _show(runs: Sequence[Run], folder: Path, title: str, target: float | None = None) -> None:
     """Print the table of a comparison and write its report."""
+    from offbeat.report.html import write_report
+    from offbeat.report.summary import summarise
+    from offbeat.report.table import TerminalTable
+
     rows = summarise(runs, target)  # first, because it raises an error if the runs cannot be compared
     click.echo(f"\n{world_of(runs)}")
-    console.print(terminal_table(rows))
+    console.print(TerminalTable(rows))
     command = shlex.join(["offbeat", *sys.argv[1:]])
     click.echo(f"Report: {write_report(runs, folder, title, command, target)}")
 
 
 def _write_tensorboard(runs: Sequence[Run], folder: Path) -> None:
+    from offbeat.report.tensorboard import write_tensorboard
+
     write_tensorboard(runs, folder / "tensorboard")
     click.echo(f"TensorBoard: tensorboard --logdir {shlex.quote(str(folder / 'tensorboard'))}")

@@ -13,7 +13,7 @@ from offbeat.algorithms.components.staleness import STALENESS, Staleness
 from offbeat.algorithms.components.step_sizes import STEP_SIZES, StepSizes
 from offbeat.config.import_path import call, is_import_path, load_callable
 from offbeat.config.objects_by_name import check_type, make_by_name
-from offbeat.config.validation_errors import short
+from offbeat.config.validation_errors import error_prefix, short
 from offbeat.errors import OffbeatError, did_you_mean
 
 # Hyper-parameters whose table names the function that makes them: { name = "polynomial", a = 0.5 }.
@@ -27,12 +27,7 @@ _OBJECTS = (Staleness, ServerOptimizer, Pattern, StepSizes)
 
 
 def build_algorithm(name: str, hyper_parameters: Mapping[str, Any]) -> Algorithm:
-    """Return the algorithm of this name or import path, not started.
-
-    Raises:
-        OffbeatError: The algorithm or a hyper-parameter does not exist, or a value is out of range; the message begins
-            with the key.
-    """
+    """Return the algorithm of this name or import path, not started."""
     kind = _algorithm_class(name)
     defaults = default_hyper_parameters(kind)
     hints = _type_hints(name, kind)
@@ -56,25 +51,17 @@ def build_algorithm(name: str, hyper_parameters: Mapping[str, Any]) -> Algorithm
 
 
 def _is_object(key: str, hint: Any) -> bool:
-    """Return whether a table makes the value.
-
-    In a user's algorithm the same key may have another type.
-    """
+    # In a user's algorithm the same key may have another type.
     return key in FACTORIES and (hint is Any or not set(_OBJECTS).isdisjoint((hint, *get_args(hint))))
 
 
 def _factories(key: str, value: Any) -> Mapping[str, Callable[..., Any]]:
-    """Return the factories of a hyper-parameter by name.
-
-    The name of a pattern may be the import path of a rule.
-    """
+    """Return a hyper-parameter's factories; a pattern may be an import path."""
     name = value.get("name") if isinstance(value, dict) else None
     if key != "pattern" or not isinstance(name, str) or not is_import_path(name):
         return FACTORIES[key]
-    try:
+    with error_prefix("pattern.name"):
         rule = load_callable(name)
-    except OffbeatError as error:
-        raise OffbeatError(f"pattern.name: {error}") from error
 
     def make(longest_gap: int) -> Pattern:
         return own(rule, longest_gap, name)

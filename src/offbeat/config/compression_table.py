@@ -17,11 +17,7 @@ FACTORIES = {**COMPRESSORS, "none": no_compression}
 
 
 def compression_from_table(key: str, table: Any) -> Compression | None:
-    """Return the compression of a table such as ``{ name = "top_k", share = 0.01 }``.
-
-    Raises:
-        OffbeatError: The compressor or a parameter does not exist, or a value is out of range; begins with the key.
-    """
+    """Return the compression of a table such as ``{ name = "top_k", share = 0.01 }``."""
     return _compression(make_by_name(key, table, FACTORIES))
 
 
@@ -29,9 +25,6 @@ def check_compression(key: str, compression: Any) -> Compression | None:
     """Return the compression of a plan from Python, whose values may be of any type.
 
     Accepts a compressor, ``top_k(share=0.01)``, and parameters as a dict, too.
-
-    Raises:
-        OffbeatError: As for a table.
     """
     if compression is None:
         return None

@@ -21,7 +21,7 @@ from offbeat.config.experiment_sections import (
 )
 from offbeat.config.population_sections import IntervalsSection, PopulationSection
 from offbeat.config.section import Section
-from offbeat.config.validation_errors import one_line
+from offbeat.config.validation_errors import error_prefix, one_line
 from offbeat.errors import OffbeatError
 from offbeat.training.objectives import METRICS
 from offbeat.training.trainers.choice import TrainerName
@@ -88,10 +88,8 @@ class Experiment(Section):
     def algorithm(self, label: str) -> Algorithm:
         """Return the algorithm of ``[algorithms.LABEL]``, not started."""
         table = self.algorithms[label]
-        try:
+        with error_prefix(f"algorithms.{label}"):
             return build_algorithm(table.algorithm or label, table.hyper_parameters)
-        except OffbeatError as error:
-            raise OffbeatError(f"algorithms.{label}: {error}") from None
 
     def plan(self, label: str) -> LocalPlan:
         """Return what a client does in a visit under ``[algorithms.LABEL]``."""
@@ -130,11 +128,7 @@ def metrics_of(evaluate: EvaluateSection, model: ModelSection) -> tuple[str, ...
 
 
 def check_lease(population: PopulationSection, server: ServerSection) -> None:
-    """Check that the server does not wait forever for clients that never return.
-
-    Raises:
-        ValueError: A lease is needed, or every client loses all its work.
-    """
+    """Check that the server does not wait forever for clients that never return."""
     lossy, clients = population.lossy, population.clients
     if lossy and lossy.probability == 1 and round(lossy.fraction * clients) == clients:
         raise ValueError("population.lossy: every client loses all its work, so the model would never change")
@@ -164,16 +158,12 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
 def experiment_of(table: Mapping[str, Any], path: Path) -> Experiment:
     """Return the experiment of a table from the file ``path``; errors as for ``load``."""
     table = {"name": path.stem} | {key: value for key, value in table.items() if key not in REPRODUCTION_TABLES}
-    try:
+    with error_prefix(path, table):
         experiment = Experiment.model_validate(table, context={"folder": path.parent})
         for label in experiment.algorithms:
             experiment.algorithm(label)
             experiment.plan(label)
-    except ValidationError as error:
-        raise OffbeatError(f"{path}: {one_line(error, table)}") from None
-    except OffbeatError as error:
-        raise OffbeatError(f"{path}: {error}") from None
-    return experiment
+        return experiment
 
 
 def read_table(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:

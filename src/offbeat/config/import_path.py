@@ -28,14 +28,9 @@ def is_import_path(text: str) -> bool:
 
 
 def canonical(text: str, folder: Path) -> str:
-    """Return an import path with an absolute file path; the file need not exist.
+    """Return an import path whose file, relative to ``folder``, is absolute.
 
-    Args:
-        text: ``package.module:name``, which stays as it is, or ``path/to/file.py:name``; the name may be dotted.
-        folder: The folder to which a file's path is relative, that of the experiment's file.
-
-    Raises:
-        OffbeatError: The text is not an import path.
+    The file need not exist. ``package.module:name`` stays as it is; the name may be dotted.
     """
     place, name = _split(text)
     if not place.endswith(".py"):
@@ -52,9 +47,6 @@ def load_object(text: str) -> Any:
     A file is loaded once in a process, as a module in ``sys.modules``, so that its objects can be pickled within the
     process. It can import modules from its own folder. A module may also be in the current folder. ``sys.path`` does
     not change.
-
-    Raises:
-        OffbeatError: The file, module or name does not exist, or importing it failed.
     """
     place, name = _split(text)
     importlib.invalidate_caches()
@@ -69,11 +61,7 @@ def load_object(text: str) -> Any:
 
 
 def load_callable(text: str) -> Callable[..., Any]:
-    """Import a function or a class.
-
-    Raises:
-        OffbeatError: As ``load_object``; or it cannot be called.
-    """
+    """Import a function or a class."""
     found = load_object(text)
     if not callable(found):
         raise OffbeatError(f"{text!r}: must be a function or a class, but is a {type(found).__name__}")
@@ -81,16 +69,7 @@ def load_callable(text: str) -> Callable[..., Any]:
 
 
 def call(text: str, arguments: Mapping[str, Any], what: str) -> Any:
-    """Import a function or a class and call it.
-
-    Args:
-        text: Its import path.
-        arguments: Keyword arguments.
-        what: Its role, for instance ``model``, with which errors begin.
-
-    Raises:
-        OffbeatError: As ``load_callable``; or it does not accept these arguments, or raises an exception.
-    """
+    """Import and call a function or class; errors begin with its role ``what``."""
     function = load_callable(text)
     _check_arguments(function, arguments, f"{what} {text!r}")
     try:
@@ -178,10 +157,7 @@ def _importable(folder: Path) -> Generator[None]:
 
 @contextmanager
 def _neighbours_of(folder: Path) -> Generator[None]:
-    """Make a folder's modules importable.
-
-    They replace modules of the same name from another user folder.
-    """
+    """Make a folder's modules importable, instead of another folder's."""
     for name, home in list(_neighbours.items()):
         top = name.partition(".")[0]
         if home != folder and ((folder / f"{top}.py").exists() or (folder / top).is_dir()):

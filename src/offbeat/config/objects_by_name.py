@@ -12,15 +12,9 @@ from offbeat.errors import OffbeatError, did_you_mean
 
 
 def make_by_name(key: str, value: Any, factories: Mapping[str, Callable[..., Any]]) -> Any:
-    """Return the object that a table describes.
+    """Return the object that a table describes; errors begin with ``key``.
 
-    Args:
-        key: The table's key, with which messages begin.
-        value: The table.
-        factories: By name, functions or classes with annotated parameters.
-
-    Raises:
-        OffbeatError: The name or a parameter does not exist, or a value is out of range.
+    The factories are functions or classes with annotated parameters.
     """
     if not isinstance(value, dict) or "name" not in value:
         raise OffbeatError(f"{key} = {short(value)}: must be a table such as {_example(factories)}")
@@ -51,11 +45,7 @@ def required_parameters(factory: Callable[..., Any]) -> list[str]:
 
 
 def check_type(key: str, value: Any, hint: Any) -> Any:
-    """Return a value from a TOML file, with a list as a tuple if the type is one.
-
-    Raises:
-        OffbeatError: The value is not of the type.
-    """
+    """Return a value from a TOML file, with a list as a tuple if the type is one."""
     converted = value
     if isinstance(value, list):
         length = _length(hint)

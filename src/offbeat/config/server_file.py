@@ -6,10 +6,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from offbeat.algorithms import Algorithm
-from offbeat.algorithms.components import LocalPlan
 from offbeat.config.algorithm_table import build_algorithm, hyper_parameters_of
 from offbeat.config.experiment_file import read_table
 from offbeat.config.experiment_sections import (
@@ -21,8 +20,7 @@ from offbeat.config.experiment_sections import (
     ServerSection,
 )
 from offbeat.config.section import Count, Positive, Section, UserPath
-from offbeat.config.validation_errors import one_line
-from offbeat.errors import OffbeatError
+from offbeat.config.validation_errors import error_prefix
 from offbeat.service.settings import ServerSettings
 from offbeat.training.training_loss import TRAINING_LOSS
 
@@ -130,11 +128,7 @@ class ServerFile(Section):
         return self
 
     def settings(self, **more: Any) -> ServerSettings:
-        """Return the settings of the service that the file holds.
-
-        Args:
-            more: Other fields of the settings.
-        """
+        """Return the settings of the service that the file holds, and other fields."""
         values: dict[str, Any] = {
             **self.service.model_dump(include=_SETTINGS),
             "folder": Path(self.service.folder),
@@ -147,20 +141,11 @@ class ServerFile(Section):
 
     def build_algorithm(self) -> Algorithm:
         """Return the algorithm, not started."""
-        try:
+        with error_prefix("algorithm"):
             return build_algorithm(self.algorithm.algorithm or "", self.algorithm.hyper_parameters)
-        except OffbeatError as error:
-            raise OffbeatError(f"algorithm: {error}") from None
-
-    def plan(self) -> LocalPlan:
-        """Return what a client does in a visit."""
-        return self.local.plan()
 
     def resolved(self) -> dict[str, Any]:
-        """Return the settings that must not change when the server starts again.
-
-        Includes all defaults.
-        """
+        """Return what must not change when the server restarts, with defaults."""
         table = self.model_dump(exclude_none=True, exclude={"service", "algorithm", "evaluate"}, mode="json")
         service = {"clients": self.service.clients, "seed": self.service.seed, "max_share": self.service.max_share}
         algorithm = {"algorithm": self.algorithm.algorithm, **hyper_parameters_of(self.build_algorithm())}
@@ -168,21 +153,9 @@ class ServerFile(Section):
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> ServerFile:
-    """Read a server's file.
-
-    Args:
-        path: The TOML file.
-        overrides: Changes such as ``local.lr=0.1``; the text after the equals sign is TOML, or else a string.
-
-    Raises:
-        OffbeatError: The file is missing, is not TOML, or holds a wrong key or value; one line names it.
-    """
+    """Read a server's file; arguments and errors as for an experiment's."""
     table = read_table(path, overrides)
-    try:
+    with error_prefix(path, table):
         server = ServerFile.model_validate(table, context={"folder": path.parent})
         server.build_algorithm()
-    except ValidationError as error:
-        raise OffbeatError(f"{path}: {one_line(error, table)}") from None
-    except OffbeatError as error:
-        raise OffbeatError(f"{path}: {error}") from None
-    return server
+        return server

@@ -1,9 +1,13 @@
 """Errors of pydantic as one line for the user."""
 
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
+
+from offbeat.errors import OffbeatError
 
 _LONGEST = 80  # characters of a value or a key
 
@@ -23,13 +27,21 @@ def reason(error: ErrorDetails) -> str:
     return error["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
 
 
-def one_line(error: ValidationError, table: dict[str, Any], prefix: str = "") -> str:
-    """Return the first problem as one line: the key, its value and the allowed values.
+@contextmanager
+def error_prefix(prefix: object, table: Mapping[str, Any] | None = None) -> Generator[None]:
+    """Put a prefix before an error's message, also before pydantic's."""
+    try:
+        yield
+    except ValidationError as error:
+        raise OffbeatError(f"{prefix}: {one_line(error, table or {})}") from None
+    except OffbeatError as error:
+        raise OffbeatError(f"{prefix}: {error}") from error
 
-    Args:
-        error: The error that pydantic raised.
-        table: The table that it validated.
-        prefix: The table's place in the file, for instance ``algorithms.fedbuff.local``.
+
+def one_line(error: ValidationError, table: Mapping[str, Any], prefix: str = "") -> str:
+    """Return the first problem: the key, its value and the allowed values.
+
+    ``prefix`` is the table's place in the file, for instance ``algorithms.fedbuff.local``.
     """
     missing = [".".join([prefix, *map(str, e["loc"])]).strip(".") for e in error.errors() if e["type"] == "missing"]
     if len(missing) == error.error_count() > 1 and all("." not in key for key in missing):

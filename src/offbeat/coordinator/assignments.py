@@ -2,12 +2,13 @@
 
 import math
 from array import array
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import torch
 
 from offbeat.algorithms.components import LocalPlan
+from offbeat.algorithms.components.update import check_client
 from offbeat.coordinator.calls import Assignment, Receipt, VisitState, plan_from_plain, plan_to_plain
 
 _NONE = -1
@@ -39,10 +40,6 @@ class VisitTable:
         """Return the number of the client's latest visit, −1 if it never had one."""
         return self._visit[client]
 
-    def counted_visit(self, client: int) -> int:
-        """Return the number of the client's last counted visit, −1 if it never had one."""
-        return self._counted_visit[client]
-
     def version(self, client: int) -> int:
         """Return the version of the client's latest assignment."""
         return self._version[client]
@@ -65,9 +62,26 @@ class VisitTable:
         assignment = self._open.get(client)
         return assignment if visit is None or (assignment is not None and assignment.visit == visit) else None
 
-    def open_assignments(self) -> Iterator[tuple[Assignment, VisitState]]:
-        """Return the assignments of all open visits, and their states."""
-        return ((assignment, self.state(client)) for client, assignment in self._open.items())
+    def known(self, client: int, visit: int) -> Assignment | None:
+        """Return the assignment of a visit; None if it is closed.
+
+        Raises:
+            ValueError: The client was never given this visit.
+        """
+        assignment = self.assignment(client, visit)
+        if assignment is None:
+            check_client(client, len(self._visit))
+            if not 0 <= visit <= self._visit[client]:
+                raise ValueError(f"client {client} was never given visit {visit}")
+        return assignment
+
+    def assignments(self, clients: Iterable[int]) -> list[Assignment]:
+        """Return the assignments of those of these clients that have an open visit."""
+        return [self._open[client] for client in clients if client in self._open]
+
+    def open_assignments(self) -> Collection[Assignment]:
+        """Return the assignments of all open visits."""
+        return self._open.values()
 
     def receipt(self, client: int, visit: int) -> Receipt | None:
         """Return the receipt of the client's latest or last counted visit.
@@ -77,6 +91,18 @@ class VisitTable:
         if self._visit[client] == visit:
             return None if client in self._open else _unpacked(self._receipt[client])
         return _unpacked(self._counted_receipt[client]) if self._counted_visit[client] == visit else None
+
+    def remembers(self, client: int, visit: int) -> bool:
+        """Return whether the receipt of a closed visit is known.
+
+        Those of visits before the last counted one are not.
+        """
+        return visit >= self._counted_visit[client]
+
+    def has_counted(self, client: int, visit: int) -> bool:
+        """Return whether a visit has counted, as far as its receipt is known."""
+        receipt = self.receipt(client, visit)
+        return receipt is not None and receipt.counted
 
     def open(
         self, client: int, version: int, plan: LocalPlan, lease_until: float, visit_until: float = math.inf

@@ -2,20 +2,21 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
 from offbeat.algorithms.components import Algorithm, LocalPlan, Update, Vector
-from offbeat.algorithms.components.checks import check_client, check_not_negative
 from offbeat.algorithms.components.state import prefixed, under
+from offbeat.algorithms.components.update import Report, check_client
 from offbeat.coordinator.assignments import VisitTable
-from offbeat.coordinator.calls import Assignment, Call, Receipt
+from offbeat.coordinator.calls import Assignment, Call, Receipt, Statistics
 from offbeat.coordinator.candidates import Candidates
+from offbeat.coordinator.late_updates import LateUpdates
 from offbeat.coordinator.leases import Leases
-from offbeat.coordinator.queries import Queries
 from offbeat.coordinator.transitions import Transitions
+from offbeat_client.checks import check_not_negative
 
 _NOT_RECORDED = frozenset({"client", "version", "plan"})  # parts of an update that its visit determines
 _REPLAYED_AS_NAMED = frozenset(
@@ -23,7 +24,7 @@ _REPLAYED_AS_NAMED = frozenset(
 )
 
 
-class Coordinator(Queries):
+class Coordinator:
     """Gives out work and takes updates in, each exactly once.
 
     Sans-IO: a simulator makes the calls from its event queue, a server from its requests, and each says the time. Every
@@ -31,13 +32,12 @@ class Coordinator(Queries):
 
     Each part of the state is in one object: ``Candidates`` (the clients that may be assigned, and the rounds),
     ``VisitTable`` (the open visits), ``Leases`` (their ends) and the algorithm (the model). A call is checked first;
-    then ``Transitions`` takes a visit from one state to the next in all of them; then the call is recorded. ``Queries``
-    has the methods that only read.
+    then ``Transitions`` takes a visit from one state to the next in all of them; then the call is recorded.
 
     A client has at most one open visit. It has to be ``present`` again before it is given another; the new visit
-    closes the old one. A lease that lapses frees the slot, but a late update counts as long as the algorithm wants it
-    and it is not staler than ``max_staleness``. A round that still has free places when the last of its leases has
-    ended waits no longer for clients, and ends with the updates that are in.
+    closes the old one. A lease that lapses frees the slot, but the visit stays open; ``LateUpdates`` says whether its
+    update still counts. A round that still has free places when the last of its leases has ended waits no longer for
+    clients, and ends with the updates that are in.
 
     A call about a visit that its client was never given raises ``ValueError``, and so does a constructor whose
     arguments do not go together. A call that raises because of its arguments changes nothing. If a method of the
@@ -73,30 +73,43 @@ class Coordinator(Queries):
         waits_for_examples: bool = False,
         record: Callable[[Call], None] | None = None,
     ) -> None:
-        if max_staleness is not None and algorithm.measures:
-            raise ValueError(
-                f"{algorithm.name} plans each client's work by how long it took, and would never hear of one that is "
-                "always too stale: leave server.max_staleness out"
-            )
+        self.late_updates = LateUpdates(algorithm, max_staleness)
         algorithm.start(model, clients, data_weights)
         self.algorithm = algorithm
         self.clients = clients
         self.local = local
         self.record = record
         self.waits_for_examples = waits_for_examples
-        self._max_staleness = max_staleness
+        self.visits = VisitTable(clients)  # to be read only
         self._candidates = Candidates(algorithm, clients, seed)
         self._leases = Leases(lease_seconds, max_visit_seconds)
-        self._visits = VisitTable(clients)
-        self._transitions = Transitions(algorithm, self._candidates, self._leases, self._visits, local)
+        self._transitions = Transitions(algorithm, self._candidates, self._leases, self.visits, local)
+
+    @property
+    def statistics(self) -> Statistics:
+        """The numbers of visits so far."""
+        return self._transitions.statistics
+
+    @property
+    def has_work(self) -> bool:
+        """True if ``assign`` would give work to a client now."""
+        return not self.waits_for_examples and bool(self._candidates.pool) and self.algorithm.slots() > 0
+
+    def wants_speed(self, client: int) -> bool:
+        """Return whether the algorithm needs the client's speed to be measured.
+
+        It does if it plans by speed, has been started for good, and the client has had no visit.
+        """
+        return self.algorithm.measures and not self.waits_for_examples and self.visits.latest(client) < 0
+
+    def next_lapse(self) -> float:
+        """Return when ``lapse`` is due next, in seconds; infinity if never."""
+        return min(self._leases.next_seconds(), self.algorithm.deadline())
 
     def weigh_clients(self, now: float, examples: Sequence[int]) -> None:
         """Start the algorithm with the numbers of examples of the N clients.
 
-        To be called before any work is given out.
-
-        Raises:
-            ValueError: There are not N numbers, one is negative, all are 0, or the clients have been weighed.
+        This comes before any work. A ``ValueError`` if there are not N numbers, one is negative, or all are 0.
         """
         if not self.waits_for_examples:
             raise ValueError("the clients have been weighed already")
@@ -113,11 +126,7 @@ class Coordinator(Queries):
             self._note("present", now=now, client=client)
 
     def absent(self, now: float, client: int) -> None:
-        """Record that a client is not available for new work.
-
-        Raises:
-            ValueError: The client does not exist.
-        """
+        """Record that a client is offline; a ``ValueError`` if it does not exist."""
         check_client(client, self.clients)
         if self._candidates.depart(client):
             self._note("absent", now=now, client=client)
@@ -128,13 +137,7 @@ class Coordinator(Queries):
             self.absent(0.0, client)
 
     def note_speed(self, now: float, client: int, step_seconds: float, upload_seconds: float) -> None:
-        """Record the seconds of a client's local step and uncompressed upload.
-
-        Only where ``wants_speed`` is true.
-
-        Raises:
-            ValueError: The client does not exist, or a number is negative or not finite.
-        """
+        """Record the seconds of a client's step and uncompressed upload, if wanted."""
         check_client(client, self.clients)
         check_not_negative("step_seconds", step_seconds)
         check_not_negative("upload_seconds", upload_seconds)
@@ -168,12 +171,12 @@ class Coordinator(Queries):
 
         The lease begins anew, within the visit's longest duration.
         """
-        assignment = self._open_visit(client, visit)
-        if assignment is None or not self.is_open(client):
+        assignment = self.visits.known(client, visit)
+        if assignment is None or not self.visits.has_slot(client):
             return False
         lease_until = self._leases.renewed(now, assignment)
         if lease_until is not None:
-            self._transitions.expect_end(self._visits.renew(client, lease_until))
+            self._transitions.expect_end(self.visits.renew(client, lease_until))
             self._note("renew", now=now, client=client, visit=visit)
         return True
 
@@ -182,11 +185,11 @@ class Coordinator(Queries):
 
         If the update would not count, the visit is closed without an upload. Like ``drop``, that may end a round.
         """
-        assignment = self._open_visit(client, visit)
+        assignment = self.visits.known(client, visit)
         if assignment is None:
             return self._transitions.closed_receipt(client, visit)
         self.algorithm.now = now
-        if self._counts_now(assignment):
+        if self.late_updates.counts(assignment):
             return None
         receipt = self._transitions.refuse(client, assignment.version)
         self._note("offer", now=now, client=client, visit=visit)
@@ -199,14 +202,8 @@ class Coordinator(Queries):
         visit: int,
         vector: Vector,
         *,
-        examples: int,
-        steps: int,
-        normaliser: float,
         base: Tensor | None = None,
-        since: int | None = None,
-        step_seconds: float | None = None,
-        upload_seconds: float | None = None,
-        loss: float | None = None,
+        **report: Unpack[Report],
     ) -> Receipt:
         """Take in the update of a visit; the other arguments are those of ``Update``.
 
@@ -215,15 +212,14 @@ class Coordinator(Queries):
         late, or that the algorithm refuses, is answered and counted as unused; like ``drop``, that may end a round.
 
         Raises:
-            ValueError: The update would count but is malformed, or the client was never given this work.
+            ValueError: The update would count but is malformed.
         """
-        assignment = self._open_visit(client, visit)
+        assignment = self.visits.known(client, visit)
         if assignment is None:
             return self._transitions.closed_receipt(client, visit)
         self.algorithm.now = now
-        measured = (base, since, step_seconds, upload_seconds, loss)
-        update = Update(client, assignment.version, vector, examples, steps, normaliser, *measured, assignment.plan)
-        receipt = self._transitions.receive(update, counts=self._counts_now(assignment))
+        update = Update(client, assignment.version, vector, base=base, plan=assignment.plan, **report)
+        receipt = self._transitions.close(update, counts=self.late_updates.counts(assignment))
         if self.record:
             arguments = {name: value for name, value in update._asdict().items() if name not in _NOT_RECORDED}
             self._note("receive", now=now, client=client, visit=visit, **arguments)
@@ -231,7 +227,7 @@ class Coordinator(Queries):
 
     def drop(self, now: float, client: int, visit: int) -> bool:
         """Record that the client gave up; return whether that made a new version."""
-        if self._open_visit(client, visit) is None or not self.is_open(client):
+        if self.visits.known(client, visit) is None or not self.visits.has_slot(client):
             return False
         self.algorithm.now = now
         new_version = self._transitions.lose(client)
@@ -261,29 +257,13 @@ class Coordinator(Queries):
         return new_version
 
     def tick(self, now: float) -> bool:
-        """Let a period pass; return whether that made a new version.
-
-        Before the clients were weighed, nothing happens.
-        """
-        if self.waits_for_examples:
+        """Let a period pass; return whether that made a new version."""
+        if self.waits_for_examples:  # there is no period yet
             return False
         self.algorithm.now = now
         new_version = self._transitions.tick()
         self._note("tick", now=now)
         return new_version
-
-    def _open_visit(self, client: int, visit: int) -> Assignment | None:
-        """Return the assignment of a visit; None if it is closed.
-
-        Raises:
-            ValueError: The client was never given this visit.
-        """
-        assignment = self._visits.assignment(client, visit)
-        if assignment is None:
-            check_client(client, self.clients)
-            if not 0 <= visit <= self._visits.latest(client):
-                raise ValueError(f"client {client} was never given visit {visit}")
-        return assignment
 
     def replay(self, call: Call) -> None:
         """Make a recorded call again."""

@@ -163,7 +163,7 @@ class ScriptPlay:
         assignment = self._at_work.pop(number % len(self._at_work))
         client, visit, steps = assignment.client, assignment.visit, assignment.plan.steps
         vector = self._world.vectors[choice].clone()
-        if self.coordinator.assignment(client) != assignment:
+        if self.coordinator.visits.assignment(client) != assignment:
             return None
         version = self.algorithm.version
         upload: Vector = _Promise(vector) if self._promises else vector

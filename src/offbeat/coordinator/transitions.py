@@ -8,7 +8,7 @@ from typing import Any
 from offbeat.algorithms.components import Algorithm, LocalPlan, Update, UpdateRefusedError
 from offbeat.algorithms.components.state import prefixed, under
 from offbeat.coordinator.assignments import VisitTable
-from offbeat.coordinator.calls import Assignment, Receipt, Statistics, VisitState
+from offbeat.coordinator.calls import Assignment, Receipt, Statistics
 from offbeat.coordinator.candidates import Candidates
 from offbeat.coordinator.leases import Leases
 
@@ -60,7 +60,7 @@ class Transitions:
         of_round = self._candidates.has_rounds and self._algorithm.period is None
         self._leases.expect_end(assignment.lease_until, assignment.client, assignment.visit, of_round=of_round)
 
-    def receive(self, update: Update, *, counts: bool) -> Receipt:
+    def close(self, update: Update, *, counts: bool) -> Receipt:
         """Close a visit with its update.
 
         The update counts unless it comes too late or the algorithm refuses it.
@@ -157,5 +157,5 @@ class Transitions:
         self.statistics = Statistics(**under("statistics", state))
         self._candidates.load_state_dict(state)
         self._visits.load_state_dict(under("visits", state), self._local)
-        held = [assignment for assignment, state in self._visits.open_assignments() if state is VisitState.OPEN]
+        held = [one for one in self._visits.open_assignments() if self._visits.has_slot(one.client)]
         self._leases.load(held, state["round_deadline"])

@@ -37,12 +37,8 @@ _CATALOGUE: dict[str, tuple[str, int | None, int | None, Source | None]] = {
 class CatalogueEntry:
     """The description of a data set.
 
-    Attributes:
-        name: Its name in a configuration.
-        description: Its content, in a few words.
-        train_examples: Number of training examples; None if it is unknown until the files are read.
-        test_examples: Number of test examples; None likewise.
-        where: Its file, or the folder of its files; "not here"; or why the files are not used.
+    The numbers of examples are None if they are unknown until the files are read. ``where`` is its file, or the folder
+    of its files; "not here"; or why the files are not used.
     """
 
     name: str
@@ -64,24 +60,13 @@ def load_dataset(name: str) -> Dataset:
 
 
 def list_datasets() -> list[CatalogueEntry]:
-    """Return the descriptions of all data sets, without loading or downloading them.
-
-    Raises:
-        OffbeatError: ``$OFFBEAT_DATA`` is not a folder.
-    """
+    """Return the descriptions of all data sets, without loading or downloading them."""
     data_folder()
     return [_describe(name, _find) for name in _CATALOGUE]
 
 
 def get_dataset(name: str) -> CatalogueEntry:
-    """Download a data set if needed and return its description.
-
-    The files are not read.
-
-    Raises:
-        OffbeatError: The name is unknown, or ``$OFFBEAT_DATA`` is not a folder or holds only some of the files.
-        MissingDataError: The files are not found and cannot be downloaded.
-    """
+    """Download a data set if needed, unread, and return its description."""
     _check_name(name)
     return _describe(name, lambda source: _common_path(source.get()))
 

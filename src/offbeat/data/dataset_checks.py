@@ -15,19 +15,15 @@ _ARRAYS = ("train_inputs", "train_labels", "test_inputs", "test_labels")
 
 
 def check(dataset: Dataset) -> None:
-    """Check a data set against the description of ``Dataset``.
-
-    Raises:
-        OffbeatError: An array has the wrong type or shape, is empty or holds NaN or infinity; or labels, tokens or
-            users are out of range.
-    """
+    """Raise ``OffbeatError`` unless a data set is as ``Dataset`` describes."""
     name = dataset.name
     for field in _ARRAYS:
         array: Any = getattr(dataset, field)
         if not isinstance(array, np.ndarray):
             raise OffbeatError(f"{name}: {field} is a {type(array).__name__}: make it a numpy array")
         if array.dtype not in (np.float32, np.int64):
-            raise OffbeatError(f"{name}: {field} are {array.dtype}: make them float32, or int64 for {_integers(field)}")
+            integers = "token numbers" if field.endswith("inputs") else "classes"
+            raise OffbeatError(f"{name}: {field} are {array.dtype}: make them float32, or int64 for {integers}")
         if array.ndim == 0 or len(array) == 0:
             raise OffbeatError(f"{name}: {field} are empty: give at least one example")
     _check_same_type(name, "inputs", dataset.train_inputs, dataset.test_inputs)
@@ -36,56 +32,33 @@ def check(dataset: Dataset) -> None:
         inputs, labels = getattr(dataset, f"{part}_inputs"), getattr(dataset, f"{part}_labels")
         if len(inputs) != len(labels):
             raise OffbeatError(f"{name}: {len(inputs)} {part}_inputs but {len(labels)} {part}_labels: give as many")
-        _check_inputs(name, part, inputs, dataset.tokens)
-        _check_labels(name, part, labels, dataset.classes)
+        _check_values(name, part, "inputs", inputs, "tokens", dataset.tokens)
+        if labels.dtype == np.int64 and labels.ndim != 1:
+            raise OffbeatError(
+                f"{name}: {part}_labels are classes of shape {labels.shape[1:]} per example: give one number each"
+            )
+        _check_values(name, part, "labels", labels, "classes", dataset.classes)
     if dataset.users is not None:
         _check_users(name, dataset.users, len(dataset.train_inputs))
 
 
-def _integers(field: str) -> str:
-    return "token numbers" if field.endswith("inputs") else "classes"
-
-
-def _check_inputs(name: str, part: str, inputs: NDArray[Any], tokens: int | None) -> None:
-    if inputs.dtype == np.float32:
-        _check_finite(name, part, "inputs", inputs)
-        if tokens is not None:
-            raise OffbeatError(f"{name}: tokens is {tokens}, but {part}_inputs are float32: leave tokens out")
+def _check_values(name: str, part: str, what: str, values: NDArray[Any], kind: str, count: int | None) -> None:
+    """Refuse floats that are not finite, and integers other than numbers of ``count`` ``kind``."""
+    if values.dtype == np.float32:
+        if (bad := _find_first(values, lambda block: ~np.isfinite(block))) is not None:
+            raise OffbeatError(f"{name}: NaN or infinity in the {what} of {part} example {bad}: remove or correct it")
+        if count is not None:
+            raise OffbeatError(f"{name}: {kind} is {count}, but {part}_{what} are float32: make it None")
         return
-    allowed = _count(tokens)
+    allowed = _count(count)
     if allowed < 1:
-        raise OffbeatError(f"{name}: {part}_inputs are int64 but tokens is {tokens!r}: say how many tokens there are")
-    if (bad := _find_first(inputs, lambda block: (block < 0) | (block >= allowed))) is not None:
+        raise OffbeatError(f"{name}: {part}_{what} are int64 but {kind} is {count!r}: say how many {kind} there are")
+    if (bad := _find_first(values, lambda block: (block < 0) | (block >= allowed))) is not None:
+        numbers = np.atleast_1d(values[bad])
+        wrong = numbers[(numbers < 0) | (numbers >= allowed)][0]
         raise OffbeatError(
-            f"{name}: tokens out of range: {part} example {bad} has token {_outlier(inputs[bad])}, "
-            f"allowed are 0 … {allowed - 1}"
+            f"{name}: {what} out of range: {part} example {bad} has {wrong}, allowed are 0 … {allowed - 1}"
         )
-
-
-def _check_labels(name: str, part: str, labels: NDArray[Any], classes: int | None) -> None:
-    if labels.dtype == np.float32:
-        _check_finite(name, part, "labels", labels)
-        if classes is not None:
-            raise OffbeatError(f"{name}: classes is {classes}, but {part}_labels are float32: make it None")
-        return
-    if labels.ndim != 1:
-        raise OffbeatError(
-            f"{name}: {part}_labels are classes of shape {labels.shape[1:]} per example: give one number each"
-        )
-    allowed = _count(classes)
-    if allowed < 1:
-        raise OffbeatError(
-            f"{name}: {part}_labels are int64 but classes is {classes!r}: say how many classes there are"
-        )
-    if (bad := _find_first(labels, lambda block: (block < 0) | (block >= allowed))) is not None:
-        raise OffbeatError(
-            f"{name}: labels out of range: {part} example {bad} has {labels[bad]}, allowed are 0 … {allowed - 1}"
-        )
-
-
-def _check_finite(name: str, part: str, what: str, values: NDArray[Any]) -> None:
-    if (bad := _find_first(values, lambda block: ~np.isfinite(block))) is not None:
-        raise OffbeatError(f"{name}: NaN or infinity in the {what} of {part} example {bad}: remove or correct it")
 
 
 def _check_same_type(name: str, what: str, train: NDArray[Any], test: NDArray[Any]) -> None:
@@ -126,8 +99,3 @@ def _find_first(values: NDArray[Any], is_wrong: Callable[[NDArray[Any]], NDArray
         if rows.any():
             return begin + int(rows.argmax())
     return None
-
-
-def _outlier(tokens: NDArray[np.int64]) -> int:
-    """Return the token that is out of range."""
-    return int(tokens.min()) if tokens.min() < 0 else int(tokens.max())

@@ -1,7 +1,4 @@
-"""Downloads of files of known SHA-256.
-
-They fail quickly where there is no network.
-"""
+"""Downloads of files of known SHA-256, which fail quickly without network."""
 
 import logging
 from collections.abc import Mapping
@@ -22,13 +19,8 @@ class DownloadError(Exception):
 def download(base_url: str, sha256: Mapping[str, str], folder: Path) -> None:
     """Download the files that the folder lacks, with a progress bar for each.
 
-    A file appears in the folder only when it is complete and its SHA-256 is right. The first file that fails ends the
-    download.
-
-    Args:
-        base_url: Address of the files, with a slash at the end.
-        sha256: Hexadecimal hashes by file name.
-        folder: Destination; created if it does not exist.
+    A file appears in the folder, which is created if needed, only when it is complete and its SHA-256 is right. The
+    first file that fails ends the download. ``base_url`` ends with a slash; ``sha256`` has hexadecimal hashes by name.
 
     Raises:
         DownloadError: The server does not answer within seconds, a connection breaks more than twice, a file's hash is

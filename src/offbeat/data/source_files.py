@@ -1,7 +1,4 @@
-"""The files of a data set, from one of four places.
-
-These are the user's folder, the cache, a Debian package, and a download.
-"""
+"""The files of a data set, from a folder, the cache, Debian, or a download."""
 
 import os
 from collections.abc import Mapping
@@ -14,11 +11,7 @@ from offbeat.errors import OffbeatError
 
 
 def data_folder() -> Path | None:
-    """Return the folder that ``$OFFBEAT_DATA`` names; None if it is unset or empty.
-
-    Raises:
-        OffbeatError: It is not a folder.
-    """
+    """Return the folder that ``$OFFBEAT_DATA`` names; None if it is unset or empty."""
     value = os.environ.get("OFFBEAT_DATA")
     if not value:
         return None
@@ -29,10 +22,7 @@ def data_folder() -> Path | None:
 
 
 def cache_folder() -> Path:
-    """Return ``$OFFBEAT_CACHE``, or else the user's folder for caches.
-
-    The folder may not exist yet.
-    """
+    """Return ``$OFFBEAT_CACHE``, or the user's folder for caches; it may not exist."""
     # Imported late: in a notebook its progress bars print a warning on import.
     import pooch
 
@@ -64,8 +54,6 @@ class Source:
 
     def find(self) -> tuple[Path, ...] | None:
         """Return the paths of the files in order, or of the alternative; else None.
-
-        The files are not read.
 
         Raises:
             OffbeatError: ``$OFFBEAT_DATA`` is not a folder, or holds only some of the files.
@@ -124,12 +112,7 @@ class ManualSource(Source):
     instructions: str = field(kw_only=True)
 
     def get(self) -> tuple[Path, ...]:
-        """Return the paths that ``find`` returns.
-
-        Raises:
-            OffbeatError: As for ``find``.
-            MissingDataError: The files are not found; the message says how to get them.
-        """
+        """Return the paths that ``find`` returns; an error says how to get the files."""
         paths = self.find()
         if paths is None:
             raise MissingDataError(

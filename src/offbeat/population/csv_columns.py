@@ -18,14 +18,9 @@ _INVALID_VALUE = re.compile(r"In CSV column #(\d+): Row #(\d+): .*?: invalid val
 
 
 def read_columns(path: Path, columns: Mapping[str, pa.DataType]) -> dict[str, NDArray[Any]]:
-    """Return some columns of a CSV file with a header; the other columns are ignored.
+    """Return some columns of a CSV file with a header, ``(rows,)`` by name.
 
-    Args:
-        path: The file: UTF-8, separated by commas.
-        columns: The types of the wanted columns by name.
-
-    Returns:
-        The columns by name, each ``(rows,)``. Floats may still be NaN or infinite.
+    Floats may still be NaN or infinite.
 
     Raises:
         OffbeatError: The file cannot be read, a column is missing or occurs twice, or a value is not a number; the
@@ -66,27 +61,14 @@ def read_columns(path: Path, columns: Mapping[str, pa.DataType]) -> dict[str, ND
 
 
 def check_rows(path: Path, is_wrong: NDArray[np.bool_], describe: Callable[[int], str]) -> None:
-    """Raise an error for the first wrong row of a file.
-
-    Args:
-        path: The file.
-        is_wrong: Whether each row is wrong, ``(rows,)``.
-        describe: Returns the problem of the row with an index.
-
-    Raises:
-        OffbeatError: A row is wrong; the message names file and row.
-    """
+    """Raise an error with ``describe(index)`` for the first wrong row of a file."""
     if is_wrong.any():
         index = int(np.argmax(is_wrong))
         raise OffbeatError(f"{path}, row {index + 2}: {describe(index)}")
 
 
 def check_numbers(path: Path, name: str, values: NDArray[np.int64], count: int, plural: str) -> None:
-    """Refuse values that are not numbers of ``count`` things, 0 … count − 1.
-
-    Raises:
-        OffbeatError: A value is out of range.
-    """
+    """Refuse values that are not numbers of ``count`` things, 0 … count − 1."""
     check_rows(
         path,
         (values < 0) | (values >= count),

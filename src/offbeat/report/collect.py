@@ -23,21 +23,14 @@ _COUNTS = ("seconds", "version", "counted", "unused", "lost", "bytes_down", "byt
 
 
 def collect(paths: Sequence[Path]) -> list[Run]:
-    """Read runs, finished or not, in the order of ``paths``.
+    """Read runs, finished or not, of ``paths``: folders of runs, or of one run.
 
-    The runs of one experiment are ordered by label, then by seed. The unfinished folder of a finished run is ignored,
-    and an unfinished run without an evaluation; a folder that is named twice counts once.
+    They are in the order of ``paths``, those of one experiment by label, then by seed. The unfinished folder of a
+    finished run is ignored, and an unfinished run without an evaluation; a folder that is named twice counts once.
 
     Runs of several experiments with the same label are one algorithm if they differ in the seed only and no seed
     comes twice. Otherwise, and if the experiments' settings differ, they get the label ``EXPERIMENT/LABEL``, where
     EXPERIMENT is the folder of the run; ``Run.config`` keeps the original label.
-
-    Args:
-        paths: Each the folder of a run, or a folder of runs as ``offbeat compare`` writes it.
-
-    Raises:
-        OffbeatError: No run was found, a file of a run is missing or broken, or runs of one label in one experiment
-            have different settings.
     """
     folders = {folder.resolve(): folder for path in paths for folder in _folders(path)}
     runs = [run for run in map(_read, folders.values()) if run.finished or len(run.history["seconds"])]

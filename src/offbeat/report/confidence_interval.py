@@ -40,10 +40,7 @@ def estimate(values: Iterable[float]) -> Estimate:
 def half_width(deviation: _Spread, seeds: int) -> _Spread:
     """Return half the 95 % confidence interval of a mean: t · s / √n.
 
-    t is the quantile of Student's distribution with n − 1 degrees of freedom.
-
-    Args:
-        deviation: s, the sample standard deviation.
-        seeds: n, at least 2.
+    s is the sample standard deviation of n ≥ 2 seeds, t the quantile of Student's distribution with n − 1 degrees of
+    freedom.
     """
     return float(stdtrit(seeds - 1, (1 + _CONFIDENCE) / 2)) / math.sqrt(seeds) * deviation

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from offbeat.errors import OffbeatError
 from offbeat.report.confidence_interval import Estimate
 from offbeat.report.summary import TAIL, Row
 from offbeat.report.table import caption, lines
-from offbeat.runs.directory import Run
+from offbeat.runs.directory import Run, disk_errors
 
+OTHER_FOLDER = "free some space or choose another folder"
 _SUMMARY = ("label", "measure", "mean", "sd", "ci_low", "ci_high", "seeds")
 
 
@@ -26,39 +26,19 @@ def write_csv(rows: Sequence[Row], runs: Sequence[Run], folder: Path) -> tuple[P
     as the deviation of one seed, are empty.
 
     ``history.csv`` has a line for each evaluation: ``label``, ``seed``, and the columns of ``history.parquet``.
-
-    Args:
-        rows: The summary of ``runs``.
-        runs: One for each label and seed.
-        folder: Made if it does not exist.
-
-    Returns:
-        The paths of the two files.
-
-    Raises:
-        OffbeatError: The folder cannot be written.
     """
     summary, history = folder / "summary.csv", folder / "history.csv"
-    write_file(summary, _csv([_SUMMARY, *(line for row in rows for line in _estimates(row))]))
+    write_file(summary, csv_bytes([_SUMMARY, *(line for row in rows for line in _estimates(row))]))
     # Experiments may have different metrics.
     columns = list(dict.fromkeys(column for run in runs for column in run.history))
-    write_file(history, _csv([("label", "seed", *columns), *(line for run in runs for line in _history(run, columns))]))
+    write_file(
+        history, csv_bytes([("label", "seed", *columns), *(line for run in runs for line in _history(run, columns))])
+    )
     return summary, history
 
 
 def write_markdown(rows: Sequence[Row], path: Path) -> Path:
-    """Write the comparison table of the terminal and its caption in GitHub's Markdown.
-
-    Args:
-        rows: The summary of the runs.
-        path: The file; its folder is made if it does not exist.
-
-    Returns:
-        ``path``.
-
-    Raises:
-        OffbeatError: The file cannot be written.
-    """
+    """Write the terminal's table and its caption in GitHub's Markdown."""
     table = [
         _markdown_line(["", *(row.label for row in rows)]),
         "|:--|" + "--:|" * len(rows),
@@ -70,22 +50,23 @@ def write_markdown(rows: Sequence[Row], path: Path) -> Path:
 
 
 def write_file(path: Path, content: bytes) -> Path:
-    """Write a file atomically; make its folder if it does not exist.
-
-    Raises:
-        OffbeatError: It cannot be written.
-    """
+    """Write a file atomically; make its folder if it does not exist."""
     partial = path.with_name(f".{path.name}.partial")
-    try:
+    with disk_errors(str(path), OTHER_FOLDER):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             partial.write_bytes(content)
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
-    except OSError as error:
-        raise OffbeatError(f"cannot write {path}: {error.strerror}; free some space or choose another folder") from None
     return path
+
+
+def csv_bytes(table: Iterable[Sequence[object]]) -> bytes:
+    """Return the content of a CSV file."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(table)
+    return text.getvalue().encode()
 
 
 def _estimates(row: Row) -> Iterable[tuple[object, ...]]:
@@ -107,7 +88,8 @@ def _estimates(row: Row) -> Iterable[tuple[object, ...]]:
         if estimate is not None:
             mean, half = estimate.mean, estimate.half_width
             interval = ("", "") if half is None else (mean - half, mean + half)
-            yield row.label, name, mean, _or_empty(estimate.deviation), *interval, estimate.seeds
+            deviation = "" if estimate.deviation is None else estimate.deviation
+            yield row.label, name, mean, deviation, *interval, estimate.seeds
     if row.speed_up is not None:  # a ratio of two means
         yield row.label, "speed_up", row.speed_up, "", "", "", row.seeds
 
@@ -117,16 +99,6 @@ def _history(run: Run, columns: Sequence[str]) -> Iterable[tuple[object, ...]]:
     values = [run.history[name].tolist() if name in run.history else [""] * number for name in columns]
     for line in zip(*values, strict=True):
         yield run.label, run.seed, *line
-
-
-def _or_empty(value: float | None) -> object:
-    return "" if value is None else value
-
-
-def _csv(table: Iterable[Sequence[object]]) -> bytes:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(table)
-    return text.getvalue().encode()
 
 
 def _markdown_line(cells: Sequence[str]) -> str:

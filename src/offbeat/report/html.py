@@ -43,26 +43,12 @@ class _Plot:
             self.figure.savefig(buffer, format="svg", dpi=150, metadata=metadata)
         return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
 
-    def png(self) -> bytes:
-        return png(self.figure)
-
 
 def write_report(runs: Sequence[Run], folder: Path, title: str, command: str, target: float | None = None) -> Path:
     """Write ``folder/report.html`` and ``folder/plots/*.png``.
 
-    Args:
-        runs: At least one; one for each label and seed.
-        folder: Made if it does not exist.
-        title: The report's heading.
-        command: The command that made the report, which the page shows.
-        target: Target of the main measure; None for the target in the runs' configuration.
-
-    Returns:
-        The path of the report.
-
-    Raises:
-        OffbeatError: The folder cannot be written, the runs cannot be compared, or a finished one has no readable
-            ``versions.json``.
+    The page shows the command that made it. ``target`` is that of the main measure; None for the target in the runs'
+    configuration. Every finished run needs a readable ``versions.json``.
     """
     rows = summarise(runs, target)
     figures = _plots(runs, rows[0].measure, rows[0].target)
@@ -79,7 +65,7 @@ def write_report(runs: Sequence[Run], folder: Path, title: str, command: str, ta
     )
     report = folder / "report.html"
     for plot in figures:
-        write_file(folder / "plots" / f"{plot.name}.png", plot.png())
+        write_file(folder / "plots" / f"{plot.name}.png", png(plot.figure))
     write_file(report, page.encode("utf-8"))
     return report
 
@@ -91,12 +77,12 @@ def _plots(runs: Sequence[Run], measure: Measure, target: float | None) -> list[
         _Plot(
             f"{name}_over_time",
             f"Line plot: test {measure.title} over virtual time for {labels}. The table has the final numbers.",
-            plots.over_time(runs, target),
+            plots.curves("seconds", runs, target),
         ),
         _Plot(
             f"{name}_over_bytes",
             f"Line plot: test {measure.title} over the bytes sent to and by all clients for {labels}.",
-            plots.over_bytes(runs, target),
+            plots.curves("bytes", runs, target),
         ),
         _Plot(
             "staleness",

@@ -14,6 +14,13 @@ from offbeat.runs.directory import Run
 from offbeat.training.training_loss import TRAINING_LOSS
 
 LOSS = "loss"
+# The cost of a run: the columns of its history that are added up.
+_COSTS = {
+    "seconds": ("seconds",),
+    "updates": ("counted", "unused", "lost"),
+    "versions": ("version",),
+    "bytes": ("bytes_down", "bytes_up"),
+}
 _SHARES = ("accuracy",)  # 0 … 1, written in percent
 
 
@@ -51,9 +58,6 @@ def measures_of(run: Run) -> list[Measure]:
     """Return a run's measures: the main measure, the other metrics, the loss.
 
     The main measure is the first of ``[evaluate] metrics``; without metrics it is the loss.
-
-    Raises:
-        OffbeatError: ``[evaluate]`` in the run's ``config.toml`` is broken, or the history lacks a column.
     """
     evaluate: object = run.config.get("evaluate", {})
     table = cast("Mapping[str, Any]", evaluate) if isinstance(evaluate, Mapping) else {"metrics": None}
@@ -73,11 +77,7 @@ def measures_of(run: Run) -> list[Measure]:
 
 
 def main_measure(runs: Sequence[Run]) -> Measure:
-    """Return the main measure of the runs, at least one.
-
-    Raises:
-        OffbeatError: Their main measures differ.
-    """
+    """Return the main measure of the runs, which must be the same."""
     first = measures_of(runs[0])[0]
     for run in runs[1:]:
         if (other := measures_of(run)[0]) != first:
@@ -88,15 +88,15 @@ def main_measure(runs: Sequence[Run]) -> Measure:
     return first
 
 
+def cost(name: str, run: Run) -> NDArray[np.float64]:
+    """Return a run's seconds, updates, versions or bytes up to each evaluation."""
+    return np.stack([run.history[column] for column in _COSTS[name]]).sum(axis=0, dtype=np.float64)
+
+
 def target_for(runs: Sequence[Run], target: float | None = None) -> float | None:
     """Return the value of the main measure that the runs are timed to.
 
-    Args:
-        runs: At least one.
-        target: Given by the user; None takes ``evaluate.target`` of the runs, which may be absent.
-
-    Raises:
-        OffbeatError: The runs have different targets, or the measure cannot take the user's value.
+    That is the user's ``target`` or, if it is None, ``evaluate.target`` of the runs, which may be absent.
     """
     measure = main_measure(runs)
     if target is not None:

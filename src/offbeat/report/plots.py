@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from offbeat import units
 from offbeat.report.confidence_interval import half_width
-from offbeat.report.metrics import Measure, main_measure
+from offbeat.report.metrics import Measure, cost, main_measure
 from offbeat.report.plot_style import GREY, STYLE, WIDTH, colours, tidy, title
 from offbeat.report.summary import counted_staleness
 from offbeat.runs.directory import Run
@@ -36,37 +36,13 @@ class _End:
     colour: str
 
 
-Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
-
-
-@matplotlib.rc_context(STYLE)
-def over_time(runs: Sequence[Run], target: float | None, measure: Measure | None = None) -> Figure:
-    """Draw a measure, by default the main one, over virtual time."""
-    unit, name = units.time_unit(max(run.history["seconds"].max() for run in runs))
-    seconds = f"virtual time ({name})"
-    return _curves(runs, lambda run: run.history["seconds"] / unit, seconds, "virtual time", target, measure)
-
-
-@matplotlib.rc_context(STYLE)
-def over_bytes(runs: Sequence[Run], target: float | None, measure: Measure | None = None) -> Figure:
-    """Draw a measure, by default the main one, over the bytes to and from clients."""
-    unit, name = units.size_unit(max(_traffic(run).max() for run in runs))
-    sent = f"sent to and by all clients ({name})"
-    return _curves(runs, lambda run: _traffic(run) / unit, sent, "bytes", target, measure)
-
-
-@matplotlib.rc_context(STYLE)
-def over_versions(runs: Sequence[Run], target: float | None, measure: Measure | None = None) -> Figure:
-    """Draw a measure, by default the main one, over the model's versions."""
-    return _curves(
-        runs, lambda run: run.history["version"].astype(np.float64), "version of the model", "versions", target, measure
-    )
-
-
-@matplotlib.rc_context(STYLE)
-def over_updates(runs: Sequence[Run], target: float | None, measure: Measure | None = None) -> Figure:
-    """Draw a measure, by default the main one, over the visits that ended."""
-    return _curves(runs, _visits, "visits of clients", "visits", target, measure)
+# By cost: its name in the title, the label of its axis, and the function that returns its unit.
+_AXES: dict[str, tuple[str, str, Callable[[float], tuple[float, str]] | None]] = {
+    "seconds": ("virtual time", "virtual time ({unit})", units.time_unit),
+    "bytes": ("bytes", "sent to and by all clients ({unit})", units.size_unit),
+    "versions": ("versions", "version of the model", None),
+    "updates": ("visits", "visits of clients", None),
+}
 
 
 @matplotlib.rc_context(STYLE)
@@ -111,34 +87,32 @@ def staleness(runs: Sequence[Run]) -> Figure:
     return figure
 
 
-def _curves(
-    runs: Sequence[Run],
-    x: Callable[[Run], NDArray[np.float64]],
-    x_label: str,
-    over: str,
-    target: float | None,
-    measure: Measure | None,
-) -> Figure:
+@matplotlib.rc_context(STYLE)
+def curves(over: str, runs: Sequence[Run], target: float | None, measure: Measure | None = None) -> Figure:
+    """Draw a measure, by default the main one, over a cost: a key of ``_AXES``."""
     groups = by_label(runs)
     measure = measure or main_measure(runs)
+    name, x_label, unit_of = _AXES[over]
+    right = max(cost(over, run).max() for run in runs)
+    unit, unit_name = unit_of(right) if unit_of else (1.0, "")
+    right = right / unit
     scale = 100.0 if measure.is_share else 1.0
     figure = Figure(figsize=(WIDTH, 4.1), layout="constrained")
     axes = figure.subplots()
     tidy(axes)
     ends: list[_End] = []
     bands: list[tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], str]] = []
-    right = max(x(run).max() for run in runs)
     for colour, (label, group) in zip(colours(groups), groups.items(), strict=True):
-        curves = [(x(run), scale * _finite(run.history[measure.name])) for run in group]
-        xs, seeds = _together(curves)
+        lines = [(cost(over, run) / unit, scale * _finite(run.history[measure.name])) for run in group]
+        xs, seeds = _together(lines)
         mean = seeds.mean(axis=0)
-        if len(curves) >= _BAND:
-            points = np.concatenate(curves, axis=1).T
+        if len(lines) >= _BAND:
+            points = np.concatenate(lines, axis=1).T
             axes.update_datalim(points[np.isfinite(points).all(axis=1)])
-            bands.append((xs, mean, half_width(seeds.std(axis=0, ddof=1), len(curves)), colour))
-        elif len(curves) > 1:
-            for curve in curves:
-                axes.plot(*curve, color=colour, linewidth=0.7, alpha=0.45)
+            bands.append((xs, mean, half_width(seeds.std(axis=0, ddof=1), len(lines)), colour))
+        elif len(lines) > 1:
+            for line in lines:
+                axes.plot(*line, color=colour, linewidth=0.7, alpha=0.45)
         axes.plot(xs, mean, color=colour, linewidth=2, label=label)
         known = np.flatnonzero(np.isfinite(mean))
         if len(known):
@@ -147,7 +121,7 @@ def _curves(
             ends.append(end)
     axes.set_title(_note([len(group) for group in groups.values()]), loc="right", color=GREY)
     axes.set_xlim(0, right or 1)
-    axes.set_xlabel(x_label)
+    axes.set_xlabel(x_label.format(unit=unit_name))
     axes.set_ylabel(f"test {measure.title}")
     if measure.is_share:
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g} %"))
@@ -162,7 +136,7 @@ def _curves(
     else:  # a label in the middle of the plot would cover other curves
         corner = "lower right" if measure.higher_is_better else "upper right"
         axes.legend(loc=corner, frameon=False, labelcolor="linecolor", prop={"weight": "bold"})
-    title(figure, f"{measure.title[:1].upper()}{measure.title[1:]} over {over}")
+    title(figure, f"{measure.title[:1].upper()}{measure.title[1:]} over {name}")
     return figure
 
 
@@ -182,7 +156,9 @@ def _finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.isfinite(values), values, np.nan)
 
 
-def _together(curves: Sequence[Curve]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _together(
+    curves: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return common sample points of curves, ``(n,)``, and values, ``(curves, n)``."""
     xs = np.unique(np.concatenate([x for x, _ in curves]))
     known = (xs >= max(x[0] for x, _ in curves)) & (xs <= min(x[-1] for x, _ in curves))
@@ -231,11 +207,3 @@ def _apart(values: Sequence[float], gap: float) -> list[float]:
             last = blocks.pop()
             blocks[-1] += last
     return [place + index * gap for index, place in enumerate(fmean(block) for block in blocks for _ in block)]
-
-
-def _visits(run: Run) -> NDArray[np.float64]:
-    return sum((run.history[outcome].astype(np.float64) for outcome in ("counted", "unused", "lost")), np.zeros(1))
-
-
-def _traffic(run: Run) -> NDArray[np.float64]:
-    return (run.history["bytes_down"] + run.history["bytes_up"]).astype(np.float64)

@@ -52,13 +52,8 @@ def counted_staleness(events: Columns) -> np.ndarray[tuple[int], np.dtype[np.flo
 def summarise(runs: Sequence[Run], target: float | None = None) -> list[Row]:
     """Return a row for each label, in the order of the runs.
 
-    Args:
-        runs: One for each label and seed.
-        target: Target of the main measure; None for the target in the runs' configuration. Without a target there is
-            no time to it, and no speed-up.
-
-    Raises:
-        OffbeatError: A run was never evaluated, or the runs cannot be compared.
+    ``target`` is that of the main measure; None for the target in the runs' configuration. Without a target there is no
+    time to it, and no speed-up.
     """
     groups = by_label(runs)
     for run in runs:
@@ -130,7 +125,7 @@ def _why_no_version(runs: Sequence[Run]) -> str:
     if not sent:
         return "No client got an assignment: was any client available?"
     if counted:
-        return f"{counted:,} {_updates(counted)} counted, which was not enough for a version."
+        return f"{counted:,} {'update' if counted == 1 else 'updates'} counted, which was not enough for a version."
     if not unused + lost:
         return "No visit ended: compare the length of the run with that of a visit (offbeat population)."
     failed = unused + lost
@@ -140,21 +135,16 @@ def _why_no_version(runs: Sequence[Run]) -> str:
     )
 
 
-def _updates(number: int) -> str:
-    return "update" if number == 1 else "updates"
-
-
 def _baseline(groups: dict[str, list[Run]]) -> str:
     """Return the label ``fedavg``; else the first FedAvg; else the first label."""
-    labels = list(groups)
-    if "fedavg" in labels:
+    if "fedavg" in groups:
         return "fedavg"
     for label, group in groups.items():
         # The configuration keeps the original label where ``collect`` has added the experiment's name.
         (name, table), *_ = group[0].config["algorithms"].items()
         if table.get("algorithm", name) == "fedavg":
             return label
-    return labels[0] if labels else ""
+    return next(iter(groups), "")
 
 
 def _seconds_to(target: float | None, measure: Measure, run: Run) -> float | None:
@@ -166,10 +156,7 @@ def _seconds_to(target: float | None, measure: Measure, run: Run) -> float | Non
 
 
 def _over_all(times: Sequence[float | None]) -> Estimate | None:
-    """Return the estimate; None if a seed missed the target.
-
-    The mean of the others would flatter the algorithm.
-    """
+    """Return the estimate; None if a seed missed the target: others would flatter."""
     reached = [time for time in times if time is not None]
     return estimate(reached) if len(reached) == len(times) else None
 

@@ -66,7 +66,8 @@ def caption(rows: Sequence[Row]) -> str:
         sentences.append(f"{_to_target(first)}: first evaluation at or {side} it.")
         baseline = next((row for row in rows if row.label == first.baseline), None)
         if baseline and baseline.seconds_to_target is None:
-            sentences.append(f"No speed-up: {baseline.label}, the baseline, missed it{_in_some_seed(baseline)}.")
+            some = " in some seed" if baseline.reached else ""
+            sentences.append(f"No speed-up: {baseline.label}, the baseline, missed it{some}.")
         else:
             sentences.append(f"Speed-up: over {first.baseline}.")
         if any(row.other_world for row in rows):
@@ -78,12 +79,9 @@ def caption(rows: Sequence[Row]) -> str:
     return "\n".join(filter(None, [" ".join(sentences), *_warnings(rows)]))
 
 
-def terminal_table(rows: Sequence[Row]) -> RenderableType:
-    """Return the table for the terminal, in blocks of columns if it is too wide."""
-    return _Blocks(rows)
+class TerminalTable:
+    """The table for the terminal, in blocks of columns if it is too wide."""
 
-
-class _Blocks:
     def __init__(self, rows: Sequence[Row]) -> None:
         self._labels = [row.label for row in rows]
         self._groups = lines(rows)
@@ -137,21 +135,15 @@ def _warnings(rows: Sequence[Row]) -> list[str]:
     warnings: list[str] = []
     for row in rows:
         if row.without_version:
-            some = "" if len(row.without_version) == row.seeds else f", {_seeds(row.without_version)},"
+            without = row.without_version
+            seeds = f"{'seed' if len(without) == 1 else 'seeds'} {', '.join(map(str, without))}"
+            some = "" if len(without) == row.seeds else f", {seeds},"
             warnings.append(
                 f"{row.label}{some} did not make a version: its model is still the initial one. {row.why_no_version}"
             )
         for seed, seconds in row.unfinished.items():
             warnings.append(f"{row.label}, seed {seed} is unfinished: read up to {seconds:,.0f} virtual seconds.")
     return warnings
-
-
-def _seeds(seeds: Sequence[int]) -> str:
-    return f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"
-
-
-def _in_some_seed(row: Row) -> str:
-    return " in some seed" if row.reached else ""
 
 
 def _line(name: str, rows: Sequence[Row], cell: Callable[[Row], str]) -> Line:
@@ -184,10 +176,7 @@ def _sizes(estimates: Sequence[Estimate | None]) -> tuple[str, ...]:
 
 
 def _middling(estimates: Sequence[Estimate | None]) -> float | None:
-    """Return the lower median, whose unit the row gets.
-
-    So few numbers are too small for the unit.
-    """
+    """Return the lower median, for whose unit few numbers of the row are too small."""
     means = [estimate.mean for estimate in estimates if estimate and estimate.mean > 0]
     return statistics.median_low(means) if means else None
 

@@ -81,28 +81,30 @@ class Run:
 
 @contextmanager
 def lock_folder(folder: Path) -> Generator[None]:
-    """Make the folder, check that it can be written, and lock it.
-
-    Raises:
-        OffbeatError: The folder cannot be written, or another process is writing into it.
-    """
+    """Make the folder, check that it can be written, and lock it."""
     lock = FileLock(folder / ".lock", blocking=False)
-    try:
+    with disk_errors(f"into {folder}", "choose another folder with --output"):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
-        lock.acquire()
-    except Timeout:
-        raise OffbeatError(f"another run is writing into {folder}: wait for it, or choose another folder") from None
-    except OSError as error:
-        raise OffbeatError(
-            f"cannot write into {folder}: {error.strerror}; choose another folder with --output"
-        ) from None
+        try:
+            lock.acquire()
+        except Timeout:
+            raise OffbeatError(f"another run is writing into {folder}: wait for it, or choose another folder") from None
     try:
         yield
     finally:
         (folder / ".lock").unlink(missing_ok=True)
         lock.release()
+
+
+@contextmanager
+def disk_errors(what: str, advice: str) -> Generator[None]:
+    """Turn an error of the disk into one line: what cannot be written, why, advice."""
+    try:
+        yield
+    except OSError as error:
+        raise OffbeatError(f"cannot write {what}: {error.strerror or error}; {advice}") from None
 
 
 def unfinished_path(path: Path) -> Path:
@@ -126,8 +128,8 @@ def read(path: Path) -> Run:
         # The first checkpoint writes the time and the first chunks.
         real_seconds = _read(path / "timing.json", _real_seconds) if (path / "timing.json").exists() else 0.0
         schema = _read(path / "config.toml", lambda _: history_schema(_metric_names(config)))
-        history = _read(path / "history", _chunks(schema))
-        events = _read(path / "events", _chunks(EVENTS))
+        history = _read(path / "history", lambda file: _read_chunks(file, schema))
+        events = _read(path / "events", lambda file: _read_chunks(file, EVENTS))
     return Run(path, label, seed, config, history, events, real_seconds, finished)
 
 
@@ -155,12 +157,9 @@ def _real_seconds(path: Path) -> float:
     return json.loads(path.read_text(encoding="utf-8"))["real_seconds"]
 
 
-def _chunks(schema: pa.Schema) -> Callable[[Path], Columns]:
-    def read_all(path: Path) -> Columns:
-        paths = chunk_paths(path.parent, path.name)
-        return read_columns(paths) if paths else {name: schema.empty_table()[name].to_numpy() for name in schema.names}
-
-    return read_all
+def _read_chunks(path: Path, schema: pa.Schema) -> Columns:
+    paths = chunk_paths(path.parent, path.name)
+    return read_columns(paths) if paths else {name: schema.empty_table()[name].to_numpy() for name in schema.names}
 
 
 def remove(folder: Path) -> None:

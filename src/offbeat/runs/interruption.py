@@ -6,11 +6,7 @@ from typing import Any, Self
 
 
 class InterruptedRunError(Exception):
-    """A signal stopped a run, which can be resumed.
-
-    Attributes:
-        signal: The signal's number.
-    """
+    """A signal stopped a run, which can be resumed."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}")

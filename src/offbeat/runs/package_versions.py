@@ -21,15 +21,9 @@ _DIGITS = 16  # of a file's SHA-256
 def versions(config: Mapping[str, Any], dataset: Dataset) -> dict[str, str]:
     """Return the version of each package, file and data set by its name.
 
-    A file's version is the beginning of its SHA-256. Included are the files that the settings name, and those in the
-    same folders that the user's code has imported. The version of the user's own data is their fingerprint.
-
-    Args:
-        config: The run's resolved configuration; the code that it names has been imported.
-        dataset: The run's data.
-
-    Raises:
-        OffbeatError: A file cannot be read.
+    A file's version is the beginning of its SHA-256. Included are the files that the resolved configuration names, and
+    those in the same folders that the user's code has imported. The version of the user's own data is their
+    fingerprint.
     """
     packages = {name: metadata.version(name) for name in _PACKAGES}
     users_data = {"data": dataset.fingerprint} if is_import_path(dataset.name) else {}

@@ -22,14 +22,7 @@ Columns = Mapping[str, NDArray[Any]]
 class ChunkedTable:
     """A table in chunks, the files ``NAME-00000.parquet`` and so on.
 
-    Args:
-        folder: The folder of the chunks.
-        name: The table's name.
-        schema: Its columns.
-        chunks: How many existing chunks to keep; later ones are removed.
-
-    Attributes:
-        chunks: How many chunks there are.
+    Of existing chunks it keeps so many as ``chunks`` says, and removes later ones.
     """
 
     def __init__(self, folder: Path, name: str, schema: pa.Schema, chunks: int = 0) -> None:
@@ -80,11 +73,7 @@ def chunk_paths(folder: Path, name: str) -> list[Path]:
 
 
 def read_columns(paths: Sequence[Path]) -> Columns:
-    """Return the columns of a table in one or more files.
-
-    Raises:
-        OffbeatError: The files claim more than 100,000,000 rows.
-    """
+    """Return a table's columns from files that claim at most ``MAX_ROWS``."""
     rows = sum(pq.read_metadata(path).num_rows for path in paths)
     if rows > MAX_ROWS:
         raise OffbeatError(

@@ -1,7 +1,6 @@
 """Progress bars of runs."""
 
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from rich import progress as rich_progress
@@ -21,10 +20,7 @@ class _Bar:
 class Progress:
     """A bar for each run and one for all together; a line for each finished run.
 
-    Args:
-        console: Where to draw; the bars are drawn on a terminal only.
-        stop: When the runs end.
-        metric: The name of the metric to show; None for the test loss.
+    Bars are drawn on a terminal only. They show a metric, or the test loss if its name is None.
     """
 
     def __init__(self, console: Console, stop: StopSection, metric: str | None) -> None:
@@ -50,9 +46,7 @@ class Progress:
         self._bars.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bars.stop()
 
     def say(self, line: str) -> None:

@@ -35,11 +35,7 @@ def _settings(path: Path) -> dict[str, Any] | None:
 
 
 def check_versions(folder: Path, versions: Mapping[str, str]) -> None:
-    """Check that a run was begun with these versions.
-
-    Raises:
-        OffbeatError: It was not; names the first difference.
-    """
+    """Raise ``OffbeatError`` with the first difference if a run was begun with others."""
     try:
         begun: dict[str, str] = dict(json.loads((folder / "versions.json").read_text(encoding="utf-8")))
     except (OSError, TypeError, ValueError):
@@ -62,11 +58,7 @@ def check_versions(folder: Path, versions: Mapping[str, str]) -> None:
 
 
 def check_chunks(folder: Path, state: Mapping[str, Any]) -> None:
-    """Check that all chunks of the tables exist that a checkpoint counts.
-
-    Raises:
-        OffbeatError: One is missing, or the checkpoint is not that of a run.
-    """
+    """Raise ``OffbeatError`` unless all chunks exist that a run's checkpoint counts."""
     match state:
         case {"parts": [int(history), int(events)], "real_seconds": float()}:
             for name, chunks in (("history", history), ("events", events)):

@@ -58,14 +58,7 @@ def carry_out(
 ) -> None:
     """Run a task to its end.
 
-    Args:
-        task: What to run.
-        dataset: The data.
-        on_evaluation: Called with each evaluation.
-        check: Called often; an ``InterruptedRunError`` that it raises ends the run, which can then be resumed.
-
-    Raises:
-        DivergedError: Training went to NaN or infinity, and ``keep_diverged`` is not set.
+    ``check`` is called often; an ``InterruptedRunError`` that it raises ends the run, which can then be resumed.
     """
     began = time.monotonic()
     if task.data and task.data != dataset.fingerprint:

@@ -35,22 +35,15 @@ def run_all(
     resume: bool = False,
     jobs: int = 1,
     workers: Workers | None = None,
-    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,  # real seconds between two checkpoints of a run
     keep_diverged: bool = False,
 ) -> list[Run]:
     """Run each of ``labels`` with each seed, and return the finished runs.
 
-    Args:
-        experiment: The configuration.
-        labels: Which of its algorithms.
-        folder: Gets a folder for each run; an earlier run with the same settings is replaced.
-        progress: Shows how far the runs are.
-        replace: Also replace runs with other settings.
-        resume: Keep finished runs, and continue unfinished ones.
-        jobs: How many runs at once, each in a process of its own; 1 for this process.
-        workers: Processes to use, which stay alive after the call.
-        checkpoint_seconds: Real seconds between two checkpoints of a run.
-        keep_diverged: A run that diverges ends with NaN instead of an error.
+    ``folder`` gets a folder for each run; an earlier run with the same settings is replaced, with ``replace`` also one
+    with others. ``resume`` keeps finished runs and continues unfinished ones. Up to ``jobs`` runs are carried out at
+    once, each in a process of its own; 1 stands for this process. ``workers`` are processes to use, which stay alive.
+    With ``keep_diverged`` a run that diverges ends with NaN instead of an error.
 
     Raises:
         OffbeatError: An error that the user can correct; finished runs stay.
@@ -130,7 +123,7 @@ def _load_data(experiment: Experiment, say: Callable[[str], None]) -> Dataset:
 def _check_runs(experiment: Experiment, labels: Sequence[str], dataset: Dataset) -> Experiment:
     """Return the experiment with the same trainer for all runs.
 
-    Builds a simulation of each algorithm, so that an error shows before the first run, and not hours later.
+    Builds a simulation of each algorithm, so that an error shows before the first run.
     """
     seed = experiment.seeds[0]
     for label in labels:
@@ -141,11 +134,7 @@ def _check_runs(experiment: Experiment, labels: Sequence[str], dataset: Dataset)
 
 
 def _is_finished(task: RunTask, dataset: Dataset, replace: bool) -> bool:
-    """Return whether the task's run is finished and to be kept.
-
-    Raises:
-        OffbeatError: Its folder holds a run with other settings.
-    """
+    """Return whether the task's run is finished and to be kept; refuse other settings."""
     config, unfinished = task.config(dataset), run_directory.unfinished_path(task.path)
     if task.resume:
         if has_settings(task.path, config):

@@ -60,10 +60,7 @@ def experiment_of(run: Run) -> Path:
 
 
 def same_world(run: Run, other: Run) -> bool:
-    """Return whether the times of two runs can be compared.
-
-    Their data, model, clients, server and end must be the same.
-    """
+    """Return whether two runs have the same data, model, clients, server and end."""
     return not differences([_world(run), _world(other)])
 
 

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
@@ -27,7 +27,7 @@ from offbeat.data.catalogue import load_dataset
 from offbeat.data.dataset import Dataset
 from offbeat.data.user_data import from_user
 from offbeat.errors import OffbeatError, did_you_mean
-from offbeat.runs.directory import EVENTS
+from offbeat.runs.directory import EVENTS, disk_errors
 from offbeat.runs.progress import Progress
 from offbeat.simulation.records import Evaluation, VisitEnded
 from offbeat.training.augmentation import AUGMENTATIONS, AugmentationName
@@ -52,10 +52,7 @@ _Table = TypeVar("_Table", bound=BaseModel)
 
 @contextmanager
 def _one_thread() -> Generator[None]:
-    """Use one thread, as runs do.
-
-    More threads would add in another order, and be slower with small models.
-    """
+    """Use one thread, as runs do: more would add in another order."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -269,22 +266,17 @@ def _history(evaluations: Sequence[Evaluation]) -> "DataFrame":
 def _make_folder(folder: Path) -> Path:
     if (folder / "config.toml").exists():
         raise OffbeatError(f"output = {str(folder)!r} holds a run: choose another folder")
-    with _one_line_errors(folder):
+    with _disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 def _write(folder: Path, history: "DataFrame", ended: Sequence[VisitEnded], model: Mapping[str, Tensor]) -> None:
-    with _one_line_errors(folder):
+    with _disk_errors(folder):
         history.to_parquet(folder / "history.parquet", index=False)
         pq.write_table(pa.Table.from_pylist([visit._asdict() for visit in ended], EVENTS), folder / "events.parquet")
         (folder / "model.safetensors").write_bytes(save(dict(model)))
 
 
-@contextmanager
-def _one_line_errors(folder: Path) -> Generator[None]:
-    """Turn an error of the disk into one line for the user."""
-    try:
-        yield
-    except OSError as error:
-        raise OffbeatError(f"cannot write into {folder}: {error.strerror or error}; choose another output") from None
+def _disk_errors(folder: Path) -> AbstractContextManager[None]:
+    return disk_errors(f"into {folder}", "choose another output")

@@ -63,10 +63,7 @@ class _Worker:
 
 @contextmanager
 def _ctrl_c_blocked() -> Generator[None]:
-    """Block Ctrl-C while a process is started.
-
-    The process inherits the block, so Ctrl-C never interrupts it.
-    """
+    """Block Ctrl-C while a process is started, which inherits the block."""
     if os.name == "nt":
         yield
         return
@@ -80,11 +77,7 @@ def _ctrl_c_blocked() -> Generator[None]:
 
 
 class Workers:
-    """Processes that carry out runs; they live until the ``with`` statement ends.
-
-    Args:
-        jobs: The largest number of processes.
-    """
+    """Up to ``jobs`` processes for runs; they live until the ``with`` statement ends."""
 
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
@@ -107,64 +100,45 @@ class Workers:
     ) -> None:
         """Run tasks: each label once, in order, then the slowest label first.
 
-        So all processes end at about the same time.
-
-        Args:
-            tasks: What to run.
-            on_begin: Called with a task when it begins.
-            on_evaluation: Called with a task and each of its evaluations.
-            on_end: Called with a task when it ends.
-            interruption: Checked often; after a signal all runs stop.
-
-        Raises:
-            OffbeatError: A run failed; the others stop where they can be resumed.
-            InterruptedRunError: A signal came.
+        So all processes end at about the same time. If a run fails or a signal comes, all others stop where they can be
+        resumed.
         """
+        waiting = list(tasks)
+        took: dict[str, float] = {}  # seconds by label; 0 for a label whose first run is not finished
         try:
-            self._carry_out(list(tasks), on_begin, on_evaluation, on_end, interruption)
+            while waiting or any(worker.task for worker in self._workers):
+                interruption.check()
+                idle = [worker for worker in self._workers if worker.task is None]
+                while waiting and (idle or len(self._workers) < self.jobs):
+                    if not idle:
+                        idle.append(_Worker())
+                        self._workers.append(idle[-1])
+                    task = max(waiting, key=lambda task: took.get(task.label, math.inf))
+                    waiting.remove(task)
+                    took.setdefault(task.label, 0.0)
+                    on_begin(task)
+                    idle.pop().begin(task)
+                busy = {worker.connection: worker for worker in self._workers if worker.task}
+                ready = wait(list(busy), timeout=0.2)
+                # Again, because a signal to all processes ends the workers as well.
+                interruption.check()
+                for connection in ready:
+                    worker = busy[connection]  # pyright: ignore[reportArgumentType]
+                    assert worker.task is not None
+                    kind, content = worker.receive()
+                    if kind == "evaluation":
+                        on_evaluation(worker.task, content)
+                    elif kind == "done":
+                        on_end(worker.task)
+                        took[worker.task.label] = time.monotonic() - worker.began
+                        worker.task = None
+                    elif kind == "error":
+                        raise OffbeatError(content)
+                    else:  # the signal was sent to the worker alone
+                        raise InterruptedRunError(signal.SIGTERM)
         except BaseException:
             self._stop()
             raise
-
-    def _carry_out(
-        self,
-        waiting: list[RunTask],
-        on_begin: Callable[[RunTask], None],
-        on_evaluation: Callable[[RunTask, Evaluation], None],
-        on_end: Callable[[RunTask], None],
-        interruption: Interruption,
-    ) -> None:
-        took: dict[str, float] = {}  # seconds by label; 0 for a label whose first run is not finished
-        while waiting or any(worker.task for worker in self._workers):
-            interruption.check()
-            idle = [worker for worker in self._workers if worker.task is None]
-            while waiting and (idle or len(self._workers) < self.jobs):
-                if not idle:
-                    idle.append(_Worker())
-                    self._workers.append(idle[-1])
-                task = max(waiting, key=lambda task: took.get(task.label, math.inf))
-                waiting.remove(task)
-                took.setdefault(task.label, 0.0)
-                on_begin(task)
-                idle.pop().begin(task)
-            busy = {worker.connection: worker for worker in self._workers if worker.task}
-            ready = wait(list(busy), timeout=0.2)
-            # Again, because a signal to all processes ends the workers as well.
-            interruption.check()
-            for connection in ready:
-                worker = busy[connection]  # pyright: ignore[reportArgumentType]
-                assert worker.task is not None
-                kind, content = worker.receive()
-                if kind == "evaluation":
-                    on_evaluation(worker.task, content)
-                elif kind == "done":
-                    on_end(worker.task)
-                    took[worker.task.label] = time.monotonic() - worker.began
-                    worker.task = None
-                elif kind == "error":
-                    raise OffbeatError(content)
-                else:  # the signal was sent to the worker alone
-                    raise InterruptedRunError(signal.SIGTERM)
 
     def _stop(self) -> None:
         """Let each run write its last checkpoint and end."""

@@ -1,8 +1,8 @@
 """Writer of a run's folder; a kill loses only the rows after the last checkpoint."""
 
 import json
-from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,7 +11,6 @@ from safetensors.torch import save
 from torch import Tensor
 
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
-from offbeat.errors import OffbeatError
 from offbeat.runs import directory as run_directory
 from offbeat.runs.parquet_chunks import ChunkedTable
 from offbeat.runs.resume import check_chunks, check_settings, check_versions
@@ -24,8 +23,7 @@ _MAX_ROWS = 100_000  # in memory
 class RunWriter:
     """Writer of one run; ``directory`` lists the files.
 
-    Attributes:
-        real_seconds: How long the run took until the checkpoint that it was resumed from; 0 for a new run.
+    ``real_seconds`` is how long the run took until the checkpoint that it was resumed from; 0 for a new run.
     """
 
     def __init__(self, path: Path, metrics: Iterable[str], checkpoint: Mapping[str, Any]) -> None:
@@ -41,7 +39,7 @@ class RunWriter:
     def begin(cls, path: Path, config: Mapping[str, Any], metrics: Iterable[str], versions: Mapping[str, str]) -> Self:
         """Begin the run of ``path``; an unfinished one is removed."""
         folder = run_directory.unfinished_path(path)
-        with _one_line_errors(path):
+        with _disk_errors(path):
             run_directory.remove(folder)
             folder.mkdir(parents=True)
             # The settings come last: a folder with settings is complete.
@@ -57,9 +55,6 @@ class RunWriter:
 
         Returns:
             The writer, and the state of the last checkpoint; None without a checkpoint.
-
-        Raises:
-            OffbeatError: The unfinished run has other settings or versions, or its checkpoint cannot be read.
         """
         folder = run_directory.unfinished_path(path)
         checkpoint = folder / "checkpoint.safetensors"
@@ -69,14 +64,11 @@ class RunWriter:
         check_versions(folder, versions)
         state = read_checkpoint(checkpoint)
         check_chunks(folder, state)
-        with _one_line_errors(path):
+        with _disk_errors(path):
             return cls(path, metrics, state), state
 
     def add(self, evaluation: Evaluation | None, ended: list[VisitEnded]) -> None:
-        """Add an evaluation, if it is not None, and the visits that ended.
-
-        The visits are removed from the list.
-        """
+        """Add an evaluation, if any, and move the visits that ended out of the list."""
         if evaluation is not None:
             *numbers, metrics = evaluation
             self._history.add([*numbers, *(metrics[name] for name in self._metrics)])
@@ -84,12 +76,12 @@ class RunWriter:
             self._events.add(visit)
         ended.clear()
         if len(self._events) > _MAX_ROWS:
-            with _one_line_errors(self._path):
+            with _disk_errors(self._path):
                 self._events.close_chunk()
 
     def checkpoint(self, state: Mapping[str, Any], real_seconds: float) -> None:
         """Write all rows, and the state."""
-        with _one_line_errors(self._path):
+        with _disk_errors(self._path):
             self._history.close_chunk()
             self._events.close_chunk()
             _write(self._folder / "timing.json", _as_json({"real_seconds": real_seconds}))
@@ -101,7 +93,7 @@ class RunWriter:
     def finish(self, model: Mapping[str, Tensor], real_seconds: float) -> None:
         """Write the finished run to its path; an earlier run there is removed afterwards."""
         new = self._path.with_name(f".{self._path.name}.partial")
-        with _one_line_errors(self._path):
+        with _disk_errors(self._path):
             try:
                 self._history.close_chunk()
                 self._events.close_chunk()
@@ -124,16 +116,9 @@ class RunWriter:
         run_directory.remove(self._folder)
 
 
-@contextmanager
-def _one_line_errors(path: Path) -> Generator[None]:
-    """Turn an error of the disk into one line for the user."""
-    try:
-        yield
-    except OSError as error:
-        raise OffbeatError(
-            f"cannot write the run into {path}: {error.strerror or error}; free some space and continue with "
-            "--resume, or choose another --output"
-        ) from None
+def _disk_errors(path: Path) -> AbstractContextManager[None]:
+    advice = "free some space and continue with --resume, or choose another --output"
+    return run_directory.disk_errors(f"the run into {path}", advice)
 
 
 def _as_json(content: Mapping[str, Any]) -> str:

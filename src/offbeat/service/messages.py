@@ -1,7 +1,4 @@
-"""The JSON bodies of the service, for clients and for the admin.
-
-Includes their conversion from the coordinator's records.
-"""
+"""The admin's JSON bodies, and the conversion of the coordinator's records into the clients'."""
 
 from typing import Annotated, Any
 
@@ -9,53 +6,7 @@ from pydantic import Field
 
 from offbeat.algorithms.components import Algorithm
 from offbeat.coordinator.calls import Assignment, Receipt, Unknown
-from offbeat_client.messages import (
-    Answer,
-    Beat,
-    CheckedIn,
-    CheckInRequest,
-    Declaration,
-    Enrolled,
-    Enrolment,
-    NewToken,
-    Partly,
-    PlanMessage,
-    Probe,
-    ProbeBody,
-    Problem,
-    ReceiptMessage,
-    Received,
-    Request,
-    Speed,
-    UploadState,
-    VisitMessage,
-)
-
-__all__ = [
-    "Beat",
-    "CheckInRequest",
-    "CheckedIn",
-    "Declaration",
-    "Enrolled",
-    "Enrolment",
-    "ListedToken",
-    "MadeToken",
-    "NewAdminToken",
-    "NewEnrolmentToken",
-    "NewToken",
-    "Partly",
-    "Probe",
-    "ProbeBody",
-    "Problem",
-    "Received",
-    "Speed",
-    "Status",
-    "Tokens",
-    "UploadState",
-    "VisitMessage",
-    "receipt_message",
-    "visit_message",
-]
+from offbeat_client.messages import Answer, PlanMessage, ReceiptMessage, Request, VisitMessage
 
 
 class NewEnrolmentToken(Request):

@@ -1,9 +1,8 @@
 """Refusals: the server's answers to requests that it does not carry out."""
 
+import errno
 from collections.abc import Mapping
 from http import HTTPStatus
-
-from offbeat.service.descriptors import is_shortage
 
 KINDS: dict[str, int] = {
     "malformed-request": 400,
@@ -52,14 +51,8 @@ _TITLES = {413: "Content Too Large", 422: "Unprocessable Content"}
 class Refusal(Exception):  # noqa: N818 — most are not errors
     """The refusal of a request; nothing has changed.
 
-    Attributes:
-        kind: One of ``KINDS``, for programs.
-        detail: One line for people that says what to do.
-        headers: Additional headers of the answer, for instance ``Retry-After``.
-        status: The HTTP status.
-
-    Raises:
-        KeyError: The kind is unknown.
+    ``kind``, a key of ``KINDS``, is for programs; ``detail`` is one line for people that says what to do. The answer
+    has the additional ``headers``.
     """
 
     def __init__(self, kind: str, detail: str, headers: Mapping[str, str] | None = None) -> None:
@@ -78,9 +71,14 @@ class Refusal(Exception):  # noqa: N818 — most are not errors
         return {"title": title, "status": self.status, "kind": self.kind, "detail": self.detail}
 
 
+def is_descriptor_shortage(error: OSError) -> bool:
+    """Return whether the process or the machine has too many open files, which passes."""
+    return error.errno in (errno.EMFILE, errno.ENFILE)
+
+
 def no_space(problem: OSError | str) -> Refusal:
     """Return the refusal for a disk that is full, or for too many open files."""
-    if isinstance(problem, OSError) and is_shortage(problem):
+    if isinstance(problem, OSError) and is_descriptor_shortage(problem):
         return Refusal("busy", "the server has too many files open: try again later", {"Retry-After": "5"})
     reason = problem if isinstance(problem, str) else problem.strerror or "no space left"
     return Refusal("no-space", f"the server's disk cannot be written ({reason}): try again later", {"Retry-After": "5"})

@@ -85,7 +85,7 @@ def visits_from_state(state: Mapping[str, Any], coordinator: Coordinator, queue:
     """
     visits: dict[int, OpenVisit] = {}
     for client, steps, sent, next_kind, loss, assigned, steps_began, upload_began, next_seconds, *has in state["rows"]:
-        assignment = coordinator.assignment(client)
+        assignment = coordinator.visits.assignment(client)
         assert assignment is not None
         full_plan = assignment.plan
         plan = full_plan if steps == full_plan.steps else full_plan.prefix(steps)

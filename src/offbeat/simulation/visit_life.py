@@ -39,7 +39,7 @@ class _Needs:
         partial_updates = type(algorithm).urgent is not Algorithm.urgent
         # Where every update counts, however late it comes, an offer changes nothing, and its event is saved. With
         # periods every event is needed: one that is next to a tick is moved onto it.
-        offers = partial_updates or coordinator.may_refuse or algorithm.period is not None
+        offers = partial_updates or coordinator.late_updates.may_refuse or algorithm.period is not None
         cancels = type(algorithm).cancelled is not Algorithm.cancelled
         return _Needs(partial_updates, cancels, offers, algorithm.needs_base or partial_updates)
 
@@ -157,11 +157,12 @@ class VisitLife:
 
     def follow_requests(self, now: float) -> None:
         """Carry out the algorithm's requests for partial updates and for visits to stop."""
+        coordinator = self._coordinator
         if self._needs.partial_updates:
-            for assignment in self._coordinator.urgent():
+            for assignment in coordinator.visits.assignments(coordinator.algorithm.urgent()):
                 self.cut_short(now, assignment)
         if self._needs.cancels:
-            for assignment in self._coordinator.cancelled():
+            for assignment in coordinator.visits.assignments(coordinator.algorithm.cancelled()):
                 visit = self.visits.get(assignment.client)
                 if visit is not None and visit.work is not None and visit.upload_began == math.inf:
                     self._end_if_unwanted(now, visit)

@@ -1,12 +1,14 @@
 """The papers' convergence bounds as functions, their assumptions as data.
 
 Each paper has a file. A bound is a ``Bound``: a value and its assumptions. ``bound.broken`` lists the assumptions that
-a setting does not meet, for instance "T = 1000 is below 160 L (Q + 7)(τ + 1)³ = 1280". ``python -m papers theory``
-measures all bounds.
+a setting does not meet, for instance "T = 1000 is below 160 L (Q + 7)(τ + 1)³ = 1280". Each function raises a
+``ValueError`` for a constant out of range. ``python -m papers theory`` measures all bounds.
 
 The names, and the papers' symbols: ``smoothness`` L · ``strong_convexity`` λ · ``initial_error`` f(x_0) − f* ·
-``variance`` σ² · ``gradient_bound`` G · ``rounds``, ``server_steps`` T or R · ``steps`` Q, C, k · ``clients`` N or n ·
-``cohort`` K · ``lr`` the clients' step size γ, η, η_l · ``server_lr`` Kβ, η_g · ``max_staleness`` τ, I · ``max_gap`` Δ.
+``variance`` σ² · ``gradient_bound`` G · ``round_number`` t · ``rounds``, ``server_steps`` T or R, of the whole run ·
+``steps`` Q, C, k, of one visit · ``clients`` N or n · ``cohort`` K · ``lr`` the clients' step size γ, η, η_l ·
+``server_lr`` Kβ, η_g · ``max_staleness`` τ, I, of the stalest update that is used · ``max_gap`` Δ · ``available_every``
+E · in Example 1 ``first_rounds`` t_1, ``second_rounds`` t_2, ``first_centre`` e_1, ``second_centre`` e_2.
 """
 
 from offbeat.algorithms.fedluck_choice import best_steps_and_compression

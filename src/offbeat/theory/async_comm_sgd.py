@@ -60,17 +60,7 @@ def async_comm_distance_bound(
 def async_comm_convex_step_size(
     *, round_number: int, max_gap: int, smoothness: float, strong_convexity: float
 ) -> float:
-    """Return γ_t = 8/(λ(t + Δ + 8L/λ)), the step size of Theorem 2.2 in round t.
-
-    Args:
-        round_number: t ≥ 0.
-        max_gap: Δ.
-        smoothness: L.
-        strong_convexity: λ.
-
-    Raises:
-        ValueError: A constant is out of range.
-    """
+    """Return γ_t = 8/(λ(t + Δ + 8L/λ)), the step size of Theorem 2.2 in round t."""
     check_not_negative(round_number=round_number)
     return 8 / (strong_convexity * (round_number + _offset(max_gap, smoothness, strong_convexity)))
 
@@ -78,9 +68,7 @@ def async_comm_convex_step_size(
 def async_comm_convex_weight(*, round_number: int, max_gap: int, smoothness: float, strong_convexity: float) -> float:
     """Return w_t = (t + Δ + 8L/λ)², the weight of z_t in the average (Lemma B.4).
 
-    The bound is proven for this average.
-
-    The main text has (t + Δ)², which does not fit its own γ_t. Arguments as for the step size.
+    The bound is proven for this average. The main text has (t + Δ)², which does not fit its own γ_t.
     """
     check_not_negative(round_number=round_number)
     return (round_number + _offset(max_gap, smoothness, strong_convexity)) ** 2
@@ -91,15 +79,6 @@ def async_comm_convex_weight_sum(*, rounds: int, max_gap: int, smoothness: float
 
     With a = Δ + 8L/λ this is T a² + a T(T − 1) + (T − 1)T(2T − 1)/6 ≥ T³/3. (The paper sums to T in one place and to
     T − 1 in another, as does the lemma that it rests on.)
-
-    Args:
-        rounds: T.
-        max_gap: Δ.
-        smoothness: L.
-        strong_convexity: λ.
-
-    Raises:
-        ValueError: A constant is out of range.
     """
     check_count(rounds=rounds)
     a = _offset(max_gap, smoothness, strong_convexity)
@@ -136,9 +115,6 @@ def async_comm_convex_bound(
         variance: σ² ≥ E‖∇F_i(x, θ) − ∇f_i(x)‖².
         equal_weights: Whether f is the mean of the f_i. A weighted Σ p_i f̃_i is that of f_i = p_i N f̃_i, if L, σ² and G
             are those of these f_i.
-
-    Raises:
-        ValueError: A constant is out of range.
     """
     check_count(clients=clients)
     check_not_negative(gradient_bound=gradient_bound, variance=variance)
@@ -169,14 +145,6 @@ def async_comm_step_size(*, rounds: float, clients: int, smoothness: float) -> f
     """Return γ = √N/(L√T), Corollary 2.5's constant step size.
 
     f need not be convex.
-
-    Args:
-        rounds: T.
-        clients: N.
-        smoothness: L.
-
-    Raises:
-        ValueError: A constant is out of range.
     """
     check_count(clients=clients)
     check_positive(rounds=rounds, smoothness=smoothness)
@@ -213,9 +181,6 @@ def async_comm_bound(
         variance: σ² ≥ E‖∇F_i(x, θ) − ∇f_i(x)‖².
         equal_weights: Whether f is the mean of the f_i. A weighted Σ p_i f̃_i is that of f_i = p_i N f̃_i, if L, σ² and G
             are those of these f_i.
-
-    Raises:
-        ValueError: A constant is out of range.
     """
     check_count(clients=clients, max_gap=max_gap)
     check_positive(rounds=rounds, lr=lr, smoothness=smoothness)

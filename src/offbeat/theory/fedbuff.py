@@ -18,32 +18,14 @@ from offbeat.theory.bound import (
 
 
 def fedbuff_step_size(*, server_steps: float, steps: int, smoothness: float) -> float:
-    """Return the client step size of Theorem 1, η = 1/(Q√(LT)).
-
-    Args:
-        server_steps: T, server steps of the whole run.
-        steps: Q, local steps of one visit.
-        smoothness: L.
-
-    Raises:
-        ValueError: A constant is out of range.
-    """
+    """Return the client step size of Theorem 1, η = 1/(Q√(LT))."""
     check_count(steps=steps)
     check_positive(server_steps=server_steps, smoothness=smoothness)
     return 1 / (steps * math.sqrt(smoothness * server_steps))
 
 
 def fedbuff_smallest_server_steps(*, steps: int, smoothness: float, max_staleness: float) -> float:
-    """Return the smallest T of Theorem 1, 160 L (Q + 7)(τ + 1)³.
-
-    Args:
-        steps: Q, local steps of one visit.
-        smoothness: L.
-        max_staleness: τ ≥ 0 of the stalest update that is used.
-
-    Raises:
-        ValueError: A constant is out of range.
-    """
+    """Return the smallest T of Theorem 1, 160 L (Q + 7)(τ + 1)³."""
     check_count(steps=steps)
     check_positive(smoothness=smoothness)
     check_not_negative(max_staleness=max_staleness)
@@ -88,9 +70,6 @@ def fedbuff_bound(
         server_lr: Step size on the mean delta, Kβ in the paper.
         constant_weights: Whether s(τ) = 1.
         uniform_arrivals: Whether each arrival's client is drawn uniformly from all N.
-
-    Raises:
-        ValueError: A constant is out of range.
     """
     check_count(clients=clients, batch_size=batch_size)
     check_not_negative(initial_error=initial_error, variance=variance, diversity=diversity)

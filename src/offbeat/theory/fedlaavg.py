@@ -29,9 +29,6 @@ def fedlaavg_max_staleness(*, clients: int, cohort: int, available_every: int) -
         cohort: K ≤ N, clients chosen a round (fewer if fewer are available).
         available_every: E: each client is available at least once in any E successive rounds. A client that is offline
             for exactly e rounds at a stretch has E = e + 1.
-
-    Raises:
-        ValueError: A constant is out of range.
     """
     check_count(clients=clients, cohort=cohort, available_every=available_every)
     if cohort > clients:
@@ -44,20 +41,7 @@ def fedlaavg_step_size(
 ) -> float:
     """Return the recommended γ = β^½ N^¼ / (2 L C E^½ R^½), β = K/N.
 
-    The paper requires γ ≤ 1/(4L).
-
-    Corollary 4 (C = 1) and section 5.
-
-    Args:
-        rounds: R of the whole run.
-        steps: C, local steps of one visit.
-        clients: N.
-        cohort: K.
-        available_every: E, as in Lemma 2.
-        smoothness: L.
-
-    Raises:
-        ValueError: A constant is out of range.
+    The paper requires γ ≤ 1/(4L). Corollary 4 (C = 1) and section 5.
     """
     check_count(steps=steps, clients=clients, cohort=cohort, available_every=available_every)
     check_positive(rounds=rounds, smoothness=smoothness)
@@ -99,9 +83,6 @@ def fedlaavg_bound(
         server_lr: Step size on the average of the latest updates.
         equal_weights: Whether f is the mean of the f_i. A weighted Σ p_i f̃_i is that of f_i = p_i N f̃_i, if L, σ² and G
             are those of these f_i.
-
-    Raises:
-        ValueError: A constant is out of range.
     """
     check_count(clients=clients, steps=steps)
     check_positive(rounds=rounds, lr=lr, smoothness=smoothness)
@@ -136,9 +117,7 @@ def fedlaavg_bound(
 def fedavg_example_limit(
     *, lr: float, first_rounds: int, second_rounds: int, first_centre: float, second_centre: float
 ) -> float:
-    """Return FedAvg's limit in Example 1: the wrong point X.
-
-    Source: Theorem 2 and its proof.
+    """Return FedAvg's limit in Example 1: the wrong point X (Theorem 2).
 
     Two clients with f_i(x) = (x − e_i)², f their mean, minimal at (e_1 + e_2)/2. In each period client 1 alone is
     available for t_1 rounds, then client 2 alone for t_2. With exact gradients and one step a round FedAvg's model at
@@ -146,17 +125,7 @@ def fedavg_example_limit(
 
     X = ((1−2γ)^t_2 (e_1 − e_2) + e_2 − e_1 (1−2γ)^(t_1+t_2)) / (1 − (1−2γ)^(t_1+t_2)),
 
-    and for γ → 0 to (t_1 e_1 + t_2 e_2)/(t_1 + t_2), which is what ``lr = 0`` gives.
-
-    Args:
-        lr: γ, 0 ≤ γ < ½.
-        first_rounds: t_1.
-        second_rounds: t_2.
-        first_centre: e_1.
-        second_centre: e_2.
-
-    Raises:
-        ValueError: A constant is out of range.
+    and for γ → 0 to (t_1 e_1 + t_2 e_2)/(t_1 + t_2), which is what ``lr = 0`` gives; γ < ½.
     """
     check_count(first_rounds=first_rounds, second_rounds=second_rounds)
     if not 0 <= lr < 0.5:
@@ -190,17 +159,7 @@ def fedlaavg_example_bound(
     The paper prints 2(x_0 − x*) without the absolute value, and so the bound fails: e_1 = e_2 = 0, x_0 = −1,
     t_1 = t_2 = 1, T = 2 has 0.70895 on the left and 1/√2 = 0.70711 on the right.
 
-    Args:
-        rounds: T.
-        start: x_0.
-        first_rounds: t_1, as in ``fedavg_example_limit``.
-        second_rounds: t_2.
-        first_centre: e_1.
-        second_centre: e_2.
-        lr: The step size; None for the theorem's γ.
-
-    Raises:
-        ValueError: A constant is out of range.
+    ``lr`` is γ, None for the theorem's.
     """
     check_count(rounds=rounds, first_rounds=first_rounds, second_rounds=second_rounds)
     best = (first_centre + second_centre) / 2

@@ -22,14 +22,7 @@ from offbeat.theory.bound import (
 def staleness_in_periods(*, visit_seconds: float, period: float) -> int:
     """Return ⌈d/T̃⌉ − 1, the number of versions that an update is old.
 
-    Every period makes a version. The paper's τ is one more.
-
-    Args:
-        visit_seconds: d > 0.
-        period: T̃ > 0, seconds.
-
-    Raises:
-        ValueError: A value is out of range.
+    Every period T̃ makes a version; d is ``visit_seconds``. The paper's τ is one more.
     """
     check_positive(visit_seconds=visit_seconds, period=period)
     return math.ceil(visit_seconds / period) - 1
@@ -55,9 +48,6 @@ def fedluck_objective(
         upload_seconds: Seconds for an uncompressed upload, ≥ 0.
         period: T̃ > 0, seconds.
         compression_exponent: e > 0: 1 in the appendix, ½ in the authors' code.
-
-    Raises:
-        ValueError: A value is out of range.
     """
     check_positive(steps=steps, period=period, compression_exponent=compression_exponent)
     check_not_negative(step_seconds=step_seconds, upload_seconds=upload_seconds)
@@ -110,9 +100,6 @@ def fedluck_bound(**constants: Unpack[FedLuckConstants]) -> Bound:
     1 − 1/√6 = 0.592 and 1 + 1/√6 = 1.408: none for the usual small steps. And where there is one it is more than 18 G²,
     by its last term alone (η_l k ≥ 0.592, τ_max ≥ 1, B_1 ≥ 18 G², Q_l ≤ 1), so that it says less than the assumption
     ‖∇F_i‖ ≤ G does.
-
-    Raises:
-        ValueError: A constant is out of range.
     """
     moved = constants["lr"] * constants["steps"]
     q = 1 - 6 * (1 - moved) ** 2
@@ -128,9 +115,6 @@ def fedluck_bound_as_printed(**constants: Unpack[FedLuckConstants]) -> Bound:
 
     One client, F(w) = ½w², w_0 = 1, one exact step a visit, η_g = 1, δ = 1 and T = 1: the left side is 1, while the
     right side goes to 2F(w_0)/Q_l = 1/5 for η_l → 0.
-
-    Raises:
-        ValueError: A constant is out of range.
     """
     moved = constants["lr"] * constants["steps"]
     q = 6 * (1 - moved) ** 2 - 1

@@ -7,11 +7,7 @@ from offbeat.config.experiment_sections import ServerSection
 
 
 def wrap_buffer(algorithm: Algorithm, server: ServerSection) -> None:
-    """Put the section's wrappers around the algorithm's buffer, before it is started.
-
-    Raises:
-        ValueError: A wrapper does not go with the algorithm.
-    """
+    """Put the section's wrappers around the algorithm's buffer, before it is started."""
     is_robust = server.aggregate not in (None, "mean")
     keys = ("update_clip_norm", "max_update_norm", "max_step_norm")
     used = [key for key in keys if getattr(server, key) is not None] + ["aggregate"] * is_robust

@@ -15,26 +15,20 @@ from offbeat_client.sending import check_sending
 
 
 def dry_run(algorithm: Algorithm, model: Tensor, data_weights: Tensor, plan: LocalPlan) -> None:
-    """Check that the algorithm accepts the plan and makes plans that clients can do.
+    """Check that the algorithm accepts the plan, and its plans can be done.
 
     Works on a copy. Without it, such an error would show during the run, when the first client gets an assignment.
+    ``model`` is the initial one, float32 ``(d,)``; ``data_weights`` has the weight of each client's data, ``(N,)``.
 
-    Args:
-        algorithm: Not started; stays as it is.
-        model: The initial model, float32 ``(d,)``.
-        data_weights: The weight of each client's data, ``(N,)``.
-        plan: The run's plan for a visit.
-
-    Raises:
-        ValueError: Its payload or selection does not exist; it refuses the plan, or makes one that cannot be sent; or
-            an algorithm that is not built in gives a wrong answer or a wrong model.
+    Raises ``ValueError`` if the payload or selection does not exist; if a plan is refused or cannot be sent; or if an
+    algorithm that is not built in gives a wrong answer or a wrong model.
     """
     check_declarations(algorithm)
     for made in _plans(algorithm, model, data_weights, plan) or [plan]:
         try:
-            check_compression("compression", made.compression)
+            check_compression("the plan for a visit: compression", made.compression)
         except OffbeatError as error:
-            raise ValueError(f"the plan for a visit: {error}") from None
+            raise ValueError(str(error)) from None
         check_sending(algorithm.payload, made, len(model))
         if algorithm.corrects_gradients and made.error_feedback:
             raise ValueError(

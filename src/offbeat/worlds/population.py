@@ -21,17 +21,18 @@ from offbeat.config.population_sections import (
     SpeedSection,
     TraceSection,
 )
+from offbeat.config.validation_errors import error_prefix
 from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
 from offbeat.population import partition
-from offbeat.population.availability import Availability, HoursOfDay, QuietHours
+from offbeat.population.availability import Always, Availability, HoursOfDay, QuietHours
 from offbeat.population.devices import devices, distributions, speed_file
 from offbeat.population.devices.bandwidth_traces import load_traces
 from offbeat.population.devices.devices import Devices
 from offbeat.population.devices.links import ConstantLink, Link, random_traces
 from offbeat.population.devices.published_measurements import PHONES, TRACES
 from offbeat.randomness import Purpose
-from offbeat.worlds.population_availability import build_availability, build_quiet_hours, with_key
+from offbeat.worlds.population_availability import build_availability, build_quiet_hours
 
 Shards = list[NDArray[np.int64]]
 
@@ -60,16 +61,32 @@ class Population:
 
 
 def build_population(section: PopulationSection, dataset: Dataset, seed: int) -> Population:
-    """Return the clients of a seed.
-
-    Raises:
-        OffbeatError: The data set cannot be divided in this way, or a file is wrong; the message begins with the key.
-    """
+    """Return the clients of a seed."""
     quiet = build_quiet_hours(section, seed)
-    with with_key("partition"):
+    with error_prefix("population.partition"):
         shards = _divide(section, dataset, quiet, seed)
     availability = build_availability(section, dataset, shards, quiet, seed)
     return Population(shards, _build_devices(section, availability, seed))
+
+
+def pool_clients(population: Population, cohort: int) -> Population:
+    """Return a population of one client that holds the examples of all.
+
+    It takes ``cohort`` times as many steps a second as the mean client, is always available and loses nothing.
+    """
+    clients = len(population.shards)
+    if cohort > clients:
+        raise ValueError(f"cohort must be at most the number of clients, {clients}, got {cohort}")
+    link = ConstantLink(np.array([1e12]))  # the client is the server's machine: transfers take no time
+    devices = Devices(
+        step_seconds=np.array([population.devices.step_seconds.mean() / cohort]),
+        down=link,
+        up=link,
+        loss_probability=np.zeros(1),
+        availability=Always(),
+        when_away="pause",
+    )
+    return Population([np.sort(np.concatenate(population.shards))], devices)
 
 
 def _divide(section: PopulationSection, dataset: Dataset, quiet: QuietHours | HoursOfDay | None, seed: int) -> Shards:
@@ -122,7 +139,7 @@ def _build_devices(section: PopulationSection, availability: Availability, seed:
 
 
 def _build_link(section: PopulationSection, key: str, bandwidth: BandwidthSection, seed: int, draw: int) -> Link:
-    with with_key(key):
+    with error_prefix(f"population.{key}"):
         if isinstance(bandwidth, TraceSection):
             traces = TRACES[bandwidth.name]() if bandwidth.name else load_traces(Path(bandwidth.path or ""))
             link = random_traces(traces, section.clients, seed=seed, draw=2 * draw)
@@ -136,7 +153,7 @@ def _build_link(section: PopulationSection, key: str, bandwidth: BandwidthSectio
 
 
 def _draw_step_seconds(section: PopulationSection, seed: int) -> NDArray[np.float64]:
-    with with_key("step_seconds"):
+    with error_prefix("population.step_seconds"):
         values = _draw(section, "step_seconds", section.step_seconds, seed, Purpose.DEVICE_SPEED)
         slowest = int(values.argmax())
         if values[slowest] > _SLOWEST_STEP:

@@ -29,15 +29,7 @@ _DISK_THREADS = 32  # most of them wait for the disk
 
 
 def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
-    """Run a server until SIGTERM or Ctrl-C.
-
-    Args:
-        file: Its settings.
-        ready: Called when it listens.
-
-    Raises:
-        OffbeatError: The settings do not fit together, or the folder, the port or the disk cannot be used.
-    """
+    """Run a server until SIGTERM or Ctrl-C; ``ready`` is called when it listens."""
     torch.set_num_threads(1)  # one thread always adds in one order
     coordinator, layout = build_coordinator(file)
     settings = file.settings(
@@ -60,15 +52,11 @@ def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
 
 
 def build_coordinator(file: ServerFile) -> tuple[Coordinator, Layout]:
-    """Return the coordinator of a new run, and the layout of the model's parameters.
-
-    Raises:
-        OffbeatError: The algorithm does not fit the run, or is for simulations only.
-    """
+    """Return the coordinator of a new run, and the layout of the model's parameters."""
     section = file.service
     dataset = None if file.data is None else build_dataset(file.data)
     model = build_model(file.model, dataset, section.seed)
-    algorithm, plan = file.build_algorithm(), file.plan()
+    algorithm, plan = file.build_algorithm(), file.local.plan()
     if algorithm.pooled:
         raise OffbeatError(f"algorithm: {algorithm.name} needs all data in one place: it is for simulations only")
     guard_pattern(algorithm)
@@ -96,10 +84,7 @@ def build_coordinator(file: ServerFile) -> tuple[Coordinator, Layout]:
 
 
 def _event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return the factory of uvloop's event loop; asyncio's own on Windows.
-
-    uvloop serves small requests faster.
-    """
+    # uvloop serves small requests faster; it does not exist for Windows.
     if sys.platform == "win32":
         return None
     import uvloop
@@ -108,10 +93,7 @@ def _event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _relax_garbage_collection() -> None:
-    """Skip the objects that exist now, and collect less often.
-
-    Requests make many objects, but few cycles.
-    """
+    # Requests make many objects, but few cycles.
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 100)

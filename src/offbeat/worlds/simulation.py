@@ -23,28 +23,13 @@ from offbeat.training.workload import Workload
 from offbeat.worlds.buffer_wrappers import wrap_buffer
 from offbeat.worlds.dry_run import dry_run
 from offbeat.worlds.pattern_guard import guard_pattern
-from offbeat.worlds.pooled_population import pool_clients
-from offbeat.worlds.population import Population, build_population
+from offbeat.worlds.population import Population, build_population, pool_clients
 from offbeat.worlds.workload import build_workload
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class World:
-    """The parts of one simulated run.
-
-    Attributes:
-        algorithm: Not started; ``build`` puts the wrappers of ``server`` around its buffer.
-        plan: What a client does in a visit.
-        dataset: The data set, divided among the clients.
-        population: The clients.
-        workload: What they train.
-        server: How long the server waits, and which updates it limits.
-        stop: When the run ends.
-        evaluate: When the model is measured.
-        trainer: How clients are trained.
-        seed: The run's seed.
-        workers: How many processes may train clients.
-    """
+    """The parts of one simulated run, whose algorithm is not started."""
 
     algorithm: Algorithm
     plan: LocalPlan
@@ -61,9 +46,7 @@ class World:
     def build(self) -> Simulation:
         """Check that the parts fit together, and return their simulation.
 
-        Raises:
-            OffbeatError: The model does not fit the data.
-            ValueError: The algorithm's settings do not fit the rest.
+        Raises ``ValueError`` if the algorithm's settings do not fit the rest, and ``OffbeatError`` for other misfits.
         """
         population, algorithm = self.population, self.algorithm
         if algorithm.pooled:
@@ -123,17 +106,8 @@ def build_simulation(
 ) -> Simulation:
     """Return the simulation in which ``[algorithms.LABEL]`` runs.
 
-    All algorithms of one seed get the same clients, data, devices and initial model.
-
-    Args:
-        experiment: The configuration.
-        label: Which of its algorithms.
-        seed: The run's seed.
-        dataset: The data set.
-        workers: How many processes may train clients.
-
-    Raises:
-        OffbeatError: The settings do not fit together, for instance a cohort that is larger than the population.
+    All algorithms of one seed get the same clients, data, devices and initial model. At most ``workers`` processes
+    train the clients.
     """
     population = build_population(experiment.population, dataset, seed)
     try:

@@ -22,6 +22,7 @@ from offbeat.config.experiment_sections import (
     metric_name,
 )
 from offbeat.config.import_path import call, is_import_path, load_callable
+from offbeat.config.validation_errors import error_prefix
 from offbeat.data import load_dataset
 from offbeat.data.dataset import Dataset
 from offbeat.data.user_data import from_user
@@ -38,10 +39,7 @@ from offbeat.worlds.global_randomness import fixed_randomness
 def build_workload(
     experiment: Experiment, dataset: Dataset, shards: Sequence[NDArray[np.int64]], seed: int
 ) -> Workload:
-    """Return the workload of a run, whose clients hold these shards.
-
-    Raises like ``build_model`` and ``build_objective``.
-    """
+    """Return the workload of a run, whose clients hold these shards."""
     model = build_model(experiment.model, dataset, seed)
     objective = build_objective(experiment.model.loss, experiment.metrics)
     train, test = as_examples(dataset)
@@ -57,12 +55,7 @@ def as_examples(dataset: Dataset) -> tuple[Examples, Examples]:
 
 
 def build_dataset(data: DataSection) -> Dataset:
-    """Return the data set of a ``[data]`` section.
-
-    Raises:
-        OffbeatError: It is broken.
-        MissingDataError: It cannot be found.
-    """
+    """Return the data set of a ``[data]`` section."""
     name = data.name
     if is_import_path(name):
         _import("data.name", name)  # so that an error names the key
@@ -73,16 +66,7 @@ def build_dataset(data: DataSection) -> Dataset:
 
 
 def build_model(section: ModelSection, dataset: Dataset | None, seed: int) -> FlatModel:
-    """Return the initial model of a ``[model]`` section.
-
-    Args:
-        section: Which model.
-        dataset: What it is for; None if that is not known, which only a model of the user's own allows.
-        seed: The run's seed.
-
-    Raises:
-        OffbeatError: The model is not made for such data, or cannot be trained.
-    """
+    """Return the initial model; a built-in one needs ``dataset``."""
     with models.initial_randomness(seed):
         module = _users_model(section) if isinstance(section, OwnModelSection) else _built_in_model(section, dataset)
     return FlatModel(module, batch_norm=section.batch_norm)
@@ -123,11 +107,7 @@ def _built_in_model(section: ModelSection, dataset: Dataset | None) -> nn.Module
 
 
 def build_objective(loss: str, metrics: Sequence[str]) -> Objective:
-    """Return a loss and metrics by their names or import paths.
-
-    Raises:
-        OffbeatError: An import path does not lead to a function.
-    """
+    """Return a loss and metrics by their names or import paths."""
     return Objective(
         loss=_import("model.loss", loss) if is_import_path(loss) else LOSSES[loss],
         metrics={
@@ -142,10 +122,8 @@ def build_objective(loss: str, metrics: Sequence[str]) -> Objective:
 
 
 def _import(key: str, text: str) -> Callable[..., Any]:
-    try:
+    with error_prefix(key):
         return load_callable(text)
-    except OffbeatError as error:
-        raise OffbeatError(f"{key}: {error}") from error
 
 
 def as_tensor(array: NDArray[Any]) -> Tensor:

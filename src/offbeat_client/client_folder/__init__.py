@@ -1,4 +1,1 @@
-"""The client's folder.
-
-It holds the client's identity, the downloaded model, the update on its way, and the client's memory.
-"""
+"""A client's folder: its identity, model, update on its way, and memory."""

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from filelock import FileLock, Timeout
 
@@ -17,12 +17,8 @@ from offbeat_client.tokens import new_token
 class Identity:
     """A client's number and token at one server.
 
-    Attributes:
-        server: The server's URL.
-        client: The client's number there.
-        token: Its token, a secret.
-        renew_at: When to ask for another token, in seconds since 1970; None for never.
-        examples: How many examples it has declared; None for none.
+    ``renew_at`` is when to ask for another token, in seconds since 1970, or None for never; ``examples`` is how many
+    examples the client has declared.
     """
 
     server: str
@@ -33,13 +29,7 @@ class Identity:
 
 
 class ClientFolder:
-    """The folder with all data that must outlive a client's process.
-
-    The folder is created if it does not exist.
-
-    Raises:
-        OffbeatError: On entering: another process holds the folder, or it cannot be written.
-    """
+    """The folder with all data that must outlive a client's process."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -59,20 +49,9 @@ class ClientFolder:
         self._lock.release()
 
     def identity(self, server: str) -> Identity | None:
-        """Return the client's identity at this server; None if it has not enrolled.
-
-        Raises:
-            OffbeatError: The folder belongs to another server's client, or is broken.
-        """
-        path = self.path / "identity.json"
-        saved = read_json(path)
-        if saved is None:
-            return None
-        try:
-            identity = Identity(**saved)
-        except TypeError:
-            raise OffbeatError(f"{path} is broken: take another folder, and enrol again") from None
-        if identity.server != server:
+        """Return the client's identity at this server; None if it has not enrolled."""
+        identity = read_json(self.path / "identity.json", Identity)
+        if identity is not None and identity.server != server:
             raise OffbeatError(
                 f"{self.path} belongs to client {identity.client} of {identity.server}, not of {server}: "
                 "take another folder"
@@ -85,7 +64,7 @@ class ClientFolder:
         A client whose enrolment was not answered thus asks again with the same token, and is the same client.
         """
         path = self.path / "enrolling.json"
-        saved = read_json(path)
+        saved = read_json(path, dict[str, Any])
         if saved is None:
             saved = {"token": new_token("obc_")}
             write_json(path, saved)

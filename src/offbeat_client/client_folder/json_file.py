@@ -1,12 +1,14 @@
 """Small JSON files that only their owner may read."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from offbeat_client.errors import OffbeatError
 from offbeat_client.files import write_durably
+
+_Saved = TypeVar("_Saved")
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
@@ -14,18 +16,11 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     write_durably(path, json.dumps(value).encode(), mode=0o600)
 
 
-def read_json(path: Path) -> dict[str, Any] | None:
-    """Return the JSON object in a file; None if the file does not exist.
-
-    Raises:
-        OffbeatError: The file is broken.
-    """
+def read_json(path: Path, kind: Callable[..., _Saved]) -> _Saved | None:
+    """Return the JSON object in a file as ``kind``; None if the file does not exist."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        return kind(**json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        raise OffbeatError(f"{path} is broken: take another folder, and enrol again")
-    return value
+    except (TypeError, ValueError):
+        raise OffbeatError(f"{path} is broken: take another folder, and enrol again") from None

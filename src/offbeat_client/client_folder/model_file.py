@@ -19,10 +19,8 @@ DOWN = ".down"
 def read_model(path: Path, length: int) -> dict[str, NDArray[np.float32]]:
     """Return the model's d parameters by name, in the order of the vector.
 
-    The arrays are the file's pages: only pages that are written to are copied, and the file never changes.
-
-    Raises:
-        OffbeatError: The file is not such a model. It is removed, so that it is downloaded again.
+    The arrays are the file's pages: only pages that are written to are copied, and the file never changes. A file that
+    is not such a model is removed, so that it is downloaded again.
     """
     with _mapped(path) as (tensors, metadata):
         layout: list[tuple[str, list[int]]] = json.loads(metadata["layout"])
@@ -36,11 +34,7 @@ def read_model(path: Path, length: int) -> dict[str, NDArray[np.float32]]:
 
 
 def read_down(path: Path, length: int) -> NDArray[np.float32]:
-    """Return the vector beside the model, float32 ``(d,)``; the file's pages, too.
-
-    Raises:
-        OffbeatError: The file does not hold it; it is removed, so that it is downloaded again.
-    """
+    """Return the vector beside the model, float32 ``(d,)``, like ``read_model``."""
     with _mapped(path) as (tensors, _):
         down = tensors[DOWN]
         if down.shape != (length,):

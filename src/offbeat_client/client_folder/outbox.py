@@ -9,7 +9,7 @@ records the same receipt again. All other files are leftovers and are removed.
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,20 +21,12 @@ from offbeat_client.errors import OffbeatError
 from offbeat_client.files import partial_path, remove_durably, replace_durably
 from offbeat_client.visit import Visit
 
-_Saved = TypeVar("_Saved")
-
 
 @dataclass(frozen=True, slots=True)
 class Pending:
     """A finished update without receipt.
 
-    Attributes:
-        visit: The visit's number.
-        version: The version that training started from.
-        length: The number of parameters d.
-        lease_seconds: As in the visit.
-        has_memory: Whether it has a memory for the client.
-        announcement: The header ``Offbeat-Update``.
+    ``visit`` to ``lease_seconds`` are those of the visit; ``announcement`` is the header ``Offbeat-Update``.
     """
 
     visit: int
@@ -61,11 +53,7 @@ class Kept:
 
 
 class Outbox:
-    """The update on its way, and the memory, in a client's folder.
-
-    Args:
-        folder: The folder, which no other process uses; leftovers of a killed process are removed from it.
-    """
+    """The update on its way, and the memory, in a folder that no other process uses."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -75,8 +63,7 @@ class Outbox:
 
     def pending(self) -> Pending | None:
         """Return the update without receipt; None if there is none."""
-        saved = read_json(self._pending)
-        return None if saved is None else _built(self._pending, Pending, saved)
+        return read_json(self._pending, Pending)
 
     def body(self, visit: int) -> Path:
         """Return the file with a visit's body."""
@@ -84,14 +71,13 @@ class Outbox:
 
     def kept(self) -> Kept:
         """Return the client's knowledge of its counted updates."""
-        saved = read_json(self._kept)
-        return Kept() if saved is None else _built(self._kept, Kept, saved)
+        return read_json(self._kept, Kept) or Kept()
 
     def memory(self, since: int | None, length: int) -> NDArray[np.float32] | None:
-        """Return the client's memory, ``(d,)``, or None.
+        """Return the client's memory, ``(d,)``; None if there is none.
 
-        Returns None if there is no memory, or if the client's last counted update did not start from ``since``: then
-        the memory belongs to another update than the server's.
+        If the client's last counted update did not start from ``since``, the memory belongs to another update than the
+        server's: then None, too.
         """
         kept = self.kept()
         if since is None or kept.since != since or kept.memory is None:
@@ -111,11 +97,8 @@ class Outbox:
     ) -> Pending:
         """Keep a finished update; it survives any kill from here on.
 
-        Args:
-            visit: The visit.
-            write_body: Writes the body to a path.
-            memory: The client's memory once it counts, ``(d,)``.
-            announce: Returns the header ``Offbeat-Update`` for the body at a path.
+        ``write_body`` writes the body to a path, and ``announce`` returns its header ``Offbeat-Update``. ``memory``,
+        ``(d,)``, is the client's memory once the update counts.
         """
         body = self.body(visit.number)
         _write(body, write_body)
@@ -163,10 +146,3 @@ def _write(path: Path, write: Callable[[Path], None]) -> None:
     except SafetensorError as error:  # its error for a full disk
         raise OffbeatError(f"cannot write {path}: {error}") from None
     replace_durably(partial, path)
-
-
-def _built(path: Path, kind: Callable[..., _Saved], saved: dict[str, Any]) -> _Saved:
-    try:
-        return kind(**saved)
-    except TypeError:
-        raise OffbeatError(f"{path} is broken: remove it") from None

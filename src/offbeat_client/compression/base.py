@@ -25,10 +25,7 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class Compressor(ABC):
-    """A way to send a vector in fewer bytes.
-
-    A compressor is a frozen dataclass whose fields are its parameters.
-    """
+    """A way to send a vector in fewer bytes; the fields are its parameters."""
 
     name: ClassVar[str]  # as in a configuration, at most 8 letters
     parameters_format: ClassVar[struct.Struct]  # of the parameters in the header, in the order of the fields
@@ -63,28 +60,18 @@ class Compressor(ABC):
     @abstractmethod
     def pack(self, vector: NDArray[np.float32], seed: int) -> bytes:
         """Return the payload for a finite vector ``(d,)``."""
-        ...
 
     @abstractmethod
     def unpack(self, payload: bytes, length: int) -> NDArray[np.float32]:
-        """Return the vector ``(length,)`` in a payload that has the right size.
-
-        Raises ``ValueError`` if the payload is malformed.
-        """
-        ...
+        """Return the vector ``(length,)``; ``ValueError`` if the payload is malformed."""
 
     @abstractmethod
     def payload_bytes(self, length: int) -> int:
         """Return the payload's size for a vector ``(length,)``, in bytes."""
-        ...
 
     @abstractmethod
     def is_contraction(self, length: int) -> bool:
-        """Return whether E‖v − C(v)‖² < ‖v‖² for every v ≠ 0 of this length.
-
-        Error feedback needs this.
-        """
-        ...
+        """Return whether E‖v − C(v)‖² < ‖v‖² for every v ≠ 0 of this length."""
 
 
 COMPRESSORS: dict[str, type[Compressor]] = {}

@@ -1,7 +1,4 @@
-"""Whole numbers in few bits each.
-
-The first number begins at the lowest bit of the first byte.
-"""
+"""Whole numbers in few bits each, from the lowest bit of the first byte up."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,20 +18,14 @@ def pack_flags(flags: NDArray[np.bool_]) -> bytes:
 
 
 def unpack_flags(data: bytes, count: int) -> NDArray[np.bool_]:
-    """Return the ``(count,)`` flags in ``packed_bytes(count)`` bytes.
-
-    Raises ``ValueError`` unless the last byte is filled up with zeros.
-    """
+    """Return the ``(count,)`` flags; ``ValueError`` if bits after the last are not 0."""
     if data and data[-1] >> (count - 1) % 8 + 1:
         raise ValueError(f"the bits after the first {count} must be 0")
     return np.unpackbits(np.frombuffer(data, np.uint8), count=count, bitorder="little").view(np.bool_)
 
 
 def pack_numbers(numbers: NDArray[np.integer], width: int) -> bytes:
-    """Return ``width`` bits, 1 … 32, for each number.
-
-    The numbers are ``(n,)`` with values in 0 … 2^width − 1.
-    """
+    """Return ``width`` bits, 1 … 32, for each number ``(n,)``, 0 … 2^width − 1."""
     packed: list[bytes] = []
     for start in range(0, len(numbers), _BLOCK):
         words = numbers[start : start + _BLOCK].astype("<u4").view(np.uint8).reshape(-1, 4)
@@ -44,11 +35,7 @@ def pack_numbers(numbers: NDArray[np.integer], width: int) -> bytes:
 
 
 def unpack_numbers(data: bytes, width: int, count: int) -> NDArray[np.uint32]:
-    """Return the ``(count,)`` numbers in ``packed_bytes(width · count)`` bytes.
-
-    Raises:
-        ValueError: The last byte is not filled up with zeros.
-    """
+    """Return the ``(count,)`` numbers; ``ValueError`` as for ``unpack_flags``."""
     numbers = np.zeros((count, 4), np.uint8)
     for start in range(0, count, _BLOCK):
         block = numbers[start : start + _BLOCK]

@@ -1,6 +1,4 @@
-"""The indices of k among d entries, as bytes.
-
-The number of bytes depends on k and d alone.
+"""The indices of k among d entries, as bytes; their number depends on k and d.
 
 There are two forms. The shorter one is used, or the first if both have the same length:
 
@@ -36,11 +34,7 @@ def pack_indices(indices: NDArray[np.int64], length: int) -> bytes:
 
 
 def unpack_indices(data: bytes, count: int, length: int) -> NDArray[np.int64]:
-    """Return the strictly increasing indices ``(k,)`` in ``index_bytes(k, d)`` bytes.
-
-    Raises:
-        ValueError: There are not k of them, or they do not increase, or one is not below d.
-    """
+    """Return the indices ``(k,)``, checked to increase and to be below d."""
     if _as_bitmap(count, length):
         return _places(unpack_flags(data, length), count)
     low_bits, high_bits = _split(count, length)
@@ -60,10 +54,7 @@ def _as_bitmap(count: int, length: int) -> bool:
 
 
 def _split(count: int, length: int) -> tuple[int, int]:
-    """Return l, and the number of bits of all high parts together.
-
-    l is the number of low bits of each index.
-    """
+    """Return l, an index's low bits, and the bits of all high parts together."""
     low_bits = (length // count).bit_length() - 1
     return low_bits, count + (length - 1 >> low_bits)
 

@@ -1,7 +1,4 @@
-"""Compressors that send some of the entries.
-
-They send the entries' indices, then their values as float32.
-"""
+"""Compressors that send some entries: their indices, then float32 values."""
 
 import math
 import struct
@@ -52,7 +49,6 @@ class _Sparse(Compressor):
     @abstractmethod
     def choose(self, vector: NDArray[np.float32], seed: int) -> NDArray[np.int64]:
         """Return the indices of the k entries that are sent, in increasing order."""
-        ...
 
     def scale(self, values: NDArray[np.float32], length: int) -> NDArray[np.float32]:
         """Return the sent values for these entries of a vector ``(length,)``."""

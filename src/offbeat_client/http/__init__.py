@@ -1,4 +1,1 @@
-"""Requests to the server.
-
-The modules hold the connection, retries, and the exchanges of ``docs/protocol.md``.
-"""
+"""Requests to the server: connection, retries, exchanges of the protocol."""

@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 import httpx
 from pydantic import ValidationError
@@ -20,19 +20,19 @@ _CONNECT_SECONDS = 10.0
 _Answer = TypeVar("_Answer", bound=Answer)
 
 
+class _Options(TypedDict, total=False):
+    json: Mapping[str, Any] | None
+    content: Iterable[bytes]
+    headers: Mapping[str, str]
+    read_seconds: float
+
+
 class Connection:
     """Requests to one server.
 
-    Args:
-        url: Such as ``https://host:8443``.
-        token: The token of every request; may be changed later.
-        supports: The client's abilities beyond protocol 1.1, names with commas between them; may be changed later.
-        ca: A file with the certificates to trust; None for those of the system.
-        backoff: When to try again.
-        read_seconds: How long to wait for an answer, unless a request says otherwise.
-
-    Raises:
-        OffbeatError: The URL or the certificates' file cannot be used.
+    ``token`` and ``supports``, the client's abilities beyond protocol 1.1 with commas between them, go with every
+    request and may be changed later. ``ca`` is a file with the certificates to trust, None for those of the system;
+    ``read_seconds`` is how long to wait for an answer, unless a request says otherwise.
     """
 
     def __init__(
@@ -70,18 +70,7 @@ class Connection:
     ) -> _Answer:
         """Return the server's answer; tries again where that may help.
 
-        Args:
-            method: Such as ``POST``.
-            path: Such as ``/v1/checkin``.
-            answer: The answer's type.
-            request: The JSON body.
-            wait_seconds: How much longer than usual the server may take.
-            backoff: When to try again; None for the connection's.
-
-        Raises:
-            UnreachableError: No attempt got an answer.
-            ServiceError: The server refused.
-            OffbeatError: The answer is not of that type.
+        The server may take ``wait_seconds`` longer than usual; ``backoff`` replaces the connection's.
         """
         attempts = Attempts(backoff or self.backoff)
         body = None if request is None else request.model_dump(exclude_unset=True)
@@ -96,49 +85,25 @@ class Connection:
                     raise
                 attempts.failed(error, error.retry_after or 0.0)
 
-    def send(
-        self,
-        method: str,
-        path: str,
-        *,
-        json: Mapping[str, Any] | None = None,
-        content: Iterable[bytes] | None = None,
-        headers: Mapping[str, str] | None = None,
-        read_seconds: float | None = None,
-    ) -> httpx.Response:
-        """Make one attempt and return the complete answer.
-
-        Raises:
-            UnreachableError: No answer came.
-            ServiceError: The server refused.
-        """
-        with self.stream(
-            method, path, json=json, content=content, headers=headers, read_seconds=read_seconds
-        ) as response:
+    def send(self, method: str, path: str, **options: Unpack[_Options]) -> httpx.Response:
+        """Make one attempt and return the complete answer; see ``stream``."""
+        with self.stream(method, path, **options) as response:
             response.read()
             return response
 
     @contextmanager
-    def stream(
-        self,
-        method: str,
-        path: str,
-        *,
-        json: Mapping[str, Any] | None = None,
-        content: Iterable[bytes] | None = None,
-        headers: Mapping[str, str] | None = None,
-        read_seconds: float | None = None,
-    ) -> Generator[httpx.Response]:
+    def stream(self, method: str, path: str, **options: Unpack[_Options]) -> Generator[httpx.Response]:
         """Make one attempt; the answer's body is read within the context.
 
         Raises:
             UnreachableError: No answer came, or the connection broke.
             ServiceError: The server refused.
         """
-        headers = {**(headers or {}), "Offbeat-Supports": self.supports}
+        headers = {**options.get("headers", {}), "Offbeat-Supports": self.supports}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
-        timeout = _timeout(read_seconds or self._read_seconds)
+        timeout = _timeout(options.get("read_seconds", self._read_seconds))
+        json, content = options.get("json"), options.get("content")
         try:
             with self._http.stream(
                 method, self.url + path, json=json, content=content, headers=headers, timeout=timeout
@@ -156,11 +121,7 @@ class Connection:
 
 
 def read_answer(response: httpx.Response, answer: type[_Answer]) -> _Answer:
-    """Return the message in an answer; an answer without content is an empty object.
-
-    Raises:
-        OffbeatError: The answer is not of that type.
-    """
+    """Return the message in an answer; an answer without content is an empty object."""
     try:
         return answer.model_validate_json(response.content or b"{}")
     except ValidationError as error:

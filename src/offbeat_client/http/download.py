@@ -1,10 +1,8 @@
-"""The download of one version of the model.
-
-It takes as many pieces as the connection requires.
-"""
+"""The download of a version of the model, in pieces if the connection breaks."""
 
 import re
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -21,10 +19,6 @@ def download(connection: Connection, version: int, folder: Path) -> Path:
     """Return the file with a version of the model; download it unless it exists.
 
     The files of other versions are removed. A broken download is resumed, by this process or the next.
-
-    Raises:
-        UnreachableError: No attempt made progress.
-        ServiceError: The server refused, for instance because it no longer has that version.
     """
     path = folder / f"model-{version}.safetensors"
     if not path.exists():
@@ -58,7 +52,7 @@ class _Piece:
         self.path = folder / "download.partial"
         self._note = folder / "download.json"
         self._version = version
-        note = read_json(self._note) or {}
+        note = read_json(self._note, dict[str, Any]) or {}
         self._etag: str | None = note.get("etag")
         self._total: int | None = note.get("total")
         if note.get("version") != version:

@@ -18,19 +18,9 @@ _log = logging.getLogger(__name__)
 
 
 def identify(connection: Connection, folder: ClientFolder, enrolment_token: str | None, name: str | None) -> Identity:
-    """Return the client's identity; enrol if it has none.
+    """Return the client's identity; enrol with the enrolment token if it has none.
 
     Afterwards the connection uses the client's token.
-
-    Args:
-        connection: To the server.
-        folder: The client's.
-        enrolment_token: Needed unless the folder has an identity.
-        name: The client's name, for people to read.
-
-    Raises:
-        OffbeatError: A token is missing, the name is too long, the server refuses, or it cannot be reached for the
-            first time.
     """
     identity = folder.identity(connection.url)
     if identity is None:
@@ -49,13 +39,7 @@ def identify(connection: Connection, folder: ClientFolder, enrolment_token: str 
 
 
 def renew(connection: Connection, folder: ClientFolder, identity: Identity) -> Identity:
-    """Return the client's identity, with its token renewed if necessary.
-
-    A token is renewed once half its life is over.
-
-    Raises:
-        OffbeatError: The server refuses.
-    """
+    """Return the identity; its token is renewed once half the token's life is over."""
     if identity.renew_at is None or time.time() < identity.renew_at:
         return identity
     answer = connection.ask("POST", "/v1/token", NewToken)
@@ -66,16 +50,9 @@ def renew(connection: Connection, folder: ClientFolder, identity: Identity) -> I
 
 
 def declare(connection: Connection, folder: ClientFolder, identity: Identity, examples: int | None) -> Identity:
-    """Declare how many examples the client holds, unless the server knows.
+    """Declare the client's number of examples, unless the server knows it.
 
-    Args:
-        connection: To the server, with the client's token.
-        folder: The client's.
-        identity: The client's.
-        examples: The number of examples; None if the client does not say.
-
-    Raises:
-        OffbeatError: The server refuses, for instance since the number was another one before.
+    The server refuses a number that was another one before.
     """
     if examples is None or identity.examples == examples:
         return identity

@@ -21,16 +21,8 @@ _log = logging.getLogger(__name__)
 class Heartbeat:
     """A context in which a thread renews a visit's lease.
 
-    A lost heartbeat is harmless, since the next one follows.
-
-    Args:
-        connection: The connection to the server. The thread uses its server and token, but has its own HTTP client.
-        visit: The visit's number.
-        lease_seconds: The visit's lease; heartbeats are a third of it apart.
-        urgent: Set when the server wants the update early, or does not want it any longer.
-
-    Attributes:
-        wanted: Whether the update would still count, as far as the client knows.
+    Heartbeats are a third of the lease apart; a lost one is harmless. ``urgent`` is set when the server wants the
+    update early, or no longer; ``wanted`` says whether it would still count, as far as the client knows.
     """
 
     def __init__(
@@ -56,7 +48,7 @@ class Heartbeat:
         # Most visits are over before the first heartbeat, and need no HTTP client.
         if self._ended.wait(self._seconds()):
             return
-        main = self._connection
+        main = self._connection  # whose HTTP client belongs to the main thread
         with Connection(main.url, main.token, main.ca, Backoff(attempts=1), _READ_SECONDS) as connection:
             while self.wanted and not self._ended.wait(self._beat(connection)):
                 pass

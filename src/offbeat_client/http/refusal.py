@@ -35,10 +35,7 @@ class ServiceError(OffbeatError):
 
 
 def read_refusal(request: str, response: httpx.Response) -> ServiceError:
-    """Return the error for an answer whose status is an error.
-
-    ``request`` begins the error's message.
-    """
+    """Return the error for a refusal; ``request`` begins its message."""
     try:
         problem = Problem.model_validate_json(response.content)
     except ValidationError:  # a proxy's

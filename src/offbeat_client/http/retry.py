@@ -1,7 +1,4 @@
-"""Retries: exponential back-off with full jitter.
-
-Source: Brooker, AWS Architecture Blog, 2015.
-"""
+"""Retries: exponential back-off with full jitter (Brooker, AWS blog, 2015)."""
 
 import logging
 import random
@@ -35,12 +32,7 @@ class Attempts:
         self._failed = 0
 
     def failed(self, error: Exception, at_least_seconds: float = 0.0) -> None:
-        """Wait before the next attempt; raise ``error`` if no attempt is left.
-
-        Args:
-            error: Why this attempt failed.
-            at_least_seconds: The shortest wait that the server asks for.
-        """
+        """Wait before the next attempt; raise ``error`` if no attempt is left."""
         self._failed += 1
         if self._backoff.attempts is not None and self._failed >= self._backoff.attempts:
             raise error
@@ -56,8 +48,5 @@ class Attempts:
 
 
 def jitter(seconds: float) -> float:
-    """Return a random time up to ``seconds``.
-
-    It differs between processes, and does not affect any result.
-    """
+    """Return a random time up to ``seconds``, which does not affect any result."""
     return random.uniform(0.0, seconds)

@@ -1,7 +1,4 @@
-"""The upload of a finished update until its receipt.
-
-It takes as many pieces as the connection requires.
-"""
+"""The upload of an update until its receipt, in pieces if the connection breaks."""
 
 import json
 import time
@@ -31,11 +28,8 @@ _RESUMABLE = ("wrong-offset", "upload-in-progress", "wrong-digest")
 class Delivery:
     """The end of an upload.
 
-    Attributes:
-        counted: Whether the update counted.
-        upload_seconds: Measured seconds of the upload, scaled to an uncompressed one; None if it was not sent in one
-            piece.
-        following: The answer to a check-in; None if the server sent none.
+    ``upload_seconds`` are measured and scaled to an uncompressed update, None unless it was sent in one piece;
+    ``following`` is the answer to a check-in, if there is one.
     """
 
     counted: bool
@@ -46,16 +40,8 @@ class Delivery:
 def upload(connection: Connection, pending: Pending, body: Path, *, ask_first: bool, check_in: bool) -> Delivery:
     """Send an update until the server has given its receipt.
 
-    Args:
-        connection: To the server.
-        pending: The update.
-        body: The file with its body.
-        ask_first: Whether part of it may have been sent before; large updates are asked about in any case.
-        check_in: Whether to check in with the last piece.
-
-    Raises:
-        UnreachableError: No attempt made progress.
-        ServiceError: The server refuses the update, or does not know the visit.
+    ``ask_first`` says that part of it may have been sent before; large updates are asked about in any case.
+    ``check_in`` asks for the next visit with the last piece.
     """
     size: int = pending.announcement["bytes"]
     attempts, offset, wrong_digests = Attempts(connection.backoff), 0, 0
@@ -87,10 +73,7 @@ def upload(connection: Connection, pending: Pending, body: Path, *, ask_first: b
 
 
 def _put(connection: Connection, pending: Pending, body: Path, offset: int, check_in: bool) -> Received | None:
-    """Send the body from an offset; return the server's answer.
-
-    Returns None if the server still lacks a part of the body.
-    """
+    """Send the body from an offset; return None if the server still lacks a part."""
     headers = {
         "Content-Type": "application/octet-stream",
         "Content-Length": str(pending.announcement["bytes"] - offset),

@@ -1,5 +1,3 @@
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
@@ -52,16 +50,3 @@ class Mean(Algorithm[Schedule]):
 def mean() -> type[Mean]:
     """The class of a small algorithm, to be run or to be extended."""
     return Mean
-
-
-@pytest.fixture
-def begin(plan: Any) -> Any:
-    """Return a function that starts an algorithm and gives work to clients 0, 1, 2, … until nobody is wanted."""
-
-    def make(algorithm: Algorithm[Any], model: tuple[float, ...] = (0.0,), clients: int = 9) -> Algorithm[Any]:
-        algorithm.start(torch.tensor(model), clients)
-        for client in range(algorithm.slots()):
-            algorithm.assign(client, plan)
-        return algorithm
-
-    return make

@@ -5,8 +5,10 @@ import torch
 from torch import Tensor
 
 from offbeat.algorithms import FedAvg, FedBuff
-from offbeat.algorithms.components import Aggregate, ClosedBuffer
+from offbeat.algorithms.components import ClosedBuffer
+from offbeat.algorithms.components.buffers.wrappers import Wrapper
 from offbeat.algorithms.components.staleness import constant
+from tests.algorithms.case import started
 
 
 def mask(number: int, length: int) -> Tensor:
@@ -20,26 +22,12 @@ def answer(closed: ClosedBuffer) -> Tensor:
     return mask(int(closed.sealed[-2]), len(closed.sealed) - 2)
 
 
-class Secret(Aggregate):
+class Secret(Wrapper):
     """Hides each released sum of whole numbers behind a mask; the number and a checksum come behind it."""
 
-    def __init__(self, inner: Aggregate) -> None:
-        self.inner = inner
-        self.linear, self.releases = inner.linear, inner.releases
-
-    @property
-    def count(self):
-        return self.inner.count
-
-    def check_run(self, run):
-        self.inner.check_run(run)
-
     def start(self, run):
-        self.inner.start(run)
+        super().start(run)
         self.number = 0
-
-    def add(self, update, weight):
-        self.inner.add(update, weight)
 
     def release(self, version):
         closed = self.inner.release(version)
@@ -107,8 +95,7 @@ def plain(plan, upload):
 
 
 def test_a_continuous_schedule_goes_on_while_sums_are_sealed(plain, plan, upload):
-    algorithm = fedbuff()
-    algorithm.start(torch.tensor([1.0, 2.0]), 9)
+    algorithm = started(fedbuff(), (1.0, 2.0))
     assert let_work(algorithm, ARRIVALS, plan, upload) == [False] * 8
     assert (algorithm.version, algorithm.model.tolist(), len(algorithm.sealed), algorithm.slots()) == (0, [1, 2], 4, 4)
     for number in range(4):
@@ -117,26 +104,6 @@ def test_a_continuous_schedule_goes_on_while_sums_are_sealed(plain, plan, upload
         assert (algorithm.version, len(algorithm.sealed)) == (number + 1, 3 - number)
     assert torch.equal(algorithm.model, plain.model)
     assert algorithm.version == plain.version == 4
-
-
-def test_sums_that_are_revealed_at_once_are_the_plain_run(plain, plan, upload):
-    algorithm = fedbuff()
-    algorithm.start(torch.tensor([1.0, 2.0]), 9)
-    for arrival in ARRIVALS:
-        let_work(algorithm, [arrival], plan, upload)
-        for closed in algorithm.sealed:
-            assert algorithm.reveal(answer(closed)) is True
-    assert torch.equal(algorithm.model, plain.model)
-
-
-def test_the_sealed_sum_does_not_show_the_updates(plan, upload):
-    algorithm = fedbuff()
-    algorithm.start(torch.zeros(2), 9)
-    let_work(algorithm, ARRIVALS[:2], plan, upload)
-    (closed,) = algorithm.sealed
-    assert closed.sealed[:2].tolist() != [-4, 12]
-    assert (closed.sealed[:2] - answer(closed)).tolist() == [-4, 12]
-    assert (closed.count, closed.weight) == (2, 2)
 
 
 def test_updates_that_come_while_a_sum_is_sealed_go_into_the_next(plan, upload):
@@ -171,8 +138,7 @@ def test_every_revealed_step_starts_from_the_version_before_it(plan, upload):
 
 @pytest.mark.parametrize("revealed", [0, 1, 2])
 def test_sealed_sums_are_saved_and_opened_after_a_restart(revealed, plain, plan, upload, same_state):
-    algorithm = fedbuff()
-    algorithm.start(torch.tensor([1.0, 2.0]), 9)
+    algorithm = started(fedbuff(), (1.0, 2.0))
     let_work(algorithm, ARRIVALS[:7], plan, upload)
     for _ in range(revealed):
         algorithm.reveal(answer(algorithm.sealed[0]))
@@ -219,8 +185,7 @@ def test_without_a_sealed_sum_there_is_nothing_to_reveal(make, is_secret, same_s
 
 
 def test_a_start_forgets_sealed_sums(plan, upload):
-    algorithm = fedbuff()
-    algorithm.start(torch.zeros(2), 9)
+    algorithm = started(fedbuff(), (0.0, 0.0))
     let_work(algorithm, ARRIVALS[:2], plan, upload)
     algorithm.start(torch.zeros(2), 9)
     assert list(algorithm.sealed) == []
@@ -236,8 +201,7 @@ def close_a_round(algorithm, plan, upload, first=0):
 
 
 def test_a_round_hands_out_no_work_until_it_is_revealed(plan, upload, same_state):
-    algorithm = fedavg()
-    algorithm.start(torch.zeros(2), 9)
+    algorithm = started(fedavg(), (0.0, 0.0))
     assert close_a_round(algorithm, plan, upload) is False
     assert (algorithm.version, algorithm.round, algorithm.slots(), len(algorithm.sealed)) == (0, 0, 0, 1)
     before = algorithm.state_dict()
@@ -258,7 +222,7 @@ def test_a_round_hands_out_no_work_until_it_is_revealed(plan, upload, same_state
 
 
 @pytest.mark.parametrize("is_saved", [False, True])
-def test_rounds_that_were_sealed_end_where_plain_ones_do(is_saved, plan, upload):
+def test_sealed_rounds_end_with_the_model_of_plain_ones(is_saved, plan, upload):
     plain, sealed = fedavg(is_secret=False), fedavg()
     for algorithm in (plain, sealed):
         algorithm.start(torch.tensor([1.0, 2.0]), 9)
@@ -275,8 +239,7 @@ def test_rounds_that_were_sealed_end_where_plain_ones_do(is_saved, plan, upload)
 
 
 def test_a_round_without_updates_is_not_sealed(plan):
-    algorithm = fedavg()
-    algorithm.start(torch.zeros(2), 9)
+    algorithm = started(fedavg(), (0.0, 0.0))
     for client in range(3):
         algorithm.assign(client, plan)
     assert [algorithm.drop(client, 0) for client in range(3)] == [False] * 3

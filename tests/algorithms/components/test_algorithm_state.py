@@ -1,6 +1,5 @@
 """The saved state of an algorithm: what ``compose`` and ``begin`` assign, and nothing else."""
 
-import numpy as np
 import pytest
 import torch
 
@@ -20,51 +19,6 @@ def test_the_state_is_what_was_assigned_at_the_start(mean, begin, upload):
     assert state["schedule.clients"].tolist() == [0, 1, 3]
 
 
-def test_a_restored_run_goes_on_bit_for_bit(mean, begin, upload, plan, same_state):
-    algorithm, restored = begin(mean(size=2)), mean(size=2)
-    for client in range(3):
-        algorithm.receive(upload(client, 0, -client - 1, examples=10 + client))
-    restored.load_state_dict(algorithm.state_dict())
-    assert (restored.heard, restored.examples, restored.largest.tolist()) == (3, {0: 10, 1: 11, 2: 12}, [1.5])
-    for other in (algorithm, restored):
-        other.assign(7, plan)
-        assert other.receive(upload(7, 1, 3, examples=5)) is True
-    assert same_state(restored.state_dict(), algorithm.state_dict())
-    assert torch.equal(restored.model, algorithm.model)
-
-
-def test_a_dict_keeps_whole_numbers_whole_also_when_it_is_empty(mean, begin, upload):
-    algorithm, restored = begin(mean()), mean()
-    restored.load_state_dict(algorithm.state_dict())
-    assert restored.examples == {}
-    algorithm.receive(upload(3, 0, 1, examples=2))
-    restored.load_state_dict(algorithm.state_dict())
-    assert [(type(key), type(value)) for key, value in restored.examples.items()] == [(int, int)]
-
-
-def test_loading_replaces_a_run_in_progress(mean, begin, upload, same_state):
-    fresh, busy = begin(mean(size=2)), begin(mean(size=2), (5.0,))
-    for client in range(4):
-        busy.receive(upload(client, 0, 1))
-    assert busy.version == 2
-    state = fresh.state_dict()
-    busy.load_state_dict(state)
-    assert same_state(busy.state_dict(), state)
-    assert (busy.version, busy.model.tolist(), busy.heard, busy.slots()) == (0, [0], 0, 0)
-
-
-def test_a_state_is_a_copy_both_ways(mean, begin, upload, same_state):
-    algorithm, restored = begin(mean(size=1)), mean(size=1)
-    algorithm.receive(upload(0, 0, -2))
-    state, expected = algorithm.state_dict(), algorithm.state_dict()
-    restored.load_state_dict(state)
-    for value in state.values():
-        if isinstance(value, torch.Tensor):
-            value.zero_()
-    assert same_state(algorithm.state_dict(), expected)
-    assert same_state(restored.state_dict(), expected)
-
-
 def test_saving_takes_the_steps_that_move_the_rest_first(mean, begin, upload):
     algorithm = begin(mean(size=1))
     algorithm.receive(upload(0, 0, -4))
@@ -81,42 +35,20 @@ def test_hyper_parameters_are_not_in_the_state(name):
 
 
 @pytest.mark.parametrize(
-    ("value", "type_name"),
-    [([1, 2], "list"), ({1, 2}, "set"), (object(), "object"), (lambda: 1, "function"), (np.zeros(3), "ndarray")],
+    ("value", "message"),
+    [
+        ([1, 2], "^seen = list cannot be saved: an algorithm's state is made of"),
+        ({"a": 1}, "^seen cannot be saved: a dict in an algorithm's state has numbers for keys"),
+    ],
 )
-def test_what_cannot_be_saved_is_an_error_at_the_start(value, type_name, mean):
+def test_an_attribute_that_cannot_be_saved_is_an_error_at_the_start(value, message, mean):
     class Careless(mean):
         def begin(self, model):
             super().begin(model)
             self.seen = value
 
-    with pytest.raises(TypeError, match=f"^seen = {type_name} cannot be saved: an algorithm's state is made of"):
+    with pytest.raises(TypeError, match=message):
         Careless().start(torch.zeros(1), 9)
-
-
-@pytest.mark.parametrize("value", [{"a": 1}, {1: "a"}, {1: torch.zeros(1)}, {(1, 2): 3}])
-def test_a_dict_of_something_else_than_numbers_is_an_error_at_the_start(value, mean):
-    class Careless(mean):
-        def begin(self, model):
-            super().begin(model)
-            self.seen = value
-
-    with pytest.raises(TypeError, match=r"^seen cannot be saved: a dict in an algorithm's state has numbers for keys"):
-        Careless().start(torch.zeros(1), 9)
-
-
-@pytest.mark.parametrize("value", [0, 1.5, True, "word", None, {}, {1: 2.5}, torch.zeros(2, dtype=torch.int64)])
-def test_what_can_be_saved_comes_back_as_it_was(value, mean, same_state):
-    class Careful(mean):
-        def begin(self, model):
-            super().begin(model)
-            self.seen = value
-
-    algorithm, restored = Careful(), Careful()
-    algorithm.start(torch.zeros(1), 9)
-    restored.load_state_dict(algorithm.state_dict())
-    assert same_state({"seen": restored.seen}, {"seen": value})
-    assert same_state(restored.state_dict(), algorithm.state_dict())
 
 
 def test_an_attribute_that_is_first_assigned_during_the_run_is_named(mean, begin, upload):
@@ -132,7 +64,7 @@ def test_an_attribute_that_is_first_assigned_during_the_run_is_named(mean, begin
         algorithm.state_dict()
 
 
-def test_a_component_of_an_authors_own_is_started_and_saved(mean, begin, upload):
+def test_an_authors_component_is_started_and_saved(mean, begin, upload):
     class Counter:
         """Counts updates by client."""
 

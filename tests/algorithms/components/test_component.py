@@ -2,8 +2,8 @@ import dataclasses
 
 import pytest
 
-from offbeat.algorithms import ALGORITHMS
 from offbeat.algorithms.components import RunFacts
+from offbeat.algorithms.components.component import Component
 
 
 def test_a_run_is_frozen_and_has_no_data_weights_unless_given():
@@ -13,15 +13,17 @@ def test_a_run_is_frozen_and_has_no_data_weights_unless_given():
         run.clients = 8
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_the_parts_of_every_algorithm_resume_from_their_state(name, same_state):
-    """Every component goes through the life that the driver gives it."""
-    algorithm, run = ALGORITHMS[name](), RunFacts(3, 5)
-    parts = {key: part for key, part in vars(algorithm).items() if hasattr(part, "check_run")}
-    assert {"schedule", "buffer"} <= set(parts)
-    for part in parts.values():
-        part.start(run)
-        state = part.state_dict()
-        part.start(run)
-        part.load_state_dict(state)
-        assert same_state(part.state_dict(), state)
+def test_a_component_must_start_and_be_saved_and_may_fit_every_run():
+    class Stateless(Component):
+        def start(self, run):
+            pass
+
+        def state_dict(self):
+            return {}
+
+        def load_state_dict(self, state):
+            pass
+
+    assert Stateless().check_run(RunFacts(3, 7)) is None
+    with pytest.raises(TypeError, match="abstract methods load_state_dict, start, state_dict"):
+        Component()

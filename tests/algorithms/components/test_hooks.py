@@ -1,32 +1,11 @@
 """The defaults of what an author writes."""
 
-import math
-
 import pytest
-import torch
 
-from offbeat.algorithms import Algorithm, FedBuff
-
-
-def test_what_an_algorithm_need_not_say():
-    algorithm = FedBuff()
-    algorithm.start(torch.zeros(1), clients=1)
-    assert algorithm.round is None
-    assert algorithm.period is None
-    assert algorithm.needs_base is False
-    assert algorithm.selection == "uniform"
-    assert algorithm.measures is False
-    assert algorithm.pooled is False
-    assert algorithm.weighs_all_clients is False
-    assert algorithm.max_step_norm == math.inf
-    assert algorithm.result is algorithm.model
-    assert algorithm.returns_in(0) == algorithm.round
-    assert list(algorithm.urgent()) == []
-    assert list(algorithm.sealed) == []
-    assert algorithm.tick() is False
+from offbeat.algorithms import Algorithm
 
 
-def test_an_algorithm_says_how_it_is_composed_and_how_it_steps(mean, begin, upload):
+def test_compose_and_next_model_must_be_defined(mean, begin, upload):
     class Composed(Algorithm):
         name = "composed"
 

@@ -8,7 +8,7 @@ import pytest
 from annotated_types import Interval
 from torch import Tensor
 
-from offbeat.algorithms import Algorithm, FedAvg, FedBuff, FedFa
+from offbeat.algorithms import Algorithm, FedBuff, FedFa
 from offbeat.algorithms.components import (
     ClosedBuffer,
     Continuous,
@@ -21,7 +21,6 @@ from offbeat.algorithms.components import (
     polynomial,
 )
 from offbeat.algorithms.components.hyper_parameters import hyper_parameters
-from offbeat.algorithms.components.staleness import constant
 
 
 class Own(Algorithm):
@@ -69,19 +68,7 @@ def test_annotations_are_keyword_only_arguments_with_defaults_in_their_order():
         Own(speed=3)
 
 
-def test_a_value_that_is_given_is_the_instances_alone():
-    own, other = Own(places=5, staleness=constant()), Own()
-    assert (own.places, own.staleness, own.schedule.concurrency) == (5, constant(), 5)
-    assert (other.places, other.staleness, other.schedule.concurrency) == (3, polynomial(a=2.0), 3)
-
-
-def test_a_hyper_parameter_knows_its_type():
-    found = hyper_parameters(FedAvg)
-    assert list(found) == ["cohort", "server_lr", "weighting", "over_selection", "server_optimizer"]
-    assert (found["cohort"], found["server_lr"]) == (Count, Positive)
-
-
-def test_what_an_algorithm_says_of_itself_is_no_hyper_parameter():
+def test_declarations_of_an_algorithm_are_not_hyper_parameters():
     for name in ("name", "payload", "period", "max_step_norm", "schedule", "buffer", "pooled"):
         assert name not in hyper_parameters(Own)
         assert name not in hyper_parameters(FedBuff)
@@ -154,12 +141,12 @@ def test_the_ends_of_the_bounds_are_allowed(values: dict[str, Any]):
     assert {name: getattr(own, name) for name in values} == values
 
 
-def test_single_values_are_checked_before_how_they_go_together():
+def test_single_values_are_checked_before_check_values():
     with pytest.raises(ValueError, match="window must be a whole number of at least 1"):
         FedFa(window=0, release_every=5)
 
 
-def test_a_hyper_parameter_that_may_be_none_is_checked_if_it_is_not():
+def test_an_optional_hyper_parameter_is_checked_unless_it_is_none():
     class Bounded(FedBuff):
         name = "bounded"
         limit: Positive | None = None

@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 
+from offbeat.algorithms.components import NotFiniteError, WrongStepError
 from offbeat.algorithms.components.lazy_model import LazyModel
 
 
@@ -24,7 +25,7 @@ def test_the_initial_model_is_copied(vector):
         (torch.tensor([0.0, math.inf]), "infinity"),
     ],
 )
-def test_an_initial_model_that_is_no_finite_float32_vector_is_refused(wrong, message):
+def test_an_initial_model_must_be_a_finite_float32_vector(wrong, message):
     with pytest.raises(ValueError, match=message):
         LazyModel(wrong)
 
@@ -69,3 +70,47 @@ def test_an_older_model_is_not_changed(vector):
     before = model.read()
     model.step(lambda weights: weights + 1)
     assert (model.read().tolist(), before.tolist()) == ([2], [1])
+
+
+@pytest.mark.parametrize(
+    ("max_step_norm", "expected"),
+    [(math.inf, [4, 6]), (5.0, [4, 6]), (2.5, [2.5, 4]), (0.0, [1, 2])],
+)
+def test_a_step_that_is_too_long_is_shortened_in_its_direction(max_step_norm, expected, vector):
+    model = LazyModel(vector(1, 2), max_step_norm)
+    model.step(lambda weights: vector(4, 6))
+    assert model.read().tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("proposed", "found"),
+    [
+        (None, "NoneType"),
+        (torch.ones(2, dtype=torch.float64), r"float64 of shape \(2,\)"),
+        (torch.ones(2, 1), r"float32 of shape \(2, 1\)"),
+    ],
+)
+def test_a_model_of_another_type_or_shape_is_an_error(proposed, found, vector):
+    model = LazyModel(vector(1, 2))
+    model.step(lambda weights: proposed)
+    with pytest.raises(WrongStepError, match=rf"must return float32 of shape \(2,\), it returned {found}"):
+        model.read()
+
+
+@pytest.mark.parametrize("entry", [math.nan, math.inf, 1e20])
+def test_a_step_to_a_model_that_is_not_finite_is_refused(entry, vector):
+    model = LazyModel(vector(1, 2))
+    model.step(lambda weights: vector(0, entry), 3)
+    model.step(lambda weights: weights + 1, 4)
+    assert model.read().tolist() == [2, 3]
+    assert list(model.refused_steps) == [3]
+    assert "the new model is not finite" in model.refused_steps[3]
+
+
+def test_a_rule_may_refuse_a_sum_that_is_not_finite(vector):
+    def refuse(weights):
+        raise NotFiniteError("the sum")
+
+    model = LazyModel(vector(1))
+    model.step(refuse)
+    assert (model.read().tolist(), model.refused_steps) == ([1], {0: "the sum"})

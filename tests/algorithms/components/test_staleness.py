@@ -58,15 +58,6 @@ def test_parameters_out_of_range_are_refused(make, name, wrong):
         make(**{name: wrong})
 
 
-def test_weights_know_their_name_and_compare_by_it():
-    assert (polynomial(a=2).name, polynomial(a=2).parameters) == ("polynomial", {"a": 2})
-    assert (hinge(a=1, b=2).name, hinge(a=1, b=2).parameters) == ("hinge", {"a": 1, "b": 2})
-    assert polynomial(a=2) == polynomial(a=2)
-    assert polynomial(a=2) != polynomial(a=1)
-    assert polynomial(a=2) != exponential(a=2)
-    assert "polynomial" in repr(polynomial())
-
-
 def test_every_weight_is_found_by_its_name():
     assert set(STALENESS) == {"constant", "polynomial", "hinge", "exponential"}
     assert {name: make().name for name, make in STALENESS.items()} == {name: name for name in STALENESS}

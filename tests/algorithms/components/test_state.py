@@ -13,7 +13,7 @@ def test_parts_go_into_a_flat_dict_and_come_out_again():
     assert under("step", flat) == {"total": 2, "exp.avg": 4}
 
 
-def test_a_key_that_only_begins_alike_belongs_to_nobody():
+def test_a_key_that_only_begins_alike_is_not_under_the_prefix():
     assert under("step", {"steps": 1, "step": 2, "steps.a": 3, "my.step.a": 4}) == {}
 
 

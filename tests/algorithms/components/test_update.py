@@ -35,13 +35,13 @@ def test_resolve_takes_tensors_and_promises(deferred, vector):
 
 
 @pytest.mark.parametrize(("name", "huge"), [("examples", 2**31), ("steps", 2**31), ("examples", 10**400)])
-def test_nobody_claims_to_be_larger_than_anything(name, huge):
+def test_counts_of_2_to_the_31_are_refused(name, huge):
     with pytest.raises(ValueError, match=name):
         check_update(Update(**{**UPDATE, name: huge}), clients=1, version=0, length=2)
     check_update(Update(**{**UPDATE, name: 2**31 - 1}), clients=1, version=0, length=2)
 
 
-def test_counts_may_be_numpys():
+def test_counts_may_be_numpy_numbers():
     check_update(Update(**{**UPDATE, "examples": np.int64(5)}), clients=1, version=0, length=2)
 
 
@@ -83,12 +83,6 @@ def test_check_vector_accepts_a_finite_vector_whose_norm_overflows_float32(vecto
         check_vector(huge, 3, max_norm=1e6)
 
 
-def test_check_vector_leaves_the_vector_alone(vector):
-    checked = vector(3, -4)
-    check_vector(checked, 2, max_norm=10.0)
-    assert checked.tolist() == [3, -4]
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -116,7 +110,7 @@ def test_check_update_says_what_is_wrong(change, message):
     "change",
     [{"client": 4}, {"version": 3}, {"steps": 0, "normaliser": 0.0}, {"vector": Unopened()}],
 )
-def test_check_update_accepts_the_ends_of_its_ranges_and_never_looks_into_a_promise(change):
+def test_check_update_accepts_the_ends_of_ranges_and_keeps_promises(change):
     assert check_update(Update(**UPDATE | change), clients=5, version=3, length=2) is None
 
 

@@ -28,12 +28,6 @@ def test_returns_the_elements(idx, tmp_path):
     np.testing.assert_array_equal(elements, idx.elements)
 
 
-def test_another_compression_of_the_same_content_is_the_same_file(idx, tmp_path):
-    path = tmp_path / "a.gz"
-    path.write_bytes(gzip.compress(idx.content, compresslevel=1, mtime=7))
-    np.testing.assert_array_equal(read_idx(path, SHAPE, idx.sha256), idx.elements)
-
-
 def refuse(path, sha256, reason):
     with pytest.raises(OffbeatError, match=reason) as caught:
         read_idx(path, SHAPE, sha256)
@@ -44,19 +38,17 @@ def refuse(path, sha256, reason):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda c: b"", "only 0 bytes"),
         (lambda c: c[:3], "only 3 bytes"),
         (lambda c: c[:13], "only 13 bytes"),  # in the middle of a dimension
         (lambda c: b"\x01" + c[1:], "starts with 01000803, not with 00000803"),
         (lambda c: c[:2] + b"\x0d" + c[3:], "starts with 00000d03"),  # floats
-        (lambda c: c[:3] + b"\x01" + c[4:], "starts with 00000801"),
         (lambda c: c[:4] + b"\xff\xff\xff\xff" + c[8:], re.escape("dimensions are (4294967295, 2, 2), not (3, 2, 2)")),
         (lambda c: c[:-1], "fewer than 28 bytes"),
         (lambda c: c + b"\0", "more than 28 bytes"),
         (lambda c: c[:-1] + b"\xff", "SHA-256"),
     ],
 )
-def test_refuses_other_content(idx, tmp_path, change, reason):
+def test_other_content_is_refused(idx, tmp_path, change, reason):
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(change(idx.content)))
     refuse(path, idx.sha256, reason)
@@ -65,28 +57,26 @@ def test_refuses_other_content(idx, tmp_path, change, reason):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda z: z[:-9], "end-of-stream"),
         (lambda z: z[:-1], "end-of-stream"),
         (lambda z: b"<html>", "Not a gzipped file"),
         (lambda z: z[:12] + b"\xff\xff\xff" + z[15:], "cannot read"),
         (lambda z: z[:-5] + bytes([z[-5] ^ 1]) + z[-4:], "CRC"),
-        (lambda z: z + b"more", "Not a gzipped file"),
     ],
 )
-def test_refuses_broken_compression(idx, tmp_path, change, reason):
+def test_broken_compression_is_refused(idx, tmp_path, change, reason):
     path = tmp_path / "a.gz"
     path.write_bytes(change(idx.compressed))
     refuse(path, idx.sha256, reason)
 
 
-def test_refuses_unreadable_paths(tmp_path):
+def test_paths_that_cannot_be_read_are_named(tmp_path):
     refuse(tmp_path / "none.gz", "", "No such file")
     refuse(tmp_path, "", "Is a directory")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=40), compressed=st.booleans())
-def test_refuses_any_bytes_without_another_exception(tmp_path, content, compressed):
+def test_any_bytes_are_refused(tmp_path, content, compressed):
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(b"\0\0\x08\x03" + content) if compressed else content)
     with pytest.raises(OffbeatError):
@@ -95,7 +85,7 @@ def test_refuses_any_bytes_without_another_exception(tmp_path, content, compress
 
 def test_a_decompression_bomb_takes_little_memory(idx, tmp_path):
     path = tmp_path / "a.gz"
-    path.write_bytes(gzip.compress(idx.content + bytes(50_000_000)))
+    path.write_bytes(gzip.compress(idx.content + bytes(10_000_000)))
     tracemalloc.start()
     refuse(path, idx.sha256, "more than 28 bytes")
     _, peak = tracemalloc.get_traced_memory()
@@ -131,16 +121,9 @@ def test_inputs_and_labels(small, small_images):
         np.testing.assert_array_equal(labels, small_images[numbers].elements)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"\x1f\x8b", gzip.compress(struct.pack(">II", 0x801, 10) + bytes([10] * 10))],
-    ids=["not gzip", "a label out of range"],
-)
-def test_a_broken_file_is_named(small, nowhere, content):
+def test_a_broken_file_is_named(small, nowhere):
     path = nowhere / "cache" / "small" / "t10k-labels-idx1-ubyte.gz"
-    path.write_bytes(content)
-    with pytest.raises(OffbeatError) as caught:
+    path.write_bytes(gzip.compress(struct.pack(">II", 0x801, 10) + bytes([10] * 10)))  # a label out of range
+    with pytest.raises(OffbeatError, match=re.escape(str(path))) as caught:
         small.load()
-    assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
     assert not isinstance(caught.value, MissingDataError)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from offbeat.data.builtin import sentiment140
-from offbeat.data.catalogue import list_datasets, load_dataset
+from offbeat.data.catalogue import load_dataset
 from offbeat.data.dataset import MissingDataError
 from offbeat.errors import OffbeatError
 
@@ -43,12 +43,7 @@ def test_users_with_many_tweets_are_clients(file):
     bad = dataset.train_inputs[zoe & (dataset.train_labels == 0)]
     assert len(np.unique(good, axis=0)) == len(np.unique(bad, axis=0)) == 1
     assert (good[0] != bad[0]).sum() == 1
-
-
-def test_the_same_tenth_is_for_testing_each_time(file):
-    first, second = load_dataset("sentiment140"), load_dataset("sentiment140")
-    assert np.array_equal(first.test_inputs, second.test_inputs)
-    assert np.array_equal(first.users, second.users)
+    assert np.array_equal(load_dataset("sentiment140").test_inputs, dataset.test_inputs)
 
 
 def test_tweets_by_hour(file):
@@ -59,14 +54,12 @@ def test_tweets_by_hour(file):
 
 
 @pytest.mark.parametrize(
-    ("line", "number"),
-    [('"2","1","Mon Apr 06 22:19:45 PDT 2009","q","u","t"\n', 141), ("a,b\n", 141), (row(4, 24, "u", "t"), 141)],
+    "line", ['"2","1","Mon Apr 06 22:19:45 PDT 2009","q","u","t"\n', "a,b\n", row(4, 24, "u", "t")]
 )
-def test_a_row_that_is_none_of_it_is_named(file, line, number):
+def test_another_row_is_named(file, line):
     file.write_bytes(file.read_bytes() + line.encode())
-    with pytest.raises(OffbeatError, match=rf"{NAME}: row {number} is not Sentiment140's") as caught:
+    with pytest.raises(OffbeatError, match=rf"{NAME}: row 141 is not Sentiment140's"):
         load_dataset("sentiment140")
-    assert "\n" not in str(caught.value)
 
 
 def test_a_part_of_the_file_is_refused(file):
@@ -75,8 +68,6 @@ def test_a_part_of_the_file_is_refused(file):
         load_dataset("sentiment140")
 
 
-def test_it_says_where_to_get_it(nowhere):
+def test_the_error_says_where_to_get_the_file(nowhere):
     with pytest.raises(MissingDataError, match=r"Sentiment140 is not here: take .* out of http.*set OFFBEAT_DATA"):
         load_dataset("sentiment140")
-    (entry,) = [entry for entry in list_datasets() if entry.name == "sentiment140"]
-    assert entry.where == "not here"

@@ -37,9 +37,8 @@ def test_inputs_and_labels(folder):
     assert dataset.test_labels.tolist() == [0, 1]
 
 
-@pytest.mark.parametrize("content", [b"", b"good film\t0\n", FILES["test.tsv"] + b"\n"])
-def test_another_file_is_refused(folder, content):
-    (folder / "test.tsv").write_bytes(content)
+def test_another_file_is_refused(folder):
+    (folder / "test.tsv").write_bytes(FILES["test.tsv"] + b"\n")
     with pytest.raises(OffbeatError, match=r"/test\.tsv does not belong to SST-2: its SHA-256 .*; remove"):
         sst2.load()
 

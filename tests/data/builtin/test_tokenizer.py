@@ -10,9 +10,6 @@ SENTENCES = ["the cat  sat", "The DOG sat\ton the mat", "a cat"]
 def test_words_by_falling_frequency_then_alphabetically():
     # the 3, cat 2, sat 2, and a, dog, mat, on once.
     assert vocabulary(SENTENCES) == {"the": 2, "cat": 3, "sat": 4, "a": 5, "dog": 6, "mat": 7, "on": 8}
-
-
-def test_only_the_most_frequent_words_get_a_number():
     assert vocabulary(SENTENCES, size=4) == {"the": 2, "cat": 3, "sat": 4, "a": 5}
 
 
@@ -22,13 +19,6 @@ def test_padding_cutting_and_unknown_words():
     assert encoded.dtype == np.int64
     assert encoded.tolist() == [[4, 2, 1, 0, 0], [0, 0, 0, 0, 0], [3, 3, 3, 3, 2]]
     assert token_count(numbers) == 5
-
-
-def test_the_defaults():
-    many = [" ".join(str(number) for number in range(10_001))]
-    numbers = vocabulary(many)
-    assert len(numbers) == 10_000
-    assert encode(many, numbers).shape == (1, 50)
 
 
 words = st.lists(st.text("abAB", min_size=1, max_size=2)).map(" ".join)

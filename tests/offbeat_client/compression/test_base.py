@@ -1,7 +1,7 @@
 import math
+import re
 import struct
 import tracemalloc
-from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
@@ -96,11 +96,6 @@ def test_sizes_by_hand(compressor, length, expected):
     assert wire_bytes(compressor, length) == expected
 
 
-def test_uncompressed_bytes():
-    assert uncompressed_bytes(1) == 4
-    assert uncompressed_bytes(1_000_001) == 4_000_004
-
-
 @pytest.mark.parametrize("length", [0, -1, 2**31])
 def test_lengths_out_of_range_are_refused(length):
     for ask in (
@@ -118,12 +113,9 @@ def test_lengths_out_of_range_are_refused(length):
     [
         (np.array([1.0, math.nan], np.float32), "NaN or infinity"),
         (np.array([1.0, math.inf], np.float32), "NaN or infinity"),
-        (np.array([-math.inf, 1.0], np.float32), "NaN or infinity"),
         (np.array([], np.float32), "length must be in 1"),
         (np.array(1.0, np.float32), r"shape \(d,\), got float32 of shape \(\)"),
-        (np.ones((2, 2), np.float32), r"got float32 of shape \(2, 2\)"),
         (np.ones(2), "got float64"),
-        (np.ones(2, np.int32), "got int32"),
     ],
 )
 def test_other_vectors_are_refused(compressor, vector, message):
@@ -139,7 +131,7 @@ def test_seeds_out_of_range_are_refused(seed):
 
 @pytest.mark.parametrize("compressor", ALL, ids=str)
 def test_only_the_seed_decides_and_the_vector_is_left_alone(compressor):
-    vector = np.random.default_rng(0).standard_normal(200, np.float32)
+    vector = np.random.default_rng(0).standard_normal(400, np.float32)[::2]
     before = vector.copy()
     numpy_state = np.random.get_state()[1].tolist()  # noqa: NPY002
     first, second, other = (compressor.encode(vector, seed) for seed in (3, 3, 3 + 2**40))
@@ -150,99 +142,51 @@ def test_only_the_seed_decides_and_the_vector_is_left_alone(compressor):
 
 
 @pytest.mark.parametrize("compressor", ALL, ids=str)
-def test_views_are_vectors_too(compressor):
-    plain = np.random.default_rng(0).standard_normal(50, np.float32)
-    spread = np.stack([plain, plain], 1)[:, 0]
-    assert compressor.encode(spread, seed=1) == compressor.encode(plain, seed=1)
-
-
-def test_every_compressor_is_found_by_its_name():
-    assert {"top_k": top_k, "random_k": random_k, "qsgd": qsgd, "sign": sign} == COMPRESSORS
-    for compressor in ALL:
-        assert COMPRESSORS[compressor.name](**compressor.parameters) == compressor
-    assert random_k(0.1).parameters == {"share": 0.1, "scaled": True}
-    assert qsgd(bits=4).parameters == {"bits": 4}
-    assert sign().parameters == {}
-    assert top_k(0.1) != top_k(0.2)
-    assert top_k(0.1) != random_k(0.1)
-    with pytest.raises(FrozenInstanceError):
-        top_k(0.1).share = 0.2
+def test_every_compressor_is_found_by_its_name(compressor):
+    assert COMPRESSORS[compressor.name](**compressor.parameters) == compressor
 
 
 VALID = top_k(0.5).encode(np.array([3.0, -1.0, 0.5, -4.0], np.float32), seed=0).to_bytes()
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"", "the data must have at least 16 bytes, got 0"),
-        (VALID[:15], "the data must have at least 16 bytes, got 15"),
-        (VALID[:16], "the header for top_k has 24 bytes, got 16"),
-        (VALID[:23], "the header for top_k has 24 bytes, got 23"),
-        (VALID[:24], "top_k sends 33 bytes for d = 4, got 24"),
-        (VALID[:-1], "top_k sends 33 bytes for d = 4, got 32"),
-        (VALID + b"\0", "top_k sends 33 bytes for d = 4, got 34"),
-        (b"X" + VALID[1:], "the data must begin with b'OBC', got b'XBC'"),
-        (VALID[:3] + b"\x02" + VALID[4:], "the format's version must be 1, got 2"),
-        (VALID[:4] + b"top_z" + VALID[9:], "the compressor must be one of top_k, random_k, qsgd, sign, got 'top_z'"),
-        (VALID[:4] + b"\n\xff" + VALID[6:], r"sign, got '\n\\xffp_k'"),
-        (VALID[:4] + b"\0top_k\0\0" + VALID[12:], r"got '\x00top_k'"),
-        (VALID[:12] + b"\5\0\0\0" + VALID[16:], "the vector's length must be 4, got 5"),
-        (VALID[:16] + struct.pack("<d", 0) + VALID[24:], "share must be in (0, 1], got 0"),
-        (VALID[:16] + struct.pack("<d", 1.5) + VALID[24:], "share must be in (0, 1], got 1.5"),
-        (VALID[:16] + struct.pack("<d", math.nan) + VALID[24:], "share must be in (0, 1], got nan"),
-        (VALID[:16] + struct.pack("<d", 1) + VALID[24:], "top_k sends 41 bytes for d = 4, got 33"),
-        (VALID[:24] + b"\x01" + VALID[25:], "there must be 2 indices, got 1"),
-        (VALID[:24] + b"\x0b" + VALID[25:], "there must be 2 indices, got 3"),
-        (VALID[:24] + b"\x11" + VALID[25:], "the bits after the first 4 must be 0"),
-        (VALID[:-4] + floats(math.nan), "the values must be finite"),
-        (VALID[:-4] + floats(-math.inf), "the values must be finite"),
-    ],
-)
-def test_malformed_bytes_are_refused(data, message):
-    with pytest.raises(ValueError) as caught:  # noqa: PT011
-        Encoded.from_bytes(data, 4)
-    assert message in str(caught.value)
-
-
-@pytest.mark.parametrize(
     ("data", "length", "message"),
     [
+        (VALID[:15], 4, "the data must have at least 16 bytes, got 15"),
+        (VALID[:23], 4, "the header for top_k has 24 bytes, got 23"),
+        (VALID[:-1], 4, "top_k sends 33 bytes for d = 4, got 32"),
+        (VALID + b"\0", 4, "top_k sends 33 bytes for d = 4, got 34"),
+        (b"X" + VALID[1:], 4, "the data must begin with b'OBC', got b'XBC'"),
+        (VALID[:3] + b"\x02" + VALID[4:], 4, "the format's version must be 1, got 2"),
+        (VALID[:4] + b"top_z" + VALID[9:], 4, "the compressor must be one of top_k, random_k, qsgd, sign, got 'top_z'"),
+        (VALID[:4] + b"\n\xff" + VALID[6:], 4, r"sign, got '\n\\xffp_k'"),
+        (VALID[:12] + b"\5\0\0\0" + VALID[16:], 4, "the vector's length must be 4, got 5"),
+        (VALID[:16] + struct.pack("<d", 0) + VALID[24:], 4, "share must be in (0, 1], got 0"),
+        (VALID[:16] + struct.pack("<d", math.nan) + VALID[24:], 4, "share must be in (0, 1], got nan"),
+        (VALID[:16] + struct.pack("<d", 1) + VALID[24:], 4, "top_k sends 41 bytes for d = 4, got 33"),
+        (VALID[:24] + b"\x01" + VALID[25:], 4, "there must be 2 indices, got 1"),
+        (VALID[:24] + b"\x11" + VALID[25:], 4, "the bits after the first 4 must be 0"),
+        (VALID[:-4] + floats(-math.inf), 4, "the values must be finite"),
         # k = 2, l = 5: two low parts, 10 bits, then the high parts, 3 bits.
-        (payload_of(top_k(1 / 32), 64, b"\x05\x01\x05" + bytes(8)), 64, None),
         (payload_of(top_k(1 / 32), 64, b"\x05\x05\x05" + bytes(8)), 64, "the bits after the first 10 must be 0"),
         (payload_of(top_k(1 / 32), 64, b"\x05\x01\x0d" + bytes(8)), 64, "the bits after the first 3 must be 0"),
-        (payload_of(top_k(1 / 32), 64, b"\x05\x01\x04" + bytes(8)), 64, "there must be 2 indices, got 1"),
         (payload_of(top_k(1 / 32), 64, b"\x05\x01\x07" + bytes(8)), 64, "there must be 2 indices, got 3"),
         (payload_of(top_k(1 / 32), 64, b"\xa5\x00\x03" + bytes(8)), 64, "the indices must increase"),
         (payload_of(top_k(1 / 32), 64, b"\xa6\x00\x03" + bytes(8)), 64, "the indices must increase"),
-        (payload_of(top_k(1 / 64), 63, b"\x1e\x02" + bytes(4)), 63, None),
         (payload_of(top_k(1 / 64), 63, b"\x1f\x02" + bytes(4)), 63, "the indices must be below 63, got 63"),
-        (payload_of(qsgd(3), 3, floats(5.0) + b"\xf3\0"), 3, None),
         (payload_of(qsgd(3), 3, floats(5.0) + b"\xfb\0"), 3, "the levels must be in -3 … 3, got 4"),
         (payload_of(qsgd(3), 3, floats(5.0) + b"\xc3\2"), 3, "the bits after the first 9 must be 0"),
         (payload_of(qsgd(3), 3, floats(-5.0) + b"\xc3\0"), 3, "the norm must be finite and not negative, got -5"),
-        (payload_of(qsgd(3), 3, floats(math.nan) + b"\xc3\0"), 3, "the norm must be finite and not negative, got nan"),
         (payload_of(qsgd(3), 3, floats(math.inf) + b"\xc3\0"), 3, "the norm must be finite and not negative, got inf"),
-        (payload_of(sign(), 3, floats(1.0) + b"\x07"), 3, None),
         (payload_of(sign(), 3, floats(1.0) + b"\x0f"), 3, "the bits after the first 3 must be 0"),
         (payload_of(sign(), 3, floats(-1.0) + b"\x07"), 3, "the scale must be finite and not negative, got -1"),
-        (payload_of(sign(), 3, floats(math.nan) + b"\x07"), 3, "the scale must be finite and not negative, got nan"),
-        (
-            payload_of(qsgd(3), 3, b"")[:16] + b"\x11" + bytes(40),
-            3,
-            "bits must be a whole",
-        ),
+        (payload_of(qsgd(3), 3, b"")[:16] + b"\x11" + bytes(40), 3, "bits must be a whole"),
         (payload_of(random_k(0.5), 2, b"")[:-1] + b"\x02" + b"\x01" + bytes(4), 2, "the header for random_k is not"),
     ],
 )
-def test_malformed_payloads_are_refused(data, length, message):
-    if message is None:
-        assert Encoded.from_bytes(data, length).to_bytes() == data
-        return
-    with pytest.raises(ValueError) as caught:  # noqa: PT011
+def test_malformed_bytes_are_refused(data, length, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
         Encoded.from_bytes(data, length)
-    assert message in str(caught.value)
 
 
 def read_or_refuse(data, length):
@@ -257,11 +201,6 @@ def read_or_refuse(data, length):
         assert got.shape == (length,)
         assert np.isfinite(got).all()
     assert "\n" not in message
-
-
-@given(data=st.binary(max_size=80), length=st.integers(1, 40))
-def test_random_bytes_are_refused(data, length):
-    read_or_refuse(data, length)
 
 
 @given(draw=st.data(), length=st.integers(1, 40))
@@ -312,9 +251,7 @@ def peak_of(work):
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize(
-    "compressor", [top_k(0.001), top_k(0.2), top_k(0.3), top_k(1), random_k(0.2), qsgd(2), qsgd(16), sign()], ids=str
-)
+@pytest.mark.parametrize("compressor", [top_k(0.001), top_k(0.2), top_k(1), random_k(0.2), qsgd(16), sign()], ids=str)
 def test_reading_takes_a_few_times_the_vector_in_memory(compressor):
     length = 200_000
     sent = compressor.encode(np.ones(length, np.float32), seed=0).to_bytes()

@@ -2,8 +2,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from offbeat_client.compression import compress_with_memory, decode, qsgd, random_k, sign, top_k
 
@@ -25,18 +23,6 @@ def test_sent_updates_and_memory_add_up(compressor):
     assert (np.linalg.norm(memory) == 0) == (compressor == top_k(1))
 
 
-@given(
-    rows=st.lists(st.lists(st.integers(-1000, 1000), min_size=6, max_size=6), min_size=1, max_size=8),
-    share=st.floats(0, 1, exclude_min=True),
-)
-def test_whole_numbers_add_up_exactly(rows, share):
-    memory, sent = None, np.zeros(6, np.float32)
-    for row in rows:
-        vector, memory, _ = compress_with_memory(top_k(share), memory, np.array(row, np.float32), seed=0)
-        sent += vector
-    assert (sent + memory).tolist() == [sum(column) for column in zip(*rows, strict=True)]
-
-
 def test_by_hand():
     sent, memory, _ = compress_with_memory(top_k(0.3), None, np.array([3.0, -2.0, 1.0], np.float32), seed=0)
     assert (sent.tolist(), memory.tolist()) == ([3.0, 0.0, 0.0], [0.0, -2.0, 1.0])
@@ -50,7 +36,7 @@ def test_the_memory_of_a_contraction_stays_bounded(compressor):
         compressor.name
     ]
     memory, largest = None, 0.0
-    for seed, delta in enumerate(deltas(300)):
+    for seed, delta in enumerate(deltas(100)):
         largest = max(largest, np.linalg.norm(delta))
         _, memory, _ = compress_with_memory(compressor, memory, delta, seed)
     # ‖m‖² ≤ 4(1 − δ)/δ² max ‖Δ‖² (Karimireddy et al. 2019, Lemma 3).
@@ -58,34 +44,21 @@ def test_the_memory_of_a_contraction_stays_bounded(compressor):
 
 
 @pytest.mark.parametrize("compressor", CONTRACTIONS, ids=str)
-def test_it_is_a_pure_function(compressor):
-    memory, delta, other = deltas(3)
-    before = memory.copy(), delta.copy()
-    _, after, encoded = compress_with_memory(compressor, memory, delta, seed=7)
-    # As when the first update was never counted.
-    compress_with_memory(compressor, memory, other, seed=8)
-    _, after_again, again = compress_with_memory(compressor, memory, delta, seed=7)
-    assert encoded == again
-    assert np.array_equal(after, after_again)
-    assert np.array_equal(memory, before[0])
-    assert np.array_equal(delta, before[1])
-
-
-@pytest.mark.parametrize("compressor", CONTRACTIONS, ids=str)
-def test_no_memory_is_a_memory_of_zeros(compressor):
+def test_no_memory_is_a_memory_of_zeros_and_nothing_is_changed(compressor):
     (delta,) = deltas(1)
+    before = delta.copy()
     vector, memory, encoded = compress_with_memory(compressor, None, delta, seed=7)
     _, same_memory, same = compress_with_memory(compressor, np.zeros(49, np.float32), delta, seed=7)
     assert encoded == same == compressor.encode(delta, seed=7)
     assert np.array_equal(memory, same_memory)
     assert np.array_equal(vector, decode(encoded))
+    assert np.array_equal(delta, before)
     assert not np.shares_memory(memory, delta)
 
 
 @pytest.mark.parametrize(
     ("compressor", "name"),
     [
-        (random_k(0.5), r"random_k\(share=0.5, scaled=True\)"),
         (random_k(1.0), r"random_k\(share=1.0, scaled=True\)"),
         (qsgd(3), r"qsgd\(bits=3\)"),
     ],

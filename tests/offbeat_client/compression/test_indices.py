@@ -56,10 +56,3 @@ def test_sizes_are_near_the_least_possible(length, share):
     assert 8 * size <= count * (2 + math.log2(length / count)) + 16
     assert size <= (length + 7) // 8
     assert size <= 4 * count + 1
-
-
-def test_sizes_by_hand():
-    assert index_bytes(1, 1) == 1
-    assert index_bytes(100, 100) == 13
-    assert index_bytes(10_000, 1_000_000) == 7500 + (10_000 + 15_624) // 8  # l = 6; ⌊999,999 / 64⌋ = 15,624 steps
-    assert index_bytes(500_000, 1_000_000) == 125_000

@@ -10,7 +10,7 @@ from offbeat_client.http.connection import Connection
 from offbeat_client.http.enrolment import declare, identify, renew
 from offbeat_client.http.refusal import ServiceError
 from offbeat_client.http.retry import Backoff
-from offbeat_client.messages import CheckedIn, CheckInRequest
+from offbeat_client.messages import CheckedIn
 from tests.service.conftest import running
 
 
@@ -29,32 +29,27 @@ def test_a_client_enrols_once(server, connection, folder):
     assert connection.token == "obc_1"
 
 
-def test_a_client_whose_answer_was_lost_is_the_same_client_when_it_asks_again(tmp_path, monkeypatch):
-    with (
-        running(tmp_path / "server") as server,
-        ClientFolder(tmp_path / "client") as folder,
-        Connection(server.url) as line,
-    ):
+def test_a_client_whose_answer_was_lost_is_the_same_client(tmp_path, folder, monkeypatch):
+    with running(tmp_path / "server") as server, Connection(server.url) as line:
         with monkeypatch.context() as patched:
             patched.setattr(ClientFolder, "keep_identity", lambda *_: pytest.fail("killed"))
             with pytest.raises(pytest.fail.Exception):
                 identify(line, folder, server.enrolment_token, None)
-        identity = identify(line, folder, server.enrolment_token, None)
-        assert identity.client == 0
+        assert identify(line, folder, server.enrolment_token, None).client == 0
         assert server.admin.http.get("/v1/status").json()["enrolled"] == 1
         assert not (folder.path / "enrolling.json").exists()
-        line.token = identity.token
-        assert line.ask("POST", "/v1/checkin", CheckedIn, CheckInRequest()).visit.number == 0
 
 
-def test_a_missing_token_is_named(connection, folder):
-    with pytest.raises(OffbeatError, match="give an enrolment token with --token"):
-        identify(connection, folder, None, None)
-
-
-def test_a_name_that_is_too_long_is_one_line(connection, folder):
-    with pytest.raises(OffbeatError, match="name has 101 characters; it may have at most 100"):
-        identify(connection, folder, "token", "a" * 101)
+@pytest.mark.parametrize(
+    ("token", "name", "message"),
+    [
+        (None, None, "give an enrolment token with --token"),
+        ("token", "a" * 101, "name has 101 characters; it may have at most 100"),
+    ],
+)
+def test_a_missing_token_and_a_long_name_are_refused(connection, folder, token, name, message):
+    with pytest.raises(OffbeatError, match=message):
+        identify(connection, folder, token, name)
 
 
 def test_before_the_first_answer_attempts_end_soon(server, folder, fault):
@@ -91,23 +86,15 @@ def test_a_token_is_renewed_in_the_middle_of_its_life(server, connection, folder
     assert json.loads((folder.path / "identity.json").read_text())["token"] == "obc_2"
 
 
-def test_a_client_declares_its_examples_once_and_remembers_that_it_has(tmp_path):
-    with (
-        running(tmp_path / "server") as server,
-        ClientFolder(tmp_path / "client") as folder,
-        Connection(server.url) as line,
-    ):
-        identity = identify(line, folder, server.enrolment_token, None)
-        assert declare(line, folder, identity, None) == identity
-        declared = declare(line, folder, identity, 60)
-        assert declared.examples == 60
-        assert identify(line, folder, None, None) == declared
-        assert server.service.accounts.examples.is_known(0)
-        with pytest.raises(OffbeatError, match=r"declared 60 examples, not 61.*wrong-examples"):
-            declare(line, folder, declared, 61)
-    # No server is needed to say the same again.
-    with ClientFolder(tmp_path / "client") as folder, Connection(server.url, backoff=Backoff(attempts=1)) as line:
-        assert declare(line, folder, declared, 60) == declared
+def test_a_client_declares_its_examples_once_and_remembers_that_it_has(server, connection, folder):
+    identity = identify(connection, folder, "obe_1", None)
+    assert declare(connection, folder, identity, None) == identity
+    declared = declare(connection, folder, identity, 60)
+    assert declared.examples == 60
+    assert declare(connection, folder, declared, 60) == identify(connection, folder, None, None) == declared
+    assert server.paths("POST") == ["/v1/enrol", "/v1/examples"]
+    renewed = renew(connection, folder, replace(declared, renew_at=0.0))
+    assert (renewed.token, renewed.examples) == ("obc_3", 60)
 
 
 def test_an_old_server_without_declarations_is_accepted(server, connection, folder, fault):
@@ -117,15 +104,3 @@ def test_an_old_server_without_declarations_is_accepted(server, connection, fold
     server.faults["POST", "/v1/examples"] = [fault(422, "too-many-examples")]
     with pytest.raises(ServiceError):
         declare(connection, folder, identity, 60)
-
-
-def test_a_new_token_does_not_make_it_forget_the_declared_examples(tmp_path):
-    with (
-        running(tmp_path / "server", token_seconds=100.0) as server,
-        ClientFolder(tmp_path / "client") as folder,
-        Connection(server.url) as line,
-    ):
-        declared = declare(line, folder, identify(line, folder, server.enrolment_token, None), 60)
-        renewed = renew(line, folder, replace(declared, renew_at=0.0))
-        assert renewed.token != declared.token
-        assert renewed.examples == 60

@@ -1,4 +1,5 @@
 import time
+from functools import partial
 
 import pytest
 
@@ -24,8 +25,14 @@ def pending(body, server):
     return Pending(visit=4, version=12, length=256, lease_seconds=None, has_memory=False, announcement=head)
 
 
-def test_a_small_update_takes_one_request(server, connection, pending, body):
-    receipt = upload(connection, pending, body, ask_first=False, check_in=False)
+@pytest.fixture
+def send(connection, pending, body):
+    """Return a function that uploads the update."""
+    return partial(upload, connection, pending, body, ask_first=False, check_in=False)
+
+
+def test_a_small_update_takes_one_request(server, pending, body, send):
+    receipt = send()
     assert receipt.counted
     assert [method for method, _, _ in server.heard] == ["PUT"]
     assert server.bodies[4] == body.read_bytes()
@@ -34,37 +41,32 @@ def test_a_small_update_takes_one_request(server, connection, pending, body):
     assert "Transfer-Encoding" not in server.heard[0][2]
 
 
-def test_the_receipt_brings_the_next_visit_on_request(server, connection, pending, body):
+@pytest.mark.parametrize(("check_in", "query", "number"), [(True, "checkin=true", 5), (False, "", None)])
+def test_the_receipt_brings_the_next_visit_on_request(server, send, check_in, query, number):
     server.offer(5, 13)
-    following = upload(connection, pending, body, ask_first=False, check_in=True).following
-    assert (following.visit.number, following.finished) == (5, False)
-    assert server.queries == ["checkin=true"]
+    following = send(check_in=check_in).following
+    assert (following and following.visit.number) == number
+    assert server.queries == [query]
 
 
-def test_the_receipt_brings_no_visit_otherwise(server, connection, pending, body):
-    server.offer(5, 13)
-    assert upload(connection, pending, body, ask_first=False, check_in=False).following is None
-    assert server.queries == [""]
-
-
-def test_the_client_asks_before_a_large_update(server, connection, pending, body):
+def test_the_client_asks_before_a_large_update(server, pending, body, send):
     content = bytes(LARGE_BYTES + 1)
     body.write_bytes(content)
     pending.announcement.update(bytes=len(content), sha256=sha256(body))
-    upload(connection, pending, body, ask_first=False, check_in=False)
+    send()
     assert [method for method, _, _ in server.heard] == ["GET", "PUT"]
     assert server.bodies[4] == content
 
 
-def test_an_unwanted_update_is_not_sent(server, connection, pending, body):
+def test_an_unwanted_update_is_not_sent(server, pending, body, send):
     server.receipts[4] = {"counted": False, "staleness": 9, "new_version": False}
-    assert upload(connection, pending, body, ask_first=True, check_in=False).counted is False
+    assert send(ask_first=True).counted is False
     assert [method for method, _, _ in server.heard] == ["GET"]
 
 
-def test_a_broken_upload_resumes(server, connection, pending, body, fault):
+def test_a_broken_upload_resumes(server, pending, body, send, fault):
     server.faults[PATH] = [fault(body_bytes=300), fault(503, "busy"), fault(body_bytes=100)]
-    receipt = upload(connection, pending, body, ask_first=False, check_in=False)
+    receipt = send()
     assert receipt.counted
     assert receipt.upload_seconds is None  # a piece says little about the line
     assert [headers["Upload-Offset"] for method, _, headers in server.heard if method == "PUT"] == [
@@ -73,54 +75,52 @@ def test_a_broken_upload_resumes(server, connection, pending, body, fault):
     assert server.bodies[4] == body.read_bytes()
 
 
-def test_progress_resets_the_attempts(server, connection, pending, body, fault):
+def test_progress_resets_the_attempts(server, pending, body, send, fault):
     server.faults[PATH] = [fault(body_bytes=100)] * 9
-    assert upload(connection, pending, body, ask_first=False, check_in=False).counted
+    assert send().counted
 
 
-def test_without_progress_attempts_end(server, connection, pending, body, fault):
+def test_without_progress_attempts_end(server, pending, body, send, fault):
     server.faults[PATH] = [fault(body_bytes=0)] * 9
     with pytest.raises(UnreachableError):
-        upload(connection, pending, body, ask_first=False, check_in=False)
+        send()
     assert len(server.paths("PUT")) == 4
 
 
-def test_a_lost_receipt_is_requested(server, connection, pending, body, fault):
+def test_a_lost_receipt_is_requested(server, pending, body, send, fault):
     server.counts = lambda visit: False
     server.faults[PATH] = [fault(before_answer=True)]
-    assert upload(connection, pending, body, ask_first=False, check_in=False).counted is False
+    assert send().counted is False
     assert [method for method, _, _ in server.heard] == ["PUT", "GET"]
 
 
 @pytest.mark.parametrize("kind", ["wrong-offset", "upload-in-progress"])
-def test_the_server_names_the_offset(server, connection, pending, body, fault, kind):
+def test_the_server_names_the_offset(server, pending, body, send, fault, kind):
     server.bodies[4] = body.read_bytes()[:500]
     server.faults[PATH] = [fault(409, kind)]
-    upload(connection, pending, body, ask_first=False, check_in=False)
+    send()
     assert server.heard[-1][2]["Upload-Offset"] == "500"
     assert server.bodies[4] == body.read_bytes()
 
 
-def test_after_a_wrong_digest_the_upload_restarts(server, connection, pending, body):
+def test_after_a_wrong_digest_the_upload_restarts(server, pending, body, send):
     server.bodies[4] = bytes(500)  # garbled on the way
-    upload(connection, pending, body, ask_first=True, check_in=False)
+    send(ask_first=True)
     assert server.bodies[4] == body.read_bytes()
 
 
-def test_a_digest_that_stays_wrong_ends_the_upload(server, connection, pending, body):
+def test_a_digest_that_stays_wrong_ends_the_upload(server, pending, send):
     pending.announcement["sha256"] = "0" * 64
-    with pytest.raises(ServiceError) as caught:
-        upload(connection, pending, body, ask_first=False, check_in=False)
-    assert caught.value.kind == "wrong-digest"
+    with pytest.raises(ServiceError, match="wrong-digest"):
+        send()
     assert len(server.paths("PUT")) == 3
 
 
 @pytest.mark.parametrize(("status", "kind"), [(422, "not-finite"), (409, "other-upload"), (401, "expired-token")])
-def test_other_refusals_are_final(server, connection, pending, body, fault, status, kind):
+def test_other_refusals_are_final(server, send, fault, status, kind):
     server.faults[PATH] = [fault(status, kind)]
-    with pytest.raises(ServiceError) as caught:
-        upload(connection, pending, body, ask_first=False, check_in=False)
-    assert caught.value.kind == kind
+    with pytest.raises(ServiceError, match=kind):
+        send()
     assert len(server.heard) == 1
 
 

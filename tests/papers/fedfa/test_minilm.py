@@ -74,15 +74,11 @@ def test_a_whole_model_trains_its_layers_but_not_the_words(packages):
     assert not any("embeddings" in name for name in model.named(model.vector))
 
 
-def test_padding_does_not_matter(model, pieces):
-    padded = functional.pad(pieces, (0, 10))
-    with torch.inference_mode():
-        assert torch.allclose(model.module(padded), model.module(pieces), atol=1e-5)
-
-
-def test_training_draws_no_random_numbers(model, pieces):
+def test_padding_does_not_matter_and_training_draws_no_random_numbers(model, pieces):
     model.module.train()
     assert torch.equal(model.module(pieces), model.module(pieces))
+    with torch.inference_mode():
+        assert torch.allclose(model.module(functional.pad(pieces, (0, 10))), model.module(pieces), atol=1e-5)
 
 
 def test_another_process_gets_the_same_model(model, pieces):
@@ -93,23 +89,18 @@ def test_another_process_gets_the_same_model(model, pieces):
         assert torch.equal(module(pieces), model.module(pieces))
 
 
-def test_word_pieces(packages, monkeypatch):
+def test_word_pieces_of_all_or_some_sentences(packages, monkeypatch):
     monkeypatch.setattr(sst2, "sentences", lambda: SENTENCES)
-    dataset = function("data")(length=5)
+    dataset, some = function("data")(length=5), function("data")(length=5, test_examples=2)
     assert dataset.train_inputs.dtype == dataset.test_inputs.dtype == np.int64
     # 101 and 102 are [CLS] and [SEP], with which cut sentences end, too; 0 is padding.
     assert dataset.train_inputs.tolist() == [[101, 2204, 2143, 102, 0], [101, 1037, 2919, 1010, 102]]
     assert dataset.test_inputs.shape == (3, 5)
     assert dataset.train_labels.tolist() == [1, 0]
     assert (dataset.classes, dataset.tokens) == (2, 30_522)
-
-
-def test_some_of_the_test_sentences(packages, monkeypatch):
-    monkeypatch.setattr(sst2, "sentences", lambda: SENTENCES)
-    everything, some = function("data")(length=5), function("data")(length=5, test_examples=2)
-    assert some.test_inputs.tolist() == everything.test_inputs[[0, 2]].tolist()
+    assert some.test_inputs.tolist() == dataset.test_inputs[[0, 2]].tolist()
     assert some.test_labels.tolist() == [0, 0]
-    assert some.train_inputs.tolist() == everything.train_inputs.tolist()
+    assert some.train_inputs.tolist() == dataset.train_inputs.tolist()
 
 
 def test_made_up_users(packages, monkeypatch):

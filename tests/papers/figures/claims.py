@@ -1,7 +1,7 @@
 """Claims and runs for tests."""
 
 from papers.figures.sections import Claim
-from tests.report.test_summary import a_run
+from tests.report.example_runs import a_run
 
 LOSS = {"metrics": [], "target": 0.5}
 

@@ -13,8 +13,8 @@ def test_an_unknown_name_gets_a_suggestion(experiments):
             find(name, experiments)
 
 
-def test_two_figures_with_one_name_are_refused(experiments):
-    (experiments / "paper" / "fig1.toml").write_text(FIGURE + PANELS, encoding="utf-8")
+def test_two_figures_with_one_name_are_refused(experiments, write):
+    write(FIGURE + PANELS)
     (experiments / "paper" / "fig1a.toml").write_text(FIGURE, encoding="utf-8")
     with pytest.raises(OffbeatError, match="two figures have the name paper/fig1a: rename a panel or a file"):
         read_all(experiments)

@@ -6,48 +6,45 @@ from pathlib import Path
 
 import numpy as np
 
-from offbeat.report.plots import over_updates
+from offbeat.report.plots import curves
 from offbeat.runs.directory import read
 from offbeat.units import percent
 from papers.figures import comparison
 from papers.figures.algorithms_table import mean_in_words
 from papers.figures.catalogue import result_of
 from papers.figures.figure_file import load
-from tests.papers.conftest import FIGURE, PANELS
+from tests.papers.conftest import FIGURE, PANELS, RESULTS
 
-PNG = b"\x89PNG"
-
-
-def runs():
-    return Path("runs/reproduce/paper/fig1-quick")
+FIG1 = RESULTS / "fig1-quick"
 
 
-def test_each_measure_of_a_claim_has_its_own_figure(experiments, papers):
-    path = experiments / "paper" / "fig1.toml"
-    text = path.read_text(encoding="utf-8").replace('quantity = "final"', 'quantity = "final"\nmeasure = "loss"', 1)
-    path.write_text(text.replace('over = "updates"', 'over = "updates"\ncrop = true'), encoding="utf-8")
+def test_each_measure_of_a_claim_has_its_own_figure(reproduced, write, papers):
+    write(
+        FIGURE,
+        ('quantity = "final"', 'quantity = "final"\nmeasure = "loss"'),
+        ('over = "updates"', 'over = "updates"\ncrop = true'),
+    )
     code, out, _ = papers("paper/fig1", "--jobs", "1")
     assert code == 0
     assert [line for line in out.splitlines() if line.startswith("Figure")] == [
-        f"Figure: {runs() / 'figure.png'}",
-        f"Figure: {runs() / 'figure-loss.png'}",
+        f"Figure: {FIG1 / 'figure.png'}",
+        f"Figure: {FIG1 / 'figure-loss.png'}",
     ]
-    assert (runs() / "figure-loss.png").read_bytes() != (runs() / "figure.png").read_bytes()
-    page = (runs() / "page.md").read_text(encoding="utf-8")
+    assert (FIG1 / "figure-loss.png").read_bytes() != (FIG1 / "figure.png").read_bytes()
+    page = (FIG1 / "page.md").read_text(encoding="utf-8")
     assert "![Figure 1](figure-loss.png)" in page
     assert "loss at the end of fedavg: " in page
 
 
-def test_a_compared_panel_is_run_first(experiments, papers, monkeypatch):
-    path = experiments / "paper" / "fig1.toml"
-    path.write_text(FIGURE + PANELS, encoding="utf-8")
+def test_a_compared_panel_is_run_first(write, papers, monkeypatch):
+    path = write(FIGURE + PANELS)
     drawn = []
 
-    def draw(runs, target, measure):
+    def draw(over, runs, target, measure):
         drawn.append([(run.label, run.seed) for run in runs])
-        return over_updates(runs, target, measure)
+        return curves(over, runs, target, measure)
 
-    monkeypatch.setitem(comparison._DRAW, "updates", draw)
+    monkeypatch.setattr(comparison.plots, "curves", draw)
     code, out, err = papers("paper/fig1b", "--jobs", "1")
     assert (code, err) == (0, "")
     assert re.findall(r"^paper/\w+", out, re.MULTILINE) == ["paper/fig1a", "paper/fig1b"]
@@ -55,34 +52,23 @@ def test_a_compared_panel_is_run_first(experiments, papers, monkeypatch):
     assert "holds (2 of 2 seeds)" in row
     own = [(label, seed) for label in ("fedavg", "fedasync") for seed in (1, 2)]
     assert drawn == [own, [*own, ("fedasync (fig1a)", 1), ("fedasync (fig1a)", 2)]]
-    page = Path("runs/reproduce/paper/fig1b-quick/page.md").read_text(encoding="utf-8")
-    best = {
-        (panel, label): np.array(
-            [
-                read(Path(f"runs/reproduce/paper/fig1{panel}-quick/{label}-seed{seed}")).history["accuracy"].max()
-                for seed in (1, 2)
-            ]
-        )
-        for panel in "ab"
-        for label in ("fedasync", "fedavg")
-    }
-    few = mean_in_words(best["a", "fedasync"], percent, "")
+    page = (RESULTS / "fig1b-quick" / "page.md").read_text(encoding="utf-8")
+
+    def best(panel, label):
+        folders = [RESULTS / f"fig1{panel}-quick" / f"{label}-seed{seed}" for seed in (1, 2)]
+        return np.array([read(folder).history["accuracy"].max() for folder in folders])
+
+    few = mean_in_words(best("a", "fedasync"), percent, "")
     assert f"at least that of fedasync (fig1a), {few}, give or take 0.9" in page
-    ahead = {panel: mean_in_words(best[panel, "fedavg"] - best[panel, "fedasync"], percent, "") for panel in "ab"}
+    ahead = {panel: mean_in_words(best(panel, "fedavg") - best(panel, "fedasync"), percent, "") for panel in "ab"}
     assert f"best accuracy of fedavg less that of fedasync: {ahead['b']} | close to" in page
     assert f"close to that of fedavg (fig1a) less that of fedasync (fig1a), {ahead['a']}, within 0.9" in page
     assert "10 clients" in page
-
-
-def test_a_figure_has_no_result_without_its_compared_panel(experiments, papers):
-    path = experiments / "paper" / "fig1.toml"
-    path.write_text(FIGURE + PANELS, encoding="utf-8")
-    papers("paper/fig1", "--jobs", "1")
-    few, many = load(path)
-    results = Path("runs/reproduce")
+    # Without its compared panel a figure has no result.
+    (few, many), results = load(path), Path("runs/reproduce")
     assert result_of(few, "quick", results) is not None
     assert result_of(many, "quick", results) is not None
-    shutil.rmtree(results / "paper" / "fig1a-quick" / "fedasync-seed2")
+    shutil.rmtree(RESULTS / "fig1a-quick" / "fedasync-seed2")
     assert result_of(many, "quick", results) is None
     code, again, _ = papers("paper/fig1b", "--jobs", "1")
     assert code == 0
@@ -90,13 +76,11 @@ def test_a_figure_has_no_result_without_its_compared_panel(experiments, papers):
     assert "4 of 4 runs are finished" in again
 
 
-def test_a_diverged_run_has_no_number_and_its_claim_does_not_hold(experiments, papers):
-    path = experiments / "paper" / "fig1.toml"
-    text = path.read_text(encoding="utf-8").replace("[algorithms.fedavg]", "[algorithms.fedavg]\nlocal = { lr = 3e38 }")
-    path.write_text(text, encoding="utf-8")
-    code, out, err = papers("paper/fig1", "--jobs", "2")
+def test_a_diverged_run_has_no_number_and_its_claim_does_not_hold(write, papers):
+    write(FIGURE, ("[algorithms.fedavg]", "[algorithms.fedavg]\nlocal = { lr = 3e38 }"))
+    code, out, err = papers("paper/fig1", "--jobs", "1")
     assert (code, err) == (0, "")
     row = re.search("FedAvg learns.*", out).group()
     assert "unknown" in row
     assert "does not hold (0 of 2 seeds)" in row
-    assert (runs() / "figure.png").exists()
+    assert (FIG1 / "figure.png").exists()

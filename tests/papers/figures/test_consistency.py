@@ -1,8 +1,7 @@
 import pytest
 
-from offbeat.errors import OffbeatError
 from papers.figures.figure_file import load
-from tests.papers.conftest import FIGURE, PANELS
+from tests.papers.conftest import FIGURE, PANELS, assert_one_line
 
 
 @pytest.mark.parametrize(
@@ -31,27 +30,19 @@ from tests.papers.conftest import FIGURE, PANELS
         ),
     ],
 )
-def test_a_mistake_in_a_panel_is_one_line(experiments, before, after, message):
+def test_a_mistake_in_a_panel_is_one_line(write, before, after, message):
     assert before in PANELS
-    path = experiments / "paper" / "fig1.toml"
-    path.write_text(FIGURE + PANELS.replace(before, after), encoding="utf-8")
-    with pytest.raises(OffbeatError, match=message) as caught:
-        load(path)
-    assert "\n" not in str(caught.value)
+    path = write(FIGURE + PANELS.replace(before, after))
+    assert_one_line(lambda: load(path), message)
 
 
-def test_than_panel_needs_panels(experiments):
-    path = experiments / "paper" / "fig1.toml"
-    path.write_text(FIGURE.replace('than = "fedavg"', 'than = "fedavg"\nthan_panel = "a"'), encoding="utf-8")
-    with pytest.raises(OffbeatError, match="than_panel: the file has no \\[panels\\]"):
-        load(path)
+def test_than_panel_needs_panels(write):
+    path = write(FIGURE, ('than = "fedavg"', 'than = "fedavg"\nthan_panel = "a"'))
+    assert_one_line(lambda: load(path), r"than_panel: the file has no \[panels\]")
 
 
-def test_a_claim_may_compare_with_an_algorithm_that_only_the_other_panel_has(experiments):
-    path = experiments / "paper" / "fig1.toml"
+def test_a_claim_may_compare_with_an_algorithm_that_only_the_other_panel_has(write):
     other = '"population.clients=5", "algorithms.slow={ algorithm = \'fedasync\', concurrency = 1 }"'
-    panels = PANELS.replace('"population.clients=5"', other).replace('than = "fedasync"', 'than = "slow"')
-    path.write_text(FIGURE + panels, encoding="utf-8")
-    few, many = load(path)
+    few, many = load(write(FIGURE + PANELS, ('"population.clients=5"', other), ('than = "fedasync"', 'than = "slow"')))
     assert "slow" not in many.experiment("quick").algorithms
     assert many.compared["a"] is few

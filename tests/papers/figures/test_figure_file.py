@@ -4,7 +4,7 @@ from offbeat.config import experiment_file
 from offbeat.errors import OffbeatError
 from papers.figures.catalogue import find, read_all
 from papers.figures.figure_file import load
-from tests.papers.conftest import FIGURE, PANELS
+from tests.papers.conftest import FIGURE, PANELS, assert_one_line
 
 
 def test_a_figure_is_read_at_its_scales(experiments):
@@ -39,19 +39,13 @@ def test_a_figure_file_is_also_an_experiment(experiments):
         ('quantity = "final"', 'quantity = "final"\nless = "fedavgg"', "did you mean 'fedavg'"),
     ],
 )
-def test_a_mistake_is_one_line(experiments, before, after, message):
-    assert before in FIGURE
-    path = experiments / "paper" / "fig1.toml"
-    path.write_text(FIGURE.replace(before, after, 1), encoding="utf-8")
-    with pytest.raises(OffbeatError, match=message) as caught:
-        load(path)
-    assert "\n" not in str(caught.value)
-    assert "fig1.toml" in str(caught.value)
+def test_a_mistake_is_one_line(write, before, after, message):
+    path = write(FIGURE, (before, after))
+    assert_one_line(lambda: load(path), f"fig1.toml.*{message}")
 
 
-def test_a_file_may_hold_several_panels(experiments):
-    path = experiments / "paper" / "fig1.toml"
-    path.write_text(FIGURE + PANELS, encoding="utf-8")
+def test_a_file_may_hold_several_panels(experiments, write):
+    path = write(FIGURE + PANELS)
     few, many = load(path)
     assert (few.name, few.section.figure) == ("paper/fig1a", "Figure 1 (a)")
     assert few.section.question == "Digits, by softmax. With few."
@@ -65,10 +59,24 @@ def test_a_file_may_hold_several_panels(experiments):
     assert [one.name for one in find("paper/fig1", experiments)] == ["paper/fig1a", "paper/fig1b"]
 
 
-def test_a_panel_without_claims_is_refused(experiments):
-    path = experiments / "paper" / "fig1.toml"
-    claims = FIGURE.replace('paper = "it does"', 'paper = "it does"\npanels = ["b"]')
-    claims = claims.replace('paper = "it is"', 'paper = "it is"\npanels = ["b"]')
-    path.write_text(claims + PANELS, encoding="utf-8")
-    with pytest.raises(OffbeatError, match="paper/fig1a has no claim: add one, or remove the panel"):
-        load(path)
+def test_a_panel_without_claims_is_refused(write):
+    changes = [(f'paper = "{text}"', f'paper = "{text}"\npanels = ["b"]') for text in ("it does", "it is")]
+    path = write(FIGURE + PANELS, *changes, ("factor = 1000.0\n", 'factor = 1000.0\npanels = ["b"]\n'))
+    assert_one_line(lambda: load(path), "paper/fig1a has no claim: add one, or remove the panel")
+
+
+def test_the_fingerprint_depends_on_settings_claims_and_compared_panels(write):
+    def fingerprints(*change):
+        few, many = load(write(FIGURE + PANELS, *([change] if change else [])))
+        return few.fingerprint("quick"), many.fingerprint("quick")
+
+    few, many = fingerprints()
+    assert fingerprints("tolerance = 0.9", "tolerance = 0.9\nfactor = 1.0") == (few, many)
+    assert fingerprints("With few.", "With hardly any.") == (few, many)
+    # The claim that compares is none of the panel's that it is compared with.
+    few_now, many_now = fingerprints("tolerance = 0.9", "tolerance = 0.8")
+    assert few_now == few
+    assert many_now != many
+    few_now, many_now = fingerprints("population.clients=5", "population.clients=6")
+    assert few_now != few
+    assert many_now != many

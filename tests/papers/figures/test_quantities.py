@@ -5,7 +5,7 @@ import pytest
 
 from papers.figures.quantities import quantity
 from tests.papers.figures.claims import LOSS, claim, loss_run
-from tests.report.test_summary import a_run
+from tests.report.example_runs import a_run
 
 
 @pytest.mark.parametrize(

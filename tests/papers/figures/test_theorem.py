@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from offbeat.errors import OffbeatError
 from papers.figures.catalogue import find, read_all
+from tests.papers.conftest import RESULTS, assert_one_line
 
 THEOREM = """
 [reproduction]
@@ -55,23 +55,18 @@ def theorem(experiments):
     return path
 
 
-def test_each_claim_has_its_verdict(theorem, papers):
+def test_each_claim_has_its_verdict_and_a_theorem_is_measured_once(theorem, papers):
     code, out, err = papers("paper/theorem9")
     assert (code, err) == (0, "")
     lines = {name: next(line for line in out.splitlines() if name in line) for name in ("falls", "tight", "It holds")}
     assert lines["falls"].rstrip().endswith("holds")
     assert lines["tight"].rstrip().endswith("does not hold")
     assert "at most 1 " in lines["It holds"]
-    folder = Path("runs/reproduce/paper/theorem9-quick")
+    folder = RESULTS / "theorem9-quick"
     assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
-    assert "| It falls | it does | power of the number, async_comm_sgd_rounds: -" in (folder / "page.md").read_text(
-        encoding="utf-8"
-    )
-
-
-def test_a_measured_theorem_is_not_measured_again(theorem, papers):
-    papers("paper/theorem9")
-    result = Path("runs/reproduce/paper/theorem9-quick/points.json")
+    page = (folder / "page.md").read_text(encoding="utf-8")
+    assert "| It falls | it does | power of the number, async_comm_sgd_rounds: -" in page
+    result = folder / "points.json"
     before = result.stat().st_mtime_ns
     papers("paper/theorem9")
     assert result.stat().st_mtime_ns == before
@@ -84,11 +79,6 @@ def test_a_measured_theorem_is_not_measured_again(theorem, papers):
 
 def test_theorems_are_listed_with_the_other_figures(theorem):
     assert [one.name for one in read_all(Path("papers"))] == ["paper/fig1", "paper/theorem9"]
-
-
-def test_a_missing_scale_is_one_line(theorem, papers):
-    code, _, err = papers("paper/theorem9", "--scale", "full")
-    assert (code, err) == (2, "python -m papers: paper/theorem9: no scale full; choose from quick\n")
 
 
 @pytest.mark.parametrize(
@@ -106,6 +96,4 @@ def test_a_missing_scale_is_one_line(theorem, papers):
 def test_a_mistake_is_one_line(theorem, before, after, message):
     assert before in THEOREM
     theorem.write_text(THEOREM.replace(before, after, 1), encoding="utf-8")
-    with pytest.raises(OffbeatError, match=message) as caught:
-        find("paper/theorem9", Path("papers"))
-    assert "\n" not in str(caught.value)
+    assert_one_line(lambda: find("paper/theorem9", Path("papers")), message)

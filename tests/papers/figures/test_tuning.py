@@ -9,14 +9,13 @@ from safetensors.torch import load_file
 
 from offbeat import units
 from offbeat.data.catalogue import load_dataset
-from offbeat.errors import OffbeatError
 from offbeat.runs import directory as run_directory
 from offbeat.worlds.population import build_population
+from papers.figures.algorithms_table import worst_client_accuracy
 from papers.figures.catalogue import find
 from papers.figures.figure_file import load as load_figure
 from papers.figures.tuning import best_points, tuning_runs
-from papers.figures.worst_client import worst_client_accuracy
-from tests.papers.conftest import FIGURE
+from tests.papers.conftest import FIGURE, RESULTS, assert_one_line
 
 TUNING = """
 [tuning]
@@ -31,11 +30,13 @@ mixing_alpha = [1e-9, 0.5]
 """
 
 
+FIG1 = RESULTS / "fig1-quick"
+TUNED = FIGURE.replace('over = "updates"', 'over = "updates"\ntable = true') + TUNING
+
+
 @pytest.fixture
-def tuned(experiments):
-    path = experiments / "paper" / "fig1.toml"
-    path.write_text(FIGURE.replace('over = "updates"', 'over = "updates"\ntable = true') + TUNING, encoding="utf-8")
-    return path
+def tuned(write):
+    return write(TUNED)
 
 
 def test_each_algorithm_is_run_at_each_point(tuned):
@@ -52,53 +53,43 @@ def test_each_algorithm_is_run_at_each_point(tuned):
 def test_the_best_point_is_run_and_the_page_has_all_points(tuned, papers):
     code, _, err = papers("paper/fig1", "--jobs", "1")
     assert (code, err) == (0, "")
-    folder = Path("runs/reproduce/paper/fig1-quick")
     (figure,) = find("paper/fig1", Path("papers"))
     changes = {"fedavg": {"local.lr": 0.3}, "fedasync": {"mixing_alpha": 0.5}}
-    tries = tuning_runs(figure, "quick", folder)
+    tries = tuning_runs(figure, "quick", FIG1)
     assert best_points(figure, "quick", tries) == changes
-    run = run_directory.read(folder / "fedavg-seed1")
+    run = run_directory.read(FIG1 / "fedavg-seed1")
     assert run.config["local"]["lr"] == 0.3
-    page = (folder / "page.md").read_text(encoding="utf-8")
+    page = (FIG1 / "page.md").read_text(encoding="utf-8")
     assert "- tried with seed 7, `stop.virtual_seconds=15.0`: `local.lr` 1e-09 / 0.3" in page
     assert "- for fedasync instead: `mixing_alpha` 1e-09 / 0.5" in page
     assert "- best on average over the run: fedavg: `local.lr` 0.3; fedasync: `mixing_alpha` 0.5" in page
     assert "at the edge of the tried values, beyond which others may be better: fedavg, fedasync\n" in page
-    seconds = sum(run_directory.read(path.parent).real_seconds for path in folder.rglob("config.toml"))
-    assert len(list(folder.rglob("config.toml"))) == 8  # four tries, four runs
+    seconds = sum(run_directory.read(path.parent).real_seconds for path in FIG1.rglob("config.toml"))
+    assert len(list(FIG1.rglob("config.toml"))) == 8  # four tries, four runs
     assert f"{units.duration(seconds)} of one core" in page
     assert "| | time to 30 % | sent until then | accuracy at the end | of the worst client |" in page
     assert worst_client_accuracy(run) == pytest.approx(by_hand(run), abs=1e-12)
 
 
-def test_a_best_value_between_others_is_not_at_the_edge(tuned, papers):
-    text = tuned.read_text(encoding="utf-8")
-    text = text.replace("[1e-9, 0.3]", "[1e-9, 0.3, 1e9]").replace("[1e-9, 0.5]", "[0.5, 1e-9, 1e-8]")
-    tuned.write_text(text, encoding="utf-8")
+def test_changed_points_are_tried_and_the_rest_is_kept(tuned, write, papers):
     papers("paper/fig1", "--jobs", "1")
-    page = Path("runs/reproduce/paper/fig1-quick/page.md").read_text(encoding="utf-8")
-    assert "may be better: fedasync\n" in page
-
-
-def test_a_diverged_point_is_not_chosen(tuned, papers):
-    tuned.write_text(tuned.read_text(encoding="utf-8").replace("[1e-9, 0.3]", "[3e38, 0.3]"), encoding="utf-8")
-    code, _, err = papers("paper/fig1", "--jobs", "1")
-    assert (code, err) == (0, "")
-    folder = Path("runs/reproduce/paper/fig1-quick")
-    assert run_directory.read(folder / "fedavg-seed1").config["local"]["lr"] == 0.3
-    tried = run_directory.read(folder / "tuning" / "fedavg 0-seed7")
-    assert np.isnan(tried.history["accuracy"][-1])
-    assert tried.history["seconds"][-1] < 15.0
-
-
-def test_changed_points_are_tried_and_the_rest_is_kept(tuned, papers):
-    papers("paper/fig1", "--jobs", "1")
-    tuned.write_text(tuned.read_text(encoding="utf-8").replace("[1e-9, 0.3]", "[1e-9, 0.2]"), encoding="utf-8")
+    write(TUNED, ("[1e-9, 0.3]", "[1e-9, 0.2]"))
     code, out, err = papers("paper/fig1", "--jobs", "1")
     assert (code, err) == (0, "")
     assert "3 of 4 runs are finished" in out  # of the tries
     assert "2 of 4 runs are finished" in out  # FedAsync's
-    assert run_directory.read(Path("runs/reproduce/paper/fig1-quick/fedavg-seed1")).config["local"]["lr"] == 0.2
+    assert run_directory.read(FIG1 / "fedavg-seed1").config["local"]["lr"] == 0.2
+
+
+def test_a_diverged_point_is_not_chosen_and_a_middle_value_is_not_at_the_edge(write, papers):
+    write(TUNED, ("[1e-9, 0.3]", "[1e-9, 0.3, 3e38]"), ("[1e-9, 0.5]", "[0.5, 1e-9, 1e-8]"))
+    code, _, err = papers("paper/fig1", "--jobs", "1")
+    assert (code, err) == (0, "")
+    assert run_directory.read(FIG1 / "fedavg-seed1").config["local"]["lr"] == 0.3
+    tried = run_directory.read(FIG1 / "tuning" / "fedavg 2-seed7")
+    assert np.isnan(tried.history["accuracy"][-1])
+    assert tried.history["seconds"][-1] < 15.0
+    assert "may be better: fedasync\n" in (FIG1 / "page.md").read_text(encoding="utf-8")
 
 
 def by_hand(run):
@@ -129,10 +120,6 @@ def by_hand(run):
         ("target = 0.3\n", "", "reproduction.table needs classes, .* and evaluate.target"),
     ],
 )
-def test_a_mistake_is_one_line(tuned, before, after, message):
-    text = tuned.read_text(encoding="utf-8")
-    assert before in text
-    tuned.write_text(text.replace(before, after), encoding="utf-8")
-    with pytest.raises(OffbeatError, match=message) as caught:
-        load_figure(tuned)
-    assert "\n" not in str(caught.value)
+def test_a_mistake_is_one_line(write, before, after, message):
+    path = write(TUNED, (before, after))
+    assert_one_line(lambda: load_figure(path), message)

@@ -38,17 +38,6 @@ def test_fedlaavg_with_all_clients_is_gradient_descent(exact, rng):
     assert run.second_moment == pytest.approx(farthest)
 
 
-def test_fedlaavg_takes_the_longest_absent_first(exact, rng):
-    run = run_fedlaavg(exact, rng, np.ones((9, 1, 3), dtype=bool), cohort=1, lr=0.1)
-    models, latest = [exact.start], np.zeros((3, 2))
-    for r in range(9):
-        latest[r % 3] = exact.curvature * (models[-1] - exact.centres[r % 3])
-        models.append(models[-1] - 0.1 * latest.mean(0))
-    squares = [((exact.curvature * (x - exact.centres.mean(0))) ** 2).sum() for x in models[:9]]
-    assert run.gradient_square == pytest.approx([np.mean(squares)])
-    assert run.oldest == 2
-
-
 def test_each_client_is_available_once_in_any_e_rounds(rng):
     available = random_availability(rng, rounds=300, seeds=2, clients=5, available_every=4)
     windows = np.lib.stride_tricks.sliding_window_view(available, 4, axis=0)

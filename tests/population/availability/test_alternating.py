@@ -27,15 +27,15 @@ def test_groups_take_turns(client, seconds, there, away):
 
 def test_the_turn_of_a_time_is_found_where_the_quotient_is_rounded():
     turns = Alternating(2, 0.1, np.array([0, 1]))
-    for k in range(10_000):
+    for k in range(2_000):
         boundary = k * 0.1
         assert turns.next_available(k % 2, boundary) == boundary
         assert turns.next_available((k + 1) % 2, boundary) == (k + 1) * 0.1
 
 
-def test_one_group_is_always_there():
-    assert Alternating(1, 10.0, np.array([0])).next_available(0, 1e12) == 1e12
-    assert Alternating(1, 10.0, np.array([0])).next_offline(0, 15.0) == math.inf
+def test_one_group_is_always_available():
+    turns = Alternating(1, 10.0, np.array([0]))
+    assert (turns.next_available(0, 1e12), turns.next_offline(0, 15.0)) == (1e12, math.inf)
 
 
 def test_turns_end_after_3000_years():
@@ -51,12 +51,10 @@ def test_turns_end_after_3000_years():
     [
         ((0, 1.0, np.array([0])), "groups is 0, but must be at least 1"),
         ((2, 0.0, np.array([0])), "period_seconds is 0.0, but must be finite and at least 0.001"),
-        ((2, math.inf, np.array([0])), "period_seconds is inf"),
-        ((2, math.nan, np.array([0])), "period_seconds is nan"),
         ((2, 1.0, np.array([0, 2])), "client 1 is in group 2, but groups are 0 … 1"),
         ((2, 1.0, np.array([-1])), "client 0 is in group -1"),
     ],
 )
-def test_out_of_range(arguments, message):
+def test_arguments_out_of_range_are_refused(arguments, message):
     with pytest.raises(OffbeatError, match=message):
         Alternating(*arguments)

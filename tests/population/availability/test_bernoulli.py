@@ -34,17 +34,9 @@ def test_rounds_beyond_32_bits_have_different_numbers():
     assert found == expected.tolist()
 
 
-def test_a_time_within_a_round():
-    availability = Bernoulli(0.5, 10.0, 1)
-    there = available_rounds(availability, 0, 50, 10.0)
-    for k in range(40):
-        begin = next(j for j in range(k, 50) if there[j])
-        assert availability.next_available(0, k * 10 + 3.5) == (k * 10 + 3.5 if begin == k else begin * 10)
-
-
 def test_results_do_not_depend_on_earlier_calls(monkeypatch):
     rng = np.random.default_rng(0)
-    asked = [(int(rng.integers(300)), float(rng.uniform(0, 1e5))) for _ in range(300)]
+    asked = [(int(rng.integers(300)), float(rng.uniform(0, 1e5))) for _ in range(100)]
     expected = [Bernoulli(0.3, 30.0, 2).next_available(*question) for question in asked]
     monkeypatch.setattr(bernoulli, "_MAX_CACHED_BLOCKS", 3)
     one = Bernoulli(0.3, 30.0, 2)
@@ -60,14 +52,9 @@ def test_long_searches(monkeypatch, probability):
     np.testing.assert_array_equal(available_rounds(Bernoulli(probability, 4.0, 7), 70, 20_000, 4.0), expected)
 
 
-def test_clients_and_seeds_differ():
-    found = [available_rounds(Bernoulli(0.5, 1.0, seed), client, 1000, 1.0) for seed in (0, 1) for client in (0, 1)]
-    assert np.abs(np.corrcoef(found) - np.eye(4)).max() < 0.13
-
-
 def test_probability_1_is_always():
-    assert Bernoulli(1.0, 10.0, 0).next_available(0, 1e12) == 1e12
-    assert Bernoulli(1.0, 10.0, 0).next_offline(0, 5.0) == math.inf
+    always = Bernoulli(1.0, 10.0, 0)
+    assert (always.next_available(0, 1e12), always.next_offline(0, 5.0)) == (1e12, math.inf)
 
 
 def test_rounds_end_after_3000_years():
@@ -86,15 +73,6 @@ def test_a_search_without_end_is_given_up(monkeypatch):
         availability.next_available(5, 0.0)
 
 
-def test_a_client_that_is_hardly_ever_offline(monkeypatch):
-    monkeypatch.setattr(bernoulli, "_MAX_ROUNDS_AVAILABLE", 10_000)
-    availability = Bernoulli(1 - 1e-11, 10.0, 0)
-    away = availability.next_offline(5, 0.0)
-    assert away == 100_000.0
-    assert availability.next_available(5, away) == away
-    assert availability.next_offline(5, away) == 200_000.0
-
-
 def test_a_long_search_is_done_once(monkeypatch):
     searches = []
     search = Bernoulli._find_round
@@ -103,6 +81,7 @@ def test_a_long_search_is_done_once(monkeypatch):
     availability = Bernoulli(1 - 1e-11, 10.0, 0)
     assert [availability.next_offline(5, seconds) for seconds in (20.0, 500.0, 100_010.0)] == [100_020.0] * 3
     assert len(searches) == 1
+    assert availability.next_available(5, 100_020.0) == 100_020.0
     assert availability.next_offline(5, 100_020.0) == 200_020.0
     assert availability.next_offline(6, 500.0) == 100_500.0
 
@@ -116,6 +95,6 @@ def test_a_long_search_is_done_once(monkeypatch):
         (0.5, 0.0, "round_seconds is 0.0"),
     ],
 )
-def test_out_of_range(probability, seconds, message):
+def test_arguments_out_of_range_are_refused(probability, seconds, message):
     with pytest.raises(OffbeatError, match=message):
         Bernoulli(probability, seconds, 0)

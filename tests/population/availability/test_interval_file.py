@@ -1,8 +1,6 @@
 import math
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from offbeat.errors import OffbeatError
 from offbeat.population.availability import intervals_from_file
@@ -21,19 +19,10 @@ def test_reads_the_intervals(tmp_path):
     assert intervals_from_file(str(path), 3).next_available(2, 6.0) == 6
 
 
-def refuse(path, content, reason, clients=4):
-    path.write_text(content)
-    with pytest.raises(OffbeatError, match=reason) as caught:
-        intervals_from_file(path, clients)
-    assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("rows", "reason"),
     [
         ("0,1,2\n4,1,2\n", "row 3: client is 4, but the 4 clients are 0 … 3"),
-        ("-1,1,2\n", "row 2: client is -1"),
         ("0,1,2\n1,-0.5,2\n", "row 3: start_seconds is -0.5, but must be at least 0"),
         ("0,nan,2\n", "row 2: start_seconds is nan"),
         ("0,1,nan\n", "row 2: end_seconds is nan"),
@@ -42,23 +31,13 @@ def refuse(path, content, reason, clients=4):
         ("1,9,10\n0,5,7\n1,1,2\n", "row 4: client 1's interval begins before its last one ends"),
         ("1,9,10\n1,1,2\n0,5,7\n", "row 3: client 1's interval begins"),
         ("1,9,12\n1,11,15\n", "row 3: client 1's interval begins"),
-        ("0,1,2\n1,,2\n", "row 3: start_seconds is empty"),
         ("0,1,x\n", "row 2: end_seconds must be a number, not 'x'"),
         ("0.5,1,2\n", "row 2: client must be a whole number, not '0.5'"),
-        ("0,1,2\n0,3\n", "Row #3: Expected 3 columns, got 2"),
-        ("", "has no rows: no client would ever be available"),
+        ("", r"intervals\.csv has no rows: no client would ever be available"),
     ],
 )
-def test_refuses_wrong_rows(tmp_path, rows, reason):
-    refuse(tmp_path / "there.csv", HEADER + rows, reason)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(content=st.binary(max_size=40) | st.text(",-.0129e\n\"'", max_size=40).map(str.encode), header=st.booleans())
-def test_refuses_any_bytes_without_another_exception(tmp_path, content, header):
-    path = tmp_path / "there.csv"
-    path.write_bytes(HEADER.encode() * header + content)
-    try:
-        intervals_from_file(path, 10)
-    except OffbeatError as error:
-        assert len(str(error).splitlines()) == 1  # noqa: PT017
+def test_wrong_rows_are_refused(tmp_path, rows, reason):
+    path = tmp_path / "intervals.csv"
+    path.write_text(HEADER + rows)
+    with pytest.raises(OffbeatError, match=reason):
+        intervals_from_file(path, 4)

@@ -19,13 +19,6 @@ def test_of_equally_frequent_labels_the_lowest():
     assert label_groups(shards, LABELS, 4, 2).tolist() == [0, 1]
 
 
-@pytest.mark.parametrize("first_labels", [1, 3, 5])
-def test_the_papers_clients_of_the_first_digits(first_labels):
-    labels = np.arange(1000) % 10
-    shards = [np.array([digit, digit + 10]) for digit in range(10)]
-    assert label_groups(shards, labels, 10, first_labels).tolist() == [0] * first_labels + [1] * (10 - first_labels)
-
-
 @pytest.mark.parametrize("first_labels", [-1, 0, 4, 5])
 def test_out_of_range(first_labels):
     with pytest.raises(OffbeatError, match=f"^first_labels is {first_labels}, but must be at least 1 and below 4, the"):

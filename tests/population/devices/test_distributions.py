@@ -18,54 +18,34 @@ DISTRIBUTIONS = [
     (distributions.exponential, {"mean": 2.0}),
     (distributions.half_normal, {"mean": 2.0}),
 ]
-QUANTILES = [0.01, 0.1, 0.5, 0.9, 0.99, 0.999]
+NORMAL = NormalDist()
+QUANTILES = np.array([0.01, 0.1, 0.5, 0.9, 0.99, 0.999])
 
 
-def part_below(values, quantile_values):
-    return np.searchsorted(np.sort(values), quantile_values) / len(values)
+@pytest.mark.parametrize(
+    ("distribution", "parameters", "quantile"),
+    [
+        (distributions.lognormal, {"median": 0.1, "sigma": 0.7}, lambda q: 0.1 * math.exp(0.7 * NORMAL.inv_cdf(q))),
+        (distributions.pareto, {"minimum": 0.1, "shape": 1.5}, lambda q: 0.1 * (1 - q) ** (-1 / 1.5)),
+        (distributions.uniform_between, {"low": 0.5, "high": 2.0}, lambda q: 0.5 + 1.5 * q),
+        (distributions.exponential, {"mean": 2.0}, lambda q: -2.0 * math.log(1 - q)),
+        (
+            distributions.half_normal,
+            {"mean": 2.0},
+            lambda q: 2.0 * math.sqrt(math.pi / 2) * NORMAL.inv_cdf((1 + q) / 2),
+        ),
+    ],
+)
+def test_quantiles(distribution, parameters, quantile):
+    values = distribution(N, **parameters, **SOURCE)
+    below = np.searchsorted(np.sort(values), [quantile(q) for q in QUANTILES]) / N
+    # The part of the values below the q-quantile has mean q and variance q (1 - q) / n.
+    assert (np.abs(below - QUANTILES) < 4 * np.sqrt(QUANTILES * (1 - QUANTILES) / N)).all()
 
 
-def assert_quantiles(values, expected):
-    """The part of the values below the q-quantile has mean q and variance q (1 - q) / n."""
-    q = np.array(QUANTILES)
-    deviation = np.sqrt(q * (1 - q) / len(values))
-    assert (np.abs(part_below(values, expected) - q) < 4 * deviation).all()
-
-
-def test_constant():
+def test_a_distribution_without_spread_is_constant():
     assert distributions.constant(3, value=2.5, **SOURCE).tolist() == [2.5] * 3
-
-
-def test_lognormal_quantiles():
-    values = distributions.lognormal(N, median=0.1, sigma=0.7, **SOURCE)
-    assert_quantiles(values, [0.1 * math.exp(0.7 * NormalDist().inv_cdf(q)) for q in QUANTILES])
-
-
-def test_pareto_quantiles():
-    values = distributions.pareto(N, minimum=0.1, shape=1.5, **SOURCE)
-    assert values.min() >= 0.1
-    assert_quantiles(values, [0.1 * (1 - q) ** (-1 / 1.5) for q in QUANTILES])
-
-
-def test_uniform_quantiles():
-    values = distributions.uniform_between(N, low=0.5, high=2.0, **SOURCE)
-    assert 0.5 <= values.min() < values.max() <= 2.0
-    assert_quantiles(values, [0.5 + 1.5 * q for q in QUANTILES])
-
-
-def test_exponential_quantiles():
-    values = distributions.exponential(N, mean=2.0, **SOURCE)
-    assert_quantiles(values, [-2.0 * math.log(1 - q) for q in QUANTILES])
-
-
-def test_half_normal_quantiles():
-    values = distributions.half_normal(N, mean=2.0, **SOURCE)
-    assert values.mean() == pytest.approx(2.0, rel=0.01)
-    assert_quantiles(values, [2.0 * math.sqrt(math.pi / 2) * NormalDist().inv_cdf((1 + q) / 2) for q in QUANTILES])
-
-
-def test_lognormal_without_sigma_is_constant():
-    assert distributions.lognormal(5, median=0.3, sigma=0, **SOURCE).tolist() == [0.3] * 5
+    assert distributions.lognormal(3, median=0.3, sigma=0, **SOURCE).tolist() == [0.3] * 3
 
 
 @pytest.mark.parametrize(("distribution", "parameters"), DISTRIBUTIONS)
@@ -96,7 +76,7 @@ def test_the_ends_of_the_uniform_numbers_give_finite_positive_values(monkeypatch
     monkeypatch.setattr(distributions, "uniform", lambda *args, **kwargs: np.array([u]))
     log = math.log(distributions.lognormal(1, median=1.0, sigma=1.0, **SOURCE)[0])
     # A float32 quantile would be infinite at the upper end.
-    assert log == pytest.approx(NormalDist().inv_cdf(max(u, 2.0**-54)), rel=1e-9)
+    assert log == pytest.approx(NORMAL.inv_cdf(max(u, 2.0**-54)), rel=1e-9)
     assert 8 < abs(log) < 8.4
     assert distributions.pareto(1, minimum=1.0, shape=1.0, **SOURCE)[0] == pytest.approx(1 / (1 - u))
     for distribution in (distributions.exponential, distributions.half_normal):

@@ -35,26 +35,6 @@ def test_the_papers_rule(middle, expected):
     np.testing.assert_allclose(found, [expected, 1 - expected], atol=1e-4)
 
 
-def test_at_zero_noon_and_midnight_have_one_class_each():
-    parts = by_hour(LABELS, np.array([12.5, 0.5, 12.5]), 0.0, 0)
-    assert [set(LABELS[part]) for part in parts] == [{0}, {1}, {0}]
-    # 24,000 negative ones for two.
-    assert [len(part) for part in parts] == [12_000] * 3
-
-
-def test_at_a_half_the_hour_does_not_matter():
-    parts = by_hour(LABELS, np.arange(24.0), 0.5, 0)
-    assert [len(part) for part in parts] == [2000] * 24
-    assert share(LABELS, parts).tolist() == [0.5] * 24
-
-
-def test_a_smaller_alpha_tells_the_hours_further_apart():
-    spreads = [np.ptp(share(LABELS, by_hour(LABELS, np.arange(24.0), alpha, 0))) for alpha in (0.0, 0.25, 0.5)]
-    np.testing.assert_allclose(spreads, [1.0, 0.5, 0.0], atol=0.001)
-    above = share(LABELS, by_hour(LABELS, np.array([12.0, 0.0]), 0.75, 0))
-    np.testing.assert_allclose(above, [0.75, 0.25], atol=1e-4)
-
-
 @given(
     st.lists(st.floats(0, 24, exclude_max=True), min_size=1, max_size=12),
     st.floats(0, 1),
@@ -94,14 +74,6 @@ def test_what_is_left_of_the_more_frequent_class_is_not_used():
     assert abs(used.mean() - 44.5) < 18
 
 
-def test_odd_sizes_do_not_favour_a_class():
-    labels = np.repeat([0, 1], [30, 30])
-    positive = [labels[part].sum() for part in by_hour(labels, np.arange(20.0), 0.5, 0)]
-    # Three each, one or two of them positive in turn.
-    assert sum(positive) == 30
-    assert set(positive) == {1, 2}
-
-
 def test_running_sums_are_the_nearest_to_the_wanted_ones():
     labels = np.repeat([0, 1], [24, 16])
     parts = by_hour(labels, np.full(10, 12.0), 0.4, 0)
@@ -120,15 +92,3 @@ def test_too_few_examples_of_a_class():
     labels = np.repeat([4, 7], [20, 1])
     with pytest.raises(OffbeatError, match=r"^3 clients cannot share 20 examples of class 4 and 1 of class 7 so that"):
         by_hour(labels, np.array([1.0, 2.0, 3.0]), 0.5, 0)
-
-
-@pytest.mark.parametrize("alpha", [-0.1, 1.1, float("nan")])
-def test_alpha_out_of_range(alpha):
-    with pytest.raises(OffbeatError, match=r"^alpha is \S+, but must be between 0 and 1$"):
-        by_hour(LABELS, np.array([1.0]), alpha, 0)
-
-
-@pytest.mark.parametrize("clients", [0, 5])
-def test_too_few_or_too_many_clients(clients):
-    with pytest.raises(OffbeatError, match=f"^{clients} clients cannot share 4 examples"):
-        by_hour(LABELS[:4], np.arange(clients) * 1.0, 0.5, 0)

@@ -12,18 +12,20 @@ LABELS = np.sort(np.arange(10_000) % 10)
 BY_LABELS = {
     "iid": partition.iid,
     "dirichlet": lambda labels, clients, seed: partition.dirichlet(labels, clients, 0.3, seed),
+    "dirichlet, steep": lambda labels, clients, seed: partition.dirichlet(labels, clients, 1e-300, seed),
+    "dirichlet, flat": lambda labels, clients, seed: partition.dirichlet(labels, clients, 1e9, seed),
     "one_class": partition.one_class,
     "one_class, sizes": lambda labels, clients, seed: partition.one_class(labels, clients, seed, 0.5),
     "mixing": lambda labels, clients, seed: partition.mixing(labels, clients, 0.5, seed),
     "quantity_skew": lambda labels, clients, seed: partition.quantity_skew(labels, clients, 0.5, seed),
 }
-ALL = {
-    **BY_LABELS,
-    "by_user": partition.by_user,
+BY_HOUR = {
     "by_hour": lambda labels, clients, seed: partition.by_hour(
         labels > np.median(labels), np.linspace(0, 23, clients), 0.25, seed
-    ),
+    )
 }
+ALL = {**BY_LABELS, **BY_HOUR, "by_user": partition.by_user}
+del ALL["dirichlet, steep"]  # one client has a whole class for any seed
 by_labels = pytest.mark.parametrize("divide", BY_LABELS.values(), ids=BY_LABELS)
 all_partitions = pytest.mark.parametrize("divide", ALL.values(), ids=ALL)
 
@@ -69,13 +71,33 @@ def test_only_the_order_of_the_labels_matters_not_their_values(divide):
 
 
 @pytest.mark.parametrize("name", ["iid", "quantity_skew"])
-def test_labels_do_not_matter_where_only_their_number_should(name):
-    for part, same in zip(ALL[name](LABELS, 10, 0), ALL[name](LABELS[::-1] // 3, 10, 0), strict=True):
+def test_labels_are_mixed_where_only_their_number_matters(name, class_counts):
+    parts = ALL[name](LABELS, 10, 0)
+    for part, same in zip(parts, ALL[name](LABELS[::-1] // 3, 10, 0), strict=True):
         np.testing.assert_array_equal(part, same)
+    counts = class_counts(parts, LABELS)
+    # About 100 each, as often as a class is: a deviation of 10 around a tenth of the client's size.
+    np.testing.assert_allclose(counts, np.tile(counts.sum(axis=0) / 10, (10, 1)), atol=50)
 
 
-@pytest.mark.parametrize("clients", [-1, 0, 11])
-@by_labels
-def test_too_few_or_too_many_clients(divide, clients):
+@pytest.mark.parametrize("clients", [0, 11])
+@pytest.mark.parametrize("divide", (BY_LABELS | BY_HOUR).values(), ids=BY_LABELS | BY_HOUR)
+def test_too_few_or_too_many_clients_are_refused(divide, clients):
     with pytest.raises(OffbeatError, match=f"^{clients} clients cannot share 10 examples: .* between 1 and 10"):
         divide(np.arange(10), clients, 0)
+
+
+@pytest.mark.parametrize(
+    ("divide", "name", "allowed"),
+    [
+        (lambda value: partition.by_hour(LABELS % 2, np.array([1.0]), value, 0), "alpha", "between 0 and 1$"),
+        (lambda value: partition.mixing(LABELS, 10, value, 0), "mu", "between 0 and 1$"),
+        (lambda value: partition.dirichlet(LABELS, 10, value, 0), "alpha", "above 0"),
+        (lambda value: partition.quantity_skew(LABELS, 10, value, 0), "sigma", r"between 0 and 1e\+06$"),
+        (lambda value: partition.one_class(LABELS, 10, 0, value), "sigma", r"between 0 and 1e\+06$"),
+    ],
+)
+@pytest.mark.parametrize("value", [-0.1, 1e10, float("nan"), float("inf")])
+def test_parameters_out_of_range_are_refused(divide, name, allowed, value):
+    with pytest.raises(OffbeatError, match=rf"^{name} is \S+, but must be {allowed}"):
+        divide(value)

@@ -10,11 +10,3 @@ def test_sizes_differ_by_one_at_most(examples, data):
     clients = data.draw(st.integers(1, examples))
     sizes = [len(part) for part in iid(np.zeros(examples, np.int64), clients, data.draw(st.integers(0, 2**63 - 1)))]
     assert max(sizes) - min(sizes) <= 1
-
-
-def test_mixes_the_labels(class_counts):
-    labels = np.sort(np.arange(10_000) % 10)
-    # A client's count of one class is about Poisson(50): mean 50, deviation 7.
-    counts = class_counts(iid(labels, 20, 0), labels)
-    assert counts.min() > 20
-    assert counts.max() < 80

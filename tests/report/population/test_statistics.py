@@ -1,25 +1,20 @@
 """Statistics of a population."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offbeat.config.experiment_file import Experiment
 from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
 from offbeat.report.population.statistics import effective_labels, evenly, population_statistics
 from offbeat.worlds.population import build_population
 from tests.report.population.example import ALWAYS, Spells, example
 
-Load = Callable[..., Experiment]
 
-
-def test_of_the_first_seed(experiment: Load, digits: Dataset) -> None:
+def test_of_the_first_seed(experiment, digits):
     here = experiment("seeds=[7, 1]", "local.steps=9")
     statistics = population_statistics(here)
     population = build_population(here.population, digits, 7)
@@ -40,21 +35,12 @@ def test_of_the_first_seed(experiment: Load, digits: Dataset) -> None:
     assert statistics.horizon_seconds == 60.0
 
 
-def test_availability(experiment: Load) -> None:
-    statistics = population_statistics(
-        experiment("population.availability={ name = 'alternating', period_seconds = 7.0 }")
-    )
-    assert statistics.availability.next_available(1, 0.0) == 7.0
-
-
-def test_without_an_end_in_seconds_the_horizon_is_a_day(experiment: Load) -> None:
+def test_without_an_end_in_seconds_the_horizon_is_a_day(experiment):
     assert population_statistics(experiment("stop={ versions = 3 }")).horizon_seconds == 24 * 3600
 
 
-def test_without_classes_there_are_no_label_counts(
-    experiment: Load, monkeypatch: pytest.MonkeyPatch, digits: Dataset
-) -> None:
-    def load(_: Any) -> Dataset:
+def test_without_classes_there_are_no_label_counts(experiment, monkeypatch, digits):
+    def load(_):
         targets = digits.train_labels.astype(np.float32), digits.test_labels.astype(np.float32)
         return Dataset("targets", digits.train_inputs, targets[0], digits.test_inputs, targets[1], None)
 
@@ -64,7 +50,7 @@ def test_without_classes_there_are_no_label_counts(
     assert statistics.model_bytes == 4 * 65
 
 
-def test_an_error_names_the_key(experiment: Load) -> None:
+def test_an_error_names_the_key(experiment):
     with pytest.raises(OffbeatError, match=r"population\.partition: 1434 clients"):
         population_statistics(experiment("population.clients=1434"))
 
@@ -122,19 +108,9 @@ def test_the_number_of_calls_is_bounded():
 
 def test_presence_is_that_of_a_thousand_of_many_clients():
     number = 2500
-    asked = set()
-
-    class There:
-        def next_available(self, client, seconds):
-            asked.add(client)
-            return seconds
-
-        def next_offline(self, client, seconds):
-            return math.inf
-
-    presence = example(examples=np.ones(number, np.int64), availability=There()).presence
-    assert len(asked) == 1000
-    assert sorted(asked) == presence.clients.tolist()
+    everyone = Spells(*number * [ALWAYS])
+    presence = example(examples=np.ones(number, np.int64), availability=everyone).presence
+    assert everyone.calls == 3 * 1000
     assert presence.clients[[0, -1]].tolist() == [0, number - 1]
     # 10 runs of 100 adjacent ones, (2500 − 100) / 9 from start to start.
     starts = presence.clients[::100]
@@ -142,15 +118,10 @@ def test_presence_is_that_of_a_thousand_of_many_clients():
     assert set(np.diff(starts)) == {266, 267}
 
 
-def test_presence_is_that_of_all_of_a_thousand_clients():
-    everyone = Spells(*1000 * [ALWAYS])
-    presence = example(examples=np.ones(1000, np.int64), availability=everyone).presence
-    assert presence.clients.tolist() == list(range(1000))
-
-
-def test_no_client_comes_twice():
-    everyone = Spells(*1003 * [ALWAYS])
-    presence = example(examples=np.ones(1003, np.int64), availability=everyone).presence
+@pytest.mark.parametrize("number", [1000, 1003])
+def test_presence_has_a_thousand_different_clients(number):
+    everyone = Spells(*number * [ALWAYS])
+    presence = example(examples=np.ones(number, np.int64), availability=everyone).presence
     assert len(set(presence.clients.tolist())) == len(presence.clients) == 1000
 
 

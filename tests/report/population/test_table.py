@@ -58,6 +58,7 @@ def test_the_visits_that_fit():
     assert rows["Visits before it leaves"] == ["0", "1", "1", "2", "2"]
     assert "66.7 % of visits that begin while a client is available end before it leaves." in text
     assert rows["Available clients"] == ["0.0 %", "0.0 %", "1.2 %", "0.0 %", "100.0 %"]  # at 6 of 500 times
+    assert "Visits before it leaves: how many fit, one after the other" in text
 
 
 def test_a_visit_that_takes_all_of_a_stay_fits():
@@ -81,6 +82,7 @@ def test_clients_that_never_leave():
 def test_always_and_never_available():
     text, rows = shown(example())
     assert "All clients are always available." in text
+    assert "Visits before it leaves: how many fit" not in text
     assert rows["Available clients"] == 5 * ["100.0 %"]
     text, rows = shown(example([[], []]))
     assert "No client is ever available." in text
@@ -102,12 +104,6 @@ def test_at_most_ten_are_named():
     assert "12 of 13 clients are never available within 16 min 40 s: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …." in text
 
 
-def test_the_explanation_comes_with_the_row():
-    explained = "Visits before it leaves: how many fit, one after the other"
-    assert explained in shown(example([[(0.0, 9.0)]]))[0]
-    assert explained not in shown(example())[0]
-
-
 @pytest.mark.parametrize(
     ("probability", "sentence"),
     [
@@ -120,14 +116,11 @@ def test_lossy_clients(probability, sentence):
     assert sentence in shown(example(loss_probability=np.array(probability)))[0]
 
 
-def test_title_and_sentences():
+def test_title_and_sentences(monkeypatch):
     text, _ = shown(example(title="[bold]x[/nothing]"))
     assert text.startswith("[bold]x[/nothing], seed 7: 4 clients")
     assert "A visit: 1.0 kB down, 2 local steps, as much up." in text
     assert "Available clients: at 500 times within 16 min 40 s." in text
-
-
-def test_a_sample_is_mentioned(monkeypatch):
     monkeypatch.setattr(statistics_module, "_RUNS", 2)
     monkeypatch.setattr(statistics_module, "_RUN", 1)
     assert "at 500 times within 16 min 40 s, of 2 of the clients." in shown(example())[0]

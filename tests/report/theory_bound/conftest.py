@@ -1,14 +1,9 @@
 """Experiments whose bounds the tests know."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 import tomli_w
 
 from offbeat.config import experiment_file
-from offbeat.config.experiment_file import Experiment
 from offbeat.report.theory_bound.constants import Known
 from offbeat.report.theory_bound.theory_report import TheoryReport, theory_reports
 
@@ -16,15 +11,13 @@ KNOWN = Known(smoothness=0.5, initial_error=2.0, variance=4.0, diversity=0.3, gr
 UNIFORM = {"distribution": "uniform", "low": 1.0, "high": 2.0}
 CONSTANT = {"name": "constant"}
 
-Load = Callable[..., Experiment]
-
 
 @pytest.fixture
-def load(tmp_path: Path) -> Load:
+def load(tmp_path):
     """Return a function that makes an experiment of some algorithms; other arguments replace sections' keys."""
 
-    def make(algorithms: dict[str, Any], **changes: dict[str, Any]) -> Experiment:
-        table: dict[str, Any] = {
+    def make(algorithms, **changes):
+        table = {
             "data": {"name": "digits"},
             "model": {"name": "softmax"},
             "local": {"steps": 1, "batch_size": 8, "lr": 0.1},
@@ -42,11 +35,11 @@ def load(tmp_path: Path) -> Load:
     return make
 
 
-def one(experiment: Experiment, known: Known = KNOWN) -> TheoryReport:
+def one(experiment, known=KNOWN):
     (report,) = theory_reports(experiment, experiment.algorithms, known).values()
     assert isinstance(report, TheoryReport)
     return report
 
 
-def broken(report: TheoryReport) -> list[str]:
+def broken(report):
     return [assumption.text for assumption in report.bound.broken]

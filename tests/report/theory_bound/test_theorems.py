@@ -1,7 +1,5 @@
 """Theorems in the setting of a file."""
 
-from typing import Any
-
 import pytest
 
 from offbeat.errors import OffbeatError
@@ -15,11 +13,11 @@ from offbeat.theory import (
     fedlaavg_bound,
     fedluck_bound,
 )
-from tests.report.theory_bound.conftest import CONSTANT, KNOWN, UNIFORM, Load, broken, one
+from tests.report.theory_bound.conftest import CONSTANT, KNOWN, UNIFORM, broken, one
 
 
 class TestFedBuff:
-    def test_a_file_that_breaks_nothing(self, load: Load) -> None:
+    def test_a_file_that_breaks_nothing(self, load):
         smallest = fedbuff_smallest_server_steps(steps=1, smoothness=0.5, max_staleness=1)
         assert smallest == 160 * 0.5 * 8 * 8
         lr = fedbuff_step_size(server_steps=5200, steps=1, smoothness=0.5)
@@ -32,11 +30,11 @@ class TestFedBuff:
         assert report.bound.value == by_hand.value
         assert report.recommended_lr == lr
 
-    def test_too_few_server_steps(self, load: Load) -> None:
+    def test_too_few_server_steps(self, load):
         report = one(load({"fedbuff": {"staleness": CONSTANT}}))
         assert "T = 5000 is below 160 L (Q + 7)(τ + 1)³ = 5120" in broken(report)
 
-    def test_each_thing_that_a_file_can_break(self, load: Load) -> None:
+    def test_each_thing_that_a_file_can_break(self, load):
         report = one(
             load(
                 {"fedbuff": {"server_lr": 0.5}},
@@ -55,13 +53,13 @@ class TestFedBuff:
         ]
         assert [assumption.given for assumption in report.bound.assumptions] == [False] * 6 + [True] * 4
 
-    def test_weights_count_only_as_far_as_updates_are_stale(self, load: Load) -> None:
+    def test_weights_count_only_as_far_as_updates_are_stale(self, load):
         experiment = load({"fedbuff": {"staleness": {"name": "hinge", "a": 1.0, "b": 3.0}}})
         text = "a stale update does not count in full"
         assert text not in broken(one(experiment, Known(**{**vars(KNOWN), "max_staleness": 3})))
         assert text in broken(one(experiment, Known(**{**vars(KNOWN), "max_staleness": 4})))
 
-    def test_the_server_limits_staleness(self, load: Load) -> None:
+    def test_the_server_limits_staleness(self, load):
         experiment = load({"fedbuff": {}}, server={"max_staleness": 3})
         wanted = one(experiment, Known(**{**vars(KNOWN), "max_staleness": 3}))
         assert one(experiment, Known(**{**vars(KNOWN), "max_staleness": None})).bound == wanted.bound
@@ -69,7 +67,7 @@ class TestFedBuff:
 
 
 class TestFedLaAvg:
-    def test_a_file_that_breaks_nothing(self, load: Load) -> None:
+    def test_a_file_that_breaks_nothing(self, load):
         report = one(load({"fedlaavg": {"cohort": 6}}), Known(**{**vars(KNOWN), "max_staleness": 4}))
         assert broken(report) == []
         by_hand = fedlaavg_bound(
@@ -80,7 +78,7 @@ class TestFedLaAvg:
         # β = 6/20, ⌈20/6⌉E − 1 ≥ 4 from E = 2 on
         assert report.recommended_lr == pytest.approx((0.3**0.5 * 20**0.25) / (2 * 0.5 * (2 * 5000) ** 0.5))
 
-    def test_the_step_size_is_limited(self, load: Load) -> None:
+    def test_the_step_size_is_limited(self, load):
         report = one(load({"fedlaavg": {"cohort": 20}}, stop={"versions": 4}))
         assert report.recommended_lr == 1 / (4 * 0.5)
 
@@ -91,9 +89,7 @@ class TestFedLaAvg:
             {"server": {"lease_seconds": 60.0}},
         ],
     )
-    def test_with_all_clients_available_lemma_2_bounds_the_staleness(
-        self, load: Load, elsewhere: dict[str, dict[str, Any]]
-    ) -> None:
+    def test_with_all_clients_available_lemma_2_bounds_the_staleness(self, load, elsewhere):
         known = Known(**{**vars(KNOWN), "max_staleness": None})
         report = one(load({"fedlaavg": {"cohort": 6}}), known)
         assert next(constant.value for constant in report.constants if constant.symbol == "I") == 3
@@ -101,7 +97,7 @@ class TestFedLaAvg:
         with pytest.raises(OffbeatError, match="give --max-staleness for fedlaavg; or select"):
             one(load({"fedlaavg": {"cohort": 6}}, **elsewhere), known)
 
-    def test_each_thing_that_a_file_can_break(self, load: Load) -> None:
+    def test_each_thing_that_a_file_can_break(self, load):
         table = {"cohort": 6, "server_lr": 2.0, "server_optimizer": {"name": "adam"}}
         report = one(load({"fedlaavg": table}, local={"steps": 4, "lr": 1.0}))
         assert broken(report) == [
@@ -112,13 +108,13 @@ class TestFedLaAvg:
             "server_optimizer is set: steps are not plain gradient steps",
         ]
 
-    def test_a_cohort_that_is_too_large(self, load: Load) -> None:
+    def test_a_cohort_that_is_too_large(self, load):
         with pytest.raises(OffbeatError, match=r"^algorithms\.fedlaavg: cohort must be at most .*20, got 21$"):
             one(load({"fedlaavg": {"cohort": 21}}))
 
 
 class TestAsyncCommSGD:
-    def test_a_round_of_several_steps_is_several_rounds(self, load: Load) -> None:
+    def test_a_round_of_several_steps_is_several_rounds(self, load):
         experiment = load(
             {"async_comm_sgd": {"period": 3.5}}, local={"steps": 3, "lr": 0.01}, stop={"virtual_seconds": 1050.0}
         )
@@ -133,7 +129,7 @@ class TestAsyncCommSGD:
         longer = one(load({"async_comm_sgd": {"period": 3.0}}, stop={"versions": 10**6}))
         assert longer.recommended_lr == pytest.approx(20**0.5 / (0.5 * 1000))
 
-    def test_each_thing_that_a_file_can_break(self, load: Load) -> None:
+    def test_each_thing_that_a_file_can_break(self, load):
         report = one(load({"async_comm_sgd": {"server_lr": 0.5}}, local={"steps": 4, "clip_norm": 1.0, "lr": 0.2}))
         assert broken(report) == [
             "γ = 0.2 is above 1/(18L) = 0.111111",
@@ -142,25 +138,25 @@ class TestAsyncCommSGD:
             "local.clip_norm is set: steps are not plain gradient steps",
         ]
 
-    def test_steps_that_fill_a_round(self, load: Load) -> None:
+    def test_steps_that_fill_a_round(self, load):
         full = {"step_seconds": {"distribution": "constant", "value": 0.5}}
         text = "2 steps of 0.5 s do not fit into a round of 1 s, so clients talk less often than"
         for period, filled in ((1.0, True), (1.01, False)):
             experiment = load({"async_comm_sgd": {"period": period}}, population=full, local={"steps": 2})
             assert any(line.startswith(text) for line in broken(one(experiment))) is filled
 
-    def test_clients_that_go_away(self, load: Load) -> None:
+    def test_clients_that_go_away(self, load):
         away = {"availability": {"name": "alternating", "period_seconds": 10.0}}
         report = one(load({"async_comm_sgd": {}}, population=away))
         assert broken(report) == ["clients go offline or lose work, so they talk less often than the pattern says"]
 
-    def test_decreasing_step_sizes_have_no_bound(self, load: Load) -> None:
+    def test_decreasing_step_sizes_have_no_bound(self, load):
         experiment = load({"async_comm_sgd": {"step_sizes": {"name": "inverse_square_root"}}})
         (line,) = theory_reports(experiment, experiment.algorithms, Known()).values()
         assert isinstance(line, str)
         assert line.startswith("Theorem 2.4 needs one step size")
 
-    def test_an_estimated_gap_is_marked(self, load: Load) -> None:
+    def test_an_estimated_gap_is_marked(self, load):
         table = {"pattern": {"name": "random", "p": 1.0}, "period": 10.0}
         report = one(load({"async_comm_sgd": table}, local={"steps": 2, "lr": 0.01}, stop={"versions": 10**7}))
         (gap,) = [constant for constant in report.constants if constant.symbol == "Δ"]
@@ -169,8 +165,8 @@ class TestAsyncCommSGD:
 
 
 @pytest.mark.parametrize("name", ["fedlaavg", "async_comm_sgd"])
-def test_clients_that_may_differ_in_size_count_equally_only_if_the_weighting_is_uniform(load: Load, name: str) -> None:
-    table: dict[str, Any] = {"cohort": 20} if name == "fedlaavg" else {"period": 2.0}
+def test_clients_of_different_sizes_count_equally_only_if_weighted_uniformly(load, name):
+    table = {"cohort": 20} if name == "fedlaavg" else {"period": 2.0}
     skewed = {"partition": {"name": "dirichlet", "alpha": 0.3}}
     text = "clients do not count equally: some count more than 1/N"
     assert broken(one(load({name: table}, population=skewed, local={"lr": 0.01}))) == [text]
@@ -178,7 +174,7 @@ def test_clients_that_may_differ_in_size_count_equally_only_if_the_weighting_is_
 
 
 class TestFedLuck:
-    def test_a_file_that_breaks_nothing(self, load: Load) -> None:
+    def test_a_file_that_breaks_nothing(self, load):
         table = {"period": 2.0, "steps": [3, 3], "compression": [0.5, 0.5]}
         report = one(load({"fedluck": table}, local={"lr": 0.3}, stop={"virtual_seconds": 90.0}))
         assert broken(report) == []
@@ -191,11 +187,11 @@ class TestFedLuck:
         assert "every period has an arrival" in [each.text for each in report.bound.assumptions if each.given]
 
     @pytest.mark.parametrize("ranges", [{"steps": [3, 4]}, {"compression": [0.4, 0.5]}])
-    def test_visits_differ_if_either_does(self, load: Load, ranges: dict[str, list[float]]) -> None:
+    def test_visits_differ_if_either_does(self, load, ranges):
         report = one(load({"fedluck": {"steps": [3, 3], "compression": [0.5, 0.5], **ranges}}, local={"lr": 0.3}))
         assert [line.split(":")[0] for line in broken(report)] == ["visits differ"]
 
-    def test_an_algorithm_that_chooses_its_plans(self, load: Load) -> None:
+    def test_an_algorithm_that_chooses_its_plans(self, load):
         report = one(load({"fedluck": {"steps": [2, 40], "compression": [0.1, 0.8], "server_lr": 3.0}}))
         assert broken(report) == [
             "η_l k = 0.2 is not between 0.592 and 1.408",

@@ -1,16 +1,14 @@
 """Reports on the theorems of a file."""
 
-from pathlib import Path
-
 import pytest
 
 from offbeat.errors import OffbeatError
 from offbeat.report.theory_bound.constants import Known
 from offbeat.report.theory_bound.theory_report import theory_reports
-from tests.report.theory_bound.conftest import KNOWN, Load, one
+from tests.report.theory_bound.conftest import KNOWN, one
 
 
-def test_all_missing_constants_are_one_line(load: Load) -> None:
+def test_all_missing_constants_are_one_line(load):
     experiment = load({"fedbuff": {}, "fedlaavg": {"cohort": 6}, "fedavg": {}}, stop={"virtual_seconds": 9.0})
     with pytest.raises(OffbeatError) as caught:
         theory_reports(experiment, experiment.algorithms, Known(initial_error=0.0))
@@ -27,7 +25,7 @@ def test_all_missing_constants_are_one_line(load: Load) -> None:
         theory_reports(experiment, experiment.algorithms, KNOWN)
 
 
-def test_an_algorithm_without_a_theorem_says_so(load: Load, tmp_path: Path) -> None:
+def test_an_algorithm_without_a_theorem_says_so(load, tmp_path):
     (tmp_path / "mine.py").write_text(
         "from offbeat.algorithms import FedBuff\n\n\nclass Mine(FedBuff):\n    pass\n", encoding="utf-8"
     )
@@ -36,6 +34,6 @@ def test_an_algorithm_without_a_theorem_says_so(load: Load, tmp_path: Path) -> N
     assert theory_reports(experiment, experiment.algorithms, Known()) == {"fedavg": line, "mine": line}
 
 
-def test_a_constant_out_of_range_names_the_algorithm(load: Load) -> None:
+def test_a_constant_out_of_range_names_the_algorithm(load):
     with pytest.raises(OffbeatError, match=r"^algorithms\.fedbuff: smoothness must be a finite number .*, got nan$"):
         one(load({"fedbuff": {}}), Known(**{**vars(KNOWN), "smoothness": float("nan")}))

@@ -1,18 +1,150 @@
 import time
 
-from tests.service.conftest import body_of, running
-from tests.service.http_client import ONES, begin_upload, kind_of, line, lines
+import pytest
+
+from offbeat.service.refusal import Refusal
+from tests.service.conftest import body_of
+from tests.service.http_client import ONES, begin_upload, kind_of, line
+
+OWN = "obc_" + 43 * "a"
 
 
-def test_a_next_token_may_come_first_over_many_connections(server):
-    peer = server.enrol()
-    for _ in range(5):
-        token = peer.http.post("/v1/token").json()["token"]
-        peer = server.peer(token)
-        with lines(server, f"Bearer {token}", 12) as opened:
-            for each in opened:
-                each.begin("GET", "/v1/uploads/0")
-            assert {each.answer().status_code for each in opened} == {404}
+def enrol(accounts, **changes):
+    return accounts.enrol(accounts.issued.make("enrolment"), "name", **changes)
+
+
+def test_a_client_is_found_by_its_token_until_that_expires(folder, accounts, refused):
+    client, token, seconds = enrol(accounts)
+    assert (client, seconds, len(accounts)) == (0, 100.0, 1)
+    for opened in (accounts, folder.open()):
+        assert opened.check(token, "client") == 0
+        assert opened.is_valid(token, "client")
+        assert not opened.is_valid(token, "admin")
+    folder.now += 100.0
+    assert refused(accounts.check, token, "client") == "expired-token"
+    assert refused(folder.open().check_any, token, may_have_ended=False) == "expired-token"
+
+
+@pytest.mark.parametrize("token", ["x" * 10_000, "obc_\xe9" + 42 * "a", OWN, "obe_" + 43 * "a"])
+def test_an_unknown_token_is_refused(token, accounts, refused):
+    enrol(accounts)
+    assert refused(accounts.check, token, "client") == "unknown-token"
+    assert refused(accounts.check_any, token, may_have_ended=True) == "unknown-token"
+
+
+def test_a_missing_token_and_one_of_another_kind_are_refused(accounts, refused):
+    for token in (None, ""):
+        assert refused(accounts.check, token, "client") == "no-token"
+        assert refused(accounts.check_any, token, may_have_ended=True) == "no-token"
+    admin = accounts.issued.make("admin")
+    assert accounts.check(admin, "admin") == -1
+    assert refused(accounts.check, admin, "client") == "foreign-token"
+
+
+def test_a_used_up_enrolment_token_may_be_sent_again_but_enrols_nobody(folder, accounts, refused):
+    token = accounts.issued.make("enrolment", uses=1)
+    accounts.enrol(token, "")
+    for opened in (accounts, folder.open()):
+        assert refused(opened.enrol, token, "") == "revoked-token"
+        assert refused(opened.check_any, token, may_have_ended=False) == "revoked-token"
+        opened.check_any(token, may_have_ended=True)
+
+
+def test_a_client_that_asks_again_with_its_own_token_is_the_same_client(folder, accounts, refused):
+    token = accounts.issued.make("enrolment", uses=1)
+    first = accounts.enrol(token, "", OWN)
+    assert first == (0, OWN, 100.0)
+    for opened in (accounts, folder.open()):
+        assert opened.enrol(token, "", OWN) == first
+        assert opened.enrol(token, "", OWN, 7) == first
+        assert refused(opened.enrol, token, "", OWN, 8) == "wrong-examples"
+    assert refused(accounts.enrol, token, "", "obc_short") == "malformed-request"
+
+
+def test_a_refused_enrolment_takes_neither_a_place_nor_a_use(folder, accounts, refused):
+    token = accounts.issued.make("enrolment", uses=3)
+    assert refused(accounts.enrol, token, "", None, 51) == "too-many-examples"
+    folder.journal.problem = "No space left on device"
+    assert refused(accounts.enrol, token, "") == "no-space"
+    folder.journal.problem = None
+    assert [accounts.enrol(token, "")[0] for _ in range(3)] == [0, 1, 2]
+    another = accounts.issued.make("enrolment", uses=1)
+    assert refused(accounts.enrol, another, "") == "full"
+    assert folder.open(limit=4).enrol(another, "")[0] == 3
+
+
+def test_examples_are_declared_once_and_kept(folder, accounts, refused):
+    enrol(accounts, examples=10)
+    enrol(accounts)
+    assert refused(accounts.declare, 1, 51) == "too-many-examples"
+    folder.journal.problem = "No space left on device"
+    assert refused(accounts.declare, 1, 20) == "no-space"
+    folder.journal.problem = None
+    for _ in range(2):
+        accounts.declare(1, 20)
+    assert refused(accounts.declare, 1, 21) == "wrong-examples"
+    enrol(accounts, examples=30)
+    assert accounts.examples.all() == folder.open().examples.all() == [10, 20, 30]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_next_token_replaces_the_current_one_when_it_is_first_used(restarts, folder, accounts, refused):
+    _, first, _ = enrol(accounts)
+    lost, _ = accounts.rotate(0)
+    folder.now += 99.0
+    following, seconds = accounts.rotate(0)
+    assert seconds == 100.0
+    opened = folder.open() if restarts else accounts
+    assert refused(opened.check, lost, "client") == "unknown-token"
+    assert opened.check(first, "client") == 0
+    folder.now += 1.0
+    opened.check_any(following, may_have_ended=False)
+    opened = folder.open() if restarts else opened
+    assert refused(opened.check, first, "client") == "unknown-token"
+    folder.now += 98.0
+    assert opened.check(following, "client") == 0
+    folder.now += 1.0
+    assert refused(opened.check, following, "client") == "expired-token"
+
+
+def test_a_revoked_clients_tokens_end_and_it_is_not_waited_for(folder, accounts, refused):
+    _, token, _ = enrol(accounts)
+    following, _ = accounts.rotate(0)
+    enrol(accounts, examples=10)
+    accounts.check_client(0)
+    accounts.revoke(0)
+    assert refused(accounts.check_client, 0) == "revoked-token"
+    assert refused(accounts.check, token, "client") == "revoked-token"
+    assert refused(accounts.check, following, "client") == "revoked-token"
+    assert refused(accounts.revoke, 2) == "no-such-client"
+    again = folder.open()
+    assert accounts.examples.missing() == again.examples.missing() == 1
+    for one in (token, following):
+        assert refused(again.check, one, "client") == "unknown-token"
+    enrol(again, examples=30)
+    assert again.examples.all() == [0, 10, 30]
+
+
+def test_remedies_are_those_of_the_tokens_kind(accounts):
+    token = accounts.issued.make("admin")
+    accounts.issued.keep_in_folder("admin", None)
+    assert accounts.is_valid(token, "admin")  # it was not in the folder
+    accounts.issued.revoke(accounts.issued.infos()[0].id)
+    with pytest.raises(Refusal, match="delete admin-token in the server's folder"):
+        accounts.check(token, "admin")
+
+
+def test_each_kind_of_token_opens_its_own_routes(server):
+    client, nobody = server.enrol().http, server.peer(None).http
+    for method, path in (
+        ("GET", "/v1/status"), ("GET", "/metrics"), ("GET", "/v1/tokens"), ("POST", "/v1/admin-tokens"),
+        ("POST", "/v1/enrolment-tokens"), ("DELETE", "/v1/tokens/123456789abc"), ("DELETE", "/v1/clients/0"),
+    ):  # fmt: skip
+        body = {} if method == "POST" else None
+        assert kind_of(client.request(method, path, json=body), 403) == "foreign-token"
+        assert kind_of(nobody.request(method, path, json=body), 401) == "no-token"
+    assert kind_of(server.admin.http.post("/v1/checkin", json={}), 403) == "foreign-token"
+    assert kind_of(nobody.post("/v1/enrol", json={}), 401) == "no-token"
 
 
 def test_the_update_of_a_client_that_is_revoked_during_the_upload_does_not_count(server):
@@ -26,48 +158,3 @@ def test_the_update_of_a_client_that_is_revoked_during_the_upload_does_not_count
         opened.send(body[50:])
         assert kind_of(opened.answer(), 401) == "revoked-token"
     assert server.service.engine.coordinator.statistics.counted == 0
-
-
-def test_concurrent_enrolments_do_not_exceed_the_places(tmp_path):
-    with running(tmp_path / "server", clients=4) as server:
-        token = server.admin.http.post("/v1/enrolment-tokens", json={"uses": 6}).json()["token"]
-        with lines(server, f"Bearer {token}", 10) as opened:
-            for each in opened:
-                each.begin("POST", "/v1/enrol", "Content-Type: application/json", length=2)
-                each.send(b"{")
-            for each in opened:
-                each.send(b"}")
-            answers = [each.answer() for each in opened]
-        assert sorted(answer.json()["client"] for answer in answers if answer.status_code == 201) == [0, 1, 2, 3]
-        assert {answer.status_code for answer in answers} == {201, 409}
-        assert server.admin.http.get("/v1/status").json()["enrolled"] == 4
-
-
-def test_each_kind_of_token_opens_its_own_routes(server):
-    for path in ("/v1/status", "/metrics"):
-        assert kind_of(server.peer(None).http.get(path), 401) == "no-token"
-        assert kind_of(server.peer("oba_wrong").http.get(path), 401) == "unknown-token"
-        assert kind_of(server.enrol().http.get(path), 403) == "foreign-token"
-    assert kind_of(server.peer("x" * 10_000).http.post("/v1/checkin", json={}), 401) == "unknown-token"
-    assert kind_of(server.admin.http.post("/v1/checkin", json={}), 403) == "foreign-token"
-    assert kind_of(server.peer(None).http.post("/v1/enrol", json={}), 401) == "no-token"
-
-
-def test_a_token_is_rotated_and_revoked(server):
-    peer = server.enrol()
-    other = server.peer(peer.http.post("/v1/token").json()["token"])
-    assert peer.check_in() is not None
-    assert other.check_in() is not None
-    assert kind_of(peer.http.post("/v1/checkin", json={}), 401) == "unknown-token"
-    assert server.admin.http.delete("/v1/clients/0").status_code == 204
-    assert kind_of(other.http.post("/v1/checkin", json={}), 401) == "revoked-token"
-    assert kind_of(server.admin.http.delete("/v1/clients/4"), 404) == "no-such-client"
-
-
-def test_an_enrolment_token_ends_and_so_do_places(server):
-    token = server.admin.http.post("/v1/enrolment-tokens", json={"uses": 1}).json()["token"]
-    assert server.peer(token).http.post("/v1/enrol", json={}).status_code == 201
-    assert kind_of(server.peer(token).http.post("/v1/enrol", json={}), 401) in ("revoked-token", "unknown-token")
-    for _ in range(4):
-        server.enrol()
-    assert kind_of(server.peer(server.enrolment_token).http.post("/v1/enrol", json={}), 409) == "full"

@@ -13,203 +13,58 @@ from click.testing import CliRunner
 from offbeat.algorithms import AsyncCommSGD, FedLaAvg
 from offbeat.algorithms.components.schedules.patterns import round_robin
 from offbeat.cli import service as cli_service
-from offbeat.coordinator import Coordinator
-from offbeat.service.accounts.declared_examples import within_share
+from offbeat.service.accounts.declared_examples import DeclaredExamples, within_share
 from offbeat.service.store.backup import back_up
-from tests.service.conftest import LENGTH, PLAN, running
-from tests.service.http_client import kind_of
+from tests.service.conftest import LENGTH, running
+from tests.service.http_client import kind_of, until
 
 ONES = torch.ones(LENGTH)
 EXAMPLES = (10, 20, 50)
 
 
-def fedlaavg():
-    return FedLaAvg(cohort=3)
-
-
-def weighing(folder, make=fedlaavg, **settings):
+def weighing(folder, make=lambda: FedLaAvg(cohort=3), **settings):
     return running(folder, make, clients=3, waits_for_examples=True, **settings)
 
 
-def expected_model():
-    """Return what three clients' updates 1, 2, 3 make of FedLaAvg's model of zeros."""
-    weights = torch.tensor(EXAMPLES, dtype=torch.float64)
-    coordinator = Coordinator(fedlaavg(), torch.zeros(LENGTH), clients=3, local=PLAN, seed=7, data_weights=weights)
-    for client in range(3):
-        coordinator.present(0.0, client)
-    coordinator.assign(0.0)
-    for client in range(3):
-        vector = (client + 1.0) * ONES
-        coordinator.receive(0.0, client, 0, vector, examples=EXAMPLES[client], steps=2, normaliser=2.0)
-    return coordinator.algorithm.model
-
-
-def is_close_to(value):
-    return pytest.approx(value, abs=1e-6)
+def is_weighted_mean(model):
+    """Return whether the model is that of three clients' updates 1, 2, 3 to a model of zeros."""
+    return model.tolist() == pytest.approx([-(10 * 1 + 20 * 2 + 50 * 3) / 80] * LENGTH, abs=1e-6)
 
 
 def state_of(server):
-    ready = server.admin.http.get("/readyz")
-    assert ready.status_code == 200
-    return ready.text
+    return server.admin.http.get("/readyz").raise_for_status().text
 
 
-def test_a_run_waits_for_all_clients_and_weighs_them_by_their_examples(tmp_path):
-    with weighing(tmp_path / "server") as server:
-        one = server.enrol(examples=EXAMPLES[0])
-        two = server.enrol(examples=EXAMPLES[1])
-        assert state_of(server) == "waits for 1 of 3 clients to enrol\n"
-        assert server.admin.http.get("/v1/status").json()["waits_for"] == "1 of 3 clients to enrol"
-        shown = CliRunner().invoke(cli_service.status, [str(tmp_path / "server")]).output
-        assert "waits for: 1 of 3 clients to enrol\n" in shown
-        assert one.http.post("/v1/checkin", json={}).json() == {
-            "visit": None, "retry_after_seconds": 5.0, "finished": False,
-        }  # fmt: skip
-        with ThreadPoolExecutor(2) as pool:
-            waits = [pool.submit(peer.check_in, 20.0) for peer in (one, two)]
-            while len(server.service.engine.waiting) < 2:
-                pass
-            three = server.enrol(examples=EXAMPLES[2])
-            visits = [*(wait.result(10) for wait in waits), three.check_in()]
-        assert state_of(server) == "ok\n"
-        for number, (peer, visit) in enumerate(zip((one, two, three), visits, strict=True)):
-            peer.send(visit, (number + 1.0) * ONES, examples=EXAMPLES[number])
-        assert torch.equal(server.service.engine.coordinator.algorithm.model, expected_model())
-        assert expected_model()[0].item() == is_close_to(-(10 * 1 + 20 * 2 + 50 * 3) / 80)
+def put_header(peer, visit, examples):
+    """Send the header of an update, without its body."""
+    header = json.dumps(peer.head(visit, b"x", examples=examples))
+    return peer.http.put(f"/v1/uploads/{visit['number']}", content=b"", headers={"Offbeat-Update": header})
 
 
-@pytest.mark.parametrize("checkpoint", [False, True])
-def test_the_weights_are_the_same_after_a_restart(checkpoint, tmp_path):
-    with weighing(tmp_path / "server") as server:
-        tokens = [
-            server.enrol(examples=examples).http.headers["authorization"].removeprefix("Bearer ")
-            for examples in EXAMPLES
-        ]
-        peers = [server.peer(token) for token in tokens]
-        visits = [peer.check_in() for peer in peers]
-        assert peers[0].send(visits[0], ONES, examples=EXAMPLES[0])["counted"]
-        if checkpoint:
-            server.checkpoint()
-        # As a kill leaves it: without the checkpoint that the server makes when it ends.
-        back_up(tmp_path / "server", tmp_path / "copy")
-    with weighing(tmp_path / "copy") as server:
-        assert state_of(server) == "ok\n"
-        for number in (1, 2):
-            peer = server.peer(tokens[number])
-            assert peer.send(visits[number], (number + 1.0) * ONES, examples=EXAMPLES[number])["counted"]
-        assert torch.equal(server.service.engine.coordinator.algorithm.model, expected_model())
+def test_all_examples_are_known_once_every_client_has_declared_or_is_revoked(refused):
+    examples = DeclaredExamples(3, max_examples=50)
+    examples.set(0, None)
+    examples.set(1, 10)
+    assert (examples.is_known(0), examples.is_known(1)) == (False, True)
+    assert (examples.missing(), examples.all()) == (2, None)
+    examples.set(2, 50)
+    assert (examples.missing(), examples.all()) == (1, None)
+    examples.revoke(0)
+    assert (examples.missing(), examples.all()) == (0, [0, 10, 50])
+    for client in (1, 2):
+        examples.set(client, 0)
+    assert examples.all() is None  # nobody would weigh anything
 
 
-def test_a_server_that_was_killed_between_the_last_enrolment_and_the_start_of_the_run_starts_it(tmp_path):
-    with weighing(tmp_path / "server") as server:
-        tokens = [
-            server.enrol(examples=examples).http.headers["authorization"].removeprefix("Bearer ")
-            for examples in EXAMPLES[:2]
-        ]
-    with closing(sqlite3.connect(tmp_path / "server" / "offbeat.sqlite")) as database:
-        database.execute("INSERT INTO clients (client, name, examples) VALUES (2, '', 50)")
-        database.commit()
-    with weighing(tmp_path / "server") as server:
-        assert state_of(server) == "ok\n"
-        assert server.peer(tokens[0]).check_in() is not None
-
-
-def test_a_period_begins_no_round_before_all_have_enrolled(tmp_path):
-    make = partial(AsyncCommSGD, pattern=round_robin(k=3, every=1), period=0.05)
-    with weighing(tmp_path / "server", make) as server:
-        first = server.enrol(examples=10)
-        assert first.check_in(0.3) is None
-        assert server.service.engine.coordinator.algorithm.version == 0
-        assert not server.service.engine.journal.number
-        for examples in EXAMPLES[1:]:
-            server.enrol(examples=examples)
-        assert first.check_in(5.0) is not None
-
-
-def test_a_client_may_declare_after_it_has_enrolled_and_only_once(tmp_path):
-    with weighing(tmp_path / "server") as server:
-        peers = [server.enrol() for _ in range(3)]
-        answer = peers[0].http.post("/v1/checkin", json={})
-        assert kind_of(answer, 422) == "no-examples"
-        assert "POST /v1/examples" in answer.json()["detail"]
-        assert state_of(server) == "waits for 3 of 3 clients to enrol\n"
-        for peer, examples in zip(peers, EXAMPLES, strict=True):
-            for _ in range(2):
-                answer = peer.http.post("/v1/examples", json={"examples": examples})
-                assert (answer.status_code, answer.json()) == (200, {"examples": examples})
-        assert kind_of(peers[0].http.post("/v1/examples", json={"examples": 11}), 422) == "wrong-examples"
-        assert kind_of(peers[0].http.post("/v1/examples", json={"examples": 0}), 400) == "malformed-request"
-        assert peers[0].check_in() is not None
-    with weighing(tmp_path / "server") as server:
-        assert server.service.accounts.examples.all() == list(EXAMPLES)
-
-
-def test_a_run_does_not_wait_for_a_revoked_client(tmp_path):
-    with weighing(tmp_path / "server") as server:
-        first = server.enrol(examples=10)
-        server.enrol()
-        server.enrol(examples=30)
-        assert state_of(server) == "waits for 1 of 3 clients to enrol\n"
-        assert server.admin.http.delete("/v1/clients/1").status_code == 204
-        assert first.check_in(5.0) is not None
-
-
-def test_a_run_does_not_wait_for_a_revoked_client_after_a_restart(tmp_path):
-    with weighing(tmp_path / "server") as server:
-        server.enrol()
-        server.enrol(examples=10)
-        server.admin.http.delete("/v1/clients/0")
-        assert state_of(server) == "waits for 1 of 3 clients to enrol\n"
-    with weighing(tmp_path / "server") as server:
-        assert state_of(server) == "waits for 1 of 3 clients to enrol\n"
-        assert server.enrol(examples=30).check_in(5.0) is not None
-        assert server.service.accounts.examples.all() == [0, 10, 30]
-
-
-def test_an_update_with_other_examples_than_declared_is_refused_before_its_body(server):
-    peer = server.enrol(examples=10)
-    visit = peer.check_in()
-    answer = peer.http.put(
-        "/v1/uploads/0",
-        content=b"",
-        headers={"Offbeat-Update": json.dumps(peer.head(visit, b"x", examples=11))},
-    )
-    assert kind_of(answer, 422) == "wrong-examples"
-    assert answer.json()["detail"].startswith("the client has declared 10 examples, not 11: ")
-    assert server.service.engine.coordinator.statistics.counted == 0
-    assert peer.send(visit, ONES, examples=10)["counted"]
-
-
-def test_the_first_counted_update_declares_the_examples_of_a_client_that_did_not(server):
-    peer = server.enrol()
-    assert peer.send(peer.check_in(), ONES, examples=12)["counted"]
-    visit = peer.check_in()
-    answer = peer.http.put("/v1/uploads/1", headers={"Offbeat-Update": json.dumps(peer.head(visit, b"x"))})
-    assert kind_of(answer, 422) == "wrong-examples"
-    assert peer.send(visit, ONES, examples=12)["counted"]
-
-
-def test_more_examples_than_the_server_allows_are_refused(tmp_path):
-    with running(tmp_path / "server", max_examples=100) as server:
-        enrol = server.peer(server.enrolment_token).http
-        answer = enrol.post("/v1/enrol", json={"examples": 101})
-        assert kind_of(answer, 422) == "too-many-examples"
-        assert "at most 100" in answer.json()["detail"]
-        assert len(server.service.accounts) == 0
-        peer = server.enrol()
-        assert kind_of(peer.http.post("/v1/examples", json={"examples": 101}), 422) == "too-many-examples"
-        visit = peer.check_in()
-        head = {"Offbeat-Update": json.dumps(peer.head(visit, b"x", examples=101))}
-        assert kind_of(peer.http.put("/v1/uploads/0", headers=head), 422) == "too-many-examples"
-        assert peer.send(visit, ONES, examples=100)["counted"]
-
-
-def test_an_enrolment_that_is_asked_for_again_may_declare_the_examples(server):
-    own = "obc_" + 43 * "a"
-    enrol = server.peer(server.enrolment_token).http
-    first = enrol.post("/v1/enrol", json={"token": own}).json()
-    assert enrol.post("/v1/enrol", json={"token": own, "examples": 7}).json() == first
-    assert kind_of(enrol.post("/v1/enrol", json={"token": own, "examples": 8}), 422) == "wrong-examples"
+def test_examples_are_those_declared_before_and_at_most_the_largest_number(refused):
+    examples = DeclaredExamples(2, max_examples=50)
+    examples.set(0, 10)
+    examples.set(1, None)
+    examples.check(0, 10)
+    examples.check(1, 50)
+    assert refused(examples.check, 0, 11) == "wrong-examples"
+    assert refused(examples.check, 1, 51) == "too-many-examples"
+    DeclaredExamples(2, None).check_maximum(10**9)
 
 
 @pytest.mark.parametrize(
@@ -227,13 +82,92 @@ def test_no_client_has_more_than_its_share_of_the_objective(examples, max_share,
     assert within_share(examples, max_share) == weights
 
 
-def test_a_run_begins_with_capped_weights_and_begins_so_again(tmp_path):
-    with weighing(tmp_path / "server", max_share=0.5) as server:
-        for examples in EXAMPLES:
-            server.enrol(examples=examples)
-        shares = server.service.engine.coordinator.algorithm.shares
-        assert [shares[client] for client in range(3)] == [10 / 60, 20 / 60, 30 / 60]
+def test_a_run_waits_for_all_clients_and_weighs_them_by_their_examples(tmp_path):
+    with weighing(tmp_path / "server") as server:
+        one, two = (server.enrol(examples=examples) for examples in EXAMPLES[:2])
+        assert state_of(server) == "waits for 1 of 3 clients to enrol\n"
+        assert server.admin.http.get("/v1/status").json()["waits_for"] == "1 of 3 clients to enrol"
+        shown = CliRunner().invoke(cli_service.status, [str(tmp_path / "server")]).output
+        assert "waits for: 1 of 3 clients to enrol\n" in shown
+        assert one.check_in() is None
+        with ThreadPoolExecutor(2) as pool:
+            waits = [pool.submit(peer.check_in, 20.0) for peer in (one, two)]
+            until(lambda: len(server.service.engine.waiting) == 2)
+            three = server.enrol(examples=EXAMPLES[2])
+            visits = [*(wait.result(10) for wait in waits), three.check_in()]
+        assert state_of(server) == "ok\n"
+        for number, (peer, visit) in enumerate(zip((one, two, three), visits, strict=True)):
+            peer.send(visit, (number + 1.0) * ONES, examples=EXAMPLES[number])
+        assert is_weighted_mean(server.service.engine.coordinator.algorithm.model)
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_the_weights_are_the_same_after_a_restart(checkpoint, tmp_path):
+    with weighing(tmp_path / "server") as server:
+        peers = [server.enrol(examples=examples) for examples in EXAMPLES]
+        visits = [peer.check_in() for peer in peers]
+        assert peers[0].send(visits[0], ONES, examples=EXAMPLES[0])["counted"]
+        if checkpoint:
+            server.checkpoint()
+        # As a kill leaves it: without the checkpoint that the server makes when it ends.
         back_up(tmp_path / "server", tmp_path / "copy")
     with weighing(tmp_path / "copy") as server:
-        again = server.service.engine.coordinator.algorithm.shares
-        assert [again[client] for client in range(3)] == [10 / 60, 20 / 60, 30 / 60]
+        assert state_of(server) == "ok\n"
+        for number in (1, 2):
+            peer = server.peer(peers[number].token)
+            assert peer.send(visits[number], (number + 1.0) * ONES, examples=EXAMPLES[number])["counted"]
+        assert is_weighted_mean(server.service.engine.coordinator.algorithm.model)
+
+
+def test_a_server_that_was_killed_between_the_last_enrolment_and_the_start_of_the_run_starts_it(tmp_path):
+    with weighing(tmp_path / "server", max_share=0.5) as server:
+        first, _ = (server.enrol(examples=examples) for examples in EXAMPLES[:2])
+    with closing(sqlite3.connect(tmp_path / "server" / "offbeat.sqlite")) as database:
+        database.execute("INSERT INTO clients (client, name, examples) VALUES (2, '', 50)")
+        database.commit()
+    with weighing(tmp_path / "server", max_share=0.5) as server:
+        assert state_of(server) == "ok\n"
+        shares = server.service.engine.coordinator.algorithm.shares
+        assert [shares[client] for client in range(3)] == [10 / 60, 20 / 60, 30 / 60]
+        assert server.peer(first.token).check_in() is not None
+
+
+def test_a_period_begins_no_round_before_all_have_enrolled(tmp_path):
+    make = partial(AsyncCommSGD, pattern=round_robin(k=3, every=1), period=0.05)
+    with weighing(tmp_path / "server", make) as server:
+        first = server.enrol(examples=10)
+        assert first.check_in(0.3) is None
+        assert server.service.engine.coordinator.algorithm.version == 0
+        assert not server.service.engine.journal.number
+        for examples in EXAMPLES[1:]:
+            server.enrol(examples=examples)
+        assert first.check_in(5.0) is not None
+
+
+def test_a_client_may_declare_after_it_has_enrolled_and_a_revoked_one_is_not_waited_for(tmp_path):
+    with weighing(tmp_path / "server") as server:
+        peers = [server.enrol() for _ in range(3)]
+        answer = peers[0].http.post("/v1/checkin", json={})
+        assert kind_of(answer, 422) == "no-examples"
+        assert "POST /v1/examples" in answer.json()["detail"]
+        assert state_of(server) == "waits for 3 of 3 clients to enrol\n"
+        for peer in peers[:2]:
+            answer = peer.http.post("/v1/examples", json={"examples": 10})
+            assert (answer.status_code, answer.json()) == (200, {"examples": 10})
+        assert kind_of(peers[0].http.post("/v1/examples", json={"examples": 0}), 400) == "malformed-request"
+        assert server.admin.http.delete("/v1/clients/2").status_code == 204
+        assert peers[0].check_in(5.0) is not None
+
+
+def test_an_update_with_other_examples_than_declared_is_refused_before_its_body(tmp_path):
+    with running(tmp_path / "server", max_examples=100) as server:
+        peer = server.enrol()
+        visit = peer.check_in()
+        assert kind_of(put_header(peer, visit, 101), 422) == "too-many-examples"
+        assert peer.send(visit, ONES, examples=12)["counted"]  # which declares them
+        visit = peer.check_in()
+        answer = put_header(peer, visit, 10)
+        assert kind_of(answer, 422) == "wrong-examples"
+        assert answer.json()["detail"].startswith("the client has declared 12 examples, not 10: ")
+        assert server.service.engine.coordinator.statistics.counted == 1
+        assert peer.send(visit, ONES, examples=12)["counted"]

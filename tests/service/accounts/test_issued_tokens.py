@@ -2,20 +2,15 @@
 
 import re
 import stat
-import time
 
 import pytest
 from click.testing import CliRunner
 
 from offbeat.cli import service as cli_service
 from offbeat.errors import OffbeatError
-from offbeat.service.server import admin
+from offbeat.service.accounts.issued_tokens import IN_FOLDER
 from tests.service.conftest import running
 from tests.service.http_client import kind_of
-
-
-def enrols(server, token):
-    return server.peer(token).http.post("/v1/enrol", json={})
 
 
 def run(command, *arguments):
@@ -24,84 +19,64 @@ def run(command, *arguments):
     return result.output
 
 
-def test_tokens_are_listed_without_the_tokens(server):
-    made = server.admin.http.post("/v1/enrolment-tokens", json={"uses": 2, "expires_seconds": 100, "name": "ward 3"})
-    assert enrols(server, made.json()["token"]).status_code == 201
-    listed = server.admin.http.get("/v1/tokens").json()["tokens"]
-    by_name = {(token["kind"], token["name"]): token for token in listed}
-    assert set(by_name) == {
-        ("admin", "in the server's folder"), ("enrolment", "in the server's folder"), ("enrolment", "ward 3"),
-    }  # fmt: skip
-    ward = by_name["enrolment", "ward 3"]
-    assert (ward["state"], ward["uses"]) == ("valid", 1)
-    assert 50 < ward["expires_seconds"] <= 100
-    assert re.fullmatch(r"[0-9a-f]{12}", ward["id"])
-    text = server.admin.http.get("/v1/tokens").text
-    assert made.json()["token"][4:] not in text
-    assert server.enrolment_token[4:] not in text
+def test_tokens_are_listed_without_the_tokens(folder, accounts):
+    token = accounts.issued.make("enrolment", uses=2, seconds=60.0, name="ward 3")
+    accounts.issued.make("admin")
+    accounts.enrol(token, "")
+    folder.now += 10.0
+    for opened in (accounts, folder.open()):
+        ward, admin = opened.issued.infos()
+        assert (ward.kind, ward.name, ward.state, ward.uses) == ("enrolment", "ward 3", "valid", 1)
+        assert ward.expires_seconds == 50.0
+        assert re.fullmatch(r"[0-9a-f]{12}", ward.id)
+        assert (admin.kind, admin.name, admin.uses, admin.expires_seconds) == ("admin", "", None, None)
+    folder.now += 50.0
+    assert accounts.issued.infos()[0].state == "expired"
 
 
-def test_only_an_admin_lists_makes_and_revokes(server):
-    peer = server.enrol()
-    for ask in (
-        lambda http: http.get("/v1/tokens"),
-        lambda http: http.post("/v1/admin-tokens", json={}),
-        lambda http: http.delete("/v1/tokens/123456789abc"),
-    ):
-        assert kind_of(ask(peer.http), 403) == "foreign-token"
-        assert kind_of(ask(server.peer(None).http), 401) == "no-token"
-    assert kind_of(server.admin.http.delete("/v1/tokens/123456789abc"), 404) == "no-such-token"
+def test_a_revoked_token_ends_at_once_and_stays_revoked(folder, accounts, refused):
+    token, another = (accounts.issued.make("enrolment") for _ in range(2))
+    accounts.issued.revoke(accounts.issued.infos()[0].id)
+    assert refused(accounts.issued.revoke, "nothing") == "no-such-token"
+    for opened in (accounts, folder.open()):
+        assert refused(opened.check, token, "enrolment") == "revoked-token"
+        assert [info.state for info in opened.issued.infos()] == ["revoked", "valid"]
+        assert opened.is_valid(another, "enrolment")
 
 
-def test_a_revoked_token_ends_at_once_and_stays_revoked(tmp_path):
-    with running(tmp_path / "server") as server:
-        made = server.admin.http.post("/v1/enrolment-tokens", json={"name": "ward 3"}).json()["token"]
-        assert enrols(server, made).status_code == 201
-        (which,) = [token["id"] for token in admin.tokens(tmp_path / "server") if token["name"] == "ward 3"]
-        assert run(cli_service.revoke, tmp_path / "server", which) == f"{which}: revoked\n"
-        assert kind_of(enrols(server, made), 401) == "revoked-token"
-    with running(tmp_path / "server") as server:
-        assert kind_of(enrols(server, made), 401) == "revoked-token"
-        assert f"{which}: enrolment, revoked, ward 3\n" in run(cli_service.tokens, tmp_path / "server")
-        with pytest.raises(OffbeatError, match="there is no token 'nothing'"):
-            admin.revoke(tmp_path / "server", "nothing")
+def test_only_the_folders_other_tokens_of_the_kind_are_revoked(folder, accounts):
+    old, new = (accounts.issued.make("enrolment", name=IN_FOLDER) for _ in range(2))
+    kept = [("enrolment", new), ("enrolment", accounts.issued.make("enrolment"))]
+    kept.append(("admin", accounts.issued.make("admin", name=IN_FOLDER)))
+    accounts.issued.keep_in_folder("enrolment", new)
+    for opened in (accounts, folder.open()):
+        assert not opened.is_valid(old, "enrolment")
+        assert all(opened.is_valid(token, kind) for kind, token in kept)
+    accounts.issued.keep_in_folder("admin", None)
+    assert [accounts.is_valid(token, kind) for kind, token in kept] == [True, True, False]
 
 
-def test_a_client_is_revoked_by_a_command(tmp_path):
-    with running(tmp_path / "server", burst=200) as server:
-        peer = server.enrol()
-        assert run(cli_service.revoke, tmp_path / "server", "client-0") == "client-0: revoked\n"
-        assert kind_of(peer.http.post("/v1/checkin", json={}), 401) == "revoked-token"
-        with pytest.raises(OffbeatError, match="no client 3 has enrolled"):
-            admin.revoke(tmp_path / "server", "client-3")
-        with pytest.raises(OffbeatError, match="write client-3"):
-            admin.revoke(tmp_path / "server", "client-x")
-
-
-def test_made_tokens_are_put_into_files_that_only_their_owner_reads_and_expire(tmp_path):
+def test_commands_make_tokens_in_files_of_their_owner_list_and_revoke_them(tmp_path):
     folder, one, two = tmp_path / "server", tmp_path / "one", tmp_path / "two"
+    make, options = (cli_service.make_token, folder), ("--uses", 1, "--name", "ward 3", "--output", one)
     with running(folder) as server:
-        made = (cli_service.make_token, folder)
-        assert (
-            run(*made, "enrolment", "--uses", 1, "--name", "ward 3", "--output", one)
-            == f"{one}: a new enrolment token\n"
-        )
-        run(*made, "admin", "--hours", 0.5 / 3600, "--output", two)
+        assert run(*make, "enrolment", *options) == f"{one}: a new enrolment token\n"
+        run(*make, "admin", "--hours", 1e-9, "--output", two)
         assert stat.S_IMODE(one.stat().st_mode) == 0o600
-        assert enrols(server, one.read_text().strip()).status_code == 201
-        answer = enrols(server, one.read_text().strip())
-        assert kind_of(answer, 401) == "revoked-token"
-        assert "used up" in answer.json()["detail"]
-        time.sleep(0.6)
+        peer = server.peer(one.read_text().strip())
+        assert peer.http.post("/v1/enrol", json={}).status_code == 201
         assert kind_of(server.peer(two.read_text().strip()).http.get("/v1/status"), 401) == "expired-token"
         shown = run(cli_service.tokens, folder)
-        assert re.search(r"^[0-9a-f]{12}: enrolment, used up, ward 3$", shown, re.M)
         assert re.search(r"^[0-9a-f]{12}: admin, expired$", shown, re.M)
         assert re.search(r"^[0-9a-f]{12}: admin, valid, in the server's folder$", shown, re.M)
+        (ward,) = re.findall(r"^([0-9a-f]{12}): enrolment, used up, ward 3$", shown, re.M)
+        assert run(cli_service.revoke, folder, ward) == f"{ward}: revoked\n"
+        assert f"{ward}: enrolment, revoked, ward 3\n" in run(cli_service.tokens, folder)
+        assert run(cli_service.revoke, folder, "client-0") == "client-0: revoked\n"
         with pytest.raises(OffbeatError, match=r"cannot write .*File exists"):
-            run(*made, "admin", "--output", one)
+            run(*make, "admin", "--output", one)
         with pytest.raises(OffbeatError, match="--uses is for enrolment tokens"):
-            run(*made, "admin", "--uses", 1, "--output", tmp_path / "three")
+            run(*make, "admin", "--uses", 1, "--output", tmp_path / "three")
     with pytest.raises(OffbeatError, match="does not answer"):
-        run(*made, "admin", "--output", tmp_path / "three")
+        run(*make, "admin", "--output", tmp_path / "three")
     assert not (tmp_path / "three").exists()

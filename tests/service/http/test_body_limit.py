@@ -8,37 +8,42 @@ import pytest
 
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates.uploads import Uploads
-from tests.service.conftest import running
-from tests.service.http_client import kind_of, line
+from tests.service.conftest import body_of, running
+from tests.service.http_client import ONES, kind_of, line
+
+JSON = "Content-Type: application/json"
 
 
-@pytest.mark.parametrize("token", [None, "Bearer obc_" + 43 * "a", "Bearer oba_" + 43 * "a", "Bearer x"])
-@pytest.mark.parametrize("path", ["/v1/enrol", "/v1/checkin", "/v1/enrolment-tokens", "/v1/nothing"])
-def test_a_body_is_not_read_before_the_token_is_known_to_be_valid(path, token, server):
-    with line(server) as opened:
+@pytest.mark.parametrize("token", [None, "Bearer obc_" + 43 * "a", "Bearer x"])
+@pytest.mark.parametrize("path", ["/v1/enrol", "/v1/checkin", "/v1/nothing"])
+def test_a_body_is_not_read_before_the_token_is_known_to_be_valid(path, token, shared_server):
+    with line(shared_server) as opened:
         headers = [f"Authorization: {token}"] if token else []
         began = time.monotonic()
-        opened.begin("POST", path, "Content-Type: application/json", *headers, length=1000)
+        opened.begin("POST", path, JSON, *headers, length=1000)
         answer = opened.answer()
         assert kind_of(answer, 401) in ("no-token", "unknown-token")
         assert answer.headers["connection"] == "close"
         assert time.monotonic() - began < 5
 
 
-def test_a_body_of_a_revoked_client_is_not_read(server):
-    peer = server.enrol()
-    server.admin.http.delete("/v1/clients/0")
-    with line(server, peer) as opened:
-        opened.begin("POST", "/v1/checkin", "Content-Type: application/json", length=1000)
-        assert kind_of(opened.answer(), 401) == "revoked-token"
+def test_the_connection_closes_after_an_answer_that_comes_before_the_body(shared_server):
+    peer = shared_server.enrol()
+    visit = peer.check_in()
+    long = bytes(3_000_000)
+    for body in (long, iter([long])):
+        assert peer.http.put("/v1/uploads/0", content=body).headers["connection"] == "close"
+        assert "connection" not in peer.http.put("/v1/uploads/0", content=b"").headers
+        assert "connection" not in peer.put(visit, body_of(ONES), sha256="0" * 64).headers
+    assert peer.http.post("/v1/checkin", content=long).headers["connection"] == "close"
+    assert "connection" not in peer.http.get("/v1/models/0").headers
 
 
-def test_a_whole_json_body_has_one_deadline(server, monkeypatch):
+def test_a_json_body_has_one_deadline(shared_server, monkeypatch):
     monkeypatch.setattr("offbeat.service.http.body_limit._MAX_SECONDS", 0.5)
-    peer = server.enrol()
-    with line(server, peer) as opened:
+    with line(shared_server, shared_server.enrol()) as opened:
         began = time.monotonic()
-        opened.begin("POST", "/v1/checkin", "Content-Type: application/json", length=1000)
+        opened.begin("POST", "/v1/checkin", JSON, length=1000)
         for _ in range(4):
             opened.send(b" ")
             time.sleep(0.2)
@@ -46,7 +51,7 @@ def test_a_whole_json_body_has_one_deadline(server, monkeypatch):
         assert time.monotonic() - began < 5
 
 
-def test_a_whole_head_has_one_deadline(tmp_path, monkeypatch):
+def test_a_head_has_one_deadline(tmp_path, monkeypatch):
     monkeypatch.setattr("offbeat.service.server.http_server._IDLE_MILLISECONDS", 600)
     with running(tmp_path / "server") as server, line(server) as opened:
         began = time.monotonic()
@@ -58,7 +63,7 @@ def test_a_whole_head_has_one_deadline(tmp_path, monkeypatch):
         assert 0.5 < time.monotonic() - began < 4
 
 
-def test_a_whole_upload_has_one_deadline(tmp_path, monkeypatch):
+def test_an_upload_has_one_deadline(tmp_path, monkeypatch):
     monkeypatch.setattr("offbeat.service.updates.uploads._SLOWEST", 50)
     for name in ("updates", "partial"):
         (tmp_path / name).mkdir()
@@ -84,23 +89,11 @@ MALFORMED = [b"-1\r\n{}\r\n0\r\n\r\n", b"zz\r\n{}\r\n", b"2\r\n{}XX0\r\n\r\n", b
 
 
 @pytest.mark.parametrize("body", MALFORMED)
-def test_malformed_chunks_are_refused(body, server):
-    with line(server, server.enrol()) as opened:
-        opened.begin("POST", "/v1/checkin", "Content-Type: application/json", "Transfer-Encoding: chunked")
+def test_malformed_chunks_are_refused(body, shared_server):
+    with line(shared_server, shared_server.enrol()) as opened:
+        opened.begin("POST", "/v1/checkin", JSON, "Transfer-Encoding: chunked")
         opened.send(body)
         answer = opened.answer()
         assert kind_of(answer, 400) == "malformed-request"
         assert "chunks" in answer.json()["detail"]
         assert answer.headers["connection"] == "close"
-
-
-def test_a_client_whose_enrolment_was_not_answered_may_ask_again_with_a_used_up_token(tmp_path):
-    own = "obc_" + 43 * "b"
-    with running(tmp_path / "server") as server:
-        once = server.admin.http.post("/v1/enrolment-tokens", json={"uses": 1}).json()["token"]
-        first = server.peer(once).http.post("/v1/enrol", json={"token": own}).json()
-        assert server.peer(once).http.post("/v1/enrol", json={"token": own}).json() == first
-        assert kind_of(server.peer(once).http.post("/v1/enrol", json={}), 401) == "revoked-token"
-    with running(tmp_path / "server") as server:
-        assert server.peer(once).http.post("/v1/enrol", json={"token": own}).json() == first
-        assert kind_of(server.peer(once).http.post("/v1/enrol", json={}), 401) == "revoked-token"

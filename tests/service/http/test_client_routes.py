@@ -10,7 +10,7 @@ from safetensors.torch import load as load_tensors
 from offbeat.algorithms import FedBuff
 from offbeat.service.http.model_response import ModelResponse
 from tests.service.conftest import LAYOUT, LENGTH, body_of, running
-from tests.service.http_client import kind_of
+from tests.service.http_client import kind_of, until
 
 ONES = torch.ones(LENGTH)
 
@@ -31,33 +31,19 @@ def test_a_client_gets_work_and_hands_it_in(server):
     assert torch.equal(tensors["bias"], torch.full((2,), -2.0))
 
 
-def test_a_model_says_in_which_order_its_parameters_make_up_the_vector(server):
-    peer = server.enrol()
-    peer.check_in()
-    content = peer.http.get("/v1/models/0").content
-    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    assert json.loads(header["__metadata__"]["layout"]) == [[name, list(shape)] for name, shape in LAYOUT]
-    assert header["__metadata__"]["version"] == "0"
-
-
-def test_a_model_can_be_had_in_parts_and_from_a_cache(server):
+def test_a_model_names_its_layout_and_is_downloaded_in_parts_and_cached(server):
     peer = server.enrol()
     peer.check_in()
     whole = peer.http.get("/v1/models/0")
+    header = json.loads(whole.content[8 : 8 + int.from_bytes(whole.content[:8], "little")])
+    assert json.loads(header["__metadata__"]["layout"]) == [[name, list(shape)] for name, shape in LAYOUT]
+    assert header["__metadata__"]["version"] == "0"
     assert whole.headers["cache-control"].startswith("private, immutable")
     part = peer.http.get("/v1/models/0", headers={"Range": "bytes=10-", "If-Range": whole.headers["etag"]})
     assert part.status_code == 206
     assert part.content == whole.content[10:]
     assert peer.http.get("/v1/models/0", headers={"Range": "bytes=99999-"}).status_code == 416
     assert peer.http.get("/v1/models/latest", follow_redirects=True).content == whole.content
-
-
-def test_the_same_visit_is_returned_until_it_is_over(server):
-    peer = server.enrol()
-    visit = peer.check_in()
-    assert peer.check_in() == visit
-    peer.send(visit, ONES)
-    assert peer.check_in()["number"] == 1
 
 
 def test_an_update_and_a_check_in_go_together(tmp_path):
@@ -71,8 +57,7 @@ def test_an_update_and_a_check_in_go_together(tmp_path):
         # Who waits has the first right to the slot.
         with ThreadPoolExecutor(1) as pool:
             waits = pool.submit(two.check_in, 20.0)
-            while not server.service.engine.waiting:
-                pass
+            until(lambda: server.service.engine.waiting)
             assert one.http.post("/v1/visits/1/give-up").status_code == 204
             late = one.put(answer["next"]["visit"], body_of(ONES), params=together).json()
             visit = waits.result(10)
@@ -81,46 +66,46 @@ def test_an_update_and_a_check_in_go_together(tmp_path):
         assert not two.send(visit, ONES)["counted"]
 
 
-def test_a_part_or_a_repeated_update_says_nothing_of_the_next_visit(server):
-    peer = server.enrol()
+def test_a_repeated_update_gets_the_first_answer_and_no_visit(shared_server):
+    peer = shared_server.enrol()
     visit, body = peer.check_in(), body_of(ONES)
+    assert peer.check_in() == visit
     first = peer.put(visit, body, params={"checkin": "false"}).json()
+    assert first["receipt"]["counted"]
     assert first["next"] is None
     assert peer.put(visit, body, params={"checkin": "true"}).json() == first
     assert kind_of(peer.put(visit, body, params={"checkin": "?"}), 400) == "malformed-request"
+    assert kind_of(peer.put(visit, body_of(2 * ONES)), 409) == "other-upload"
+    assert peer.check_in()["number"] == 1
 
 
-def test_a_client_that_gave_up_gets_other_work_and_its_update_counts(server):
-    peer = server.enrol()
+def test_a_client_that_gave_up_gets_other_work_and_its_update_counts(shared_server):
+    peer = shared_server.enrol()
     visit = peer.check_in()
     assert peer.http.post("/v1/visits/0/give-up").status_code == 204
     assert peer.send(visit, ONES)["counted"]
     assert peer.check_in()["number"] == 1
 
 
-def test_the_same_upload_again_gets_the_first_answer_and_another_one_is_refused(server):
-    peer = server.enrol()
-    visit = peer.check_in()
-    first = peer.send(visit, ONES)
-    assert peer.send(visit, ONES) == first
-    assert kind_of(peer.put(visit, body_of(2 * ONES)), 409) == "other-upload"
-    assert server.service.engine.coordinator.statistics.counted == 1
+def test_a_client_gets_another_token_and_reports_its_speed(shared_server):
+    peer = shared_server.enrol()
+    answer = peer.http.post("/v1/token")
+    assert answer.json() == {"token": answer.json()["token"], "expires_seconds": None}
+    following = shared_server.peer(answer.json()["token"])
+    assert following.check_in() == following.check_in() is not None
+    assert kind_of(peer.http.get("/v1/probe"), 401) == "unknown-token"
+    speed = {"step_seconds": 0.5, "upload_seconds": 2.0}
+    assert following.http.post("/v1/probe", json=speed).json() == speed
 
 
-def test_nothing_to_do_is_a_normal_answer(server):
-    peers = [server.enrol() for _ in range(5)]
-    assert all(peer.check_in() for peer in peers[:4])
-    answer = peers[4].http.post("/v1/checkin", json={"wait_seconds": 0.1}).json()
-    assert answer == {"visit": None, "retry_after_seconds": 5.0, "finished": False}
-
-
-def test_a_client_that_waits_gets_work_when_a_slot_is_free(server):
+def test_without_a_free_slot_a_client_waits_or_comes_again(server):
     peers = [server.enrol() for _ in range(5)]
     visits = [peer.check_in() for peer in peers[:4]]
+    answer = peers[4].http.post("/v1/checkin", json={"wait_seconds": 0.1}).json()
+    assert answer == {"visit": None, "retry_after_seconds": 5.0, "finished": False}
     with ThreadPoolExecutor(1) as pool:
         waits = pool.submit(peers[4].check_in, 20.0)
-        while not server.service.engine.waiting:
-            pass
+        until(lambda: server.service.engine.waiting)
         peers[0].send(visits[0], ONES)
         assert waits.result(10)["number"] == 0
 
@@ -137,6 +122,9 @@ def test_a_large_update_comes_in_pieces(tmp_path):
             answer = peer.put(visit, body[:end], offset=there, head=head)
             assert answer.status_code == 202
             assert answer.json() == {"offset": end}
+        assert kind_of(peer.put(visit, body, sha256="0" * 64), 422) == "wrong-digest"
+        assert peer.http.get("/v1/uploads/0").json() == {"wanted": True, "offset": 0, "receipt": None}
+        assert peer.put(visit, body[:1_500_000], head=head).status_code == 202
         wrong = peer.put(visit, body, offset=11, head=head)
         assert kind_of(wrong, 409) == "wrong-offset"
         assert wrong.headers["upload-offset"] == "1500000"
@@ -160,16 +148,6 @@ def test_a_version_that_is_deleted_just_as_it_is_asked_for(server, monkeypatch):
     assert peer.http.get("/v1/models/0").status_code == 404
 
 
-def test_a_large_update_with_a_wrong_digest_begins_anew(tmp_path):
-    length = 600_000
-    with running(tmp_path / "server", layout=[("w", (length,))], model=torch.zeros(length)) as server:
-        peer = server.enrol()
-        visit = peer.check_in()
-        assert kind_of(peer.put(visit, body_of(torch.ones(length)), sha256="0" * 64), 422) == "wrong-digest"
-        assert peer.http.get("/v1/uploads/0").json() == {"wanted": True, "offset": 0, "receipt": None}
-        assert peer.send(visit, torch.ones(length))["counted"]
-
-
 @pytest.mark.parametrize(
     ("vector", "changes", "kind"),
     [
@@ -180,18 +158,18 @@ def test_a_large_update_with_a_wrong_digest_begins_anew(tmp_path):
         (ONES, {"sha256": "0" * 64}, "wrong-digest"),
     ],
 )
-def test_a_refused_update_changes_nothing(vector, changes, kind, server):
-    peer = server.enrol()
+def test_a_refused_update_changes_nothing(vector, changes, kind, shared_server):
+    peer = shared_server.enrol()
     visit = peer.check_in()
-    number = server.service.engine.journal.number
+    number = shared_server.service.engine.journal.number
     assert kind_of(peer.put(visit, body_of(vector), **changes), 422) == kind
-    assert server.service.engine.journal.number == number
-    assert f'offbeat_refusals_total{{kind="{kind}"}} 1.0' in server.admin.http.get("/metrics").text
+    assert shared_server.service.engine.journal.number == number
+    assert f'offbeat_refusals_total{{kind="{kind}"}} ' in shared_server.admin.http.get("/metrics").text
     assert peer.send(visit, ONES)["counted"]
 
 
-def test_too_large_too_long_and_without_a_head(server):
-    peer = server.enrol()
+def test_too_large_too_long_and_without_a_head(shared_server):
+    peer = shared_server.enrol()
     visit = peer.check_in()
     body = body_of(ONES)
     assert kind_of(peer.put(visit, body, bytes=10**12), 413) == "too-large"
@@ -202,8 +180,8 @@ def test_too_large_too_long_and_without_a_head(server):
     assert kind_of(peer.http.put("/v1/uploads/7", content=body, headers={"Offbeat-Update": "{}"}), 400)
 
 
-def test_visits_of_other_clients_are_unknown(server):
-    one, two = server.enrol(), server.enrol()
+def test_visits_of_other_clients_are_unknown(shared_server):
+    one, two = shared_server.enrol(), shared_server.enrol()
     visit = one.check_in()
     assert kind_of(two.put(visit, body_of(ONES)), 404) == "no-such-visit"
     assert kind_of(two.http.get("/v1/uploads/0"), 404) == "no-such-visit"

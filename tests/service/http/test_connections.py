@@ -1,17 +1,14 @@
 """Limit of connections per address: strangers keep nobody out, and who works keeps its connection."""
 
 import socket
-import time
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
 import pytest
 
 from offbeat.service.http.connections import Connections, pause_after
 from tests.service.conftest import running
 from tests.service.http_client import line, until
-from tests.service.test_descriptors import limited, wait_until_ready
 
 
 class Listener:
@@ -65,7 +62,7 @@ def test_an_address_keeps_its_places_and_others_theirs(listener):
 def test_strangers_are_closed_first_then_idle_connections_then_the_newest_request(listener):
     connections = Connections(listener.port, 5)
     opened = [listener.connect()[0] for _ in range(5)]
-    stranger, idle, recent, busy, newest = opened
+    _stranger, idle, recent, busy, _newest = opened
     peers = [connection.getsockname() for connection in opened]
     for peer in peers[1:3]:
         connections.trust(peer)
@@ -77,8 +74,6 @@ def test_strangers_are_closed_first_then_idle_connections_then_the_newest_reques
         connections.trust(opened[-1].getsockname())
         connections.shut_down_excess()
         assert [is_open(connection) for connection in opened] == [False, True, True, True, False, True]
-        assert stranger is opened[0]
-        assert newest is opened[4]
         for most, gone in ((3, idle), (2, recent), (1, opened[-1])):
             connections.max_per_address = most
             assert connections.shut_down_excess() == 1
@@ -105,25 +100,6 @@ def test_a_descriptor_that_is_another_file_by_now_is_left_alone(listener, tmp_pa
     assert not is_open(one)
 
 
-def test_idle_connections_of_one_address_do_not_lock_others_out(tmp_path):
-    with limited(tmp_path, 150, 300) as (_, url), ExitStack() as stack:
-        wait_until_ready(url)
-        address = "127.0.0.1", int(url.rpartition(":")[2])
-        strangers = []
-        for _ in range(300):
-            stranger = stack.enter_context(closing(socket.socket()))
-            stranger.bind(("127.0.0.2", 0))
-            stranger.setblocking(False)
-            with suppress(BlockingIOError):
-                stranger.connect(address)
-            strangers.append(stranger)
-        began = time.monotonic()
-        with httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.1")) as http:
-            for _ in range(3):
-                assert http.get(f"{url}/readyz", headers={"Connection": "close"}, timeout=15).text == "ok\n"
-        assert time.monotonic() - began < 10
-
-
 def test_a_client_with_a_token_keeps_its_connection_among_strangers_of_its_address(tmp_path):
     with running(tmp_path / "server", connections_per_address=20) as server, ExitStack() as stack:
         peer = server.enrol()
@@ -137,10 +113,3 @@ def test_a_client_with_a_token_keeps_its_connection_among_strangers_of_its_addre
             for stranger in strangers:
                 stranger.close()
         assert peer.check_in() is not None
-
-
-def test_a_server_behind_a_proxy_may_give_one_address_all_places(tmp_path):
-    with running(tmp_path / "server", connections_per_address=4000) as server, ExitStack() as stack:
-        strangers = [stack.enter_context(line(server)) for _ in range(25)]
-        time.sleep(0.6)
-        assert all(is_open(stranger.socket) for stranger in strangers)

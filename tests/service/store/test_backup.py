@@ -1,6 +1,7 @@
-"""The admin's work on a server's folder: status, list, export, copy."""
+"""Copies of a server's folder that are made while the server runs."""
 
 import shutil
+import stat
 import threading
 
 import pytest
@@ -21,34 +22,28 @@ def plain():
     return FedBuff(buffer_size=2, concurrency=4, staleness=constant())
 
 
-def work(server, peers):
-    for peer in peers:
-        peer.send(peer.check_in(), ONES)
-
-
 def test_a_server_continues_from_a_copy_that_was_made_while_it_ran(tmp_path):
     with running(tmp_path / "one", plain, checkpoint_seconds=0.05) as server:
         peers = [server.enrol() for _ in range(5)]
-        tokens = [peer.http.headers["authorization"].removeprefix("Bearer ") for peer in peers]
         stop = threading.Event()
 
-        def go_on(peer):
+        def work(peer):
             while not stop.is_set():
                 if (visit := peer.check_in(0.1)) is not None:
                     peer.send(visit, ONES)
 
-        threads = [threading.Thread(target=go_on, args=(peer,)) for peer in peers]
+        threads = [threading.Thread(target=work, args=(peer,)) for peer in peers]
         for thread in threads:
             thread.start()
         copies = []
-        for number in range(5):
-            before = status(tmp_path / "one")["counted"]
-            last = back_up(tmp_path / "one", tmp_path / f"copy{number}")
-            copies.append((tmp_path / f"copy{number}", before, last))
+        for number in range(3):
+            before, copy = status(tmp_path / "one")["counted"], tmp_path / "copies" / str(number)
+            copies.append((copy, before, back_up(tmp_path / "one", copy)))
         stop.set()
         for thread in threads:
             thread.join()
     for copy, before, last in copies:
+        assert stat.S_IMODE(copy.stat().st_mode) == 0o700
         with running(copy, plain) as server:
             engine = server.service.engine
             assert engine.journal.number >= last > 0
@@ -57,7 +52,7 @@ def test_a_server_continues_from_a_copy_that_was_made_while_it_ran(tmp_path):
             version = counted // 2
             assert engine.coordinator.algorithm.version == version
             assert torch.equal(engine.coordinator.algorithm.model, torch.full((LENGTH,), -float(version)))
-            peer = server.peer(tokens[0])
+            peer = server.peer(peers[0].token)
             visit = peer.check_in()
             assert visit is None or peer.send(visit, ONES)["counted"]
 

@@ -1,8 +1,7 @@
-import asyncio
 import errno
 import os
 import sqlite3
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 
 import pytest
 import sqlalchemy as sa
@@ -12,9 +11,9 @@ from offbeat.service.store import journal as module
 from offbeat.service.store.database import LogRecord, log, meta, open_database
 from offbeat.service.store.disk import Disk
 from offbeat.service.store.journal import Journal, SyncError
-from offbeat.service.store.reserve_file import Reserve
 
 FULL, BROKEN = (OSError(number, os.strerror(number)) for number in (errno.ENOSPC, errno.EIO))
+pytestmark = pytest.mark.anyio
 
 
 class Segment:
@@ -37,154 +36,129 @@ def logged(path):
         return [number for (number,) in database.execute("SELECT number FROM log ORDER BY number")]
 
 
+def record(number):
+    return LogRecord(number, "drop", {"client": 0})
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "x.sqlite"
 
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch):
+@pytest.fixture
+def failures():
+    return []
+
+
+@pytest.fixture
+def disk(tmp_path, failures):
+    return Disk(tmp_path / "reserve", failures.append)
+
+
+@pytest.fixture
+async def journal(path, disk, failures, monkeypatch):
     monkeypatch.setattr(module, "_RETRY_SECONDS", 0.01)
-
-
-@asynccontextmanager
-async def journal(path, failures=None):
-    failures = [] if failures is None else failures
     database = open_database(path)
-    disk = Disk(Reserve(path.with_name("reserve")), failures.append)
     opened = Journal(database, 0, disk, failures.append)
-    try:
-        yield opened, disk
-    finally:
-        await opened.close()
-        database.dispose()
+    yield opened
+    await opened.close()
+    database.dispose()
 
 
-def record(number):
-    return LogRecord(number, "drop", {"client": 0})
+async def test_an_update_is_synced_then_logged_then_acted_upon(journal, path):
+    segment, seen = Segment(path), []
+    journal.append(record(1), segment)
+    journal.append(record(2), segment)
+    journal.execute(sa.insert(meta).values(key="a", value="b"))
+    journal.run_once_durable(lambda: seen.append(logged(path)))
+    await journal.wait_until_durable()
+    assert journal.number == 2
+    assert logged(path) == [1, 2]
+    await journal.wait_until_durable()
+    assert segment.seen[0] == []
+    assert seen == [[1, 2]]
 
 
-def test_an_update_is_synced_then_logged_then_acted_upon(path):
-    async def main():
-        segment, seen = Segment(path), []
-        async with journal(path) as (opened, _):
-            opened.append(record(1), segment)
-            opened.append(record(2), segment)
-            opened.execute(sa.insert(meta).values(key="a", value="b"))
-            opened.run_once_durable(lambda: seen.append(logged(path)))
-            await opened.wait_until_durable()
-            assert opened.number == 2
-            assert logged(path) == [1, 2]
-            await opened.wait_until_durable()
-        assert segment.seen[0] == []
-        assert seen == [[1, 2]]
-
-    asyncio.run(main())
+async def test_records_have_consecutive_numbers(journal):
+    with pytest.raises(AssertionError):
+        journal.append(record(2))
 
 
-def test_records_have_consecutive_numbers(path):
-    async def main():
-        async with journal(path) as (opened, _):
-            with pytest.raises(AssertionError):
-                opened.append(record(2))
-
-    asyncio.run(main())
-
-
-def test_what_is_entered_is_written_when_the_journal_closes(path):
-    async def main():
-        async with journal(path) as (opened, _):
-            opened.append(record(1))
-
-    asyncio.run(main())
+async def test_what_is_entered_is_written_when_the_journal_closes(journal, path):
+    journal.append(record(1))
+    await journal.close()
     assert logged(path) == [1]
 
 
-def test_on_a_full_disk_requests_are_refused_and_entries_are_written_later(path):
-    async def main():
-        failures, done, errors = [], [], [FULL]
+async def test_on_a_full_disk_requests_are_refused_and_entries_are_written_later(journal, disk, failures, path):
+    done, errors = [], [FULL]
 
-        def act():
-            if errors:
-                raise errors.pop()
-            done.append(logged(path))
+    def act():
+        if errors:
+            raise errors.pop()
+        done.append(logged(path))
 
-        async with journal(path, failures) as (opened, disk):
-            opened.append(record(1))
-            opened.run_once_durable(lambda: done.append("before"))
-            opened.run_once_durable(act)
-            with pytest.raises(Refusal) as caught:
-                await opened.wait_until_durable()
-            assert caught.value.kind == "no-space"
-            with pytest.raises(Refusal):
-                opened.check()
-            assert disk.problem
-            await opened.wait_until_durable(on_reserve=True)
-            assert not opened.is_blocked
-            assert opened.problem == disk.problem  # nothing new before there is room for the reserve
-            assert disk.keep_reserve(100)
-            opened.check()
-        assert failures == []
-        assert done == ["before", [1]]  # each once
-
-    asyncio.run(main())
+    journal.append(record(1))
+    journal.run_once_durable(lambda: done.append("before"))
+    journal.run_once_durable(act)
+    with pytest.raises(Refusal) as caught:
+        await journal.wait_until_durable()
+    assert caught.value.kind == "no-space"
+    with pytest.raises(Refusal):
+        journal.check()
+    assert disk.problem
+    await journal.wait_until_durable(on_reserve=True)
+    assert not journal.is_blocked
+    assert journal.problem == disk.problem  # nothing new before there is room for the reserve
+    assert disk.keep_reserve(100)
+    journal.check()
+    assert failures == []
+    assert done == ["before", [1]]  # each once
 
 
 @pytest.mark.parametrize("error", [FULL, BROKEN], ids=["full", "broken"])
-def test_a_failed_sync_ends_the_server_and_nothing_is_logged(error, path):
-    async def main():
-        failures = []
-        async with journal(path, failures) as (opened, _):
-            opened.append(record(1), Segment(path, [error]))
-            with pytest.raises(Refusal):
-                await opened.wait_until_durable()
-            opened.append(record(2))
-            with pytest.raises(Refusal):
-                await opened.wait_until_durable(on_reserve=True)
-        assert [type(failure) for failure in failures] == [SyncError]
-        assert logged(path) == []
-
-    asyncio.run(main())
+async def test_a_failed_sync_ends_the_server_and_nothing_is_logged(error, journal, failures, path):
+    journal.append(record(1), Segment(path, [error]))
+    with pytest.raises(Refusal):
+        await journal.wait_until_durable()
+    journal.append(record(2))
+    with pytest.raises(Refusal):
+        await journal.wait_until_durable(on_reserve=True)
+    await journal.close()
+    assert [type(failure) for failure in failures] == [SyncError]
+    assert logged(path) == []
 
 
-def test_a_broken_disk_ends_the_server(path):
-    async def main():
-        failures = []
+async def test_a_broken_disk_ends_the_server(journal, failures):
+    def fail():
+        raise BROKEN
 
-        def fail():
-            raise BROKEN
-
-        async with journal(path, failures) as (opened, _):
-            opened.run_once_durable(fail)
-            with pytest.raises(Refusal):
-                await opened.wait_until_durable()
-        assert failures == [BROKEN]
-
-    asyncio.run(main())
+    journal.run_once_durable(fail)
+    with pytest.raises(Refusal):
+        await journal.wait_until_durable()
+    await journal.close()
+    assert failures == [BROKEN]
 
 
-def test_a_statement_that_fails_ends_the_server_in_one_line(path):
-    async def main():
-        failures = []
-        async with journal(path, failures) as (opened, _):
-            opened.execute(sa.insert(log).values(number=1, name="drop", arguments=None))
-            with pytest.raises(Refusal):
-                await opened.wait_until_durable()
-        assert "database cannot be written" in str(failures[0])
-        assert "\n" not in str(failures[0])
-
-    asyncio.run(main())
+async def test_a_statement_that_fails_ends_the_server_in_one_line(journal, failures):
+    journal.execute(sa.insert(log).values(number=1, name="drop", arguments=None))
+    with pytest.raises(Refusal):
+        await journal.wait_until_durable()
+    await journal.close()
+    assert "database cannot be written" in str(failures[0])
+    assert "\n" not in str(failures[0])
 
 
-def test_the_write_ahead_log_can_be_truncated(path):
-    async def main():
-        async with journal(path) as (opened, _):
-            opened.append(record(1))
-            await opened.wait_until_durable()
-            ahead = path.with_name("x.sqlite-wal")
-            assert ahead.stat().st_size > 0
-            opened.truncate()
-            await opened.wait_until_durable()
-            assert ahead.stat().st_size == 0
-
-    asyncio.run(main())
+async def test_the_write_ahead_log_can_be_truncated(journal, path):
+    journal.append(record(1))
+    await journal.wait_until_durable()
+    ahead = path.with_name("x.sqlite-wal")
+    assert ahead.stat().st_size > 0
+    journal.truncate()
+    await journal.wait_until_durable()
+    assert ahead.stat().st_size == 0

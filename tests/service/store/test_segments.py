@@ -61,18 +61,16 @@ def test_a_segment_that_cannot_be_made_is_tried_again_with_the_next_body(code, s
     assert segments.append(b"body")[1] == 0
 
 
-ONES = torch.ones(LENGTH)
-
-
 def test_segments_may_end_while_updates_wait_for_their_turn(tmp_path, monkeypatch):
     monkeypatch.setattr("offbeat.service.store.segments._FULL", 0)  # each body in one of its own
-    with running(tmp_path / "server", lambda: FedBuff(buffer_size=50, concurrency=40), clients=40) as server:
-        peers = [server.enrol() for _ in range(40)]
+    make, ones = lambda: FedBuff(buffer_size=50, concurrency=10), torch.ones(LENGTH)
+    with running(tmp_path / "server", make, clients=10) as server:
+        peers = [server.enrol() for _ in range(10)]
         visits = [peer.check_in() for peer in peers]
-        with ThreadPoolExecutor(40) as pool:
-            answers = list(pool.map(lambda peer, visit: peer.send(visit, ONES), peers, visits))
+        with ThreadPoolExecutor(10) as pool:
+            answers = list(pool.map(lambda peer, visit: peer.send(visit, ones), peers, visits))
         assert all(answer["counted"] for answer in answers)
         server.checkpoint()
-        assert peers[0].send(peers[0].check_in(), ONES)["counted"]
-    with running(tmp_path / "server", lambda: FedBuff(buffer_size=50, concurrency=40), clients=40) as server:
-        assert server.service.engine.coordinator.statistics.counted == 41
+        assert peers[0].send(peers[0].check_in(), ones)["counted"]
+    with running(tmp_path / "server", make, clients=10) as server:
+        assert server.service.engine.coordinator.statistics.counted == 11

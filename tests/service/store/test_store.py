@@ -1,3 +1,6 @@
+import os
+import stat
+
 import pytest
 import sqlalchemy as sa
 
@@ -6,13 +9,19 @@ from offbeat.service.store.database import LogRecord, log
 from offbeat.service.store.store import Store
 
 
-def test_one_server_uses_a_folder_at_a_time(tmp_path):
-    store = Store(tmp_path / "a" / "b")
+@pytest.fixture
+def store(tmp_path):
+    opened = Store(tmp_path / "server")
+    yield opened
+    opened.close()
+
+
+def test_one_server_uses_a_folder_at_a_time(store):
     assert {path.name for path in store.folder.iterdir()} >= {"checkpoints", "models", "updates", "partial"}
     with pytest.raises(OffbeatError, match="in use by another server"):
-        Store(tmp_path / "a" / "b")
+        Store(store.folder)
     store.close()
-    Store(tmp_path / "a" / "b").close()
+    Store(store.folder).close()
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
@@ -21,11 +30,18 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
         Store(tmp_path / "file")
 
 
-def test_records_are_read_in_order(tmp_path):
+def test_a_run_keeps_its_id_and_other_settings_are_refused_by_name(store):
+    run_id = store.run_id({"model": 1, "local": 2})
+    assert len(run_id) == 16
+    assert store.run_id({"local": 2, "model": 1}) == run_id
+    with pytest.raises(OffbeatError, match=r"other settings \(local, model\)") as caught:
+        store.run_id({"model": 2})
+    assert "\n" not in str(caught.value)
+
+
+def test_records_are_read_in_order(store):
     records = [LogRecord(number, "drop", {"client": number}) for number in (1, 2, 3)]
-    store = Store(tmp_path)
     assert store.last_number() == 0
-    assert store.get_meta("run") is None
     with store.database.begin() as connection:
         connection.execute(sa.insert(log), [record.row() for record in reversed(records)])
     assert list(store.records(0)) == records
@@ -35,4 +51,17 @@ def test_records_are_read_in_order(tmp_path):
         connection.execute(sa.update(log).values(arguments="{"))
     with pytest.raises(OffbeatError, match=r"is broken .*restore a backup"):
         list(store.records(0))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="has other permissions")
+def test_a_folder_that_others_can_read_is_closed_to_them(store, tmp_path):
     store.close()
+    outside = tmp_path / "outside"
+    outside.touch()
+    (store.folder / "link").symlink_to(outside)
+    files = [path for path in (store.folder, *store.folder.rglob("*")) if not path.is_symlink()]
+    for path in (outside, *files):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    Store(store.folder).close()
+    assert {path.name for path in files if stat.S_IMODE(path.stat().st_mode) & 0o077} == set()
+    assert stat.S_IMODE(outside.stat().st_mode) == 0o644

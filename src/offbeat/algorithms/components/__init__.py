@@ -14,7 +14,6 @@ from offbeat.algorithms.components.buffers.by_round import ByRound
 from offbeat.algorithms.components.buffers.latest_of_each import LatestOfEach
 from offbeat.algorithms.components.buffers.single_updates import Each
 from offbeat.algorithms.components.buffers.window import Window
-from offbeat.algorithms.components.checks import check_not_negative
 from offbeat.algorithms.components.component import RunFacts
 from offbeat.algorithms.components.hyper_parameters import Count, NotNegative, Positive, Share, Weighting
 from offbeat.algorithms.components.schedules.periodic import Periodic
@@ -23,14 +22,8 @@ from offbeat.algorithms.components.schedules.schedule import Continuous, Schedul
 from offbeat.algorithms.components.server_optimizer import ServerOptimizer, ServerStep
 from offbeat.algorithms.components.shares import Shares
 from offbeat.algorithms.components.staleness import Staleness, polynomial
-from offbeat.algorithms.components.update import (
-    Promise,
-    Update,
-    UpdateRefusedError,
-    Vector,
-    check_vector,
-    resolve,
-)
+from offbeat.algorithms.components.update import Promise, Update, UpdateRefusedError, Vector, check_vector, resolve
+from offbeat_client.checks import check_not_negative
 from offbeat_client.local_plan import Compression, LocalPlan, Payload
 
 __all__ = [

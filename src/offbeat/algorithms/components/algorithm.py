@@ -10,16 +10,15 @@ from typing import Any, dataclass_transform
 
 from torch import Tensor
 
-from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, NotFiniteError
-from offbeat.algorithms.components.checks import check_client, check_count
+from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer
 from offbeat.algorithms.components.component import RunFacts
 from offbeat.algorithms.components.hooks import Hooks, Schedule_co
 from offbeat.algorithms.components.hyper_parameters import check_hyper_parameters
 from offbeat.algorithms.components.lazy_model import LazyModel
-from offbeat.algorithms.components.new_model import checked_model
 from offbeat.algorithms.components.shares import Shares
 from offbeat.algorithms.components.state import prefixed, restored, saved, under
-from offbeat.algorithms.components.update import Update, check_update
+from offbeat.algorithms.components.update import Update, check_client, check_update
+from offbeat_client.checks import check_count
 from offbeat_client.local_plan import LocalPlan
 
 
@@ -27,7 +26,7 @@ from offbeat_client.local_plan import LocalPlan
 class Algorithm(Hooks[Schedule_co]):
     """A server-side algorithm: a pure state machine.
 
-    It has no clock, thread, file, socket or global random state.
+    It has no clock, thread, file, socket or global random state. A value out of range raises a ``ValueError``.
 
     **For authors.** A subclass declares its hyper-parameters as annotated class attributes with defaults; they become
     keyword arguments, are checked against their annotations, and are the keys of the TOML table. It then overrides
@@ -49,7 +48,7 @@ class Algorithm(Hooks[Schedule_co]):
     from the same version, as ``Coordinator`` does.
 
     **How it works.** The schedule says when the buffer may close (``_close``). Then the version moves at once, and the
-    step to the new model is kept until the model is read (``_make_version``, ``_advance``).
+    step to the new model is kept until the model is read (``_make_version``).
     """
 
     _sealed: Sequence[ClosedBuffer] = ()
@@ -78,10 +77,7 @@ class Algorithm(Hooks[Schedule_co]):
             raise ValueError(f"{self.name}: {buffer} needs payload = {needed!r}, it is {self.payload!r}")
 
     def age(self, update: Update) -> int:
-        """Return the update's staleness τ.
-
-        τ is the number of versions made since the update's client began.
-        """
+        """Return the update's staleness τ: versions made since its client began."""
         return self._version - update.version
 
     @property
@@ -94,10 +90,7 @@ class Algorithm(Hooks[Schedule_co]):
 
     @property
     def result(self) -> Tensor:
-        """The result of the run so far, float32 ``(d,)``.
-
-        It is the current model, unless the algorithm averages its models.
-        """
+        """The current model, or the average of models where the algorithm keeps one."""
         return self.model
 
     @property
@@ -120,18 +113,12 @@ class Algorithm(Hooks[Schedule_co]):
 
     @property
     def wants_all(self) -> bool:
-        """True if every update counts, however late it comes.
-
-        ``wants`` is then always true.
-        """
+        """True if every update counts, however late: ``wants`` is always true."""
         return self.schedule.wants_all
 
     @property
     def weighs_all_clients(self) -> bool:
-        """True if the algorithm averages over all N clients by their data weights.
-
-        It then needs the data weights to start.
-        """
+        """True if the average is over all N clients, by the data weights given to start."""
         return any(isinstance(part, Shares) and part.weighting == "examples" for part in vars(self).values())
 
     @property
@@ -141,25 +128,15 @@ class Algorithm(Hooks[Schedule_co]):
 
     @property
     def refused_steps(self) -> Mapping[int, str]:
-        """The reasons for refused server steps, by the version that they began from.
-
-        A refused step leaves the model as it was.
-        """
+        """The reasons for refused server steps, by the version that they began from."""
         return self._refused_steps
 
     def returns_in(self, client: int) -> int | None:
-        """Return the round in which a client that had its turn may be assigned again.
-
-        It is the open round or a later one.
-        """
+        """Return the round, open or later, in which the client may be assigned again."""
         return self.schedule.returns_in(client)
 
     def wrap(self, wrapper: Callable[["Algorithm[Any]"], Aggregate]) -> None:
-        """Put a wrapper around the buffer, before ``start``; the last one is outermost.
-
-        Raises:
-            ValueError: The wrapper does not go with the algorithm.
-        """
+        """Put a wrapper around the buffer, before ``start``; the last one is outermost."""
         self.buffer = wrapper(self)
 
     def start(self, model: Tensor, clients: int, data_weights: Tensor | None = None) -> None:
@@ -177,7 +154,7 @@ class Algorithm(Hooks[Schedule_co]):
             TypeError: A part of the state cannot be saved.
         """
         check_count("clients", clients)
-        initial = LazyModel(model)
+        initial = LazyModel(model, self.max_step_norm)
         run = RunFacts(initial.length, clients, data_weights)
         components = [part for name in sorted(self._state) if hasattr(part := getattr(self, name), "check_run")]
         self.check_run(run)
@@ -187,7 +164,7 @@ class Algorithm(Hooks[Schedule_co]):
             component.start(run)
         self._model, self._version, self._clients = initial, 0, clients
         self._sealed = []
-        self._refused_steps = {}
+        self._refused_steps = initial.refused_steps
         before = set(vars(self))
         self.begin(initial.read())
         self._state |= set(vars(self)) - before
@@ -202,8 +179,6 @@ class Algorithm(Hooks[Schedule_co]):
 
     def assign(self, client: int, local: LocalPlan) -> LocalPlan:
         """Record that the client works from the current version; return its plan.
-
-        The plan is made from the run's.
 
         Raises:
             ValueError: The client does not exist; the run's plan does not suit; or, where there are rounds, the client
@@ -223,11 +198,8 @@ class Algorithm(Hooks[Schedule_co]):
     def receive(self, update: Update) -> bool:
         """Take an update in; return whether there is a new version.
 
-        An update that is not wanted changes nothing. Only metadata is checked: the maker of the vector has called
-        ``check_vector``.
-
-        Raises:
-            ValueError: The update is malformed or refused; nothing has changed.
+        An update that is not wanted changes nothing, and neither does one that is malformed or refused, a
+        ``ValueError``. Only metadata is checked: the maker of the vector has called ``check_vector``.
         """
         check_update(update, clients=self._clients, version=self._version, length=self._model.length)
         if not self.wants(update.client, update.version):
@@ -239,9 +211,9 @@ class Algorithm(Hooks[Schedule_co]):
         return self.schedule.hear(update.client) and self._close()
 
     def drop(self, client: int, version: int) -> bool:
-        """Free the client's slot; return whether there is a new version.
+        """Free the slot of a client that is late; return whether there is a new version.
 
-        The client's update did not come in time. It still counts if it comes while ``wants`` is true.
+        Its update still counts if it comes while ``wants`` is true.
         """
         return self.schedule.lose(client, version) and self._close()
 
@@ -255,11 +227,7 @@ class Algorithm(Hooks[Schedule_co]):
     def reveal(self, answer: Tensor) -> bool:
         """Open the oldest sealed sum; return whether there is a new version.
 
-        Args:
-            answer: The helper's answer.
-
-        Raises:
-            ValueError: No sum is sealed, or the answer does not open it; nothing has changed.
+        A ``ValueError`` if no sum is sealed or the helper's ``answer`` does not open it; nothing has changed.
         """
         if not self._sealed:
             raise ValueError("no sum is sealed: there is nothing to reveal")
@@ -269,10 +237,7 @@ class Algorithm(Hooks[Schedule_co]):
         return self._make_version(opened)
 
     def _close(self) -> bool:
-        """Release the buffer if it is ready; return whether there is a new version.
-
-        Where there are rounds, the next one opens.
-        """
+        """Release the buffer if it is ready; where there are rounds, open the next."""
         is_ready = self.is_ready()
         has_rounds = self.schedule.has_rounds
         if has_rounds:
@@ -287,19 +252,11 @@ class Algorithm(Hooks[Schedule_co]):
         return False
 
     def _make_version(self, closed: ClosedBuffer) -> bool:
-        self._model.step(lambda model: self._advance(model, closed))
+        self._model.step(lambda model: self.next_model(model, closed), closed.version)
         self._version += 1
         if self.schedule.has_rounds:
             self.schedule.open()
         return True
-
-    def _advance(self, model: Tensor, closed: ClosedBuffer) -> Tensor:
-        """Return the next model; the same one if the step is refused."""
-        try:
-            return checked_model(model, self.next_model(model, closed), self.max_step_norm)
-        except NotFiniteError as error:
-            self._refused_steps = {**self._refused_steps, closed.version: str(error)}
-            return model
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that a restart needs, as a flat dict of tensors and plain values.
@@ -324,13 +281,10 @@ class Algorithm(Hooks[Schedule_co]):
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from ``state``, in place of ``start``.
-
-        The hyper-parameters must be the same.
-        """
+        """Resume from a state of the same hyper-parameters, in place of ``start``."""
         self.start(state["model"], state["clients"])
         self._version = state["version"]
-        self._refused_steps = dict(state["refused_steps"])
+        self._model.refused_steps.update(state["refused_steps"])
         for name in self._state:
             setattr(self, name, restored(name, getattr(self, name), state))
         sealed = [under(f"sealed.{number}", state) for number in range(state["sealed"])]

@@ -1,7 +1,8 @@
 """The components of an algorithm, which start with a run and are saved with it."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor
 
@@ -21,7 +22,7 @@ class RunFacts:
     data_weights: Tensor | None = None
 
 
-class Component(Protocol):
+class Component(ABC):
     """A part of an algorithm.
 
     It is made from hyper-parameters, started with a run, and saved with the algorithm's state.
@@ -29,16 +30,18 @@ class Component(Protocol):
 
     def check_run(self, run: RunFacts) -> None:
         """Raise ``ValueError`` if the component does not fit the run; nothing changes."""
-        ...
 
+    @abstractmethod
     def start(self, run: RunFacts) -> None:
         """Begin a run and forget any run before it."""
-        ...
 
+    @abstractmethod
     def state_dict(self) -> dict[str, Any]:
-        """Return all that a restart needs, as a flat dict of tensors and plain values."""
-        ...
+        """Return all that a restart needs, as a flat dict of tensors and plain values.
 
+        Promises of vectors are resolved for it.
+        """
+
+    @abstractmethod
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from ``state``, after ``start``."""
-        ...

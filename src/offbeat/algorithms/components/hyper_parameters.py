@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from annotated_types import Interval
 
-from offbeat.algorithms.components.checks import LARGEST_COUNT, LARGEST_FLOAT32
+from offbeat_client.checks import LARGEST_COUNT, LARGEST_FLOAT32
 
 Count = Annotated[int, Interval(ge=1, le=LARGEST_COUNT)]
 Positive = Annotated[float, Interval(gt=0, le=LARGEST_FLOAT32)]
@@ -22,20 +22,13 @@ Weighting = Literal["examples", "uniform"]
 
 
 def hyper_parameters(kind: type[Any]) -> dict[str, Any]:
-    """Return the types of an algorithm's hyper-parameters by name.
-
-    They are in the order of their declaration.
-    """
+    """Return the types of an algorithm's hyper-parameters by name, as declared."""
     hints = get_type_hints(kind, include_extras=True)
     return {field.name: hints[field.name] for field in fields(kind)}
 
 
 def check_hyper_parameters(algorithm: Any) -> None:
-    """Check the hyper-parameters against the bounds of their annotations.
-
-    Raises:
-        ValueError: A hyper-parameter is out of bounds.
-    """
+    """Raise ``ValueError`` if a value is out of the bounds of its annotation."""
     for name, hint in hyper_parameters(type(algorithm)).items():
         _check(name, getattr(algorithm, name), hint)
 

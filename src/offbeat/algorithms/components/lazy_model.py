@@ -1,10 +1,13 @@
-"""The current model, computed when it is read."""
+"""The current model, computed and checked when it is read."""
 
+import math
 from collections import deque
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
+from offbeat.algorithms.components.buffers.aggregate import NotFiniteError, WrongStepError, check_finite
 from offbeat.algorithms.components.update import check_vector
 
 
@@ -12,30 +15,53 @@ class LazyModel:
     """A model w_t that steps on at once but is computed only when it is read.
 
     An algorithm knows from metadata alone that there is a new version, often before the updates behind it have
-    been computed. So a step is recorded here and carried out, in order, when the model is read.
+    been computed. So a step is recorded here and carried out, in order, when the model is read. A step to a model that
+    is not finite is refused: the model stays as it was.
+
+    w_0 is copied. A step of a Euclidean norm above ``max_step_norm`` is shortened and keeps its direction.
 
     Attributes:
         length: The number of parameters d.
+        refused_steps: The reasons for refused steps, by the version that they began from.
     """
 
-    def __init__(self, model: Tensor) -> None:
+    def __init__(self, model: Tensor, max_step_norm: float = math.inf) -> None:
         if model.numel() == 0:
             raise ValueError("the model must have at least one parameter")
         self.length = model.numel()
         check_vector(model, self.length)
+        self.refused_steps: dict[int, str] = {}
         self._model = model.detach().clone()
-        self._steps: deque[Callable[[Tensor], Tensor]] = deque()
+        self._max_step_norm = max_step_norm
+        self._steps: deque[tuple[Callable[[Tensor], Tensor], int]] = deque()
 
-    def step(self, rule: Callable[[Tensor], Tensor]) -> None:
-        """Record that the next model is ``rule(this model)``.
-
-        The rule returns a new tensor.
-        """
-        self._steps.append(rule)
+    def step(self, rule: Callable[[Tensor], Tensor], version: int = 0) -> None:
+        """Record that the model of ``version`` becomes ``rule(model)``, a new tensor."""
+        self._steps.append((rule, version))
 
     def read(self) -> Tensor:
         """Return the current model, float32 ``(d,)``."""
         while self._steps:
-            self._model = self._steps[0](self._model)
+            rule, version = self._steps[0]
+            try:
+                self._model = self._checked(rule(self._model))
+            except NotFiniteError as error:
+                self.refused_steps[version] = str(error)
             self._steps.popleft()
         return self._model
+
+    def _checked(self, proposed: object) -> Tensor:
+        if not isinstance(proposed, Tensor):
+            raise WrongStepError(
+                f"next_model must return float32 of shape ({self.length},), it returned {type(proposed).__name__}"
+            )
+        if proposed.dtype != torch.float32 or proposed.shape != (self.length,):
+            found = f"{str(proposed.dtype).removeprefix('torch.')} of shape {tuple(proposed.shape)}"
+            raise WrongStepError(f"next_model must return float32 of shape ({self.length},), it returned {found}")
+        if self._max_step_norm < math.inf:
+            step = proposed - self._model
+            norm = torch.linalg.vector_norm(step, dtype=torch.float64).item()
+            if norm > self._max_step_norm:
+                proposed = self._model.add(step, alpha=self._max_step_norm / norm)
+        check_finite(proposed, "the new model")
+        return proposed

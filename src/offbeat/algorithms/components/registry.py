@@ -20,9 +20,6 @@ class Registry(Mapping[str, type[Algorithm[Any]]]):
     The built-in algorithms are the package's modules. Other packages name theirs in the entry point group
     ``offbeat.algorithms``; they are loaded when the registry is first read. A name that is already taken is ignored,
     and one that cannot be loaded gives a warning.
-
-    Args:
-        package: The package of the built-in algorithms.
     """
 
     def __init__(self, package: ModuleType) -> None:

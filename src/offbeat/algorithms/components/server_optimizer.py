@@ -13,20 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from offbeat.algorithms.components.checks import check_not_negative, check_positive
-from offbeat.algorithms.components.component import RunFacts
+from offbeat.algorithms.components.component import Component, RunFacts
+from offbeat_client.checks import check_not_negative, check_positive
 
 
 @dataclass(frozen=True)
 class ServerOptimizer:
-    """The optimiser of the server's steps.
-
-    Its step size is the algorithm's ``server_lr``.
-
-    Attributes:
-        name: As in a configuration, for instance ``adam``.
-        parameters: The optimiser's own parameters by name.
-    """
+    """The optimiser of the server's steps, whose step size is ``server_lr``."""
 
     name: str
     parameters: dict[str, float]
@@ -58,9 +51,7 @@ def adagrad(initial: float = 0.0, epsilon: float = 1e-3) -> ServerOptimizer:
 
 
 SERVER_OPTIMIZERS: dict[str, Callable[..., ServerOptimizer]] = {
-    "momentum": momentum,
-    "adam": adam,
-    "adagrad": adagrad,
+    make.__name__: make for make in (momentum, adam, adagrad)
 }
 
 _MAKERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -74,25 +65,17 @@ _MAKERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 }
 
 
-class ServerStep:
+class ServerStep(Component):
     """The step from ``w_t`` to ``w_{t+1}`` by the averaged delta.
 
-    Without an optimiser ``w_{t+1} = w_t − lr · mean delta``.
-
-    Args:
-        optimizer: Takes the step instead of plain subtraction; None for plain.
-        lr: The step size, server_lr.
+    Without an optimiser ``w_{t+1} = w_t − lr · mean delta``; lr is the algorithm's ``server_lr``.
     """
 
     def __init__(self, optimizer: ServerOptimizer | None, lr: float) -> None:
         self._kind = optimizer
         self._lr = lr
 
-    def check_run(self, run: RunFacts) -> None:
-        """Do nothing: a step fits every run."""
-
     def start(self, run: RunFacts) -> None:
-        """Begin a run with an optimiser that has no moments yet."""
         self._parameter = torch.zeros(run.length if self._kind else 0)
         self._optimizer = self._kind.make(self._parameter, self._lr) if self._kind else None
 
@@ -114,7 +97,6 @@ class ServerStep:
         return {key: value.clone() if isinstance(value, Tensor) else value for key, value in state.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from saved moments and counters."""
         if self._optimizer is not None:
             self._optimizer.state[self._parameter] = {
                 key: value.clone() if isinstance(value, Tensor) else value for key, value in state.items()

@@ -5,11 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from offbeat.algorithms.components.component import RunFacts
+from offbeat.algorithms.components.component import Component, RunFacts
 from offbeat.algorithms.components.hyper_parameters import Weighting
 
 
-class Shares:
+class Shares(Component):
     """The shares p_i of all N clients, which sum to 1.
 
     They are in proportion to the run's data weights, or 1/N. They are saved, since a run that is resumed gets no data
@@ -27,23 +27,15 @@ class Shares:
         return self._shares[client]
 
     def check_run(self, run: RunFacts) -> None:
-        """Check the run's data weights.
-
-        Raises:
-            ValueError: There are not N weights, one is negative or not finite, or all are 0.
-        """
         _shares(run, self.weighting)
 
     def start(self, run: RunFacts) -> None:
-        """Begin a run with its data weights."""
         self._shares = _shares(run, self.weighting)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the shares."""
         return {"shares": torch.tensor(self._shares, dtype=torch.float64)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume with saved shares."""
         self._shares: list[float] = state["shares"].tolist()
 
 

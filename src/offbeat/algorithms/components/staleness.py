@@ -8,14 +8,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from offbeat.algorithms.components.checks import check_not_negative
+from offbeat_client.checks import check_not_negative
 
 
 @dataclass(frozen=True)
 class Staleness:
-    """A staleness weight s(τ) with a name.
-
-    The name and the parameters let it be printed, compared and saved.
+    """A staleness weight s(τ) with a name, so that it can be printed and saved.
 
     Attributes:
         name: As in a configuration, for instance ``polynomial``.
@@ -55,10 +53,7 @@ def exponential(a: float = 0.5) -> Staleness:
 
 
 STALENESS: dict[str, Callable[..., Staleness]] = {
-    "constant": constant,
-    "polynomial": polynomial,
-    "hinge": hinge,
-    "exponential": exponential,
+    make.__name__: make for make in (constant, polynomial, hinge, exponential)
 }
 
 _RULES: dict[str, Callable[..., float]] = {

@@ -21,11 +21,7 @@ def under(prefix: str, state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def saved(name: str, value: Any) -> dict[str, Any]:
-    """Return an attribute's value as entries of a flat state dict.
-
-    Raises:
-        TypeError: The value is not a tensor, a plain value, a dict of numbers or a component.
-    """
+    """Return an attribute's value as entries of a flat state dict."""
     if isinstance(value, Tensor):
         return {name: value.clone()}
     if isinstance(value, _PLAIN):
@@ -41,10 +37,7 @@ def saved(name: str, value: Any) -> dict[str, Any]:
 
 
 def restored(name: str, value: Any, state: Mapping[str, Any]) -> Any:
-    """Return an attribute's value from a state dict.
-
-    If ``value`` is a component, it is loaded in place and returned.
-    """
+    """Return an attribute's value from a state dict; a component is loaded in place."""
     if isinstance(value, dict):
         return dict(zip(*(state[f"{name}.{part}"].tolist() for part in ("keys", "values")), strict=True))
     if isinstance(value, (Tensor, *_PLAIN)):

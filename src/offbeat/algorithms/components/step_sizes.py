@@ -4,17 +4,12 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from offbeat.algorithms.components.checks import check_not_negative, check_positive
+from offbeat_client.checks import check_not_negative, check_positive
 
 
 @dataclass(frozen=True)
 class StepSizes:
-    """Step sizes γ_t for rounds t, with a name, so that they can be printed and saved.
-
-    Attributes:
-        name: Their name in a configuration.
-        parameters: Their parameters.
-    """
+    """Step sizes γ_t for rounds t, with a name, so that they can be printed and saved."""
 
     name: str
     parameters: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -41,10 +36,7 @@ def inverse_square_root(initial: float = 0.1) -> StepSizes:
     return StepSizes("inverse_square_root", {"initial": initial})
 
 
-STEP_SIZES: dict[str, Callable[..., StepSizes]] = {
-    "inverse_time": inverse_time,
-    "inverse_square_root": inverse_square_root,
-}
+STEP_SIZES: dict[str, Callable[..., StepSizes]] = {make.__name__: make for make in (inverse_time, inverse_square_root)}
 
 _RULES: dict[str, Callable[..., float]] = {
     "inverse_time": lambda t, strong_convexity, smoothness, gap: (

@@ -1,12 +1,12 @@
 """A client's update: its vector, the client's report, and the checks of both."""
 
 import math
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, NotRequired, Protocol, TypedDict
 
 import torch
 from torch import Tensor
 
-from offbeat.algorithms.components.checks import LARGEST_COUNT, check_client, check_count, check_not_negative
+from offbeat_client.checks import LARGEST_COUNT, check_count, check_not_negative
 from offbeat_client.local_plan import LocalPlan
 
 
@@ -26,14 +26,22 @@ Vector = Tensor | Promise
 
 
 def resolve(vector: Vector, length: int) -> Tensor:
-    """Return the tensor behind ``vector``, without its autograd graph.
-
-    Raises:
-        ValueError: Its shape is not ``(length,)``.
-    """
+    """Return the float32 tensor ``(length,)`` of a vector, without autograd graph."""
     tensor = vector if isinstance(vector, Tensor) else vector.resolve()
     check_shape(tensor, length)
     return tensor.detach() if tensor.requires_grad else tensor
+
+
+class Report(TypedDict):
+    """A client's report with its update; the entries are those of ``Update``."""
+
+    examples: int
+    steps: int
+    normaliser: float
+    since: NotRequired[int | None]
+    step_seconds: NotRequired[float | None]
+    upload_seconds: NotRequired[float | None]
+    loss: NotRequired[float | None]
 
 
 class Update(NamedTuple):
@@ -94,6 +102,12 @@ def check_vector(vector: Tensor, length: int, max_norm: float | None = None) -> 
         raise ValueError(f"the vector's norm is {norm:.6g}, allowed is at most {max_norm:.6g}")
 
 
+def check_client(client: int, clients: int) -> None:
+    """Raise ``ValueError`` unless 0 ≤ client < clients."""
+    if not 0 <= client < clients:
+        raise ValueError(f"client must be in 0 … {clients - 1}, got {client}")
+
+
 def check_shape(vector: Tensor, length: int) -> None:
     """Raise ``ValueError`` unless ``vector`` is float32 ``(length,)``."""
     if vector.dtype != torch.float32 or vector.shape != (length,):
@@ -102,10 +116,7 @@ def check_shape(vector: Tensor, length: int) -> None:
 
 
 def check_update(update: Update, *, clients: int, version: int, length: int) -> None:
-    """Raise ``ValueError`` unless the update's metadata fits the run.
-
-    The run has N = ``clients`` clients and is at ``version``.
-    """
+    """Raise ``ValueError`` unless the update's metadata fits the run at ``version``."""
     check_client(update.client, clients)
     if not 0 <= update.version <= version:
         raise ValueError(f"version must be in 0 … {version}, got {update.version}")

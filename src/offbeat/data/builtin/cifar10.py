@@ -37,9 +37,7 @@ _DEVIATION = (0.2470, 0.2435, 0.2616)
 
 
 def load() -> Dataset:
-    """Return CIFAR-10: 50,000 training and 10,000 test images of ten classes.
-
-    Inputs are ``(n, 3, 32, 32)``.
+    """Return CIFAR-10: 50,000 training and 10,000 test images ``(n, 3, 32, 32)``.
 
     The inputs are standardised with the mean and deviation of each channel of the training images. The examples of the
     official archive keep its order, those of the JPEG archive have the order of ``read_jpegs``; both mix the classes.

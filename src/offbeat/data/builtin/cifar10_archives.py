@@ -31,16 +31,9 @@ _REMEDY = "remove or replace the archive"
 
 
 def read_binary(path: Path, batch: int) -> NDArray[np.uint8]:
-    """Return the records of the archive "CIFAR-10 binary version", in its order.
+    """Return the records of the official "CIFAR-10 binary version", in its order.
 
-    This is the official archive.
-
-    Args:
-        path: The gzipped tar archive.
-        batch: Number of records in each of the six files.
-
-    Raises:
-        OffbeatError: The archive cannot be read or is not as expected; the message names it.
+    ``batch`` is the number of records in each of the six files.
     """
     folder = "cifar-10-batches-bin"
     names = [f"{folder}/data_batch_{number}.bin" for number in range(1, BATCHES)] + [f"{folder}/test_batch.bin"]
@@ -62,17 +55,9 @@ def read_binary(path: Path, batch: int) -> NDArray[np.uint8]:
 def read_jpegs(path: Path, batch: int) -> NDArray[np.uint8]:
     """Return the records of an archive of JPEG files, classes mixed.
 
-    The files are ``train/CLASS/NNNN.jpg`` and ``test/CLASS/NNNN.jpg``.
-
-    The files of a class are numbered from 0000. The archive has them class by class; to mix the classes, the records of
-    each part are sorted by the SHA-256 of their names (``train/cat/0042.jpg``).
-
-    Args:
-        path: The gzipped tar archive.
-        batch: A sixth of the number of images; each class has a tenth of each batch.
-
-    Raises:
-        OffbeatError: The archive cannot be read or is not as expected; the message names it.
+    The files are ``train/CLASS/NNNN.jpg`` and ``test/CLASS/NNNN.jpg``, numbered from 0000. The archive has them class
+    by class; to mix them, the records of each part are sorted by the SHA-256 of their names. ``batch`` is a sixth
+    of the number of images; each class has a tenth of each batch.
     """
     from PIL import Image  # Imported late, since few runs need it.
 
@@ -138,10 +123,7 @@ def _read(
 
 
 def _iterate(path: Path, limit: int) -> Iterator[tuple[tarfile.TarInfo, Callable[[], bytes]]]:
-    """Yield each member and a function that reads its content.
-
-    At most ``limit`` bytes are decompressed.
-    """
+    """Yield each member and a function that reads its content."""
     with path.open("rb") as file, GzipFile(fileobj=file) as unzipped:
         stream: Any = _BoundedStream(unzipped, limit)  # tarfile only calls its read method.
         with tarfile.open(fileobj=stream, mode="r|") as archive:

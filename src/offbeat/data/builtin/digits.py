@@ -13,10 +13,7 @@ _TEST_EVERY = 5
 
 
 def load() -> Dataset:
-    """Return 1,433 training and 364 test digits.
-
-    Inputs are ``(n, 1, 8, 8)``, scaled to [0, 1].
-    """
+    """Return 1,433 training and 364 test digits ``(n, 1, 8, 8)``, scaled to [0, 1]."""
     # Imported late, because scikit-learn takes a second to import.
     from sklearn.datasets import load_digits
 

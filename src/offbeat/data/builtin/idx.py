@@ -30,12 +30,9 @@ _UNSIGNED_BYTE = 8
 class IdxDataset:
     """Grey images of ten classes in four idx files.
 
-    Attributes:
-        source: The files: training images, training labels, test images, test labels.
-        shapes: The dimensions of each file, by its name.
-        content_sha256: The hexadecimal SHA-256 of each decompressed file, by its name.
-        mean: Mean of the training pixels, scaled to [0, 1].
-        deviation: Their standard deviation.
+    The source's files are training images, training labels, test images and test labels. ``shapes`` and
+    ``content_sha256`` are the dimensions and the hexadecimal SHA-256 of each decompressed file, by its name; ``mean``
+    and ``deviation`` are those of the training pixels, scaled to [0, 1].
     """
 
     source: Source
@@ -45,13 +42,7 @@ class IdxDataset:
     deviation: float
 
     def load(self) -> Dataset:
-        """Return the data set, with standardised inputs ``(n, 1, height, width)``.
-
-        Raises:
-            OffbeatError: A file is broken or belongs to another data set, or ``$OFFBEAT_DATA`` is not a folder or holds
-                only some of the files.
-            MissingDataError: The files are not found and cannot be downloaded.
-        """
+        """Return the data set, with standardised inputs ``(n, 1, height, width)``."""
         train_images, train_labels, test_images, test_labels = (
             read_idx(path, self.shapes[name], self.content_sha256[name])
             for name, path in zip(self.source.files, self.source.get(), strict=True)
@@ -69,16 +60,8 @@ class IdxDataset:
 def read_idx(path: Path, shape: tuple[int, ...], sha256: str) -> NDArray[np.uint8]:
     """Return the elements of a gzipped idx file of unsigned bytes, read-only.
 
-    The file is not trusted: at most one byte more than the expected length is decompressed.
-
-    Args:
-        path: The file.
-        shape: Its expected dimensions.
-        sha256: The hexadecimal SHA-256 of the decompressed file. The hash of the compressed file differs between
-            distributors, who compress the files again.
-
-    Raises:
-        OffbeatError: The file cannot be read or is not the expected one; the message names it.
+    The file is not trusted: at most one byte more than the expected length is decompressed. ``sha256`` is that of the
+    decompressed file, since distributors compress the files again.
     """
     header = struct.pack(f">HBB{len(shape)}I", 0, _UNSIGNED_BYTE, len(shape), *shape)
     length = len(header) + math.prod(shape)

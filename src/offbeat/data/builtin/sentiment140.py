@@ -44,12 +44,10 @@ class _Tweet(NamedTuple):
 
 
 def load() -> Dataset:
-    """Return the tweets of all users with more than 40, a random tenth for testing.
+    """Return the tweets of users with more than 40, as word numbers ``(n, 50)``.
 
-    Inputs are word numbers ``(n, 50)``.
-
-    Users are numbered in the order of their names. The vocabulary is the 10,000 most frequent words of the training
-    tweets; 0 is padding, 1 any other word.
+    A random tenth is for testing. Users are numbered in the order of their names. The vocabulary is the 10,000 most
+    frequent words of the training tweets; 0 is padding, 1 any other word.
 
     Raises:
         OffbeatError: The file is broken, or ``$OFFBEAT_DATA`` is not a folder.
@@ -74,10 +72,7 @@ def load() -> Dataset:
 
 
 def tweets_by_hour() -> NDArray[np.int64]:
-    """Return each user's number of tweets in each hour of the day, ``(users, 24)``.
-
-    Raises the exceptions of ``load``.
-    """
+    """Return each user's number of tweets in each hour of the day, ``(users, 24)``."""
     tweets, numbers = _read_tweets()
     counts = np.zeros((len(numbers), 24), np.int64)
     for tweet in tweets:

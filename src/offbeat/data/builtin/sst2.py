@@ -30,9 +30,7 @@ _LONGEST = 1 << 20  # bytes; the files have 720,259, 92,057 and 188,749
 
 
 def load() -> Dataset:
-    """Return SST-2: 6,920 training and 1,821 test sentences.
-
-    Inputs are word numbers ``(n, 50)``.
+    """Return 6,920 training and 1,821 test sentences as word numbers ``(n, 50)``.
 
     The vocabulary is the 10,000 most frequent words of the training sentences; 0 is padding, 1 any other word. The 872
     sentences of ``dev.tsv`` are not used.
@@ -56,12 +54,7 @@ def load() -> Dataset:
 
 
 def sentences() -> tuple[tuple[list[str], NDArray[np.int64]], tuple[list[str], NDArray[np.int64]]]:
-    """Return the training and the test sentences as text, with labels ``(n,)``.
-
-    Raises:
-        OffbeatError: As ``load``.
-        MissingDataError: As ``load``.
-    """
+    """Return the training and the test sentences as text, with labels ``(n,)``."""
     parts = {path.name: _read(path) for path in SOURCE.get()}
     return parts["train.tsv"], parts["test.tsv"]
 

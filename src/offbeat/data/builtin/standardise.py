@@ -7,12 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 def standardise(images: NDArray[np.uint8], mean: ArrayLike, deviation: ArrayLike) -> NDArray[np.float32]:
     """Return images scaled to [0, 1], then standardised channel by channel.
 
-    The shape does not change.
-
-    Args:
-        images: ``(n, channels, height, width)``.
-        mean: Mean of the scaled pixels of each channel, ``(channels,)``.
-        deviation: Their standard deviation, ``(channels,)``.
+    The images are ``(n, channels, height, width)``; ``mean`` and ``deviation`` of the scaled pixels ``(channels,)``.
     """
     # In place, to save memory: CIFAR-10's training images take 614 MB.
     inputs = images.astype(np.float32)

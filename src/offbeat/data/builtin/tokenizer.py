@@ -19,10 +19,6 @@ def vocabulary(sentences: Iterable[str], size: int = 10_000) -> dict[str, int]:
     """Return a number for each word, from 2; the most frequent word comes first.
 
     Equally frequent words are in alphabetical order. Words are separated by white space and converted to lower case.
-
-    Args:
-        sentences: The text to count words in.
-        size: Largest number of words.
     """
     counts = Counter(word for sentence in sentences for word in _words(sentence))
     ranked = sorted(counts, key=lambda word: (-counts[word], word))
@@ -30,12 +26,9 @@ def vocabulary(sentences: Iterable[str], size: int = 10_000) -> dict[str, int]:
 
 
 def encode(sentences: Sequence[str], numbers: dict[str, int], length: int = 50) -> NDArray[np.int64]:
-    """Return the sentences as word numbers, ``(n, length)``.
+    """Return the first words of the sentences as numbers, ``(n, length)``.
 
-    Args:
-        sentences: n sentences.
-        numbers: The vocabulary; words that it lacks become 1.
-        length: Number of words kept of each sentence. Shorter ones are padded with 0 at the end.
+    Words that the vocabulary ``numbers`` lacks become 1; shorter sentences are padded with 0 at the end.
     """
     encoded = np.full((len(sentences), length), PADDING, np.int64)
     for row, sentence in zip(encoded, sentences, strict=True):
@@ -45,8 +38,5 @@ def encode(sentences: Sequence[str], numbers: dict[str, int], length: int = 50) 
 
 
 def token_count(numbers: dict[str, int]) -> int:
-    """Return the number of distinct values of ``encode``.
-
-    Padding and the unknown word are included.
-    """
+    """Return the number of distinct values of ``encode``."""
     return _FIRST_WORD + len(numbers)

@@ -12,15 +12,12 @@ class Availability(Protocol):
     """
 
     def next_available(self, client: int, seconds: float) -> float:
-        """Return the earliest time ≥ seconds at which the client is available.
-
-        It is ``math.inf`` if the client is never available again.
-        """
+        """Return the earliest time ≥ seconds at which the client is available, or inf."""
         ...
 
     def next_offline(self, client: int, seconds: float) -> float:
-        """Return the earliest time > seconds at which the client is offline.
+        """Return the earliest time > seconds at which the client is offline, or inf.
 
-        It is ``math.inf`` if the client never goes offline. The client must be available at ``seconds``.
+        The client must be available at ``seconds``.
         """
         ...

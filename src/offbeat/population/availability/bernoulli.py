@@ -26,10 +26,8 @@ _MAX_CACHED_BLOCKS = 32_768
 class Bernoulli:
     """Clients available in each round with one probability, independently.
 
-    Adjacent rounds merge.
-
     Client i is available in round r if ``uniform(seed, AVAILABILITY, i, visit=r) < probability`` (the bits of r above
-    the 32nd go to ``draw``).
+    the 32nd go to ``draw``). Adjacent rounds merge.
 
     Args:
         probability: Probability that a client is available in a round, in (0, 1]; 1 is always.
@@ -52,9 +50,7 @@ class Bernoulli:
         self._long_intervals: dict[int, tuple[int, int]] = {}
 
     def next_available(self, client: int, seconds: float) -> float:
-        """Return the earliest time from ``seconds`` at which the client is available.
-
-        It is ``seconds`` itself or the start of a later round.
+        """Return ``seconds`` or the start of the client's next available round.
 
         Raises:
             OffbeatError: The client is offline for the next ten million rounds.
@@ -93,10 +89,7 @@ class Bernoulli:
         return min(end * self._round_seconds, LAST_SECONDS)
 
     def _find_round(self, client: int, begin: int, available: bool, limit: int) -> int | None:
-        """Return the first round in which the client is available, or offline.
-
-        ``limit`` rounds from ``begin`` are searched; None if it is in none of them.
-        """
+        """Return the first of ``limit`` rounds that is as wanted; None if none is."""
         clients, member = divmod(client, _BLOCK)
         rounds, offset = divmod(begin, _BLOCK)
         for block in range(rounds, rounds + _NEAR_BLOCKS):
@@ -114,10 +107,7 @@ class Bernoulli:
         return None
 
     def _draw_block(self, clients: int, rounds: int) -> list[int]:
-        """Return an integer for each client of a block.
-
-        Its bit j is set if the client is available in round j.
-        """
+        """Return an integer per client; bit j is set if it is available in round j."""
         block = self._cache.get((clients, rounds))
         if block is None:
             client = clients * _BLOCK + np.arange(_BLOCK)[:, np.newaxis]

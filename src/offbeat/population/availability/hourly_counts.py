@@ -14,9 +14,7 @@ _HOURS = 24
 
 
 def quietest_hours(path: str | Path, clients: int, hours: int) -> NDArray[np.bool_]:
-    """Return each client's hours with the lowest counts, from a CSV file.
-
-    Its columns are ``client``, ``hour`` and ``count``.
+    """Return each client's hours with the lowest counts (``client,hour,count``).
 
     In FedLaAvg's experiments with Sentiment140, each client is available "for eight hours each day, during which the
     client sends the least number of tweets" (Yan et al., "Distributed Non-Convex Optimization with Sublinear Speedup
@@ -24,8 +22,8 @@ def quietest_hours(path: str | Path, clients: int, hours: int) -> NDArray[np.boo
     here they need not be. Of equal counts, the earlier hours after midnight are taken.
 
     Args:
-        path: A CSV file. Clients are numbered from 0, and hour 7 is 7:00 to 8:00. Rows of the same client and hour add
-            up; an hour without a row has count 0.
+        path: A CSV file with these columns. Clients are numbered from 0, and hour 7 is 7:00 to 8:00. Rows of the same
+            client and hour add up; an hour without a row has count 0.
         clients: Number of clients, N.
         hours: Number of hours to take, 1 … 24.
 

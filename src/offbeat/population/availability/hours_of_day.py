@@ -60,10 +60,7 @@ class HoursOfDay:
         return min((current + stay) * _HOUR, LAST_SECONDS)
 
     def _hours_from(self, client: int, current: int) -> int:
-        """Return the client's available hours, as bits from the current hour.
-
-        Bit j is set if the client is available j hours after the current one.
-        """
+        """Return bits; bit j is set if the client is available j hours later."""
         hours, hour = self._hours[client], current % _HOURS
         return (hours >> hour | hours << (_HOURS - hour)) & _ALL
 

@@ -13,16 +13,10 @@ _COLUMNS = {"client": pa.int64(), "start_seconds": pa.float64(), "end_seconds": 
 
 
 def intervals_from_file(path: str | Path, clients: int) -> Intervals:
-    """Return the intervals of a CSV file.
-
-    Its columns are ``client``, ``start_seconds`` and ``end_seconds``.
+    """Return the intervals of a CSV file ``client,start_seconds,end_seconds``.
 
     Clients are numbered from 0. Their rows may be mixed, but the rows of each client are in order and do not overlap. A
     client without a row is never available.
-
-    Args:
-        path: The file.
-        clients: Number of clients, N.
 
     Raises:
         OffbeatError: The file cannot be read or is empty, or a row is wrong; the message names file and row. The header

@@ -16,10 +16,7 @@ LAST_SECONDS = 1e11
 
 
 def period_of(seconds: float, period: float, start: float = 0.0) -> int:
-    """Return the largest k with ``k * period + start`` ≤ seconds.
-
-    ``seconds`` is in [0, ``LAST_SECONDS``).
-    """
+    """Return the largest k with ``k * period + start`` ≤ seconds < ``LAST_SECONDS``."""
     # With at most 10¹⁴ periods, the rounding error of the quotient is far less than one.
     k = math.floor((seconds - start) / period)
     if k * period + start > seconds:
@@ -30,10 +27,6 @@ def period_of(seconds: float, period: float, start: float = 0.0) -> int:
 
 
 def check_period(name: str, seconds: float) -> None:
-    """Refuse a period that is not finite or below ``SHORTEST_SECONDS``.
-
-    Raises:
-        OffbeatError: The period is out of range.
-    """
+    """Refuse a period that is not finite or below ``SHORTEST_SECONDS``."""
     if not SHORTEST_SECONDS <= seconds < math.inf:
         raise OffbeatError(f"{name} is {seconds}, but must be finite and at least {SHORTEST_SECONDS}")

@@ -1,6 +1,4 @@
-"""Clients that are available once a day.
-
-They are like phones that are idle, charging and on a free network.
+"""Clients available once a day, like phones that are idle and charging.
 
 Most phones are idle at night, whose hours differ between time zones (Bonawitz et al., "Towards federated learning at
 scale: system design", MLSys 2019, section 9).
@@ -78,21 +76,9 @@ class QuietHours:
 
 
 def quiet_starts(clients: int, first_hour: float, spread_hours: float, seed: int) -> NDArray[np.float64]:
-    """Draw the start of each client's window.
+    """Draw each client's start, ``(N,)``, in seconds after the first midnight.
 
-    Starts are uniform in [first_hour, first_hour + spread_hours).
-
-    Args:
-        clients: Number of clients, N.
-        first_hour: The earliest hour after midnight, ≥ 0.
-        spread_hours: Range of the starts, ≥ 0.
-        seed: The run's seed.
-
-    Returns:
-        ``(N,)``, in seconds after midnight; the start may be on the next day.
-
-    Raises:
-        OffbeatError: An hour is below 0 or not finite.
+    Starts are uniform in [first_hour, first_hour + spread_hours), possibly on the next day; both are finite and ≥ 0.
     """
     for name, hours in (("first_hour", first_hour), ("spread_hours", spread_hours)):
         if not 0 <= hours < math.inf:

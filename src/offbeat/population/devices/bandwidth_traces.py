@@ -42,9 +42,7 @@ class Trace:
 
 
 def load_traces(path: str | Path) -> list[Trace]:
-    """Return the traces of a file, a folder or an archive.
-
-    An archive is a .tar, .tar.gz or .tgz file; of a folder or an archive all files are read.
+    """Return the traces of a file, a folder, or a .tar, .tar.gz or .tgz archive.
 
     Folders are searched recursively, in the order of the names. Files whose name begins with a dot are skipped; all
     others must be traces. The limits are 10,000 files, 16 MiB each and 256 MiB together.
@@ -117,14 +115,7 @@ def parse_pensieve(name: str, content: bytes) -> Trace:
 
     A row's bandwidth holds from the time of the row before until its own time; the first row only starts the trace.
     This is the format of the "cooked" traces of Pensieve (Mao et al., "Neural adaptive video streaming with Pensieve",
-    SIGCOMM 2017, https://github.com/hongzimao/pensieve).
-
-    Args:
-        name: The file's name, for messages and in the trace.
-        content: Its content.
-
-    Raises:
-        OffbeatError: It is not such a file; the message names it and the line.
+    SIGCOMM 2017, https://github.com/hongzimao/pensieve). Errors name the file and the line.
     """
     rows: list[tuple[float, float]] = []
     for number, line in enumerate(content.splitlines(), start=1):

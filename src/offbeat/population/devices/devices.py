@@ -35,26 +35,12 @@ class Devices:
     when_away: WhenAway
 
     def visit_is_lost(self, seed: int, client: int, visit: int) -> bool:
-        """Return whether a visit's update is lost.
-
-        Args:
-            seed: The run's seed.
-            client: The client.
-            visit: Number of the client's earlier visits.
-        """
+        """Return whether the update of the client's visit 0, 1, … is lost."""
         return number(seed, Purpose.LOSS, client, visit) < self.loss_probability[client].item()
 
 
 def lossy(clients: int, *, fraction: float, probability: float, seed: int) -> NDArray[np.float64]:
-    """Return loss probabilities ``(N,)``, above 0 for random clients only.
-
-    Those clients have ``probability``, all others 0.
-
-    Args:
-        clients: Number of clients, N.
-        fraction: Fraction of lossy clients, in [0, 1]; exactly round(fraction · N) clients are lossy.
-        probability: Probability that an update of a lossy client is lost, in [0, 1].
-        seed: The run's seed.
+    """Return ``probability`` for round(fraction · N) random clients, else 0, ``(N,)``.
 
     Raises:
         OffbeatError: ``fraction`` or ``probability`` is not in [0, 1].

@@ -35,14 +35,7 @@ class Link(Protocol):
 
 
 class ConstantLink:
-    """Links of constant bandwidth.
-
-    Args:
-        bytes_per_second: ``(N,)``, above 0 and finite.
-
-    Raises:
-        OffbeatError: A bandwidth is out of range.
-    """
+    """Links of constant bandwidth ``(N,)``, above 0 and finite."""
 
     def __init__(self, bytes_per_second: NDArray[np.float64]) -> None:
         wrong = ~((bytes_per_second > 0) & np.isfinite(bytes_per_second))
@@ -83,10 +76,7 @@ class _Integral:
         return self._bytes[segment] + self._rate[segment] * (seconds - self._seconds[segment])
 
     def seconds_at(self, size: float) -> float:
-        """Return the earliest time at which ``size`` bytes are transferred.
-
-        ``size`` is above 0 and at most the total.
-        """
+        """Return the earliest time by which ``size`` bytes pass, 0 < size ≤ total."""
         # The first of equal byte counts, so that this segment's bandwidth is above 0.
         segment = bisect_left(self._bytes, size) - 1
         seconds = self._seconds[segment] + (size - self._bytes[segment]) / self._rate[segment]
@@ -97,10 +87,8 @@ class _Integral:
 class TraceLink:
     """Links whose bandwidth follows repeated traces.
 
-    Args:
-        traces: The traces.
-        trace_of: ``(N,)``, index of each client's trace, 0 … len(traces) − 1.
-        offset: ``(N,)``, each client's position in its trace at time 0, in seconds, ≥ 0.
+    ``trace_of``, ``(N,)``, is the index of each client's trace; ``offset``, ``(N,)``, its position in the trace at time
+    0, in seconds, ≥ 0.
     """
 
     def __init__(self, traces: Sequence[Trace], trace_of: NDArray[np.int64], offset: NDArray[np.float64]) -> None:
@@ -109,10 +97,7 @@ class TraceLink:
         self._offset: list[float] = offset.tolist()
 
     def transfer_end(self, client: int, start: float, size: float) -> float:
-        """Return the end of a transfer of ``size`` bytes that begins at ``start``.
-
-        At that time the integral of the bandwidth from ``start`` reaches ``size``.
-        """
+        """Return when the integral of the bandwidth from ``start`` reaches ``size``."""
         if size <= 0:
             return start
         integral = self._integral[client]
@@ -140,12 +125,8 @@ class TraceLink:
 def random_traces(traces: Sequence[Trace], clients: int, *, seed: int, draw: int) -> TraceLink:
     """Return links that follow random traces from random positions.
 
-    Args:
-        traces: The traces, at least one; all equally likely.
-        clients: Number of clients, N.
-        seed: The run's seed.
-        draw: Draw ``draw`` for ``Purpose.TRACE`` chooses a client's trace, ``draw + 1`` the position; 0 for downloads,
-            2 for uploads.
+    All are equally likely. Draw ``draw`` for ``Purpose.TRACE`` chooses a client's trace, ``draw + 1`` the position; 0
+    for downloads, 2 for uploads.
     """
     numbers = uniform(seed, Purpose.TRACE, client=np.arange(clients), draw=np.array([[draw], [draw + 1]]))
     trace_of = (numbers[0] * len(traces)).astype(np.int64)

@@ -41,16 +41,10 @@ AI_BENCHMARK = Source(
 
 @cache
 def traces_3g_oboe() -> list[Trace]:
-    """Return 508 traces of mobile bandwidth: 80 of 3G, 428 of Oboe.
-
-    The 3G traces are of commutes in Norway.
+    """Return 508 traces of bandwidth: 80 of 3G commutes in Norway, 428 of Oboe.
 
     The first are from Riiser et al., "Commute path bandwidth traces from 3G networks", MMSys 2013, the others from
     Akhtar et al., "Oboe: auto-tuning video ABR algorithms to network conditions", SIGCOMM 2018.
-
-    Raises:
-        OffbeatError: The archive is broken or holds other traces, or ``$OFFBEAT_DATA`` is not a folder.
-        MissingDataError: The archive is not found; the message says how to get it.
     """
     (path,) = TRACES_3G_OBOE.get()
     traces = load_traces(path)
@@ -67,12 +61,7 @@ def traces_3g_oboe() -> list[Trace]:
 
 
 def ai_benchmark() -> Path:
-    """Return the path of AI Benchmark's ranking of 333 phones in 2020, a JSON list.
-
-    Raises:
-        OffbeatError: The file is a different one or cannot be read, or ``$OFFBEAT_DATA`` is not a folder.
-        MissingDataError: The file is not found and cannot be downloaded.
-    """
+    """Return the path of AI Benchmark's ranking of 333 phones in 2020, a JSON list."""
     (path,) = AI_BENCHMARK.get()
     try:
         content = path.read_bytes()

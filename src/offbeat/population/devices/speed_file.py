@@ -1,7 +1,4 @@
-"""Measured numbers per client from a file.
-
-The function has the signature of ``distributions``.
-"""
+"""Measured numbers per client from a file; used like ``distributions``."""
 
 import json
 import math
@@ -23,20 +20,9 @@ _LEADING_INTEGER = re.compile(r"\s*([0-9]{1,15})(?![0-9])")
 def from_file(
     clients: int, *, path: str | Path, column: str, seed: int, purpose: Purpose, draw: int = 0
 ) -> NDArray[np.float64]:
-    """Return each client's number from a CSV file.
+    """Return each client's number, ``(N,)``, from a CSV file of a row per client.
 
-    The file has a header and one row per client, in order.
-
-    Args:
-        clients: Number of clients, N.
-        path: The file.
-        column: Name of the column; the others are ignored.
-        seed: Not used.
-        purpose: Not used.
-        draw: Not used.
-
-    Returns:
-        ``(N,)``.
+    The file has a header; clients are in order. Nothing is drawn.
 
     Raises:
         OffbeatError: The file cannot be read, its number of rows is not N, or a number is not above 0 and finite.
@@ -66,17 +52,6 @@ def phones(
     The file is a JSON list with one object per phone, like the ranking of AI Benchmark (Ignatov et al., "AI Benchmark:
     all about deep learning on smartphones in 2019", ICCV Workshops 2019). A phone's score is the integer at the
     beginning of the text ``"AI_Score"``. Phones without such a text, or with score 0, are ignored.
-
-    Args:
-        clients: Number of clients, N.
-        path: The file.
-        median: Seconds of the median phone; in the unit of the result.
-        seed: The run's seed.
-        purpose: Purpose of the numbers.
-        draw: Separates several numbers of one client for one purpose.
-
-    Returns:
-        ``(N,)``.
 
     Raises:
         OffbeatError: The file cannot be read, is not such a list or has no phone with a score; or the median is out of

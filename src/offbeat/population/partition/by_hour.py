@@ -72,9 +72,6 @@ def by_hour(
 
 
 def _largest_size(examples: list[int], positive_units: int, clients: int) -> int:
-    """Return the largest number of examples that every client can have.
-
-    ``positive_units`` is the sum of the clients' positive shares, in units of 1 / ``_UNITS``.
-    """
+    """Return the largest common size; ``positive_units`` sums the clients' shares."""
     wanted = (clients * _UNITS - positive_units, positive_units)
     return min(available * _UNITS // units for available, units in zip(examples, wanted, strict=True) if units)

@@ -15,9 +15,7 @@ _COLUMNS = {"client": pa.int64(), "example": pa.int64()}
 
 
 def from_file(path: Path, examples: int, clients: int) -> list[NDArray[np.int64]]:
-    """Divide the examples as a CSV file specifies.
-
-    Its columns are ``client`` and ``example``.
+    """Divide the examples as a CSV file ``client,example`` specifies.
 
     Each row gives an example to a client, both numbered from 0, in any order. Examples without a row are not used.
 

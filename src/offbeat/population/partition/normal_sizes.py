@@ -15,20 +15,13 @@ def normal_sizes(examples: int, clients: int, sigma: float, random: np.random.Ge
     The sizes are drawn with mean n/N and standard deviation sigma · n/N. All are shifted by the same amount, so that
     they add up to n, and those below 1 become 1; with a large sigma this makes the spread smaller than sigma.
     FedLaAvg's experiments with MNIST have sigma = 1/6 (Yan et al., "Distributed Non-Convex Optimization with Sublinear
-    Speedup under Intermittent Client Availability", section 6.1).
-
-    Args:
-        examples: Number of examples, n.
-        clients: Number of clients, 1 ≤ N ≤ n.
-        sigma: The sizes' standard deviation as a fraction of their mean, 0 ≤ sigma ≤ 10⁶. With 0, sizes differ by at
-            most one.
-        random: Source of the N normal numbers.
+    Speedup under Intermittent Client Availability", section 6.1). With sigma = 0, sizes differ by at most one.
 
     Returns:
         int64 ``(N,)``, each at least 1; they add up to n.
 
     Raises:
-        OffbeatError: sigma is out of range.
+        OffbeatError: sigma is not in 0 … 10⁶.
     """
     if not 0 <= sigma <= _MAX_SIGMA:
         raise OffbeatError(f"sigma is {sigma}, but must be between 0 and {_MAX_SIGMA:g}")

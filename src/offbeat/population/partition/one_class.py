@@ -42,10 +42,7 @@ def one_class(labels: NDArray[np.int64], clients: int, seed: int, sigma: float =
 def divide_by_class(
     labels: NDArray[np.int64], clients: int, random: np.random.Generator, sigma: float = 0.0
 ) -> list[NDArray[np.int64]]:
-    """Divide the examples like ``one_class``, with a given generator.
-
-    Unlike there, ``clients`` ≤ n is not checked.
-    """
+    """Divide the examples like ``one_class``, without checking ``clients`` ≤ n."""
     classes, examples = np.unique(labels, return_counts=True)
     if clients < len(classes):
         raise OffbeatError(

@@ -9,9 +9,7 @@ from offbeat.randomness import Purpose, generator
 
 
 def quantity_skew(labels: NDArray[np.int64], clients: int, sigma: float, seed: int) -> list[NDArray[np.int64]]:
-    """Divide the examples at random into shards of normally distributed sizes.
-
-    See ``normal_sizes``.
+    """Divide the examples at random into shards of ``normal_sizes``.
 
     Args:
         labels: ``(n,)``, the examples' labels; only their number matters.

@@ -18,13 +18,7 @@ def check_clients(examples: int, clients: int) -> None:
 
 
 def shards_by_owner(owner: NDArray[np.int64], clients: int, random: np.random.Generator) -> list[NDArray[np.int64]]:
-    """Return each client's examples in random order.
-
-    Args:
-        owner: ``(n,)``, the client that holds each example; -1 for an unused example.
-        clients: Number of clients, N.
-        random: Source of the order.
-    """
+    """Return each client's examples, shuffled; the owner of an unused one is -1."""
     # A permutation of all examples: the order in which they were divided may be class by class.
     order = random.permutation(len(owner))
     order = order[owner[order] >= 0]

@@ -35,20 +35,7 @@ _TICKS = {
 
 
 def write_population(statistics: PopulationStatistics, folder: Path) -> Path:
-    """Draw the population into ``folder/population.png``.
-
-    The same population gives the same bytes.
-
-    Args:
-        statistics: The population.
-        folder: Made if it does not exist.
-
-    Returns:
-        The path of the picture.
-
-    Raises:
-        OffbeatError: The folder cannot be written.
-    """
+    """Draw the population into ``folder/population.png``; return the path."""
     return write_file(folder / "population.png", png(population_figure(statistics)))
 
 

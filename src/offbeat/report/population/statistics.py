@@ -115,13 +115,7 @@ class PopulationStatistics:
 
 
 def population_statistics(experiment: Experiment) -> PopulationStatistics:
-    """Return statistics of the experiment's first seed, until its end.
-
-    If the end is not in seconds, of one day.
-
-    Raises:
-        OffbeatError: The data are missing or cannot be divided in this way, or a file of the population is wrong.
-    """
+    """Return statistics of the first seed until the run's end, or of one day."""
     dataset, seed = build_dataset(experiment.data), experiment.seeds[0]
     population = build_population(experiment.population, dataset, seed)
     counts = None
@@ -156,10 +150,7 @@ def effective_labels(label_counts: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return each client's effective number of labels, ``(N,)``: exp(−Σ p ln p).
 
     This is the Hill number of order 1 (Jost, "Entropy and diversity", Oikos 2006): 1 for one label, the number of
-    classes for equal shares of all, 0 for a client without examples.
-
-    Args:
-        label_counts: ``(N, classes)``.
+    classes for equal shares of all, 0 for a client without examples. ``label_counts`` is ``(N, classes)``.
     """
     total = label_counts.sum(axis=1, keepdims=True)
     share = label_counts / np.maximum(total, 1)

@@ -77,7 +77,6 @@ def _spread(values: NDArray[np.float64] | NDArray[np.int64]) -> tuple[float, flo
 
 
 def _sentences(statistics: PopulationStatistics) -> list[str]:
-    """Return explanations of the table."""
     ordered = np.sort(statistics.visit_seconds)
     slowest = np.median(ordered[len(ordered) * 9 // 10 :])
     sentences = [

@@ -48,12 +48,9 @@ class Known:
 
 @dataclass(frozen=True)
 class Constant:
-    """One constant of a theorem.
+    """One constant of a theorem, in the paper's symbol.
 
-    Attributes:
-        symbol: The paper's symbol.
-        value: None if it is missing.
-        source: The key or option that gives the value, or that is missing.
+    ``source`` is the key or option that gives the value, or that is missing if the value is None.
     """
 
     symbol: str
@@ -62,13 +59,7 @@ class Constant:
 
 
 def problem(known: Known, function: str, model: str) -> dict[str, Constant]:
-    """Return the constants of the problem that all theorems need.
-
-    Args:
-        known: The user's constants.
-        function: The paper's letter for the objective.
-        model: The paper's letter for the model.
-    """
+    """Return L and f(w_0) − f*, with the paper's letters for objective f and model w."""
     start = f"{function}({model}_0) − {function}*"
     return {
         "smoothness": Constant("L", known.smoothness, "--smoothness"),
@@ -92,13 +83,9 @@ def step_size(plan: LocalPlan) -> float:
 
 
 def rounds(stop: StopSection, known: Known, *, buffer_size: int | None = None, period: float | None = None) -> Constant:
-    """Return T, the number of server steps until a run ends.
+    """Return T, the number of server steps until a run ends, unless the user gives it.
 
-    Args:
-        stop: When the run ends.
-        known: The user's constants, maybe with T.
-        buffer_size: Updates in each step, if constant.
-        period: Seconds of each step, if constant.
+    A step has ``buffer_size`` updates or lasts ``period`` seconds, if these are constant.
     """
     if known.rounds is not None:
         return Constant("T", known.rounds, "--rounds")

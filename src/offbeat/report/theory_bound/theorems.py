@@ -37,29 +37,19 @@ from offbeat.theory import (
 )
 from offbeat.theory.bound import at_least, equal
 
-Values = Mapping[str, Any]
-"""Values of the constants, by argument of the bound."""
+Values = Mapping[str, Any]  # of the constants, by argument of the bound
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A theorem with the constants of a file.
+    """A theorem with the constants of a file."""
 
-    Attributes:
-        theorem: Its name and authors.
-        left_side: The bounded quantity.
-        constants: By argument of the bound.
-        bound: Maps their values to the bound.
-        more: Assumptions that ``bound`` does not check.
-        recommended_lr: Maps the values to the step size that the paper recommends; None if it recommends none.
-    """
-
-    theorem: str
-    left_side: str
-    constants: Mapping[str, Constant]
+    theorem: str  # its name and authors
+    left_side: str  # the bounded quantity
+    constants: Mapping[str, Constant]  # by argument of the bound
     bound: Callable[..., Bound]
-    more: tuple[Assumption, ...]
-    recommended_lr: Callable[[Values], float] | None = None
+    more: tuple[Assumption, ...]  # that ``bound`` does not check
+    recommended_lr: Callable[[Values], float] | None = None  # by the paper, which may recommend none
 
 
 def _fedbuff(experiment: Experiment, label: str, known: Known, algorithm: FedBuff) -> Setting:

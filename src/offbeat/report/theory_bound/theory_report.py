@@ -12,34 +12,17 @@ from offbeat.theory import Assumption, Bound
 
 @dataclass(frozen=True)
 class TheoryReport:
-    """The theorem for one algorithm of a file.
+    """The theorem for one algorithm of a file."""
 
-    Attributes:
-        theorem: Its name and authors.
-        left_side: The bounded quantity.
-        constants: The constants of the bound.
-        bound: The bound with all assumptions, broken ones first, those that only the user can check last.
-        recommended_lr: The step size that the paper recommends; None if it recommends none.
-    """
-
-    theorem: str
-    left_side: str
+    theorem: str  # its name and authors
+    left_side: str  # the bounded quantity
     constants: tuple[Constant, ...]
-    bound: Bound
-    recommended_lr: float | None
+    bound: Bound  # with all assumptions: broken ones first, those that only the user can check last
+    recommended_lr: float | None  # by the paper, which may recommend none
 
 
 def theory_reports(experiment: Experiment, labels: Iterable[str], known: Known) -> dict[str, TheoryReport | str]:
-    """Return the theorem for each label, or a line that says why there is none.
-
-    Args:
-        experiment: The configuration.
-        labels: Which of its algorithms.
-        known: The user's constants.
-
-    Raises:
-        OffbeatError: A constant is neither in the file nor given, or out of range.
-    """
+    """Return the theorem for each label, or a line that says why there is none."""
     settings = {label: _setting(experiment, label, known) for label in labels}
     _check_complete(settings)
     return {

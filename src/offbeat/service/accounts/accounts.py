@@ -24,17 +24,8 @@ _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 class Accounts:
     """All clients with the hashes of their tokens, in memory and in the database.
 
-    Args:
-        database: Holds the clients of earlier servers.
-        journal: Writes changes.
-        clients_limit: Number of clients N.
-        token_seconds: How long a client's token is valid; None for no limit.
-        max_examples: Largest number of examples that a client may declare; None for any.
-        clock: Unix seconds.
-
-    Attributes:
-        examples: How many examples clients have declared.
-        issued: Enrolment and admin tokens.
+    At most ``clients_limit`` clients enrol. A client's token is valid for ``token_seconds``. ``clock`` returns Unix
+    seconds.
     """
 
     def __init__(
@@ -77,11 +68,7 @@ class Accounts:
         return len(self._hashes)
 
     def check(self, token: str | None, kind: Kind) -> int:
-        """Return the client that a token belongs to, −1 for an enrolment or admin token.
-
-        Raises:
-            Refusal: The token is missing, unknown, of another kind, or not valid any more.
-        """
+        """Return the client that a valid token of this kind belongs to; −1 for an enrolment or admin token."""
         if not token:
             raise Refusal("no-token", f"send Authorization: Bearer {PREFIXES[kind]}…", _CHALLENGE)
         account = self._account(token)
@@ -103,20 +90,15 @@ class Accounts:
     def check_any(self, token: str | None, *, may_have_ended: bool) -> None:
         """Check a token of any kind before the request's body is read.
 
-        Args:
-            token: The token.
-            may_have_ended: Whether to accept a token that is used up, expired or revoked: a client whose enrolment was
-                not answered asks again with the same enrolment token, and identifies itself by its own token.
-
-        Raises:
-            Refusal: The token is missing, unknown, or not valid any more.
+        ``may_have_ended`` also accepts a token that is used up, expired or revoked: a client whose enrolment was not
+        answered asks again with the same enrolment token, and identifies itself by its own token.
         """
         account = self._account(token) if token else None
         if account is None or not may_have_ended:
             self.check(token, "client" if account is None else account.kind)
 
     def check_client(self, client: int) -> None:
-        """Raise ``Refusal`` if a client has been revoked since its request came."""
+        """Refuse a client that has been revoked since its request came."""
         if self._hashes.get(client) is None:
             raise Refusal("revoked-token", f"the token was revoked: {_REMEDIES['client']}", _CHALLENGE)
 
@@ -133,16 +115,7 @@ class Accounts:
     ) -> tuple[int, str, float | None]:
         """Return a new client's number, its token, and how long that is valid.
 
-        Args:
-            token: The enrolment token.
-            name: The client's name, for people.
-            client_token: The token that the client has made; a known one stands for the client that has it. None to
-                make one here.
-            examples: How many examples the client holds; None if it declares them later.
-
-        Raises:
-            Refusal: A token is not valid, N clients have enrolled, or the examples are too many or differ from those
-                declared before.
+        A known ``client_token``, which clients make themselves, stands for the client that has it; None makes one here.
         """
         if client_token is not None:
             if not looks_like(client_token, PREFIXES["client"]):
@@ -169,11 +142,7 @@ class Accounts:
         return client, client_token, self._token_seconds
 
     def declare(self, client: int, examples: int) -> None:
-        """Record how many examples a client holds, once.
-
-        Raises:
-            Refusal: The examples are too many, or differ from those declared before.
-        """
+        """Record how many examples a client holds, once."""
         self.examples.check(client, examples)
         if not self.examples.is_known(client):
             self._journal.check()
@@ -196,11 +165,7 @@ class Accounts:
         return token, self._token_seconds
 
     def revoke(self, client: int) -> None:
-        """Revoke a client's tokens.
-
-        Raises:
-            Refusal: ``no-such-client``.
-        """
+        """Revoke a client's tokens."""
         if client not in self._hashes:
             raise Refusal("no-such-client", f"no client {client} has enrolled")
         for hashed in (self._hashes[client], self._next_hashes.pop(client, None)):
@@ -211,7 +176,6 @@ class Accounts:
         self._update(client, token=None, expires=None, next_token=None, next_expires=None)
 
     def _account(self, token: str) -> Account | None:
-        """Return the account of an untrusted text."""
         if not any(looks_like(token, prefix) for prefix in PREFIXES.values()):
             return None
         hashed = token_hash(token)

@@ -6,11 +6,9 @@ from offbeat.service.refusal import Refusal
 
 
 class DeclaredExamples:
-    """The clients' numbers of examples; each is declared once.
+    """The N clients' numbers of examples; each is declared once.
 
-    Args:
-        clients: Number of clients N.
-        max_examples: Largest number that a client may declare; None for any.
+    None for ``max_examples``: a client may declare any number.
     """
 
     def __init__(self, clients: int, max_examples: int | None) -> None:
@@ -32,7 +30,7 @@ class DeclaredExamples:
         return self._examples[client] is not None
 
     def check(self, client: int, examples: int) -> None:
-        """Raise ``Refusal`` if a client's examples are too many or not as declared."""
+        """Refuse examples that are too many or not as declared."""
         declared = self._examples[client]
         if declared is None:
             self.check_maximum(examples)
@@ -43,25 +41,20 @@ class DeclaredExamples:
             )
 
     def check_maximum(self, examples: int) -> None:
-        """Raise ``Refusal`` if a client may not declare this many examples."""
+        """Refuse examples that are too many."""
         most = self._max_examples
         if most is not None and examples > most:
             raise Refusal("too-many-examples", f"a client may declare at most {most} examples, not {examples}")
 
     def missing(self) -> int:
-        """Return the number of clients, out of N, whose examples are not known yet.
-
-        These clients have not enrolled, or have not declared their examples. A revoked client is not counted.
-        """
+        """Return how many clients have not enrolled or not declared; a revoked client is not counted."""
         known = sum(examples is not None or client in self._revoked for client, examples in self._examples.items())
         return self._clients - known
 
     def all(self) -> list[int] | None:
-        """Return the examples of each of the N clients, or None if they are not known.
+        """Return the examples of each of the N clients; None while some are missing, or if all are 0.
 
         A client that was revoked before it declared its examples has 0.
-
-        Returns None while another client has not enrolled or has not declared its examples, and if all numbers are 0.
         """
         if self.missing():
             return None
@@ -70,13 +63,9 @@ class DeclaredExamples:
 
 
 def within_share(examples: Sequence[int], max_share: float) -> list[int]:
-    """Return the clients' weights, none with a larger share than ``max_share``.
+    """Return the clients' weights, none with a larger share than ``max_share``, ½ … 1.
 
-    Weights are cut only if three or more clients have examples.
-
-    Args:
-        examples: Each client's number of examples.
-        max_share: Largest share of a client, ½ … 1; so at most one client's weight is cut.
+    So at most one client's weight is cut, and only if three or more clients have examples.
     """
     largest = max(examples)
     if max_share == 1 or sum(number > 0 for number in examples) < 3:

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import sqlalchemy as sa
 
-from offbeat.service.accounts.account import PREFIXES, Account, Kind, TokenInfo
+from offbeat.service.accounts.account import PREFIXES, Account, Kind
+from offbeat.service.messages import ListedToken
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.database import other_tokens
 from offbeat.service.store.journal import Journal
@@ -19,10 +20,7 @@ _ID_DIGITS = 12
 class IssuedTokens:
     """The hashes of all enrolment and admin tokens, in memory and in the database.
 
-    Args:
-        database: Holds the tokens of earlier servers.
-        journal: Writes changes.
-        clock: Unix seconds.
+    ``clock`` returns Unix seconds.
     """
 
     def __init__(self, database: sa.Engine, journal: Journal, clock: Callable[[], float]) -> None:
@@ -31,19 +29,18 @@ class IssuedTokens:
         self._accounts: dict[str, Account] = {}  # by hash
         with database.connect() as connection:
             for hashed, kind, uses, expires, name, revoked in connection.execute(sa.select(other_tokens)):
-                self._accounts[hashed] = Account(
-                    kind, uses=uses, expires=expires, revoked=revoked is not None, name=name
-                )
+                is_revoked = revoked is not None
+                self._accounts[hashed] = Account(kind, uses=uses, expires=expires, revoked=is_revoked, name=name)
 
     def get(self, hashed: str) -> Account | None:
         """Return the account of a token's hash, None if it is unknown."""
         return self._accounts.get(hashed)
 
-    def infos(self) -> list[TokenInfo]:
+    def infos(self) -> list[ListedToken]:
         """Return all tokens, without the tokens themselves."""
         now = self._clock()
         return [
-            TokenInfo(
+            ListedToken(
                 id=hashed[:_ID_DIGITS],
                 kind=account.kind,
                 name=account.name or "",
@@ -73,11 +70,7 @@ class IssuedTokens:
             self._update(hashed, uses=account.uses)
 
     def revoke(self, token_id: str) -> None:
-        """Revoke a token.
-
-        Raises:
-            Refusal: ``no-such-token``: no token has this id.
-        """
+        """Revoke a token; ``no-such-token`` if none has this id."""
         found = [hashed for hashed in self._accounts if hashed[:_ID_DIGITS] == token_id]
         if not found:
             raise Refusal(
@@ -87,12 +80,7 @@ class IssuedTokens:
             self._revoke(hashed)
 
     def keep_in_folder(self, kind: Kind, token: str | None) -> None:
-        """Revoke all tokens that the folder's files have held, except one.
-
-        Args:
-            kind: Enrolment or admin.
-            token: The token to keep; None to revoke all.
-        """
+        """Revoke all tokens of a kind that the folder's files have held, except ``token``."""
         kept = None if token is None else token_hash(token)
         for hashed, account in self._accounts.items():
             if hashed != kept and account.kind == kind and account.name == IN_FOLDER and not account.revoked:

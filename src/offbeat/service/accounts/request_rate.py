@@ -10,11 +10,6 @@ class RequestRate:
     """A token bucket for each client.
 
     A client can make ``burst`` requests at once, and ``requests_a_second`` in the long run.
-
-    Args:
-        requests_a_second: Tokens that a bucket gains in a second.
-        burst: Tokens of a full bucket.
-        clock: Monotonic seconds.
     """
 
     def __init__(self, requests_a_second: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -24,11 +19,7 @@ class RequestRate:
         self._buckets: dict[int, tuple[float, float]] = {}  # by client: tokens left, and when
 
     def take(self, client: int) -> None:
-        """Take one of the client's tokens.
-
-        Raises:
-            Refusal: ``too-many-requests``: the bucket is empty.
-        """
+        """Take one of the client's tokens; ``too-many-requests`` if the bucket is empty."""
         now = self._clock()
         left, then = self._buckets.get(client, (self._burst, now))
         left = min(left + (now - then) * self._requests_a_second, self._burst) - 1

@@ -73,8 +73,7 @@ class LocalSGD:
         own = self._model.named(self._model.vector)
         shapes, given = ({name: tuple(value.shape) for name, value in part.items()} for part in (own, model))
         if shapes != given:
-            names = sorted(name for name in {*shapes, *given} if shapes.get(name) != given.get(name))
-            name = names[0]
+            name = min(name for name in {*shapes, *given} if shapes.get(name) != given.get(name))
             raise OffbeatError(
                 f"the server's model is another than this module: {name} has shape {given.get(name, 'none')} there "
                 f"and {shapes.get(name, 'none')} here"
@@ -86,16 +85,12 @@ class _UrgentError(OffbeatError):
 
 
 class _UntilUrgent:
-    """A loss that ends an urgent visit where a step would begin.
-
-    Attributes:
-        values: The losses of the steps that were taken.
-    """
+    """A loss that ends an urgent visit where a step would begin."""
 
     def __init__(self, loss: Callable[[Tensor, Tensor], Tensor], visit: Visit) -> None:
         self._loss = loss
         self._visit = visit
-        self.values: list[Tensor] = []  # one a step
+        self.values: list[Tensor] = []
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         if self.values and self._visit.urgent.is_set():

@@ -47,25 +47,14 @@ def run_client(
 
 @dataclass(frozen=True, slots=True)
 class ArrayClient:
-    """A client for numpy arrays whose ``fit`` calls a client for tensors.
-
-    Nothing is copied.
-
-    Attributes:
-        tensor_fit: The user's ``fit``.
-        examples: As the user's client says.
-        corrects_gradients: As the user's client says.
-    """
+    """A client for numpy arrays that calls a user's client for tensors, uncopied."""
 
     tensor_fit: Fit[Tensor]
     examples: Any
     corrects_gradients: Any
 
     def fit(self, model: Arrays, visit: Visit[NDArray[np.float32]]) -> Any:
-        """Return the result of the user's ``fit``, with numpy arrays for tensors.
-
-        The result is not checked.
-        """
+        """Return the unchecked result of the user's ``fit``, with arrays for tensors."""
         offset = None if visit.offset is None else _tensors(visit.offset)
         tensor_visit = cast("Visit[Tensor]", replace(visit, offset=offset))
         result: Any = self.tensor_fit(_tensors(model), tensor_visit)
@@ -78,10 +67,7 @@ class ArrayClient:
 
 
 def with_arrays(made: Any) -> Any:
-    """Return a client for numpy arrays from one for tensors.
-
-    A value that is not a client is returned unchanged.
-    """
+    """Return a client for arrays from one for tensors; other values unchanged."""
     fit: Any = getattr(made, "fit", made)
     if not callable(fit):
         return made
@@ -94,10 +80,7 @@ def _tensors(arrays: Arrays) -> dict[str, Tensor]:
 
 
 def _arrays(trained: Any, model: Arrays) -> Any:
-    """Return a model's trained parameters as float32 arrays, without other entries.
-
-    A result that is not a mapping is returned unchanged.
-    """
+    """Return trained parameters as float32 arrays; other values unchanged."""
     if not isinstance(trained, Mapping):
         return trained
     named = cast("Mapping[str, Any]", trained)

@@ -101,8 +101,8 @@ class Engine:
         """Return the client's open visit, or a new one if there is work now."""
         if self.run.is_finished:
             return None
-        if self.coordinator.is_open(client):
-            return self.coordinator.assignment(client)
+        if self.coordinator.visits.has_slot(client):
+            return self.coordinator.visits.assignment(client)
         future = self._begin_waiting(client)
         try:
             await self._assign()
@@ -142,24 +142,15 @@ class Engine:
         return receipt
 
     def check_header(self, client: int, visit: int, header: UpdateHeader) -> None:
-        """Check the header of an update before its body arrives.
-
-        Raises:
-            Refusal: ``wrong-version``, ``wrong-plan`` or ``no-loss``.
-        """
+        """Refuse a header that does not fit the visit, before the body arrives."""
         self._intake.check_header(client, visit, header)
 
-    async def receive(
+    async def hand_in(
         self, client: int, visit: int, header: UpdateHeader, body: Body, *, check_in: bool
     ) -> tuple[Receipt | Unknown, Assignment | None]:
         """Take in an update; return its receipt, and the client's next visit.
 
-        Args:
-            client: The client.
-            visit: The visit's number.
-            header: The update's header.
-            body: The checked body: a small one in memory, which is stored if it counts; or a large one on disk.
-            check_in: Whether the client asks for its next visit.
+        The body has been checked. A small body is in memory and is stored if it counts; a large one is on disk.
 
         Raises:
             Refusal: The update would count but is malformed, or another one was received for the visit.
@@ -170,7 +161,7 @@ class Engine:
             receipt = self._intake.outcome(client, visit, header.sha256)
             if receipt is None:
                 try:
-                    receipt = self._intake.receive(client, visit, header, body)
+                    receipt = self._intake.deliver(client, visit, header, body)
                 except Refusal as error:
                     refusal = error  # which may have freed the client's slot
                 await self.try_to_assign()

@@ -45,6 +45,6 @@ class LiveRun:
         algorithm, coordinator = self.coordinator.algorithm, self.coordinator
         return {algorithm.version} | {
             assignment.version
-            for assignment in coordinator.unfinished()
-            if algorithm.needs_base or coordinator.is_open(assignment.client)
+            for assignment in coordinator.visits.open_assignments()
+            if algorithm.needs_base or coordinator.visits.has_slot(assignment.client)
         }

@@ -5,16 +5,17 @@ from collections.abc import AsyncIterator
 
 from offbeat.compression import uncompressed_bytes
 from offbeat.coordinator.calls import Assignment, Receipt, Unknown
-from offbeat.service import messages
 from offbeat.service.accounts.accounts import Accounts
 from offbeat.service.accounts.declared_examples import within_share
 from offbeat.service.accounts.request_rate import RequestRate
 from offbeat.service.engine.engine import Engine
 from offbeat.service.engine.metrics import Metrics
 from offbeat.service.engine.update_receiver import UpdateReceiver, UploadRequest
+from offbeat.service.messages import Status, receipt_message, visit_message
 from offbeat.service.refusal import Refusal
 from offbeat.service.settings import ServerSettings
 from offbeat.service.updates.uploads import Uploads
+from offbeat_client import messages
 
 RETRY_SECONDS = 5.0
 """When a client without work is to check in again."""
@@ -117,7 +118,7 @@ class Service:
         return messages.CheckedIn(visit=visit, retry_after_seconds=None, finished=False)
 
     def _visit(self, assignment: Assignment, lease_seconds: float | None) -> messages.VisitMessage:
-        return messages.visit_message(
+        return visit_message(
             assignment,
             self.engine.coordinator.algorithm,
             length=self.engine.models.length,
@@ -146,7 +147,7 @@ class Service:
         receipt = await self.engine.offer(client, visit)
         if receipt is not None:
             self._count(receipt)
-            return messages.UploadState(wanted=False, offset=0, receipt=messages.receipt_message(receipt))
+            return messages.UploadState(wanted=False, offset=0, receipt=receipt_message(receipt))
         return messages.UploadState(wanted=True, offset=self.uploads.offset(client, visit), receipt=None)
 
     async def upload(self, request: UploadRequest) -> messages.Received | messages.Partly:
@@ -160,7 +161,7 @@ class Service:
         answer = await self._receiver.receive(request)
         if isinstance(answer, int):
             return messages.Partly(offset=answer)
-        receipt = messages.receipt_message(answer.receipt)
+        receipt = receipt_message(answer.receipt)
         if not answer.is_new:
             return messages.Received(receipt=receipt, next=None)
         self.metrics.upload_bytes.inc(request.header.bytes)
@@ -180,11 +181,11 @@ class Service:
         is_wanted, is_urgent = await self.engine.heartbeat(client, visit)
         return messages.Beat(wanted=is_wanted, lease_seconds=self._settings.lease_seconds, urgent=is_urgent)
 
-    def status(self) -> messages.Status:
+    def status(self) -> Status:
         """Return the progress of the run."""
         coordinator, evaluations = self.engine.coordinator, self.engine.publisher.evaluations
         statistics = coordinator.statistics
-        return messages.Status(
+        return Status(
             algorithm=coordinator.algorithm.name,
             version=coordinator.algorithm.version,
             finished=self.engine.run.is_finished,

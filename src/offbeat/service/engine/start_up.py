@@ -15,7 +15,6 @@ from offbeat.service.store.database import LogRecord
 from offbeat.service.store.disk import Disk
 from offbeat.service.store.journal import Journal
 from offbeat.service.store.model_files import Layout, ModelFiles
-from offbeat.service.store.reserve_file import Reserve
 from offbeat.service.store.segments import Segments
 from offbeat.service.store.store import Store
 from offbeat.service.updates.update_body import StoredUpdate, check_body
@@ -56,7 +55,7 @@ async def open_engine(
     delete_links(store.folder)
     number, now, updates = _replay(store, coordinator, models, loaded)
     coordinator.forget_presence()
-    disk = Disk(Reserve(store.folder / "reserve"), failed)
+    disk = Disk(store.folder / "reserve", failed)
     run = LiveRun(coordinator, now=now, stop_versions=stop_versions, clock=clock)
     journal = Journal(store.database, number, disk, failed)
     engine = Engine(run, journal, models, Segments(store.folder / "updates"), disk, loaded.history)
@@ -110,10 +109,10 @@ def _replay_record(
         coordinator.replay(call)
         return None
     client, visit = record.arguments["client"], record.arguments["visit"]
-    assignment = coordinator.assignment(client)
+    assignment = coordinator.visits.assignment(client)
     assert assignment is not None
     coordinator.replay(call)
-    has_counted = coordinator.has_counted(client, visit)
+    has_counted = coordinator.visits.has_counted(client, visit)
     loaded.history.digests.add(client, visit, record.digest or "", counted=has_counted)
     update = call.arguments["vector"]
     if not isinstance(update, StoredUpdate):

@@ -41,15 +41,12 @@ class UpdateIntake:
     def outcome(self, client: int, visit: int, digest: str | None = None) -> Receipt | Unknown | None:
         """Return what has become of a visit that is over; None for one that is not.
 
-        Args:
-            client: The client.
-            visit: The visit's number.
-            digest: SHA-256 of the update that is being uploaded; None if none is.
+        ``digest`` is the SHA-256 of the update that is being uploaded; None if none is.
 
         Raises:
             Refusal: ``no-such-visit``; or ``other-upload``: another update was received for the visit.
         """
-        assignment = self._coordinator.assignment(client)
+        assignment = self._coordinator.visits.assignment(client)
         if assignment is not None and assignment.visit == visit:
             if self._run.is_finished:
                 return Receipt(False, self._coordinator.algorithm.version - assignment.version, False)
@@ -61,7 +58,7 @@ class UpdateIntake:
         assert receipt is not None
         # Without its digest the update may be another one than the one that counted.
         may_be_another = digest is not None and known is None and receipt.counted
-        return receipt if self._coordinator.remembers(client, visit) and not may_be_another else Unknown()
+        return receipt if self._coordinator.visits.remembers(client, visit) and not may_be_another else Unknown()
 
     def check_header(self, client: int, visit: int, header: UpdateHeader) -> None:
         """Check the header of an update against the visit, if that is not over.
@@ -69,7 +66,7 @@ class UpdateIntake:
         Raises:
             Refusal: ``wrong-version``, ``wrong-plan`` or ``no-loss``.
         """
-        assignment = self._coordinator.assignment(client)
+        assignment = self._coordinator.visits.assignment(client)
         if assignment is None or assignment.visit != visit:
             return
         if header.version != assignment.version:
@@ -86,37 +83,27 @@ class UpdateIntake:
         if self._coordinator.algorithm.needs_loss and header.loss is None:
             raise Refusal("no-loss", "this run needs the visit's mean training loss: send loss, a finite number")
 
-    def receive(self, client: int, visit: int, header: UpdateHeader, body: Body) -> Receipt:
+    def deliver(self, client: int, visit: int, header: UpdateHeader, body: Body) -> Receipt:
         """Give the coordinator the update of an open visit, and return its receipt.
 
-        Args:
-            client: The client.
-            visit: The visit's number.
-            header: The update's header.
-            body: The checked body. A body in memory is stored if it counts; a body in a file is already on disk.
+        A body in memory is stored if it counts; a body in a file is already on disk.
 
         Raises:
             Refusal: The header does not fit the visit, the client has lost its memory, or the update is malformed.
         """
-        assignment, algorithm = self._coordinator.assignment(client), self._coordinator.algorithm
+        assignment, algorithm = self._coordinator.visits.assignment(client), self._coordinator.algorithm
         assert assignment is not None
         self.check_header(client, visit, header)
         base = self._models.read(assignment.version) if algorithm.needs_base else None
-        is_wanted = self._coordinator.is_wanted(client, visit)
+        is_wanted = self._coordinator.late_updates.counts(assignment)
         try:
             receipt = self._coordinator.receive(
                 self._run.now,
                 client,
                 visit,
                 self._stored(body, header.sha256) if is_wanted else DiscardedUpdate(header.sha256),
-                examples=header.examples,
-                steps=header.steps,
-                normaliser=header.normaliser,
                 base=base,
-                since=header.since,
-                step_seconds=header.step_seconds,
-                upload_seconds=header.upload_seconds,
-                loss=header.loss if algorithm.needs_loss else None,
+                **header.report(needs_loss=algorithm.needs_loss),
             )
         except ValueError as error:
             if is_wanted and isinstance(body, BufferedUpdate):

@@ -21,21 +21,14 @@ from offbeat_client.files import sync_file, sync_folder
 class UploadRequest:
     """A request that uploads an update or a part of one.
 
-    Attributes:
-        client: The client.
-        visit: The visit's number.
-        header: The update's header.
-        offset: Where in the body the part begins.
-        length: Bytes of the part.
-        pieces: The part, as it arrives.
-        check_in: Whether the client asks for its next visit.
+    ``check_in`` says whether the client asks for its next visit.
     """
 
     client: int
     visit: int
     header: UpdateHeader
-    offset: int
-    length: int
+    offset: int  # where in the body the part begins
+    length: int  # bytes of the part
     pieces: AsyncIterator[bytes]
     check_in: bool = False
 
@@ -49,15 +42,12 @@ class UploadRequest:
 class UploadAnswer:
     """The answer to a complete update.
 
-    Attributes:
-        receipt: The update's receipt.
-        assignment: The client's next visit; None without one.
-        is_new: Whether the update was received now; False for one whose visit was over.
+    ``assignment`` is the client's next visit, if it asked for one and there is work.
     """
 
     receipt: Receipt | Unknown
     assignment: Assignment | None = None
-    is_new: bool = True
+    is_new: bool = True  # False for an update whose visit was over
 
 
 class UpdateReceiver:
@@ -77,9 +67,7 @@ class UpdateReceiver:
         self._max_update_norm = max_update_norm
 
     async def receive(self, request: UploadRequest) -> UploadAnswer | int:
-        """Receive an update or a part of one; return its receipt.
-
-        If the update is incomplete, returns the number of bytes received so far.
+        """Receive an update or a part of one; return its answer, or the bytes so far.
 
         Raises:
             Refusal: The update is refused; nothing changes, except that its beginning may be kept.
@@ -116,7 +104,7 @@ class UpdateReceiver:
 
     def _plan(self, client: int, visit: int) -> LocalPlan | None:
         """Return the plan of a visit; None if the visit is over."""
-        assignment = self._engine.coordinator.assignment(client)
+        assignment = self._engine.coordinator.visits.assignment(client)
         return assignment.plan if assignment is not None and assignment.visit == visit else None
 
     def _check_size(self, request: UploadRequest, plan: LocalPlan) -> None:
@@ -161,7 +149,7 @@ class UpdateReceiver:
 
     async def _hand_in(self, request: UploadRequest, update: Body, norm: float) -> UploadAnswer:
         self._accounts.check_client(request.client)
-        receipt, assignment = await self._engine.receive(
+        receipt, assignment = await self._engine.hand_in(
             request.client, request.visit, request.header, update, check_in=request.check_in
         )
         if isinstance(receipt, Receipt) and receipt.counted:

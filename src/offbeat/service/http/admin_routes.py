@@ -1,7 +1,5 @@
 """The routes for admins and their programs; ``docs/protocol.md`` describes them."""
 
-from dataclasses import asdict
-
 from fastapi import FastAPI
 from fastapi.responses import Response
 
@@ -38,9 +36,9 @@ def add_admin_routes(app: FastAPI, service: Service) -> None:
     @app.get("/v1/tokens")
     async def tokens(_: Admin) -> messages.Tokens:
         """List all enrolment and admin tokens."""
-        listed = [messages.ListedToken(**asdict(token)) for token in issued.infos()]
+        listed = messages.Tokens(tokens=issued.infos())
         await journal.wait_until_durable()
-        return messages.Tokens(tokens=listed)
+        return listed
 
     @app.delete("/v1/tokens/{token_id}", status_code=204)
     async def revoke_token(_: Admin, token_id: str) -> None:

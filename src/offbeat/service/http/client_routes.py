@@ -8,7 +8,6 @@ from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, RedirectResponse, Response
 from starlette.requests import ClientDisconnect
 
-from offbeat.service import messages
 from offbeat.service.engine.service import Service
 from offbeat.service.engine.update_receiver import UploadRequest
 from offbeat.service.http.client_support import missing_support
@@ -16,6 +15,7 @@ from offbeat.service.http.model_response import ModelResponse
 from offbeat.service.http.request_parts import Client, Length, Number, Offset, Text, bearer_token, required_length
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates.update_header import parse_header
+from offbeat_client import messages
 
 T = TypeVar("T")
 
@@ -137,13 +137,7 @@ def _add_upload_routes(app: FastAPI, service: Service) -> None:
 
 
 async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of ``work``; cancel it when the connection closes.
-
-    So a client whose connection has closed does not count as waiting.
-
-    Raises:
-        ClientDisconnect: The connection has closed.
-    """
+    """Return the result of ``work``; cancel it when the connection closes, so that its client does not wait."""
 
     async def until_disconnect() -> None:
         while (await request.receive())["type"] != "http.disconnect":

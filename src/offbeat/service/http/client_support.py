@@ -1,7 +1,4 @@
-"""The algorithm's needs beyond protocol 1.1.
-
-Includes the message for a client that lacks one.
-"""
+"""The algorithm's needs beyond protocol 1.1."""
 
 from offbeat.algorithms.components import Algorithm
 
@@ -18,9 +15,7 @@ _REMEDIES = {
 def missing_support(algorithm: Algorithm, supports: str | None) -> str | None:
     """Return a message about what the client lacks for this algorithm, or None.
 
-    Args:
-        algorithm: The run's algorithm.
-        supports: The client's header ``Offbeat-Supports``, names separated by commas; None without the header.
+    ``supports`` is the client's header ``Offbeat-Supports``, names separated by commas; None without the header.
     """
     supported = {name.strip() for name in (supports or "").split(",")}
     for need, remedy in _REMEDIES.items():

@@ -47,11 +47,7 @@ class Connections:
     """Counts the connections of each address, and shuts down the excess ones.
 
     They are chosen in this order: those without a request with a valid token so far, the oldest first; those that have
-    been idle, the longest first; those with a request under way, the newest first.
-
-    Args:
-        port: The server's port.
-        max_per_address: Connections that an address may have; may be changed later.
+    been idle, the longest first; those with a request under way, the newest first. ``port`` is the server's.
     """
 
     def __init__(self, port: int, max_per_address: int) -> None:
@@ -154,10 +150,7 @@ class CountedRequests:
 
 
 def pause_after(seconds: float, *, is_crowded: bool) -> float:
-    """Return the pause in seconds after a look that took ``seconds``.
-
-    It is long enough that looks take a small share of the time.
-    """
+    """Return a pause in seconds after a look of ``seconds``, so that looks take a small share of the time."""
     if is_crowded:
         return max(_SECONDS_IF_CROWDED, seconds / _MAX_SHARE_IF_CROWDED)
     return max(_SECONDS, seconds / _MAX_SHARE)
@@ -170,10 +163,7 @@ def peer_of(scope: Scope) -> Peer:
 
 
 def _shut_down(place: _Socket) -> bool:
-    """Shut down a connection; return whether it was shut down.
-
-    A connection whose descriptor belongs to another by now is left alone.
-    """
+    """Shut down a connection, unless its descriptor belongs to another by now; return whether it was done."""
     with suppress(OSError), _duplicate(place.descriptor) as connection:
         if os.fstat(connection.fileno()).st_ino == place.inode:
             connection.shutdown(socket.SHUT_RDWR)
@@ -183,11 +173,7 @@ def _shut_down(place: _Socket) -> bool:
 
 @contextmanager
 def _duplicate(descriptor: int) -> Generator[socket.socket]:
-    """Duplicate a descriptor, which Granian may close at any moment.
-
-    Raises:
-        OSError: The descriptor is closed, or is not a socket.
-    """
+    """Duplicate a socket's descriptor, which Granian may close at any moment."""
     copy = os.dup(descriptor)
     try:
         duplicate = socket.socket(fileno=copy)

@@ -13,24 +13,13 @@ class ModelResponse(FileResponse):
 
     The HTTP server sends a whole file, which is faster; it answers 404 if the file is gone by then. For a range the
     file is opened before the answer begins, so the answer is complete.
-
-    Args:
-        path: The file.
-        headers: The answer's headers beyond length, type and date.
-
-    Raises:
-        FileNotFoundError: The file is gone.
     """
 
     def __init__(self, path: Path, headers: Mapping[str, str]) -> None:
         super().__init__(path, media_type="application/octet-stream", headers=headers, stat_result=path.stat())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the file.
-
-        Raises:
-            FileNotFoundError: The file is gone, and nothing has been sent.
-        """
+        """Send the file; ``FileNotFoundError`` if it is gone and nothing has been sent."""
         if not any(name == b"range" for name, _ in scope["headers"]) or not os.path.isdir("/dev/fd"):  # noqa: PTH112
             await super().__call__(scope, receive, send)
             return

@@ -5,14 +5,14 @@ from typing import Annotated, Any
 from fastapi import Depends, Header, Path, Request
 from starlette.types import Scope
 
-from offbeat.service import messages
 from offbeat.service.engine.service import Service
 from offbeat.service.http.connections import Connections, peer_of
 from offbeat.service.refusal import Refusal
+from offbeat_client.messages import Problem
 
 LARGEST_NUMBER = 2**63 - 1
 
-PROBLEMS: dict[int | str, dict[str, Any]] = {"default": {"model": messages.Problem, "description": "Refused"}}
+PROBLEMS: dict[int | str, dict[str, Any]] = {"default": {"model": Problem, "description": "Refused"}}
 
 
 def bearer_token(request: Request) -> str | None:
@@ -22,23 +22,13 @@ def bearer_token(request: Request) -> str | None:
 
 
 def authenticate(service: Service, connections: Connections, scope: Scope) -> None:
-    """Check the token of a request before its body is read.
-
-    The route checks the token's kind.
-
-    Raises:
-        Refusal: The token is missing or not valid.
-    """
+    """Check the token of a request before its body is read; the route checks the token's kind."""
     service.accounts.check_any(bearer_token(Request(scope)), may_have_ended=scope["path"] == "/v1/enrol")
     connections.trust(peer_of(scope))
 
 
 def required_length(content_length: int | None) -> int:
-    """Return the announced length of a request's body.
-
-    Raises:
-        Refusal: ``length-required``.
-    """
+    """Return the announced length of a request's body."""
     if content_length is None:
         raise Refusal("length-required", "send Content-Length")
     return content_length
@@ -55,10 +45,7 @@ async def _admin(request: Request) -> int:
 
 
 Client = Annotated[int, Depends(_client)]
-"""The client whose token a request carries."""
-
 Admin = Annotated[int, Depends(_admin)]
-"""Lets a request with an admin's token pass."""
 
 Number = Annotated[int, Path(ge=0, le=LARGEST_NUMBER)]
 Offset = Annotated[int, Header(ge=0, le=LARGEST_NUMBER)]

@@ -3,7 +3,6 @@
 import json
 import sqlite3
 import ssl
-from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -21,49 +20,27 @@ from offbeat.tensor_file import write_tensors
 
 @dataclass(frozen=True)
 class ServerRun:
-    """The run in a server's folder.
-
-    Attributes:
-        folder: The folder.
-        algorithm: The algorithm's name.
-        version: The newest version.
-        counted: Counted updates; 0 while no server runs.
-        listens: Whether a server runs.
-    """
+    """The run in a server's folder."""
 
     folder: Path
     algorithm: str
-    version: int
-    counted: int
+    version: int  # the newest one
+    counted: int  # updates; 0 while no server runs
     listens: bool
 
 
 def status(folder: Path) -> dict[str, Any]:
-    """Return the progress of a server's run.
-
-    Raises:
-        OffbeatError: The folder is not a server's, or no server runs.
-    """
+    """Return the progress of a server's run."""
     return _ask(folder, "GET", "/v1/status")
 
 
 def tokens(folder: Path) -> list[dict[str, Any]]:
-    """Return the records of a server's enrolment and admin tokens.
-
-    The tokens themselves are not included.
-
-    Raises:
-        OffbeatError: The folder is not a server's, or no server runs.
-    """
+    """Return the records of a server's enrolment and admin tokens, without the tokens themselves."""
     return _ask(folder, "GET", "/v1/tokens")["tokens"]
 
 
 def make_token(folder: Path, kind: str, *, uses: int | None, seconds: float | None, name: str) -> str:
-    """Return a new enrolment or admin token.
-
-    Raises:
-        OffbeatError: The folder is not a server's, or no server runs.
-    """
+    """Return a new enrolment or admin token."""
     wanted: dict[str, Any] = {"expires_seconds": seconds, "name": name}
     if kind == "enrolment":
         wanted["uses"] = uses
@@ -71,13 +48,7 @@ def make_token(folder: Path, kind: str, *, uses: int | None, seconds: float | No
 
 
 def revoke(folder: Path, name: str) -> None:
-    """Revoke the token with the id ``name``, or a client's tokens.
-
-    A client is named by its number, for instance ``client-3``.
-
-    Raises:
-        OffbeatError: The token or client is unknown, the folder is not a server's, or no server runs.
-    """
+    """Revoke the token with the id ``name``, or the tokens of a client, for instance ``client-3``."""
     kind, _, number = name.partition("-")
     if kind == "client" and not number.isdecimal():
         raise OffbeatError(f"{name!r} is not a client: write client-3 for client 3")
@@ -101,15 +72,13 @@ def _ask(folder: Path, method: str, path: str, body: dict[str, Any] | None = Non
 
 def runs(folder: Path) -> list[ServerRun]:
     """Return the runs of a server's folder, or of all servers' folders in a folder."""
-    return [_run(path.parent) for path in _databases(folder)]
+    database = folder / "offbeat.sqlite"
+    databases = [database] if database.exists() else sorted(folder.glob("*/offbeat.sqlite"))
+    return [_run(path) for path in databases]
 
 
 def newest_model(folder: Path) -> Path:
-    """Return the file of the newest version of a server's model.
-
-    Raises:
-        OffbeatError: The folder does not hold a model.
-    """
+    """Return the file of the newest version of a server's model."""
     versions = numbers_of(folder / "models")
     if not versions:
         raise OffbeatError(f"{folder} does not hold a model: is it the folder of a server that has run?")
@@ -117,11 +86,7 @@ def newest_model(folder: Path) -> Path:
 
 
 def export_model(folder: Path, output: Path) -> int:
-    """Write the parameters of a server's newest version to a file; return the version.
-
-    Raises:
-        OffbeatError: The folder does not hold a model.
-    """
+    """Write the parameters of a server's newest version to a file; return the version."""
     model = newest_model(folder)
     with safe_open(model, framework="pt") as file:
         layout: list[tuple[str, list[int]]] = json.loads(file.metadata()["layout"])
@@ -131,18 +96,14 @@ def export_model(folder: Path, output: Path) -> int:
     return int(model.stem)
 
 
-def _databases(folder: Path) -> Iterable[Path]:
-    database = folder / "offbeat.sqlite"
-    return [database] if database.exists() else sorted(folder.glob("*/offbeat.sqlite"))
-
-
-def _run(folder: Path) -> ServerRun:
+def _run(path: Path) -> ServerRun:
+    folder = path.parent
     try:
-        with closing(sqlite3.connect(f"file:{folder / 'offbeat.sqlite'}?mode=ro", uri=True)) as database:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
             (config,) = database.execute("SELECT value FROM meta WHERE key = 'config'").fetchone() or ("{}",)
         algorithm = json.loads(config).get("algorithm", {}).get("algorithm", "?")
     except (sqlite3.Error, ValueError) as error:
-        raise OffbeatError(f"cannot read {folder / 'offbeat.sqlite'}: {error}") from None
+        raise OffbeatError(f"cannot read {path}: {error}") from None
     try:
         now = status(folder)
     except OffbeatError:

@@ -1,7 +1,4 @@
-"""Certificates for a trial: of a certification authority and of the server.
-
-The authority signs the server's certificate.
-"""
+"""Certificates for a trial: of a certification authority, and of the server, signed by the authority."""
 
 import re
 from collections.abc import Sequence
@@ -30,34 +27,21 @@ _PEM = serialization.Encoding.PEM
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """The files that a server and its clients need.
+    """The files that a server and its clients need."""
 
-    Attributes:
-        ca: The authority's certificate, which clients trust.
-        certificate: The server's certificate, signed by the CA.
-        key: The server's private key.
-    """
-
-    ca: Path
-    certificate: Path
-    key: Path
+    ca: Path  # the authority's certificate, which clients trust
+    certificate: Path  # the server's, signed by the CA
+    key: Path  # the server's private key
 
 
 def make_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
     """Make a certification authority (CA) and a server's certificate in a folder.
 
-    The files are ``ca.pem``, ``ca.key``, ``server.pem`` and ``server.key``.
+    The files are ``ca.pem``, ``ca.key``, ``server.pem`` and ``server.key``. The hosts are names and IP addresses by
+    which clients call the server.
 
     A server's certificate that is valid for these hosts for 30 days more is kept; any other is renewed. An existing CA
     is always kept, since the clients know it.
-
-    Args:
-        folder: Made if it does not exist.
-        hosts: Names and IP addresses by which clients call the server.
-
-    Raises:
-        OffbeatError: A host is neither a name nor an IP address, or the server's certificate has to be renewed and the
-            CA cannot sign.
     """
     if not hosts:
         raise OffbeatError("a certificate needs a host: say by what names or addresses clients call the server")
@@ -73,10 +57,7 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
 
 
 def fingerprint(path: Path) -> str:
-    """Return the SHA-256 of the certificate in a file.
-
-    It has the form in which ``openssl`` and browsers show it.
-    """
+    """Return the SHA-256 of the certificate in a file, as ``openssl`` and browsers show it."""
     return x509.load_pem_x509_certificate(path.read_bytes()).fingerprint(hashes.SHA256()).hex(":").upper()
 
 
@@ -94,10 +75,7 @@ def _now() -> datetime:
 
 
 def _are_valid(certificates: Certificates, names: list[x509.GeneralName]) -> bool:
-    """Return whether the server's files are valid for ``names`` and 30 days more.
-
-    The files have to exist and to belong together.
-    """
+    """Return whether the server's files exist, belong together, and are valid for ``names`` and 30 days more."""
     try:
         certificate = x509.load_pem_x509_certificate(certificates.certificate.read_bytes())
         key = _read_key(certificates.key)
@@ -145,11 +123,6 @@ def _write_server(certificates: Certificates, names: list[x509.GeneralName]) -> 
 
 
 def _read_ca(path: Path) -> tuple[x509.Certificate, _Key]:
-    """Return the CA's certificate and key.
-
-    Raises:
-        OffbeatError: The CA cannot sign any more.
-    """
     key_path = path.with_suffix(".key")
     try:
         certificate, key = x509.load_pem_x509_certificate(path.read_bytes()), _read_key(key_path)

@@ -1,7 +1,8 @@
-"""The HTTP server: Granian in this process, on a socket of ours."""
+"""The HTTP server: Granian in this process, on a socket of ours; and how many connections it may have."""
 
 import errno
 import socket
+import sys
 from typing import Any
 
 from fastapi import FastAPI
@@ -16,6 +17,11 @@ from offbeat.service.server.certificates import Certificates
 
 _BACKLOG = 1024
 _IDLE_MILLISECONDS = 75_000  # after which an idle connection is closed
+_MAX_CONNECTIONS = 4000
+_LARGEST_LIMIT = 2**16  # of open files; a larger one slows down the start of other programs
+_RESERVE = 96  # descriptors for the database, segments, checkpoints and the threads that write to the disk
+_MIN_CONNECTIONS = 16
+_FILES_PER_CONNECTION = 2  # the connection itself, and the update or the model that it transfers
 # Granian's messages go the way of all others.
 _LOGGING: dict[str, Any] = {
     "version": 1,
@@ -29,13 +35,7 @@ _LOGGING: dict[str, Any] = {
 class HttpServer(EmbeddedServer):
     """Granian's server on a socket that listens already.
 
-    Without such a socket Granian would share the port with other processes.
-
-    Args:
-        app: The application.
-        listener: The socket; the server takes it over.
-        certificates: For TLS; None for plain HTTP.
-        max_connections: Connections at once.
+    Without such a socket Granian would share the port with other processes. Without certificates it is plain HTTP.
     """
 
     def __init__(
@@ -62,11 +62,7 @@ class HttpServer(EmbeddedServer):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens at an address.
-
-    Raises:
-        OffbeatError: The address cannot be used.
-    """
+    """Return a socket that listens at an address."""
     try:
         listener = socket.create_server((host, port), backlog=_BACKLOG)
     except OSError as error:
@@ -75,3 +71,30 @@ def listen(host: str, port: int) -> socket.socket:
     # Accepted connections inherit it, so those of clients that have vanished are closed.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     return listener
+
+
+def raise_file_limit() -> int:
+    """Return the soft limit of open files, raised as far as the hard one allows."""
+    if sys.platform == "win32":
+        return _LARGEST_LIMIT
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _LARGEST_LIMIT if hard == resource.RLIM_INFINITY else min(hard, _LARGEST_LIMIT)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError):  # macOS has another, lower limit
+            return soft
+        return wanted
+    return _LARGEST_LIMIT if soft == resource.RLIM_INFINITY else soft
+
+
+def max_connections(limit: int) -> int:
+    """Return how many connections a server may accept that may open ``limit`` files."""
+    connections = (limit - _RESERVE) // _FILES_PER_CONNECTION
+    if connections < _MIN_CONNECTIONS:
+        raise OffbeatError(
+            f"this process may have {limit} files open, too few for a server: run `ulimit -n 1024` first"
+        )
+    return min(connections, _MAX_CONNECTIONS)

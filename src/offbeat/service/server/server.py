@@ -18,8 +18,9 @@ from typing import Any
 
 from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
+from offbeat.service.accounts.account import Kind
 from offbeat.service.accounts.accounts import Accounts
-from offbeat.service.descriptors import max_connections, raise_limit
+from offbeat.service.accounts.issued_tokens import IN_FOLDER
 from offbeat.service.engine.checkpoint import CheckpointWriter
 from offbeat.service.engine.checkpoint_schedule import CheckpointSchedule
 from offbeat.service.engine.engine import Engine
@@ -30,13 +31,12 @@ from offbeat.service.engine.start_up import open_engine
 from offbeat.service.http.app import make_app
 from offbeat.service.http.connections import Connections
 from offbeat.service.refusal import Refusal
-from offbeat.service.server.folder_tokens import folder_token
-from offbeat.service.server.http_server import HttpServer, listen
+from offbeat.service.server.http_server import HttpServer, listen, max_connections, raise_file_limit
 from offbeat.service.settings import ServerSettings
-from offbeat.service.store.folder_config import check_config
 from offbeat.service.store.model_files import Layout
 from offbeat.service.store.store import Store
 from offbeat.service.updates.uploads import Uploads
+from offbeat_client.files import write_durably
 
 _GRACE_SECONDS = 10.0  # for requests under way when the server stops
 _MIN_MODELS = 16  # a checkpoint is due by size after updates of at least so many models
@@ -44,14 +44,7 @@ _MIN_MODELS = 16  # a checkpoint is due by size after updates of at least so man
 
 @dataclass(frozen=True)
 class Listening:
-    """A server that listens.
-
-    Attributes:
-        url: The server's address.
-        enrolment_token: The enrolment token in the server's folder.
-        service: The service.
-        checkpoints: Writes checkpoints.
-    """
+    """A server that listens, with the enrolment token in its folder."""
 
     url: str
     enrolment_token: str
@@ -89,23 +82,13 @@ async def serve(
     ready: Callable[[Listening], None],
     stop: asyncio.Event,
 ) -> None:
-    """Run a server until ``stop`` is set.
+    """Run a server until ``stop`` is set; call ``ready`` once it listens.
 
-    Then the server finishes the requests under way, and writes a checkpoint.
-
-    Args:
-        settings: The settings.
-        coordinator: A fresh coordinator.
-        layout: The parameters that make up the model's vector.
-        ready: Called once the server listens.
-        stop: Set this event to stop the server.
-
-    Raises:
-        OffbeatError: The folder or the port cannot be used, or the disk has failed.
+    At the end the server finishes the requests under way, and writes a checkpoint. The coordinator is a fresh one.
     """
-    end, limit = _End(), max_connections(raise_limit())
+    end, limit = _End(), max_connections(raise_file_limit())
     with _private_files(), closing(Store(settings.folder)) as store, _disk_errors(store.folder, end):
-        run_id = check_config(store, settings.config)
+        run_id = store.run_id(settings.config)
         with listen(settings.host, settings.port) as listener:
             engine, checkpoints = await open_engine(
                 store,
@@ -117,7 +100,8 @@ async def serve(
             )
             try:
                 service = await _open_service(settings, store, engine, run_id)
-                token = await _folder_tokens(store.folder, service)
+                await _folder_token(store.folder, service, "admin")
+                token = await _folder_token(store.folder, service, "enrolment")
                 server = _Server(settings, service, checkpoints, listener, limit)
                 async with _evaluating(settings, engine):
                     await server.run(token, end, ready, stop)
@@ -126,15 +110,7 @@ async def serve(
 
 
 class _Server:
-    """A service that listens, with the tasks that it needs.
-
-    Args:
-        settings: The server's settings.
-        service: The service.
-        checkpoints: Writes checkpoints.
-        listener: The socket that the server listens at.
-        max_connections: Connections at once.
-    """
+    """A service that listens, with the tasks that it needs."""
 
     def __init__(
         self,
@@ -148,7 +124,9 @@ class _Server:
         self._settings = settings
         self._service = service
         self._checkpoints = checkpoints
-        self._url = _url(settings, port)
+        scheme = "https" if settings.certificates else "http"
+        host = "127.0.0.1" if settings.host == "0.0.0.0" else settings.host
+        self._url = f"{scheme}://{host}:{port}"
         per_address = min(settings.connections_per_address or max_connections // 4, max_connections)
         self._connections = Connections(port, per_address)
         app = make_app(service, self._connections)
@@ -210,18 +188,25 @@ async def _open_service(settings: ServerSettings, store: Store, engine: Engine, 
     return service
 
 
-async def _folder_tokens(folder: Path, service: Service) -> str:
-    """Make sure that the folder's files hold valid tokens; return the enrolment token."""
-    await folder_token(folder, service.accounts, service.engine.journal, "admin")
-    return await folder_token(folder, service.accounts, service.engine.journal, "enrolment")
+async def _folder_token(folder: Path, service: Service, kind: Kind) -> str:
+    """Return the token in the folder's file, a new one if that is not valid; revoke all others it has held."""
+    path, accounts, journal = folder / f"{kind}-token", service.accounts, service.engine.journal
+    token = None
+    with suppress(FileNotFoundError, ValueError):
+        found = path.read_text(encoding="ascii").strip()
+        token = found if accounts.is_valid(found, kind) else None
+    accounts.issued.keep_in_folder(kind, token)
+    if token is None:
+        token = accounts.issued.make(kind, name=IN_FOLDER)
+        await journal.wait_until_durable()
+        write_durably(path, f"{token}\n".encode("ascii"), mode=0o600)
+    await journal.wait_until_durable()
+    return token
 
 
 @asynccontextmanager
 async def _evaluating(settings: ServerSettings, engine: Engine) -> AsyncGenerator[None]:
-    """Evaluate versions within the context.
-
-    A failure of the evaluation program does not end the server.
-    """
+    """Evaluate versions within the context; a failure of the program does not end the server."""
     if settings.evaluate_every is None:
         yield
         return
@@ -260,9 +245,3 @@ def _disk_errors(folder: Path, end: _End) -> Generator[None]:
     except Refusal as refusal:
         error = end.error or refusal
         raise OffbeatError(f"the server's disk cannot be used: {error}: {folder}") from error
-
-
-def _url(settings: ServerSettings, port: int) -> str:
-    scheme = "https" if settings.certificates else "http"
-    host = "127.0.0.1" if settings.host == "0.0.0.0" else settings.host
-    return f"{scheme}://{host}:{port}"

@@ -13,18 +13,9 @@ _MAX_ATTEMPTS = 20
 
 
 def back_up(folder: Path, target: Path) -> int:
-    """Copy all that a server needs to continue.
-
-    Returns the number of the log's last record in the copy.
+    """Copy all that a server needs to continue; return the number of the log's last record in the copy.
 
     The server may run. If one of its checkpoints deletes a file before it is copied, the copy begins again.
-
-    Args:
-        folder: The server's folder.
-        target: A new or empty folder.
-
-    Raises:
-        OffbeatError: ``folder`` is not a server's folder, or cannot be copied.
     """
     if not (folder / "offbeat.sqlite").exists():
         raise OffbeatError(f"{folder} is not a server's folder: it does not hold offbeat.sqlite")
@@ -59,7 +50,7 @@ def _copy(folder: Path, target: Path) -> int:
     for file in files:
         shutil.copyfile(folder / file, target / file)
     for file in ("admin-token", "enrolment-token"):
-        shutil.copy(folder / file, target / file)
+        shutil.copy(folder / file, target / file)  # with its permissions
     with suppress(FileNotFoundError):
         shutil.copytree(folder / "tls", target / "tls")
     return last

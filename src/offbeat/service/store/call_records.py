@@ -20,10 +20,7 @@ _NOT_IN_ARGUMENTS = frozenset({"vector", "base"})  # in the update's file, and i
 
 @dataclass(frozen=True, slots=True)
 class DiscardedUpdate:
-    """The vector of an update that does not count and is not stored.
-
-    It is a ``Promise`` that is never kept.
-    """
+    """The vector of an update that does not count and is not stored: a ``Promise`` that is never kept."""
 
     digest: str
 
@@ -33,10 +30,7 @@ class DiscardedUpdate:
 
 
 def record_of(call: Call, number: int) -> LogRecord:
-    """Return the record of a call on the server's coordinator.
-
-    The call's update, if it has one, is a stored or a discarded one.
-    """
+    """Return the record of a call, whose update, if it has one, is a stored or a discarded one."""
     arguments = {name: value for name, value in call.arguments.items() if name not in _NOT_IN_ARGUMENTS}
     match call.arguments.get("vector"):
         case StoredUpdate() as update:
@@ -50,18 +44,14 @@ def record_of(call: Call, number: int) -> LogRecord:
 def call_of(record: LogRecord, coordinator: Coordinator, updates: Path, models: ModelFiles) -> Call:
     """Return the call of a record, for a coordinator in the state before that call.
 
-    Args:
-        record: The record.
-        coordinator: The coordinator.
-        updates: The folder with the updates' files.
-        models: The versions of the model.
+    The update's file is in the folder ``updates``.
 
     Raises:
         OffbeatError: The update's bytes are missing, or differ from the logged ones.
     """
     if record.name != "receive":
         return Call(record.name, record.arguments)
-    assignment = coordinator.assignment(record.arguments["client"])
+    assignment = coordinator.visits.assignment(record.arguments["client"])
     assert assignment is not None, "only the update of an open visit is logged"
     base = models.read(assignment.version) if coordinator.algorithm.needs_base else None
     digest = record.digest or ""

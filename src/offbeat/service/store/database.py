@@ -25,9 +25,9 @@ log = sa.Table(
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("arguments", sa.Text, nullable=False),  # JSON
     sa.Column("file", sa.Text),  # in updates/; null: the call has no update, or an unused one
-    sa.Column("offset", sa.Integer),
+    sa.Column("offset", sa.Integer),  # in the file
     sa.Column("size", sa.Integer),
-    sa.Column("digest", sa.Text),  # SHA-256 of the update
+    sa.Column("digest", sa.Text),  # SHA-256 of the update, also of one that does not count
 )
 
 clients = sa.Table(
@@ -56,21 +56,11 @@ other_tokens = sa.Table(
 
 @dataclass(frozen=True)
 class LogRecord:
-    """A record of the log: a call that changed the coordinator.
+    """A record of the log: a call that changed the coordinator, with the columns of ``log``."""
 
-    Attributes:
-        number: 1, 2, …
-        name: The call's name.
-        arguments: Plain values.
-        file: The file in ``updates/`` that holds the call's update; None without an update that counts.
-        offset: Where in the file the update begins.
-        size: Bytes of the update.
-        digest: SHA-256 of the call's update, also of one that does not count.
-    """
-
-    number: int
+    number: int  # 1, 2, …
     name: str
-    arguments: dict[str, Any]
+    arguments: dict[str, Any]  # plain values
     file: str | None = None
     offset: int | None = None
     size: int | None = None
@@ -82,13 +72,7 @@ class LogRecord:
 
 
 def open_database(path: Path) -> sa.Engine:
-    """Open the database, and make its tables if it is new.
-
-    A commit returns once it is on disk.
-
-    Raises:
-        OffbeatError: The database is broken, or another version of Offbeat made it.
-    """
+    """Open the database, and make its tables if it is new; a commit returns once it is on disk."""
     engine = sa.create_engine(f"sqlite:///{path}")
     event.listen(engine, "connect", _prepare)
     try:

@@ -2,13 +2,14 @@
 
 import errno
 import logging
+import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
-from offbeat.service.descriptors import is_shortage
 from offbeat.service.logs import event
-from offbeat.service.refusal import Refusal, no_space
-from offbeat.service.store.reserve_file import Reserve
+from offbeat.service.refusal import Refusal, is_descriptor_shortage, no_space
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -23,7 +24,7 @@ def is_temporary(error: OSError) -> bool:
 
     After any other failure the disk's content is unknown.
     """
-    return is_full(error) or is_shortage(error)
+    return is_full(error) or is_descriptor_shortage(error)
 
 
 class Disk:
@@ -35,24 +36,21 @@ class Disk:
     its end and a checkpoint can delete what it covers. Work resumes once there is room for the reserve again.
 
     Args:
-        reserve: Space that is kept back for a full disk.
+        reserve: The file that keeps space back for a full disk.
         failed: Called with a failure that does not pass: the server has to end.
 
     Attributes:
         problem: The reason why nothing is taken in; None if the disk is not full.
     """
 
-    def __init__(self, reserve: Reserve, failed: Callable[[BaseException], None]) -> None:
+    def __init__(self, reserve: Path, failed: Callable[[BaseException], None]) -> None:
         self.problem: str | None = None
-        self._reserve = reserve
+        self._reserve = Reserve(reserve)
         self._failed = failed
         self._lock = threading.Lock()
 
     def refusal(self, error: OSError) -> Refusal:
-        """Return the refusal of a request that met this error.
-
-        Ends the server if the failure does not pass.
-        """
+        """Return the refusal of a request that met this error, which ends the server if it does not pass."""
         if not is_temporary(error):
             self._failed(error)
             return Refusal("stopping", "the server's disk has failed: try again later", {"Retry-After": "5"})
@@ -69,10 +67,7 @@ class Disk:
             return self._reserve.release()
 
     def keep_reserve(self, size: int) -> bool:
-        """Keep ``size`` bytes back; return whether the disk has them.
-
-        If it has them, it is no longer full.
-        """
+        """Keep ``size`` bytes back; return whether the disk has them, so that it is no longer full."""
         with self._lock:
             if not self._reserve.hold(size):
                 return False
@@ -80,3 +75,41 @@ class Disk:
                 event("disk_has_space_again")
             self.problem = None
             return True
+
+
+class Reserve:
+    """A file that keeps some of the disk back; an earlier server's is deleted."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._size = 0
+        path.unlink(missing_ok=True)
+
+    def hold(self, size: int) -> bool:
+        """Keep at least ``size`` bytes; return whether the disk has them, nothing if it does not."""
+        if self._size >= size:
+            return True
+        try:
+            with self._path.open("ab") as file:
+                _allocate(file.fileno(), size)
+        except OSError:
+            self.release()
+            return False
+        self._size = size
+        return True
+
+    def release(self) -> bool:
+        """Free the space; return whether any was held."""
+        was_held, self._size = self._size > 0, 0
+        with suppress(OSError):  # then there is no more space than before
+            self._path.unlink()
+        return was_held
+
+
+def _allocate(descriptor: int, size: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, size)
+        return
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    for begin in range(0, size, 1 << 20):
+        os.write(descriptor, bytes(min(1 << 20, size - begin)))

@@ -41,22 +41,14 @@ class _Batch:
 
 
 class Journal:
-    """A writer to the database, in order, in a thread of its own.
-
-    All methods are for the event loop.
+    """A writer to the database, in order, in a thread of its own; all methods are for the event loop.
 
     Every entry is a change that has already taken place in memory. No client may see it before ``wait_until_durable``
     returns. On a full disk the waiting requests are refused, and the entries are written once there is space again.
 
-    Args:
-        database: The database.
-        number: The number of the log's last record.
-        disk: The disk; marked full when a write fails for lack of space.
-        failed: Called in the event loop if the disk fails otherwise: the server has to end, and can be started again
-            from the disk's content.
-
-    Attributes:
-        number: The number of the last record that was entered.
+    The disk is marked full when a write fails for lack of space. If it fails otherwise, ``failed`` is called in the
+    event loop: the server has to end, and can be started again from the disk's content. ``number`` is that of the last
+    record that was entered.
     """
 
     def __init__(self, database: sa.Engine, number: int, disk: Disk, failed: Callable[[BaseException], None]) -> None:
@@ -86,12 +78,7 @@ class Journal:
         return self._problem is not None
 
     def append(self, record: LogRecord, segment: Segment | None = None) -> None:
-        """Enter the record of a call that has changed the coordinator.
-
-        Args:
-            record: The record; its number follows ``number``.
-            segment: The segment that holds the record's update; it is synced before the record is written.
-        """
+        """Enter the next record; the segment that holds its update is synced before the record is written."""
         assert record.number == self.number + 1
         self.number = record.number
         row = record.row()
@@ -110,7 +97,7 @@ class Journal:
         self.run_once_durable(self._truncate)
 
     def check(self) -> None:
-        """Raise ``Refusal`` if the disk cannot be written now."""
+        """Refuse if the disk cannot be written now."""
         problem = self.problem
         if problem is not None:
             raise no_space(problem)
@@ -118,8 +105,7 @@ class Journal:
     async def wait_until_durable(self, *, on_reserve: bool = False) -> None:
         """Wait until all that has been entered so far is on disk.
 
-        Args:
-            on_reserve: Wait also while the disk is full and the log is written to the released reserve.
+        ``on_reserve`` waits also while the disk is full and the log is written to the released reserve.
 
         Raises:
             Refusal: The disk is full, or cannot be written; the entries will be on it once that has passed.
@@ -211,10 +197,7 @@ class Journal:
             batch.segments.remove(segment)
 
     def _make_room(self, problem: str) -> None:
-        """Release the reserve, and truncate a large write-ahead log of the database.
-
-        The truncation needs the reserve's space.
-        """
+        """Release the reserve, and truncate a large write-ahead log, which needs the reserve's space."""
         self._disk.mark_full(problem)
         with suppress(FileNotFoundError):
             if Path(f"{self._database.url.database}-wal").stat().st_size >= _LARGE_LOG:

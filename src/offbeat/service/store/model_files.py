@@ -25,14 +25,7 @@ class ModelFiles:
 
     A version is *pending*, under a hidden name that only the server reads, until the log's records that it is made of
     are on disk. Then it is *published* under its own name, for downloads, evaluations, exports and backups. It can be
-    made again from these records, so the file itself need not be synced.
-
-    Args:
-        folder: The folder.
-        layout: The parameters that make up the vector.
-
-    Attributes:
-        length: d, the number of parameters.
+    made again from these records, so the file itself need not be synced. ``length`` is d, the number of parameters.
     """
 
     def __init__(self, folder: Path, layout: Layout) -> None:
@@ -56,13 +49,7 @@ class ModelFiles:
     def write(self, version: int, vector: Tensor, down: Tensor | None = None) -> None:
         """Write a version as pending, unless it is published.
 
-        Args:
-            version: Its number.
-            vector: The model, float32 ``(d,)``.
-            down: The vector that goes to clients beside it, float32 ``(d,)``; None for none.
-
-        Raises:
-            OSError: The disk is full.
+        The model and ``down``, the vector that goes to clients beside it if there is one, are float32 ``(d,)``.
         """
         if self.path(version).exists():
             return
@@ -115,10 +102,7 @@ class ModelFiles:
 
 
 def numbers_of(folder: Path) -> list[int]:
-    """Return the numbers that name the safetensors files in a folder.
-
-    Files with other names are ignored.
-    """
+    """Return the numbers that name safetensors files in a folder; files with other names are ignored."""
     return [int(path.stem) for path in folder.glob("*.safetensors") if path.stem.isdecimal()]
 
 

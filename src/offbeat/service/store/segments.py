@@ -11,16 +11,7 @@ _FULL = 2**26  # bytes; a larger segment is not appended to
 
 
 class Segment:
-    """A file that stays open while anything refers to it.
-
-    So a sync never has to open it again.
-
-    Args:
-        path: The file, which does not exist yet.
-
-    Raises:
-        OSError: The file cannot be made.
-    """
+    """A new file that stays open while anything refers to it, so a sync never has to open it again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -43,11 +34,7 @@ class Segment:
 class Segments:
     """Appends bodies to a segment; the caller has to sync it.
 
-    Args:
-        folder: The segments' folder; no other files in it are called ``segment-…``.
-
-    Attributes:
-        current: The segment that was appended to last; None if there is none.
+    No other files in the folder are called ``segment-…``. ``current`` is the segment that was appended to last.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -58,13 +45,7 @@ class Segments:
         self._last_number = 0
 
     def append(self, body: bytes | bytearray) -> tuple[Segment, int]:
-        """Append a body; return the segment, and the body's offset in it.
-
-        The body is not yet on disk.
-
-        Raises:
-            OSError: The disk is full, for instance.
-        """
+        """Append a body, which is not yet on disk; return the segment, and the body's offset in it."""
         # A checkpoint that covers all of a segment deletes it.
         if self.current is None or self._size > _FULL or not self.current.path.exists():
             self.current = self._make()

@@ -16,10 +16,12 @@ A checkpoint covers the records up to its number; updates without a later record
 
 import json
 import os
+import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 from filelock import FileLock, Timeout
@@ -32,14 +34,7 @@ _OTHERS = 0o077  # the permissions of all but the owner
 
 
 class Store:
-    """The folder, opened by one server at a time.
-
-    Args:
-        folder: Made if it does not exist.
-
-    Raises:
-        OffbeatError: Another server uses it, it cannot be written, or another version of Offbeat made it.
-    """
+    """The folder, which one server opens at a time; made if it does not exist."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -61,10 +56,26 @@ class Store:
         self.database.dispose()
         self._lock.release()
 
-    def get_meta(self, key: str) -> str | None:
-        """Return the value of a key, None if it has none."""
-        with self.database.connect() as connection:
-            return connection.execute(sa.select(meta.c.value).where(meta.c.key == key)).scalar()
+    def run_id(self, config: dict[str, Any]) -> str:
+        """Return the id of the run with this configuration, a new one if the folder does not hold a run.
+
+        Raises:
+            OffbeatError: The folder holds a run with other settings.
+        """
+        wanted = json.dumps(config, sort_keys=True)
+        with self.database.begin() as connection:
+            found = {row.key: row.value for row in connection.execute(sa.select(meta))}
+            if "config" not in found:
+                found = {"config": wanted, "run": secrets.token_hex(8)}
+                connection.execute(sa.insert(meta), [{"key": key, "value": value} for key, value in found.items()])
+        if found["config"] != wanted:
+            before = json.loads(found["config"])
+            keys = sorted(key for key in {*before, *config} if before.get(key) != config.get(key))
+            raise OffbeatError(
+                f"{self.folder} holds a run with other settings ({', '.join(keys)}): take another service.folder, or "
+                "the settings that it was begun with"
+            )
+        return found.get("run", "")
 
     def records(self, after: int) -> Iterator[LogRecord]:
         """Yield the log's records with numbers above ``after``, in order."""
@@ -84,13 +95,7 @@ class Store:
 
 
 def _close_to_others(folder: Path) -> None:
-    """Remove all permissions of others from a folder and its content.
-
-    An earlier version may have left such permissions.
-
-    Raises:
-        OSError: The folder belongs to another user.
-    """
+    """Remove all permissions of others from a folder and its content, which an earlier version may have left."""
     if os.name == "nt":
         return
     for path in (folder, *folder.rglob("*")):

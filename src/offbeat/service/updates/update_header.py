@@ -8,9 +8,10 @@ from typing import Annotated
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from offbeat.algorithms.components.checks import LARGEST_COUNT
+from offbeat.algorithms.components.update import Report
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates.strict_json import read_object, shortened
+from offbeat_client.checks import LARGEST_COUNT
 
 _MAX_CHARACTERS = 4096  # characters
 _LARGEST_NUMBER = 2**63 - 1  # in the database
@@ -42,6 +43,13 @@ class UpdateHeader(BaseModel):
         Annotated[float, Field(ge=-_LARGEST_FLOAT, le=_LARGEST_FLOAT)] | None,
         Field(description="a number that is finite in 32 bits, null, or left out"),
     ] = None
+
+    def report(self, *, needs_loss: bool) -> Report:
+        """Return the report for the algorithm; with the loss only if it is needed."""
+        report = Report(**self.model_dump(include=set(Report.__annotations__)))
+        if not needs_loss:
+            report["loss"] = None
+        return report
 
 
 def parse_header(text: str | None) -> UpdateHeader:

@@ -24,7 +24,7 @@ def test_an_update_counts_in_its_round(upload):
     assert buffer.count == 0
 
 
-def test_it_needs_only_sums_and_a_vector_takes_part_in_one(deferred, vector):
+def test_a_promise_waits_until_the_sum_of_its_round_is_read(deferred, vector):
     buffer, promise = started(), deferred(vector(1, 2))
     assert (buffer.linear, buffer.releases) == (True, 1)
     buffer.add(Update(0, 0, promise, 1, 1, 1.0), Weight(3.0, round=1))
@@ -32,31 +32,6 @@ def test_it_needs_only_sums_and_a_vector_takes_part_in_one(deferred, vector):
     assert promise.resolved == 0
     assert closed.total().tolist() == [3, 6]
     assert promise.resolved == 1
-
-
-def test_start_forgets_all_rounds(upload):
-    buffer = started()
-    buffer.add(upload(0, 0, 1, 2), Weight(1.0, round=1))
-    buffer.start(RunFacts(2, 9))
-    assert (buffer.count, buffer.release(0).total().tolist()) == (0, [0, 0])
-
-
-@pytest.mark.parametrize("released", [0, 1])
-def test_the_rounds_to_come_are_saved(released, upload, deferred, vector, same_state):
-    buffer, loaded = started(), started()
-    loaded.add(upload(8, 0, 9, 9), Weight(1.0, round=1))
-    buffer.add(upload(0, 0, 1, 2), Weight(1.0, round=1))
-    buffer.add(Update(1, 0, deferred(vector(4, 8)), 1, 1, 1.0), Weight(0.5, round=2))
-    buffer.add(upload(2, 0, 1, 1), Weight(1.0, round=2))
-    for version in range(released):
-        buffer.release(version)
-    loaded.load_state_dict(buffer.state_dict())
-    assert same_state(loaded.state_dict(), buffer.state_dict())
-    for version in range(released, 3):
-        one, other = buffer.release(version), loaded.release(version)
-        assert one.count == other.count
-        assert torch.equal(one.total(), other.total())
-    assert loaded.count == 0
 
 
 def test_a_vector_of_the_wrong_shape_changes_nothing(same_state):

@@ -6,7 +6,6 @@ import torch
 
 from offbeat.algorithms import AsyncCommSGD, FedAvg, FedBuff, FedFa, FedLuck, FedNova
 from offbeat.algorithms.components.buffers.robust import RULES, krum, robust, trimmed_mean
-from offbeat.algorithms.components.buffers.wrappers import clip
 
 
 def updates_of(seed, number, length=4):
@@ -24,7 +23,7 @@ def test_krum_takes_the_update_in_the_densest_place_by_hand():
     assert krum(updates).tolist() == [1]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("number", [3, 4, 5, 6, 9])
 def test_krum_agrees_with_a_search_over_all_neighbourhoods(seed, number):
     updates = updates_of(seed, number)
@@ -69,29 +68,11 @@ def test_the_step_is_the_robust_mean_times_server_lr_without_weights(make, plan,
     assert algorithm.model.tolist() == [-1, -1]
 
 
-def test_a_robust_buffer_is_saved(plan, upload, vector):
-    def started():
-        algorithm = FedBuff(buffer_size=3)
-        algorithm.wrap(robust("krum"))
-        algorithm.wrap(clip(100.0))
-        algorithm.start(vector(0), clients=3)
-        return algorithm
-
-    algorithm, loaded = started(), started()
-    for client in range(3):
-        algorithm.assign(client, plan)
-    algorithm.receive(upload(0, 0, 1))
-    algorithm.receive(upload(1, 0, 2))
-    loaded.load_state_dict(algorithm.state_dict())
-    assert loaded.receive(upload(2, 0, 50)) is True
-    assert loaded.model.tolist() == [-1]
-
-
 @pytest.mark.parametrize(
     "algorithm",
     [FedNova(), FedFa(), AsyncCommSGD(), FedLuck(normalise=True)],
     ids=lambda algorithm: algorithm.name,
 )
-def test_only_plain_means_have_a_robust_one_in_their_place(algorithm):
+def test_a_robust_mean_replaces_only_a_plain_mean(algorithm):
     with pytest.raises(ValueError, match=f"aggregate = 'krum' does not go with {algorithm.name}"):
         algorithm.wrap(robust("krum"))

@@ -24,7 +24,7 @@ def one_hot(client, examples, normaliser=1.0, base=None):
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
-def test_one_client_has_half_of_the_step_and_the_others_share_the_rest_as_before(order, plan):
+def test_a_heavy_client_has_half_of_the_step(order, plan):
     algorithm = started(FedAvg(cohort=3), plan)
     for client in order:
         algorithm.receive(one_hot(client, (1, 3, 2**31 - 1)[client]))
@@ -32,7 +32,7 @@ def test_one_client_has_half_of_the_step_and_the_others_share_the_rest_as_before
 
 
 @pytest.mark.parametrize(("examples", "max_share"), [((2, 1, 1), 0.5), ((3, 1, 1), 0.6), ((50, 1, 1), 1.0)])
-def test_a_client_within_its_share_weighs_what_it_did(examples, max_share, plan):
+def test_a_client_within_its_share_keeps_its_weight(examples, max_share, plan):
     algorithm = started(FedAvg(cohort=3), plan, max_share)
     for client in range(3):
         algorithm.receive(one_hot(client, examples[client]))
@@ -40,14 +40,14 @@ def test_a_client_within_its_share_weighs_what_it_did(examples, max_share, plan)
     torch.testing.assert_close(algorithm.model, -weights)
 
 
-def test_two_clients_weigh_what_they_did(plan):
+def test_two_clients_are_not_capped(plan):
     algorithm = started(FedAvg(cohort=2), plan)
     algorithm.receive(one_hot(0, 9))
     algorithm.receive(one_hot(1, 1))
     torch.testing.assert_close(algorithm.model, -torch.tensor([0.9, 0.1, 0, 0]))
 
 
-def test_fednova_counts_the_examples_and_the_steps_of_a_capped_client_by_its_share(plan):
+def test_fednova_caps_examples_and_steps(plan):
     algorithm = started(FedNova(cohort=3), plan)
     for client, (examples, a) in enumerate([(1, 2.0), (1, 4.0), (1000, 8.0)]):
         algorithm.receive(one_hot(client, examples, a))
@@ -56,7 +56,7 @@ def test_fednova_counts_the_examples_and_the_steps_of_a_capped_client_by_its_sha
     torch.testing.assert_close(algorithm.model, -(p @ a) * p / a)
 
 
-def test_a_client_that_comes_often_has_its_share_in_all(plan):
+def test_a_frequent_client_is_capped_over_all_its_updates(plan):
     algorithm = started(Port(min_clients=4, similarity_weight=0.0), plan)
     for client, examples in [(0, 100), (1, 1), (0, 100), (2, 3)]:
         algorithm.schedule.assign(client, 0)
@@ -68,7 +68,7 @@ updates = st.lists(st.tuples(st.integers(0, CLIENTS - 1), st.integers(1, 1000)),
 
 
 @given(updates=updates, max_share=st.sampled_from([0.5, 0.6, 0.9]), saved_at=st.integers(0, 12))
-def test_a_share_is_lowered_to_the_limit_and_no_further_whatever_the_order(plan, updates, max_share, saved_at):
+def test_a_share_is_lowered_exactly_to_the_limit_in_any_order(plan, updates, max_share, saved_at):
     algorithm, other = (Port(min_clients=99, concurrency=99) for _ in range(2))
     for each in (algorithm, other):
         each.wrap(cap_share(max_share))
@@ -106,7 +106,7 @@ def test_a_saved_buffer_goes_on_as_it_was(plan, same_state):
     assert torch.equal(first.model, second.model)
 
 
-def test_only_what_weighs_by_examples_is_wrapped(plan):
+def test_only_algorithms_that_weigh_by_examples_are_wrapped(plan):
     assert isinstance(started(FedAvg(cohort=3), plan).buffer, ShareCap)
     assert not isinstance(started(FedAsync(), plan).buffer, ShareCap)
     assert not isinstance(started(FedAvg(cohort=3), plan, max_share=1.0).buffer, ShareCap)

@@ -3,7 +3,6 @@ import torch
 
 from offbeat.algorithms import Update
 from offbeat.algorithms.components import Each, RunFacts, Weight
-from offbeat.algorithms.components.buffers.single_updates import stacked
 
 
 def started():
@@ -26,7 +25,7 @@ def test_every_update_is_kept_by_itself(upload):
     assert buffer.release(5).entries == []
 
 
-def test_promises_wait_and_train_once_whoever_asks(deferred, vector, same_state):
+def test_a_promise_waits_and_is_resolved_once(deferred, vector, same_state):
     buffer, promise = started(), deferred(vector(1, 2))
     buffer.add(Update(0, 0, promise, 1, 1, 1.0), 2.0)
     assert promise.resolved == 0
@@ -60,7 +59,7 @@ def test_a_base_of_the_wrong_shape_changes_nothing(base, upload, same_state):
 
 
 @pytest.mark.parametrize("has_base", [True, False])
-def test_updates_are_saved_with_what_a_step_asks_of_them(has_base, vector, deferred, same_state):
+def test_updates_are_saved_with_their_vectors_bases_and_counts(has_base, vector, deferred, same_state):
     buffer, loaded = started(), started()
     base = vector(5, 6) if has_base else None
     buffer.add(Update(3, 1, vector(1, 2), 7, 4, 2.5, base), 0.5)
@@ -74,14 +73,3 @@ def test_updates_are_saved_with_what_a_step_asks_of_them(has_base, vector, defer
         assert (update.steps, update.normaliser, entry.weight) == ((4, 2.5, 0.5) if first else (0, 0.0, 1.5))
         assert entry.vector.tolist() == ([1, 2] if first else [3, 4])
         assert (update.base is None) is not has_base
-
-
-def test_an_empty_buffer_is_saved(same_state):
-    buffer = started()
-    buffer.load_state_dict(buffer.state_dict())
-    assert (buffer.count, buffer.release(0).total().tolist()) == (0, [0, 0])
-
-
-def test_rows_are_stacked_and_no_rows_keep_their_length(vector):
-    assert stacked([vector(1, 2), vector(3, 4)], 2).tolist() == [[1, 2], [3, 4]]
-    assert stacked([], 5).shape == (0, 5)

@@ -39,7 +39,7 @@ def test_a_promise_is_clipped_when_it_is_kept(fedbuff, upload, deferred, vector)
     assert promise.resolved == 1
 
 
-def test_what_was_clipped_keeps_its_direction_where_squares_overflow(fedbuff, upload):
+def test_a_clipped_update_keeps_its_direction_where_squares_overflow(fedbuff, upload):
     algorithm = fedbuff(clip(1.0), size=1)
     algorithm.receive(upload(0, 0, 3e30, 4e30))
     torch.testing.assert_close(algorithm.model, torch.tensor([-0.6, -0.8]))
@@ -60,22 +60,6 @@ def test_the_limit_is_on_the_length_before_clipping(fedbuff, upload):
     algorithm = fedbuff(clip(1.0), limit(5.0))
     with pytest.raises(UpdateRefusedError):
         algorithm.receive(upload(0, 0, 6, 8))
-
-
-def test_a_wrapped_buffer_is_saved(fedbuff, upload, same_state):
-    algorithm = fedbuff(clip(5.0), limit(50.0))
-    algorithm.receive(upload(0, 0, 6, 8))
-    state, loaded = algorithm.state_dict(), fedbuff(clip(5.0), limit(50.0))
-    loaded.load_state_dict(state)
-    assert same_state(loaded.state_dict(), state)
-    for run in (algorithm, loaded):
-        run.receive(upload(1, 0, 3, 4))
-        assert run.model.tolist() == [-3, -4]
-
-
-def test_a_wrapper_says_of_its_buffer_what_the_buffer_says(fedbuff):
-    algorithm = fedbuff(clip(5.0))
-    assert (algorithm.buffer.linear, algorithm.buffer.releases, algorithm.buffer.count) == (True, 1, 0)
 
 
 def test_a_round_that_refuses_an_update_ends_with_the_others(plan, upload):

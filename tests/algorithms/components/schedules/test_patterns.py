@@ -1,6 +1,5 @@
 import math
 import pickle
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -52,24 +51,8 @@ def test_the_rounds_in_which_each_client_talks_by_hand(pattern, clients, expecte
     assert [talks(pattern, client, clients, max(rounds)) for client, rounds in enumerate(expected)] == expected
 
 
-@pytest.mark.parametrize(
-    ("pattern", "client", "last", "expected"),
-    [
-        (full(every=3), 0, 4, 6),
-        (full(every=3), 0, 6, 9),
-        (round_robin(k=2, every=5), 3, 0, 10),
-        (round_robin(k=2, every=5), 3, 9, 10),
-        (round_robin(k=2, every=5), 3, 11, 20),
-        (round_robin(k=2, every=5), 0, 11, 15),
-        (imbalanced(), 3, 5, 8),
-    ],
-)
-def test_a_client_that_missed_a_turn_waits_for_its_next(pattern, client, last, expected):
-    assert pattern.next_round(client, last, 4) == expected
-
-
 @given(BUILT_IN, st.integers(1, 12), st.data())
-def test_the_next_round_is_the_first_later_one_of_those_in_which_the_client_talks(pattern, clients, data):
+def test_next_round_is_the_first_later_round_of_the_client(pattern, clients, data):
     client = data.draw(st.integers(0, clients - 1))
     rounds = talks(pattern, client, clients, 120)
     for last in range(80):
@@ -99,12 +82,12 @@ def test_the_longest_gap_by_hand(pattern, clients, gap):
 
 
 @given(st.integers(1, 5000))
-def test_of_random_the_gap_is_the_mean_one_rounded_up(mean):
+def test_the_gap_of_random_is_the_mean_gap_rounded_up(mean):
     assert random(p=1 / mean).longest_gap(10) == mean
     assert random(p=1 / (mean + 0.5)).longest_gap(10) == mean + 1
 
 
-def test_random_talks_with_its_probability_independently_of_the_client_the_round_and_the_seed():
+def test_random_draws_are_independent_and_have_the_probability():
     probability, rounds = 0.2, 4000
     spoke = np.zeros((6, rounds + 1))
     for row, (client, seed) in enumerate([(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (999_999, 0)]):
@@ -114,12 +97,6 @@ def test_random_talks_with_its_probability_independently_of_the_client_the_round
     assert abs(spoke.mean(axis=1) - probability).max() < 0.03
     assert abs(np.corrcoef(spoke) - np.eye(6)).max() < 0.08
     assert all(abs(np.corrcoef(row[1:], row[:-1])[0, 1]) < 0.08 for row in spoke)
-
-
-def test_the_gaps_of_random_are_geometric():
-    gaps = Counter(np.diff(talks(random(p=0.5), 3, 10, 16_000)).tolist())
-    total = sum(gaps.values())
-    assert all(abs(gaps[gap] / total - 0.5**gap) < 0.03 for gap in range(1, 8))
 
 
 def test_random_is_a_function_of_seed_client_and_round_alone():
@@ -167,14 +144,7 @@ def test_parameters_out_of_range_are_refused(make, message):
         make()
 
 
-def test_patterns_know_their_name_and_compare_by_it():
-    assert (round_robin(k=3).name, round_robin(k=3).parameters) == ("round_robin", {"k": 3, "every": 1})
-    assert round_robin(k=3) == round_robin(k=3) != round_robin(k=2)
-    assert own(max, 3, "mine") == own(max, 3, "mine") != own(min, 3, "mine")
-    assert own(max, longest_gap=3).name == "own"
-
-
-def test_every_pattern_is_found_by_its_name_and_can_be_sent_to_another_process():
+def test_patterns_are_found_by_name_and_can_be_pickled():
     assert set(PATTERNS) == {"full", "round_robin", "random", "imbalanced"}
     for name, make in PATTERNS.items():
         copy = pickle.loads(pickle.dumps(make()))

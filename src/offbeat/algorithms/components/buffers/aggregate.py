@@ -1,14 +1,14 @@
 """Buffers of updates: filled as updates arrive, released to a server step."""
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from torch import Tensor
 
 from offbeat.algorithms.components.buffers.running_sum import RunningSum
-from offbeat.algorithms.components.component import RunFacts
+from offbeat.algorithms.components.component import Component, RunFacts
 from offbeat.algorithms.components.state import prefixed, under
 from offbeat.algorithms.components.update import Update, resolve
 from offbeat_client.local_plan import Payload
@@ -43,12 +43,7 @@ class Weight:
 
 
 class Entry:
-    """A single update in a buffer, with its weight.
-
-    Attributes:
-        update: The update as it arrived.
-        weight: Its factor.
-    """
+    """A single update in a buffer, as it arrived, with its factor ``weight``."""
 
     __slots__ = ("_length", "_vector", "update", "weight")
 
@@ -67,10 +62,7 @@ class Entry:
 
     @property
     def base(self) -> Tensor:
-        """The model that the client started from, float32 ``(d,)``.
-
-        Only where the algorithm ``needs_base``.
-        """
+        """The model that the client started from, where the algorithm ``needs_base``."""
         assert self.update.base is not None
         return self.update.base
 
@@ -114,9 +106,7 @@ class ClosedBuffer:
         self._divided = is_mean
 
     def total(self) -> Tensor:
-        """Return the weighted sum of the updates, float32 ``(d,)``.
-
-        It is computed once, and shared.
+        """Return the weighted sum of the updates, float32 ``(d,)``; computed once.
 
         Raises:
             NotFiniteError: The sum is not finite.
@@ -138,12 +128,6 @@ class ClosedBuffer:
             self._divided = True
         return total
 
-    def then(self, change: Callable[[Tensor], Tensor]) -> "ClosedBuffer":
-        """Apply ``change`` to the sum when it is read; return this buffer."""
-        make = self._make
-        self._make = lambda: change(make())
-        return self
-
     def state_dict(self) -> dict[str, Any]:
         """Return a sealed sum as a flat dict of tensors and plain values."""
         numbers = {"version": self.version, "count": self.count, "weight": self.weight, "sealed": self.sealed}
@@ -160,7 +144,7 @@ def _not_revealed() -> Tensor:
     raise ValueError("a sealed sum has no total before it is revealed")
 
 
-class Aggregate(ABC):
+class Aggregate(Component):
     """A buffer of updates: the only place that holds clients' vectors.
 
     Attributes:
@@ -178,11 +162,7 @@ class Aggregate(ABC):
         """The number of updates added since the last release."""
         return self._count
 
-    def check_run(self, run: RunFacts) -> None:
-        """Raise ``ValueError`` if the buffer does not fit the run."""
-
     def start(self, run: RunFacts) -> None:
-        """Begin a run with an empty buffer."""
         self._length = run.length
         self._empty()
 
@@ -198,20 +178,8 @@ class Aggregate(ABC):
         """Empty the buffer, and return its updates for the step from ``version``."""
 
     def reveal(self, closed: ClosedBuffer, answer: Tensor) -> ClosedBuffer:
-        """Return a sealed sum opened by a helper's answer.
-
-        Raises:
-            ValueError: The answer does not open the sum.
-        """
+        """Return a sealed sum opened by a helper's answer; else raise ``ValueError``."""
         raise ValueError("this buffer is not sealed: it has nothing to reveal")
-
-    @abstractmethod
-    def state_dict(self) -> dict[str, Any]:
-        """Return all that a restart needs."""
-
-    @abstractmethod
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from a saved buffer."""
 
 
 class Sum(Aggregate):
@@ -231,7 +199,6 @@ class Sum(Aggregate):
         self._tallies = dict.fromkeys(self.tallies, 0.0)
 
     def add(self, update: Update, weight: float | Weight) -> None:
-        """Add weight · vector."""
         factor = weight.value if isinstance(weight, Weight) else weight
         self._sum.add(update.vector, factor)
         self._weight += factor
@@ -241,18 +208,15 @@ class Sum(Aggregate):
                 self._tallies[name] += number
 
     def release(self, version: int) -> ClosedBuffer:
-        """Return the sum, and begin a new one."""
         closed = ClosedBuffer(version, self._sum.total, count=self._count, weight=self._weight, tallies=self._tallies)
         self._empty()
         return closed
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the sum and the numbers beside it; promises are resolved for it."""
         numbers = {"count": self._count, "weight": self._weight, **prefixed("tallies", self._tallies)}
         return {**numbers, **self._sum.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from a saved sum."""
         self._count, self._weight = state["count"], state["weight"]
         self._tallies = under("tallies", state)
         self._sum.load_state_dict(state)

@@ -22,7 +22,6 @@ class ByRound(Aggregate):
         self._counts: dict[int, int] = {}
 
     def add(self, update: Update, weight: float | Weight) -> None:
-        """Add weight · vector to the sum of ``weight.round``."""
         assert isinstance(weight, Weight)
         assert weight.round is not None
         number = weight.round
@@ -40,7 +39,6 @@ class ByRound(Aggregate):
         return ClosedBuffer(version, total.total, count=count)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the sums by round; promises are resolved for it."""
         rounds = sorted(self._sums)
         return {
             "rounds": torch.tensor(rounds, dtype=torch.int64),
@@ -49,7 +47,6 @@ class ByRound(Aggregate):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from saved sums."""
         self._empty()
         for number, count, total in zip(state["rounds"].tolist(), state["counts"].tolist(), state["sums"], strict=True):
             self._sums[number] = RunningSum(self._length)

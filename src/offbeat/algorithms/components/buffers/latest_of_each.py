@@ -17,11 +17,9 @@ _FORGOTTEN = "it has lost its memory; with server_keeps_updates the server could
 class LatestOfEach(Aggregate):
     """u = Σ weight_i · u_i over the latest updates u_i of all N clients.
 
-    u_i is 0 for a client that never counted.
-
-    Clients send the difference of an update to their last counted one, so u needs one vector:
-    ``u ← u + Σ weight_i (u_i − previous u_i)``. A client that has lost its last update sends the full new one, which
-    counts only where the server has kept the last one. A client's weight must always be the same.
+    u_i is 0 for a client that never counted. Clients send the difference of an update to their last counted one, so u
+    needs one vector: ``u ← u + Σ weight_i (u_i − previous u_i)``. A client that has lost its last update sends the full
+    new one, which counts only where the server has kept the last one. A client's weight must always be the same.
 
     Args:
         kept_by_server: Whether the server keeps every client's latest update, N vectors.
@@ -45,11 +43,7 @@ class LatestOfEach(Aggregate):
         self._new: list[_Sum] = []  # the latest updates of clients that counted since the last release
 
     def add(self, update: Update, weight: float | Weight) -> None:
-        """Add weight · difference.
-
-        Raises:
-            ValueError: The difference does not refer to the client's last counted update.
-        """
+        """Add weight · difference, which must refer to the client's last counted update."""
         assert not isinstance(weight, Weight)
         client, last = update.client, self._heard.get(update.client)
         has_lost_memory = update.since != last
@@ -93,10 +87,6 @@ class LatestOfEach(Aggregate):
         return self._average.float()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return u, the differences since the last release, and each client's R_i.
-
-        Promises are resolved for it.
-        """
         clients = sorted(self._kept)
         average = torch.zeros(self._length, dtype=torch.float64) if self._average is None else self._average.clone()
         return {
@@ -109,7 +99,6 @@ class LatestOfEach(Aggregate):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from a saved average."""
         self._empty()
         self._count = state["count"]
         self._average = state["average"].clone()
@@ -119,17 +108,13 @@ class LatestOfEach(Aggregate):
 
 
 class _Sum:
-    """The promise of a sum of vectors ``(d,)``.
-
-    Each of the vectors is resolved once and then forgotten.
-    """
+    """The promise of a sum of vectors ``(d,)``, each resolved once and then forgotten."""
 
     def __init__(self, length: int, *parts: Vector) -> None:
         self._length = length
         self._parts = parts
 
     def resolve(self) -> Tensor:
-        """Return the sum."""
         first, *others = (resolve(part, self._length) for part in self._parts)
         total = sum(others, start=first)
         self._parts = (total,)

@@ -50,19 +50,12 @@ RULES: dict[str, Rule] = {"trimmed_mean": trimmed_mean, "krum": krum}
 
 
 class Robust(Each):
-    """A buffer whose release is the robust mean of its updates.
-
-    It holds each of them, K vectors.
-
-    Args:
-        rule: The robust mean.
-    """
+    """A buffer whose release is the robust mean of its updates, which it holds."""
 
     def __init__(self, rule: Rule) -> None:
         self._rule = rule
 
     def release(self, version: int) -> ClosedBuffer:
-        """Return the robust mean, and begin with no updates."""
         entries = super().release(version).entries
         return ClosedBuffer(
             version,
@@ -74,11 +67,7 @@ class Robust(Each):
 
 
 def robust(name: str) -> "Wrap":
-    """Return a wrapper that puts a robust buffer in place of a plain mean of deltas.
-
-    Args:
-        name: One of ``RULES``.
-    """
+    """Return a wrapper that replaces a plain mean of deltas by ``RULES[name]``."""
 
     def wrap(algorithm: "Algorithm[Any]") -> Aggregate:
         buffer = algorithm.buffer

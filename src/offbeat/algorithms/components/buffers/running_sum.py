@@ -21,11 +21,7 @@ class RunningSum:
         self._waiting: list[tuple[Vector, float]] = []
 
     def add(self, vector: Vector, weight: float) -> None:
-        """Add weight · vector.
-
-        Raises:
-            ValueError: A tensor has the wrong shape; nothing has changed.
-        """
+        """Add weight · vector; a ``ValueError`` if a tensor has the wrong shape."""
         if isinstance(vector, Tensor):
             vector = resolve(vector, self._length)
             if not self._waiting:
@@ -52,6 +48,5 @@ class RunningSum:
         return {"sum": torch.zeros(self._length) if is_empty else self.total().clone()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from a saved sum."""
         self._sum = state["sum"].clone()
         self._waiting = []

@@ -24,11 +24,7 @@ class ShareCap(Wrapper):
     It caps steps of three or more clients. The updates of the heaviest client so far are held back. At the release
     their weight is lowered, if it is more, to ``s / (1 − s)`` times the weight of all other clients. Updates that a
     client passed on before it became the heaviest need no limit: they weigh less than the client that was the heaviest
-    then. Weight is the tally ``examples`` where there is one.
-
-    Args:
-        inner: The wrapped buffer.
-        max_share: s, ½ ≤ s < 1.
+    then. Weight is the tally ``examples`` where there is one; s is ``max_share``, ½ ≤ s < 1.
     """
 
     def __init__(self, inner: Aggregate, max_share: float) -> None:
@@ -38,11 +34,9 @@ class ShareCap(Wrapper):
 
     @property
     def count(self) -> int:
-        """The number of updates added since the last release."""
         return self.inner.count + self._held.count
 
     def start(self, run: RunFacts) -> None:
-        """Begin a run with an empty buffer."""
         super().start(run)
         self._held.start(run)
         self._begin()
@@ -79,7 +73,6 @@ class ShareCap(Wrapper):
             self.inner.add(entry.update, Weight(entry.weight * factor, **lowered))
 
     def release(self, version: int) -> ClosedBuffer:
-        """Pass the held updates on, within their share, and release the wrapped buffer."""
         if len(self._weights) < _MIN_CLIENTS or self._heaviest is None:
             self._pass_on()
         else:
@@ -89,10 +82,6 @@ class ShareCap(Wrapper):
         return self.inner.release(version)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the wrapped buffer's state and the held updates.
-
-        Promises are resolved for it.
-        """
         tallies = {name: torch.tensor(numbers, dtype=torch.float64) for name, numbers in self._tallies.items()}
         return {
             **prefixed("inner", self.inner.state_dict()),
@@ -103,7 +92,6 @@ class ShareCap(Wrapper):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from a saved state."""
         self.inner.load_state_dict(under("inner", state))
         self._held.load_state_dict(under("held", state))
         self._tallies = {name: numbers.tolist() for name, numbers in under("tallies", state).items()}
@@ -112,10 +100,7 @@ class ShareCap(Wrapper):
 
 
 def cap_share(max_share: float) -> Wrap:
-    """Return a function that wraps a buffer in ``ShareCap`` if that has an effect.
-
-    It has one if updates weigh by examples and the share is below 1.
-    """
+    """Return a wrapper that caps shares where updates weigh by examples."""
 
     def wrap(algorithm: "Algorithm[Any]") -> Aggregate:
         is_needed = algorithm.weighs_by_examples and max_share < 1

@@ -24,21 +24,18 @@ class Each(Aggregate):
         self._entries: list[Entry] = []
 
     def add(self, update: Update, weight: float | Weight) -> None:
-        """Keep an update."""
         if update.base is not None:
             update = update._replace(base=resolve(update.base, self._length))
         self._entries.append(Entry(update, weight.value if isinstance(weight, Weight) else weight, self._length))
         self._count += 1
 
     def release(self, version: int) -> ClosedBuffer:
-        """Return the updates, and begin with none."""
         entries = self._entries
         closed = ClosedBuffer(version, lambda: _total(entries, self._length), count=self._count, entries=entries)
         self._empty()
         return closed
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the updates as columns; promises are resolved for it."""
         updates = [entry.update for entry in self._entries]
         bases = [update.base for update in updates if update.base is not None]
         return {
@@ -50,7 +47,6 @@ class Each(Aggregate):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from saved updates."""
         self._empty()
         bases = list(state["bases"].clone()) or [None] * len(state["vectors"])
         columns = [state[name].tolist() for name in (*_COLUMNS, "normaliser", "weights")]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Weight
+from offbeat.algorithms.components.buffers.single_updates import stacked
 from offbeat.algorithms.components.state import prefixed, under
 from offbeat.algorithms.components.update import Update, Vector, resolve
 
@@ -62,13 +63,11 @@ class Window(Aggregate):
         return self._sum.total()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the window; promises are resolved for it."""
         self._slide(self._arrived)
         numbers = {name: torch.tensor(list(values), dtype=torch.float64) for name, values in self._numbers.items()}
         return {"count": self._count, **self._sum.state_dict(), **prefixed("tallies", numbers)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from a saved window."""
         self._arrived = []
         self._count = state["count"]
         self._sum.load_state_dict(state)
@@ -94,14 +93,10 @@ class WindowSum:
         self._newer_sum = torch.zeros(length)
 
     def __len__(self) -> int:
-        """Return how many vectors are in the window."""
         return len(self._older) + len(self._newer)
 
     def add(self, vector: Vector, weight: float) -> None:
-        """Take in weight · vector as the newest.
-
-        A promise is resolved now. If that fails, nothing has changed.
-        """
+        """Take in weight · vector as the newest; a promise is resolved first."""
         vector = resolve(vector, self._length)
         self._newer.append((vector, weight))
         self._newer_sum.add_(vector, alpha=weight)
@@ -125,23 +120,16 @@ class WindowSum:
         return self._older[-1] + self._newer_sum if self._older else self._newer_sum.clone()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the window as tensors of at most K rows.
-
-        They hold the older vectors' sums, and the newer vectors with their weights.
-        """
+        """Return the older vectors' sums, and the newer vectors with their weights."""
         return {
-            "older": self._stack(self._older),
-            "newer": self._stack([vector for vector, _ in self._newer]),
+            "older": stacked(self._older, self._length),
+            "newer": stacked([vector for vector, _ in self._newer], self._length),
             "weights": torch.tensor([weight for _, weight in self._newer], dtype=torch.float64),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from a saved window."""
         self._older = list(state["older"].clone())
         self._newer.clear()
         self._newer_sum = torch.zeros(self._length)
         for vector, weight in zip(state["newer"].clone(), state["weights"].tolist(), strict=True):
             self.add(vector, weight)
-
-    def _stack(self, vectors: list[Tensor]) -> Tensor:
-        return torch.stack(vectors) if vectors else torch.zeros(0, self._length)

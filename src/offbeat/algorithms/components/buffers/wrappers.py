@@ -1,7 +1,4 @@
-"""Wrappers around a buffer that clip or refuse updates on arrival.
-
-The run chooses them.
-"""
+"""Wrappers around a buffer, chosen by the run, that clip or refuse updates."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -21,11 +18,7 @@ Wrap = Callable[["Algorithm[Any]"], Aggregate]
 
 
 class Wrapper(Aggregate):
-    """A buffer around another one, which changes or refuses updates on their way in.
-
-    Args:
-        inner: The wrapped buffer.
-    """
+    """A buffer around another one, which changes or refuses updates on their way in."""
 
     def __init__(self, inner: Aggregate) -> None:
         self.inner = inner
@@ -34,50 +27,36 @@ class Wrapper(Aggregate):
 
     @property
     def count(self) -> int:
-        """The number of updates added since the last release."""
         return self.inner.count
 
     def check_run(self, run: RunFacts) -> None:
-        """Raise ``ValueError`` if the wrapped buffer does not fit the run."""
         self.inner.check_run(run)
 
     def start(self, run: RunFacts) -> None:
-        """Begin a run with an empty buffer."""
         self._length = run.length
         self.inner.start(run)
 
     def add(self, update: Update, weight: float | Weight) -> None:
-        """Pass an update on."""
         self.inner.add(update, weight)
 
     def release(self, version: int) -> ClosedBuffer:
-        """Release the wrapped buffer."""
         return self.inner.release(version)
 
     def reveal(self, closed: ClosedBuffer, answer: Tensor) -> ClosedBuffer:
-        """Reveal a sum of the wrapped buffer."""
         return self.inner.reveal(closed, answer)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the wrapped buffer's state.
-
-        A wrapper that only looks at updates has none of its own.
-        """
+        # A wrapper that only looks at updates has no state of its own.
         return self.inner.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume the wrapped buffer."""
         self.inner.load_state_dict(state)
 
 
 class Clip(Wrapper):
     """A wrapper that scales long updates down: ``Δ ← Δ · min(1, C / ‖Δ‖)``.
 
-    An update longer than the norm C gets the norm C.
-
-    Args:
-        inner: The wrapped buffer.
-        max_norm: C, the Euclidean norm.
+    An update longer than the Euclidean norm C = ``max_norm`` gets the norm C.
     """
 
     def __init__(self, inner: Aggregate, max_norm: float) -> None:
@@ -95,10 +74,6 @@ class Limit(Wrapper):
     """A wrapper that refuses updates whose norm is too large.
 
     It looks at each update on arrival, so it resolves promises at once.
-
-    Args:
-        inner: The wrapped buffer.
-        max_norm: The largest Euclidean norm.
     """
 
     def __init__(self, inner: Aggregate, max_norm: float) -> None:
@@ -151,7 +126,6 @@ class _Clipped:
         self._length = length
 
     def resolve(self) -> Tensor:
-        """Return the vector, scaled down if it is longer than the norm."""
         vector = resolve(self._vector, self._length)
         norm = _norm(vector)
         return vector if norm <= self._max_norm else vector * (self._max_norm / norm)

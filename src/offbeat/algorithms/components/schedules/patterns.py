@@ -8,7 +8,7 @@ from hashlib import blake2b
 from numbers import Integral
 from typing import Any
 
-from offbeat.algorithms.components.checks import check_count
+from offbeat_client.checks import check_count
 
 Rule = Callable[[int, int, int], int]
 """Maps (client, round, N) to the first round after ``round`` in which the client talks; a pure function."""
@@ -19,11 +19,7 @@ class Pattern:
     """The rounds in which each client talks.
 
     Clients are numbered 0 … N − 1 and rounds 0, 1, …; no client talks in round 0, in which all of them get the model.
-
-    Attributes:
-        name: The pattern's name in a configuration; the import path for a user's own rule.
-        parameters: Its parameters.
-        own: The user's own rule; None for a built-in pattern.
+    ``own`` is the user's own rule, with its import path as ``name``; None for a built-in pattern.
     """
 
     name: str
@@ -31,15 +27,9 @@ class Pattern:
     own: Rule | None = None
 
     def next_round(self, client: int, last: int, clients: int) -> int:
-        """Return the first round after ``last`` in which the client talks.
+        """Return the first round after ``last`` in which the client, one of N, talks.
 
-        Args:
-            client: 0 ≤ client < N.
-            last: A round.
-            clients: Number of clients N.
-
-        Raises:
-            ValueError: The user's own rule does not return a later round.
+        A ``ValueError`` if the user's own rule does not return a later round.
         """
         if self.own is None:
             return _RULES[self.name](client, last, clients, **self.parameters)
@@ -52,10 +42,7 @@ class Pattern:
         return int(following)
 
     def longest_gap(self, clients: int) -> int:
-        """Return Δ, the largest number of rounds between two talks of a client.
-
-        For ``random`` it is the mean number.
-        """
+        """Return Δ, the most rounds between two talks; for ``random`` the mean."""
         return self.parameters["longest_gap"] if self.own is not None else _GAPS[self.name](clients, **self.parameters)
 
 
@@ -105,12 +92,7 @@ def own(rule: Rule, longest_gap: int, name: str = "own") -> Pattern:
     return Pattern(name, {"longest_gap": longest_gap}, rule)
 
 
-PATTERNS: dict[str, Callable[..., Pattern]] = {
-    "full": full,
-    "round_robin": round_robin,
-    "random": random,
-    "imbalanced": imbalanced,
-}
+PATTERNS: dict[str, Callable[..., Pattern]] = {make.__name__: make for make in (full, round_robin, random, imbalanced)}
 
 
 def _round_robin(client: int, last: int, clients: int, k: int, every: int) -> int:

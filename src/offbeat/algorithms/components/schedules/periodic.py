@@ -25,7 +25,6 @@ class Periodic(Schedule):
         self.pattern = pattern
 
     def start(self, run: RunFacts) -> None:
-        """Begin a run with round 0."""
         super().start(run)
         self._number = 0
         self._due: dict[int, int] = {}  # the round in which each client that is at work talks
@@ -35,7 +34,6 @@ class Periodic(Schedule):
 
     @property
     def number(self) -> int:
-        """The number of the open round."""
         return self._number
 
     def slots(self) -> int:
@@ -43,14 +41,10 @@ class Periodic(Schedule):
         return self.clients - self.at_work - len(self._resting)
 
     def returns_in(self, client: int) -> int:
-        """Return the round in which a client that had its turn may be assigned again."""
         return self._resting.get(client, self.number)
 
     def talks_in(self, client: int) -> int:
-        """Return the round in which the client talks if it begins now.
-
-        The pattern gives it; without a pattern it is the next round.
-        """
+        """Return the round in which the client talks if it begins now."""
         if self.pattern is None:
             return self.number + 1
         if self._talk[:2] != (client, self.number):  # asked for the plan, then by assign
@@ -62,11 +56,6 @@ class Periodic(Schedule):
         return max(self._due[client], self._number + 1)
 
     def assign(self, client: int, version: int) -> None:
-        """Record that the client now works.
-
-        Raises:
-            ValueError: The client is back before its round.
-        """
         if client in self._resting:
             counts = self._resting[client]
             raise ValueError(f"client {client} cannot be assigned before round {counts}, in which its update counts")
@@ -74,10 +63,7 @@ class Periodic(Schedule):
         super().assign(client, version)
 
     def hear(self, client: int) -> bool:
-        """Let the client rest until the round in which its update counts.
-
-        Only a tick closes the buffer.
-        """
+        """Let the client rest until the round in which its update counts."""
         self._rest(client, self.counts_in(client))
         del self._due[client]
         super().hear(client)
@@ -88,7 +74,6 @@ class Periodic(Schedule):
         self._returning.setdefault(number, []).append(client)
 
     def lose(self, client: int, version: int) -> bool:
-        """Free the client's slot; only a tick closes the buffer."""
         super().lose(client, version)
         return False
 
@@ -100,10 +85,6 @@ class Periodic(Schedule):
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the round's number, the clients at work, and the resting clients.
-
-        A resting client is back before its round.
-        """
         return {
             "number": self._number,
             **saved("due", self._due),
@@ -112,7 +93,6 @@ class Periodic(Schedule):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from a saved round."""
         self._number = state["number"]
         self._due = restored("due", self._due, state)
         self._resting, self._returning = {}, {}

@@ -28,18 +28,15 @@ class RoundSchedule(Schedule):
     has_rounds = True
 
     def start(self, run: RunFacts) -> None:
-        """Begin a run with round 0."""
         self._number = -1
         self._run = run
         self.open()
 
     @property
     def number(self) -> int:
-        """The number of the open round."""
         return self._number
 
     def open(self) -> None:
-        """Open the next round."""
         super().start(self._run)
         self._number += 1
         self._assigned: set[int] = set()
@@ -56,15 +53,9 @@ class RoundSchedule(Schedule):
         """Return how many clients the round has room for now."""
 
     def slots(self) -> int:
-        """Return how many clients are still to be assigned."""
         return 0 if self._is_closed else self.places() - len(self._assigned)
 
     def assign(self, client: int, version: int) -> None:
-        """Record that the client was assigned.
-
-        Raises:
-            ValueError: The client had its turn, or no client is wanted.
-        """
         if self.slots() < 1 or client in self._assigned:
             raise ValueError(f"client {client} cannot be assigned: it had its turn in this round, or none is wanted")
         self._assigned.add(client)
@@ -85,14 +76,10 @@ class RoundSchedule(Schedule):
         return self.at_work == 0 and self.slots() == 0
 
     def tick(self) -> bool:
-        """Return whether the round has begun, and so ends at its deadline.
-
-        It ends with the updates that are in.
-        """
+        """Return whether the round has begun, and so ends with the updates that are in."""
         return bool(self._assigned) and not self._is_closed
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the round's number, the clients assigned, and the number heard."""
         return {
             "number": self._number,
             "heard": self._heard,
@@ -102,7 +89,6 @@ class RoundSchedule(Schedule):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume a saved round."""
         self._number = state["number"]
         self._heard = state["heard"]
         self._is_closed = state["is_closed"]
@@ -125,18 +111,15 @@ class Rounds(RoundSchedule):
         self.over_selection = over_selection
 
     def check_run(self, run: RunFacts) -> None:
-        """Raise ``ValueError`` if there are fewer clients than the cohort."""
         if self.cohort > run.clients:
             raise ValueError(f"cohort must be at most the number of clients, {run.clients}, got {self.cohort}")
 
     def start(self, run: RunFacts) -> None:
-        """Begin a run with round 0."""
         # Rounding first keeps 100 · 1.1 = 110.00000000000001 from assigning one client too many.
         self._places = min(math.ceil(round(self.cohort * self.over_selection, 9)), run.clients)
         super().start(run)
 
     def places(self) -> int:
-        """Return how many clients are assigned in a round."""
         return self._places
 
     def is_complete(self) -> bool:
@@ -155,5 +138,4 @@ class Available(RoundSchedule):
         return len(self._assigned) if self._heard else self.clients
 
     def is_complete(self) -> bool:
-        """Return whether all its clients were heard or lost."""
         return self.at_work == 0

@@ -1,17 +1,15 @@
 """Schedules: clients at work, free slots, and when a buffer may close."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any
 
 import torch
 
-from offbeat.algorithms.components.component import RunFacts
+from offbeat.algorithms.components.component import Component, RunFacts
 
 
-class Schedule(ABC):
-    """The clients at work, each with the version that it works from.
-
-    A schedule holds no vectors.
+class Schedule(Component):
+    """The clients at work, each with the version that it works from; no vectors.
 
     A client has at most one entry; new work replaces the old one. The update of a client whose slot lapsed counts
     while ``wants`` is true.
@@ -25,9 +23,6 @@ class Schedule(ABC):
     period: float | None = None
     wants_all = True
     has_rounds = False
-
-    def check_run(self, run: RunFacts) -> None:
-        """Raise ``ValueError`` if the schedule does not fit the run."""
 
     def start(self, run: RunFacts) -> None:
         """Begin a run: no client is at work."""
@@ -54,11 +49,7 @@ class Schedule(ABC):
         return self.number
 
     def assign(self, client: int, version: int) -> None:
-        """Record that the client now works from ``version``.
-
-        Raises:
-            ValueError: The client may not be assigned.
-        """
+        """Record that the client works from ``version``; a ``ValueError`` if it may not."""
         self._versions[client] = version
         self._lapsed.discard(client)
 
@@ -80,10 +71,7 @@ class Schedule(ABC):
         return True
 
     def tick(self) -> bool:
-        """Let a period or a round end; return whether the buffer may close now.
-
-        Called when a period or a round's deadline has passed.
-        """
+        """Let a period or a round end; return whether the buffer may close now."""
         return False
 
     def close(self) -> None:
@@ -93,10 +81,7 @@ class Schedule(ABC):
         """Open the next round; only where there are rounds."""
 
     def before(self, version: int) -> list[int]:
-        """Return the clients at work that began from a version before this one.
-
-        Lapsed clients are left out.
-        """
+        """Return the clients at work, not lapsed, that began from an earlier version."""
         return [client for client, start in self._versions.items() if start < version and client not in self._lapsed]
 
     def state_dict(self) -> dict[str, Any]:
@@ -109,7 +94,6 @@ class Schedule(ABC):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from a saved schedule."""
         clients = state["clients"].tolist()
         self._versions = dict(zip(clients, state["versions"].tolist(), strict=True))
         self._lapsed = {client for client, lapsed in zip(clients, state["lapsed"].tolist(), strict=True) if lapsed}
@@ -121,7 +105,6 @@ class NoSchedule(Schedule):
     wants_all = False
 
     def slots(self) -> int:
-        """Return 0: the algorithm has slots of its own."""
         return 0
 
 
@@ -136,10 +119,8 @@ class Continuous(Schedule):
         self.concurrency = concurrency
 
     def start(self, run: RunFacts) -> None:
-        """Begin a run: no client is at work."""
         super().start(run)
         self._places = min(self.concurrency, run.clients)
 
     def slots(self) -> int:
-        """Return how many clients are wanted now, beyond those already assigned."""
         return self._places - len(self._versions) + len(self._lapsed)

@@ -1,0 +1,79 @@
+"""A simulation whose calls are made again on a real server."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from offbeat.algorithms import Algorithm, LocalPlan
+from offbeat.coordinator import Coordinator
+from offbeat.population.availability import Always
+from offbeat.population.devices.devices import Devices
+from offbeat.population.devices.links import ConstantLink
+from offbeat.simulation.records import Stop
+from offbeat.simulation.simulator import Simulation
+from offbeat.training.flat_model import FlatModel
+from offbeat.training.trainers.loop import LoopTrainer
+
+LAYOUT = [("weight", (3, 4)), ("bias", (3,))]
+INPUTS = torch.from_numpy(np.random.default_rng(1).normal(size=(60, 4)).astype(np.float32))
+LABELS = torch.from_numpy(np.sort(np.random.default_rng(2).integers(3, size=60)))  # so clients differ
+
+
+def module() -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        return nn.Linear(4, 3)
+
+
+def initial_model() -> torch.Tensor:
+    return FlatModel(module()).vector.clone()
+
+
+def simulate(
+    algorithm: Algorithm,
+    plan: LocalPlan,
+    step_seconds: Sequence[float],
+    shards: list[np.ndarray],
+    *,
+    stop: Stop,
+    record: Callable[[Any], None],
+    loss_probability: Any = 0.0,
+    lease_seconds: float = math.inf,
+) -> Simulation:
+    """Run a simulation to its end, and return it."""
+    clients, model = len(step_seconds), FlatModel(module())
+    coordinator = Coordinator(
+        algorithm,
+        initial_model(),
+        clients=clients,
+        local=plan,
+        seed=7,
+        lease_seconds=lease_seconds,
+        record=record,
+    )
+    devices = Devices(
+        step_seconds=np.array(step_seconds),
+        down=ConstantLink(np.full(clients, 100.0)),
+        up=ConstantLink(np.full(clients, 50.0)),
+        loss_probability=np.zeros(clients) + loss_probability,
+        availability=Always(),
+        when_away="pause",
+    )
+    trainer = LoopTrainer(model, loss=cross_entropy, inputs=INPUTS, labels=LABELS, shards=shards, seed=7)
+    simulation = Simulation(
+        coordinator,
+        devices,
+        trainer,
+        evaluate=lambda _: (0.0, {}),
+        evaluate_every_seconds=math.inf,
+        stop=stop,
+        seed=7,
+    )
+    for _ in simulation.run():
+        pass
+    return simulation
