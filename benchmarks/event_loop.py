@@ -48,7 +48,7 @@ class NullTrainer(Trainer):
         """Return 60."""
         return 60
 
-    def train(self, jobs: Sequence[Job]) -> list[Result]:
+    def collect(self, jobs: Sequence[Job]) -> list[Result]:
         """Return zeros for each."""
         return [Result(self._zeros, 0.0) for _ in jobs]
 

@@ -41,16 +41,7 @@ def world(model: FlatModel, inputs: torch.Tensor, labels: torch.Tensor) -> Simul
     plan = LocalPlan(steps=1, batch_size=1, lr=1e-3)
     fast = ConstantLink(np.full(CLIENTS, 1e12))
     devices = Devices(np.ones(CLIENTS), fast, fast, np.zeros(CLIENTS), Always(), "pause")
-    trainer = make_trainer(
-        "auto",
-        model,
-        plan=plan,
-        loss=cross_entropy,
-        inputs=inputs,
-        labels=labels,
-        shards=[np.array([client]) for client in range(CLIENTS)],
-        seed=1,
-    )
+    trainer = make_trainer("auto", workload_of(model, inputs=inputs, labels=labels, shards=[np.array([client]) for client in range(CLIENTS)], seed=1), plan=plan)
     return Simulation(
         Coordinator(FedBuff(buffer_size=CLIENTS, concurrency=CLIENTS), model.vector, clients=CLIENTS, local=plan),
         devices,

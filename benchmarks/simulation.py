@@ -104,17 +104,7 @@ def simulation(workload: Simulated, algorithm: Algorithm, durations: str, traine
     world = Simulation(
         Coordinator(algorithm, model.vector, clients=workload.clients, local=workload.plan),
         devices,
-        make_trainer(
-            trainer,
-            model,
-            plan=workload.plan,
-            loss=cross_entropy,
-            inputs=inputs,
-            labels=labels,
-            shards=workload.shards,
-            seed=1,
-            workers=_PROCESSES if trainer == "processes" else 1,
-        ),
+        make_trainer(trainer, workload_of(model, inputs=inputs, labels=labels, shards=workload.shards, seed=1), plan=workload.plan, workers=_PROCESSES if trainer == "processes" else 1),
         evaluate=lambda model: (0.0, {}),
         evaluate_every_seconds=1e9,
         stop=Stop(updates=workload.cohort + (workload.looped if trainer == "loop" else workload.simulated)),

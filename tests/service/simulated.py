@@ -18,6 +18,7 @@ from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.loop import LoopTrainer
+from tests.workloads import workload_of
 
 LAYOUT = [("weight", (3, 4)), ("bias", (3,))]
 INPUTS = torch.from_numpy(np.random.default_rng(1).normal(size=(60, 4)).astype(np.float32))
@@ -64,7 +65,7 @@ def simulate(
         availability=Always(),
         when_away="pause",
     )
-    trainer = LoopTrainer(model, loss=cross_entropy, inputs=INPUTS, labels=LABELS, shards=shards, seed=7)
+    trainer = LoopTrainer(workload_of(model, inputs=INPUTS, labels=LABELS, shards=shards, seed=7))
     simulation = Simulation(
         coordinator,
         devices,

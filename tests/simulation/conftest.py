@@ -27,7 +27,7 @@ class QuadraticTrainer(Trainer):
     def examples(self, client):
         return client + 1
 
-    def train(self, jobs):
+    def collect(self, jobs):
         self.batches.append([(job.client, job.visit) for job in jobs])
         results = []
         for job in jobs:

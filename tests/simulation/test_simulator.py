@@ -160,8 +160,8 @@ def test_a_coordinator_restored_again_and_again_goes_on_to_the_same_model(name, 
 
 def test_a_divergence_that_nobody_needs_does_not_end_the_run(simulate):
     class Diverging(simulate.trainer):
-        def train(self, jobs):
-            results = super().train(jobs)
+        def collect(self, jobs):
+            results = super().collect(jobs)
             nan = torch.full((2,), float("nan"))
             return [Result(nan, 0.0) if job.client == 1 else r for job, r in zip(jobs, results, strict=True)]
 

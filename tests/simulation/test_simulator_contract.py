@@ -146,8 +146,8 @@ def test_a_deadline_outlives_an_interruption(simulate, tmp_path):
 
 def test_a_selection_of_ones_own_sees_the_losses(simulate):
     class Losses(simulate.trainer):
-        def train(self, jobs):
-            results = super().train(jobs)
+        def collect(self, jobs):
+            results = super().collect(jobs)
             return [type(result)(result.vector, float(job.client)) for job, result in zip(jobs, results, strict=True)]
 
     targets = torch.zeros(4, 1)

@@ -227,9 +227,9 @@ def test_a_restored_run_knows_how_long_it_has_been_in_vain(simulate, monkeypatch
 
 def test_training_that_diverged_unneeded_does_so_again_after_a_restart(world, simulate):
     class Diverging(simulate.trainer):
-        def train(self, jobs):
+        def collect(self, jobs):
             nan = Result(torch.full((2,), float("nan")), 0.0)
-            return [nan if job.client == 3 else r for job, r in zip(jobs, super().train(jobs), strict=True)]
+            return [nan if job.client == 3 else r for job, r in zip(jobs, super().collect(jobs), strict=True)]
 
     def build():
         return world(

@@ -15,6 +15,7 @@ from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.processes import ProcessTrainer
 from offbeat.training.trainers.vmap import VmapTrainer
+from tests.workloads import workload_of
 
 SIZES = (4, 9, 2, 13, 6)  # examples a client
 ALGORITHMS = {
@@ -53,7 +54,7 @@ def initial(parts):
 @pytest.fixture(scope="module")
 def processes(parts):
     """Trainers of one, two and three processes, which serve all runs."""
-    trainers = [ProcessTrainer(**parts, workers=workers) for workers in (1, 2, 3)]
+    trainers = [ProcessTrainer(workload_of(**parts), workers=workers) for workers in (1, 2, 3)]
     yield trainers
     for trainer in trainers:
         trainer.close()
@@ -113,8 +114,8 @@ def test_any_schedule_any_batch_any_workers_interrupted_or_not(
             steps += 1
         return ended + simulation.ended, evaluations, simulation.model
 
-    loop = LoopTrainer(**parts)
-    one, other = (VmapTrainer(**parts, batch_limit=limit) for limit in limits)
+    loop = LoopTrainer(workload_of(**parts))
+    one, other = (VmapTrainer(workload_of(**parts), batch_limit=limit) for limit in limits)
     expected = outcome(loop)
     batched = outcome(one)
     same(outcome(loop, interruption, processes[workers]), expected)

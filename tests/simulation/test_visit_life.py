@@ -118,8 +118,8 @@ def test_vectors_and_starting_models_are_let_go_when_they_are_used(simulate):
     made = []
 
     class Watched(simulate.trainer):
-        def train(self, jobs):
-            results = super().train(jobs)
+        def collect(self, jobs):
+            results = super().collect(jobs)
             made.extend(weakref.ref(result.vector) for result in results)
             made.extend(weakref.ref(job.start) for job in jobs)
             return results

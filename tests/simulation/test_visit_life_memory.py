@@ -50,8 +50,8 @@ def world(simulate, intervals):
     """Some clients are lost, some are late, and some are told that their update is not wanted any more."""
 
     class Watched(simulate.trainer):
-        def train(self, jobs):
-            results = super().train(jobs)
+        def collect(self, jobs):
+            results = super().collect(jobs)
             for job, result in zip(jobs, results, strict=True):
                 self.deltas[job.client, job.visit] = result.vector.clone()
             return results
@@ -215,8 +215,8 @@ def test_those_who_have_been_absent_longest_come_first(simulate):
 
 def test_a_diverged_visit_that_a_later_one_needs_ends_the_run(simulate):
     class Diverging(simulate.trainer):
-        def train(self, jobs):
-            for job, result in zip(jobs, results := super().train(jobs), strict=True):
+        def collect(self, jobs):
+            for job, result in zip(jobs, results := super().collect(jobs), strict=True):
                 if (job.client, job.visit) == (0, 1):
                     result.vector.fill_(float("nan"))
             return results

@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
+from tests.workloads import workload_of
 
 SHARD_SIZES = (7, 23, 3, 12)  # examples a client
 SEED = 5
@@ -60,9 +61,9 @@ def network() -> Callable[..., nn.Module]:
 def trainer(network, inputs, labels, shards):
     """Return a function that makes a trainer of the small network, or of another module."""
 
-    def make(module=None, *, model=None, dropout=0.0, seed=SEED, loss=cross_entropy):
+    def make(module=None, *, model=None, dropout=0.0, seed=SEED):
         model = model or FlatModel(module or network(dropout))
-        return LoopTrainer(model, loss=loss, inputs=inputs, labels=labels, shards=shards, seed=seed)
+        return LoopTrainer(workload_of(model, loss=loss, inputs=inputs, labels=labels, shards=shards, seed=seed))
 
     return make
 

@@ -24,6 +24,7 @@ from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.processes import ProcessTrainer
 from offbeat.training.trainers.trainer import Job
 from offbeat.training.trainers.vmap import VmapTrainer
+from tests.workloads import workload_of
 
 NAME = "crop-and-flip"
 SIZES = (7, 23, 3, 12, 1)  # examples a client
@@ -171,7 +172,7 @@ def test_the_model_sees_what_becomes_of_its_minibatches(make, data, monkeypatch)
     monkeypatch.setattr(
         "offbeat.training.trainers.loop.gather", lambda values, rows: (chosen.append(rows), gather(values, rows))[1]
     )
-    trainer.train([Job(1, 6, 0, model_of("kernel").vector.clone(), PLAN, "delta")])
+    trainer.collect([Job(1, 6, 0, model_of("kernel").vector.clone(), PLAN, "delta")])
     assert len(shown) == 4
     for step, (inputs, rows) in enumerate(zip(shown, chosen[::2], strict=True)):
         for place, row in enumerate(rows):
@@ -184,10 +185,10 @@ def test_the_model_sees_what_becomes_of_its_minibatches(make, data, monkeypatch)
 @pytest.mark.parametrize("changes", [{}, {"momentum": 0.5}], ids=str)
 def test_many_at_once_see_what_one_after_the_other_sees(name, changes, make, seen):
     jobs = jobs_of(name, **changes)
-    expected = make(LoopTrainer, name).train(jobs)
+    expected = make(LoopTrainer, name).collect(jobs)
     alone = {who: list(minibatches) for who, minibatches in seen.items()}
     seen.clear()
-    results = make(VmapTrainer, name).train(jobs)
+    results = make(VmapTrainer, name).collect(jobs)
     for job in jobs:
         who = job.client, job.visit
         assert len(alone[who]) == job.plan.steps
@@ -201,19 +202,19 @@ def test_many_at_once_see_what_one_after_the_other_sees(name, changes, make, see
 def test_how_jobs_are_divided_does_not_change_a_bit(name, make):
     jobs = jobs_of(name)
     trainer = make(VmapTrainer, name)
-    whole = trainer.train(jobs)
+    whole = trainer.collect(jobs)
     for size in (1, 2, 3, 7):  # alone and last ones have a row that only fills up
         assert_same(
-            [result for first in range(0, 10, size) for result in trainer.train(jobs[first : first + size])], whole
+            [result for first in range(0, 10, size) for result in trainer.collect(jobs[first : first + size])], whole
         )
 
 
 @pytest.mark.parametrize("kind", [LoopTrainer, VmapTrainer])
 def test_a_visit_cut_short_sees_the_beginning(kind, make, seen):
     (job,) = jobs_of("kernel", 1)
-    make(kind).train([job._replace(plan=PLAN)])
+    make(kind).collect([job._replace(plan=PLAN)])
     whole = list(seen.pop((0, 0)))
-    make(kind).train([job._replace(plan=dataclasses.replace(PLAN, steps=2))])
+    make(kind).collect([job._replace(plan=dataclasses.replace(PLAN, steps=2))])
     assert len(whole) == 4
     assert len(seen[0, 0]) == 2
     assert all(map(torch.equal, seen[0, 0], whole))
@@ -226,13 +227,13 @@ def test_processes_give_what_the_plain_trainer_gives(data):
     torch.set_num_threads(1)
     try:
         loop, processes = (
-            make_trainer(name, model_of("cnn"), plan=PLAN, **data, augmentation=NAME, workers=1)
+            make_trainer(name, workload_of(model_of("cnn"), **data, augmentation=NAME), plan=PLAN, workers=1)
             for name in ("loop", "processes")
         )
-        expected = loop.train(jobs)
+        expected = loop.collect(jobs)
         assert isinstance(processes, ProcessTrainer)
         with closing(processes):
-            assert_same(processes.train(jobs), expected)
+            assert_same(processes.collect(jobs), expected)
     finally:
         torch.set_num_threads(threads)
 
@@ -240,7 +241,7 @@ def test_processes_give_what_the_plain_trainer_gives(data):
 @pytest.mark.parametrize("name", ["loop", "vmap"])
 def test_there_is_none_unless_it_is_asked_for(name, data, seen):
     def results(**given):
-        return make_trainer(name, model_of("kernel"), plan=PLAN, **data, **given).train(jobs_of("kernel"))
+        return make_trainer(name, workload_of(model_of("kernel"), **data, **given), plan=PLAN).collect(jobs_of("kernel"))
 
     expected = results()
     assert_same(results(augmentation=None), expected)

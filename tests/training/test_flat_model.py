@@ -11,6 +11,7 @@ from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import accuracy
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
+from tests.workloads import workload_of
 
 
 class Averaging(nn.Linear):
@@ -262,7 +263,7 @@ class TestLocalBatchNorm:
             module = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
             model = FlatModel(module, batch_norm="local")
             shards = [np.arange(40), np.arange(40, 80)]
-            return model, LoopTrainer(model, loss=cross_entropy, inputs=inputs, labels=labels, shards=shards, seed=1)
+            return model, LoopTrainer(workload_of(model, inputs=inputs, labels=labels, shards=shards, seed=1))
 
         inputs = torch.randn(80, 2)
         inputs[40:] = 9 * inputs[40:] + 3  # the second client's are of another scale
@@ -271,8 +272,8 @@ class TestLocalBatchNorm:
         model, trainer = world()
         start = model.vector.clone()
         jobs = [Job(client, 0, 0, start, plan, "params") for client in (0, 1)]
-        alone = [world()[1].train([job])[0].vector for job in jobs]
-        both = [result.vector for result in trainer.train(jobs[::-1])][::-1]
+        alone = [world()[1].collect([job])[0].vector for job in jobs]
+        both = [result.vector for result in trainer.collect(jobs[::-1])][::-1]
         assert all(torch.equal(one, other) for one, other in zip(alone, both, strict=True))
         evaluate = Evaluator(
             model, loss=cross_entropy, metrics={"accuracy": accuracy}, inputs=inputs[:40], labels=labels[:40], seed=1

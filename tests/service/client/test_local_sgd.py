@@ -10,6 +10,7 @@ from offbeat.service.client.local_sgd import LocalSGD
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
+from tests.workloads import workload_of
 
 PLAN = LocalPlan(steps=5, batch_size=3, lr=(0.5, 0.4, 0.3, 0.2, 0.1), momentum=0.9, clip_norm=2.0)
 INPUTS = torch.from_numpy(np.random.default_rng(1).normal(size=(30, 2, 3)).astype(np.float32))
@@ -32,8 +33,8 @@ def simulated(plan, client=2, number=4, offset=None):
     """Return the end of the simulator's training by parameter name, and its loss."""
     model = FlatModel(network())
     start = model.vector.clone()
-    trainer = LoopTrainer(model, loss=cross_entropy, inputs=INPUTS, labels=LABELS, shards=SHARDS, seed=5)
-    (result,) = trainer.train([Job(client, number, 12, start, plan, "params", offset)])
+    trainer = LoopTrainer(workload_of(model, inputs=INPUTS, labels=LABELS, shards=SHARDS, seed=5))
+    (result,) = trainer.collect([Job(client, number, 12, start, plan, "params", offset)])
     return model.named(result.vector), result.loss
 
 

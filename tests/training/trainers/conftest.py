@@ -10,6 +10,7 @@ from offbeat.algorithms import LocalPlan
 from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.choice import make_trainer
+from tests.workloads import workload_of
 
 PLAN = LocalPlan(steps=9, batch_size=4, lr=0.1)
 
@@ -51,16 +52,6 @@ def linear(inputs: int = 6) -> nn.Module:
 def choose():
     def build(name, module, plan=PLAN, *, inputs=6, **more):
         random = np.random.default_rng(1)
-        return make_trainer(
-            name,
-            FlatModel(module),
-            plan=plan,
-            loss=cross_entropy,
-            inputs=torch.from_numpy(random.normal(size=(30, inputs)).astype(np.float32)),
-            labels=torch.from_numpy(random.integers(3, size=30)),
-            shards=[np.arange(10), np.arange(10, 12), np.arange(12, 30)],
-            seed=4,
-            **more,
-        )
+        return make_trainer(name, workload_of(FlatModel(module), inputs=torch.from_numpy(random.normal(size=(30, inputs)).astype(np.float32)), labels=torch.from_numpy(random.integers(3, size=30)), shards=[np.arange(10), np.arange(10, 12), np.arange(12, 30)], seed=4, **more), plan=plan)
 
     return build

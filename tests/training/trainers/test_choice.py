@@ -14,6 +14,7 @@ from offbeat.training.trainers.processes import ProcessTrainer
 from offbeat.training.trainers.switching import SwitchingTrainer
 from offbeat.training.trainers.vmap import VmapTrainer
 from tests.training.trainers.conftest import Noisy, Recurrent, linear, made
+from tests.workloads import workload_of
 
 
 class Convolution(nn.Module):
@@ -85,14 +86,5 @@ def test_large_models_come_in_small_batches(make, inputs, limit):
     random = np.random.default_rng(1)
     with torch.random.fork_rng(devices=[]):
         model = FlatModel(make(inputs))
-    trainer = make_trainer(
-        "vmap",
-        model,
-        plan=LocalPlan(steps=1, batch_size=1, lr=0.1),
-        loss=cross_entropy,
-        inputs=torch.from_numpy(random.normal(size=(2, inputs)).astype(np.float32)),
-        labels=torch.tensor([0, 2]),
-        shards=[np.array([0]), np.array([1])],
-        seed=4,
-    )
+    trainer = make_trainer("vmap", workload_of(model, inputs=torch.from_numpy(random.normal(size=(2, inputs)).astype(np.float32)), labels=torch.tensor([0, 2]), shards=[np.array([0]), np.array([1])], seed=4), plan=LocalPlan(steps=1, batch_size=1, lr=0.1))
     assert trainer.batch_limit == limit

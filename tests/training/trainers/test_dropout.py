@@ -20,6 +20,7 @@ from offbeat.training.trainers.choice import make_trainer
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
 from offbeat.training.trainers.vmap import VmapTrainer
+from tests.workloads import workload_of
 
 SIZES = (7, 23, 3, 12, 1)
 PLAN = LocalPlan(steps=3, batch_size=5, lr=0.1)
@@ -73,9 +74,9 @@ def seeded():
         yield
 
 
-def both(module, loss=cross_entropy):
+def both(module):
     model = FlatModel(module)
-    return LoopTrainer(model, loss=loss, **DATA), VmapTrainer(model, loss=loss, **DATA), model.vector.clone()
+    return LoopTrainer(workload_of(model, loss=loss, **DATA)), VmapTrainer(workload_of(model, loss=loss, **DATA)), model.vector.clone()
 
 
 def jobs_of(start, plans):
@@ -94,7 +95,7 @@ def test_each_kind_drops_what_the_plain_trainer_drops(name):
     plans = [dataclasses.replace(PLAN, steps=1 + number % 3, batch_size=4 + number % 2) for number in range(10)]
     plans[4] = dataclasses.replace(PLAN, lr=(0.3, 0.2, 0.1), momentum=0.5)
     jobs = jobs_of(start, plans)
-    assert_alike(batched.train(jobs), loop.train(jobs))
+    assert_alike(batched.collect(jobs), loop.collect(jobs))
 
 
 def test_dropout_in_the_loss_is_taken_over_too():
@@ -103,7 +104,7 @@ def test_dropout_in_the_loss_is_taken_over_too():
 
     loop, batched, start = both(nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), loss=loss)
     jobs = jobs_of(start, [PLAN] * 6)
-    assert_alike(batched.train(jobs), loop.train(jobs))
+    assert_alike(batched.collect(jobs), loop.collect(jobs))
 
 
 def network():
@@ -124,10 +125,10 @@ def test_how_jobs_are_divided_does_not_change_a_bit(lengths, sizes, cuts, order)
         for number, (steps, size) in enumerate(zip(lengths, sizes, strict=False))
     ]
     jobs = jobs_of(start, plans)
-    whole = batched.train(jobs)
+    whole = batched.collect(jobs)
     places = [place for place in order if place < len(jobs)]
     for part in np.split(places, sorted(cut for cut in cuts if cut < len(jobs))):
-        for place, result in zip(part, batched.train([jobs[place] for place in part]), strict=True):
+        for place, result in zip(part, batched.collect([jobs[place] for place in part]), strict=True):
             assert torch.equal(result.vector, whole[place].vector)
             assert result.loss == whole[place].loss
 
@@ -135,7 +136,7 @@ def test_how_jobs_are_divided_does_not_change_a_bit(lengths, sizes, cuts, order)
 def test_an_mlp_with_dropout_passes_the_trial():
     module = models.mlp((1, 8, 8), 4, [6, 5])
     module.insert(3, nn.Dropout(0.3))
-    assert type(make_trainer("vmap", FlatModel(module), plan=PLAN, loss=cross_entropy, **DATA)) is VmapTrainer
+    assert type(make_trainer("vmap", workload_of(FlatModel(module), **DATA), plan=PLAN)) is VmapTrainer
 
 
 class Changing(nn.Module):
@@ -164,9 +165,9 @@ class Changing(nn.Module):
 )
 def test_dropout_that_changes_from_step_to_step_is_refused(later):
     _, batched, start = both(Dropping(Changing(later)))
-    batched.train(jobs_of(start, [dataclasses.replace(PLAN, steps=2)] * 2))
+    batched.collect(jobs_of(start, [dataclasses.replace(PLAN, steps=2)] * 2))
     with pytest.raises(OffbeatError, match=r"dropout differs from step to step: use trainer = 'loop'"):
-        batched.train(jobs_of(start, [PLAN] * 2))
+        batched.collect(jobs_of(start, [PLAN] * 2))
 
 
 @pytest.mark.parametrize(
@@ -181,7 +182,7 @@ def test_dropout_that_changes_from_step_to_step_is_refused(later):
 def test_other_randomness_is_refused(drop):
     model = FlatModel(Dropping(drop))
     with pytest.raises(OffbeatError, match=r"trainer = 'vmap': .*random.*use 'loop'"):
-        make_trainer("vmap", model, plan=PLAN, loss=cross_entropy, **DATA)
+        make_trainer("vmap", workload_of(model, **DATA), plan=PLAN)
 
 
 def test_models_are_looked_at_for_dropout_once_a_minibatch_size_and_dense_ones_never(monkeypatch):
@@ -196,5 +197,5 @@ def test_models_are_looked_at_for_dropout_once_a_minibatch_size_and_dense_ones_n
     for module in (Dropping(nn.Tanh()), models.mlp((1, 8, 8), 4, [6])):
         _, batched, start = both(module)
         for size in (5, 5, 2, 5, 2):
-            batched.train([Job(1, 0, 0, start, dataclasses.replace(PLAN, batch_size=size, mu=0.1), "delta")] * size)
+            batched.collect([Job(1, 0, 0, start, dataclasses.replace(PLAN, batch_size=size, mu=0.1), "delta")] * size)
     assert made == [5, 2]

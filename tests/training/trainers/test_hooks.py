@@ -15,6 +15,7 @@ from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.choice import make_trainer
 from offbeat.training.trainers.trainer import Job, Trainer
+from tests.workloads import workload_of
 
 PLAN = LocalPlan(steps=5, batch_size=4, lr=0.5)
 
@@ -71,23 +72,13 @@ def perceptron() -> nn.Sequential:
 
 def make(name: str, module: nn.Module, workers: int = 1) -> Trainer:
     random = np.random.default_rng(1)
-    return make_trainer(
-        name,  # pyright: ignore[reportArgumentType]
-        FlatModel(module),
-        plan=PLAN,
-        loss=cross_entropy,
-        inputs=torch.from_numpy(random.normal(size=(30, 6)).astype(np.float32)),
-        labels=torch.from_numpy(random.integers(3, size=30)),
-        shards=[np.arange(18), np.arange(18, 30)],
-        seed=4,
-        workers=workers,
-    )
+    return make_trainer(name, workload_of(FlatModel(module), inputs=torch.from_numpy(random.normal(size=(30, 6)).astype(np.float32)), labels=torch.from_numpy(random.integers(3, size=30)), shards=[np.arange(18), np.arange(18, 30)], seed=4), plan=PLAN, workers=workers)
 
 
 def trained(trainer: Trainer) -> Tensor:
     start = torch.cat([parameter.detach().reshape(-1) for parameter in perceptron().parameters()])
     jobs = [Job(client, 0, 0, start, PLAN, "delta") for client in (0, 1)]
-    return torch.stack([result.vector for result in trainer.train(jobs)])
+    return torch.stack([result.vector for result in trainer.collect(jobs)])
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from offbeat.training.flat_model import FlatModel
 from offbeat.training.models import initial_randomness
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
+from tests.workloads import workload_of
 
 SEED = 5  # the fixture trainer's
 PLAIN = LocalPlan(steps=6, batch_size=4, lr=0.3)
@@ -73,50 +74,50 @@ class TestVisit:
         task = job(PLANS[name], 1, 2)
         with_offset = task._replace(offset=torch.linspace(-1, 1, len(task.start)))
         self._assert_equal(with_offset, trainer, network, inputs, labels, shards)
-        (plain,), (other,) = trainer().train([task]), trainer().train([with_offset])
+        (plain,), (other,) = trainer().collect([task]), trainer().collect([with_offset])
         assert (plain.vector - other.vector).norm() > 0.1
 
     def _assert_equal(self, task, trainer, network, inputs, labels, shards):
         client = task.client
         end, loss = visit_with_torch(network(), inputs, labels, shards[client], task)
-        (result,) = trainer().train([task])
+        (result,) = trainer().collect([task])
         torch.testing.assert_close(result.vector, end, rtol=0, atol=2e-6)
         assert result.loss == pytest.approx(loss, abs=1e-6)
         assert (result.vector - task.start).norm() > 0.01
 
     def test_clients_visits_and_seeds_differ(self, trainer, job):
         ends = [
-            trainer(seed=seed).train([job(PLAIN, client, visit)])[0].vector
+            trainer(seed=seed).collect([job(PLAIN, client, visit)])[0].vector
             for seed, client, visit in [(5, 1, 0), (5, 1, 1), (5, 3, 0), (6, 1, 0)]
         ]
         assert all(not torch.equal(one, other) for one, other in permutations(ends, 2))
 
     def test_a_job_starts_from_its_own_model(self, trainer, job):
         here = trainer()
-        first = here.train([job(PLAIN)])[0].vector
-        onward = here.train([job(PLAIN, start=first)])[0].vector
+        first = here.collect([job(PLAIN)])[0].vector
+        onward = here.collect([job(PLAIN, start=first)])[0].vector
         assert not torch.equal(onward, first)
-        assert torch.equal(trainer().train([job(PLAIN, start=first)])[0].vector, onward)
+        assert torch.equal(trainer().collect([job(PLAIN, start=first)])[0].vector, onward)
 
     def test_the_number_of_examples(self, trainer):
-        assert [trainer().examples(client) for client in range(4)] == [7, 23, 3, 12]
+        assert [trainer().workload.examples(client) for client in range(4)] == [7, 23, 3, 12]
 
     def test_a_batch_larger_than_the_data_is_all_of_it(self, trainer, job, network, inputs, labels, shards):
         module = network()
         cross_entropy(module(inputs[shards[2]]), labels[shards[2]]).backward()
         one_step = job(LocalPlan(steps=1, batch_size=50, lr=0.5), client=2, payload="delta")
-        (result,) = trainer().train([one_step])
+        (result,) = trainer().collect([one_step])
         gradient = torch.cat([p.grad.flatten() for p in module.parameters()])
         torch.testing.assert_close(result.vector, 0.5 * gradient, rtol=0, atol=1e-6)
 
     def test_the_generator_is_seeded_for_each_visit(self, trainer, job):
         """A client's noise does not depend on torch's own generator, nor on what was trained before."""
         here = trainer(dropout=0.5)
-        first = here.train([job(PLAIN)])[0].vector
+        first = here.collect([job(PLAIN)])[0].vector
         before = torch.get_rng_state()
         torch.manual_seed(99)
         disturbed = torch.get_rng_state()
-        again = here.train([job(PLAIN)])[0].vector
+        again = here.collect([job(PLAIN)])[0].vector
         assert torch.equal(torch.get_rng_state(), disturbed)
         torch.set_rng_state(before)
         assert torch.equal(again, first)
@@ -126,15 +127,8 @@ class TestVisit:
 
         def end(seed: int, client: int, visit: int, dropout: float) -> tuple[float, ...]:
             model = trainer(dropout=dropout, seed=seed)._model
-            single = LoopTrainer(
-                model,
-                loss=cross_entropy,
-                inputs=inputs[:1],
-                labels=labels[:1],
-                shards=[np.zeros(1, np.int64)] * 4,
-                seed=seed,
-            )
-            return tuple(single.train([job(PLAIN, client, visit)])[0].vector.tolist())
+            single = LoopTrainer(workload_of(model, inputs=inputs[:1], labels=labels[:1], shards=[np.zeros(1, np.int64)] * 4, seed=seed))
+            return tuple(single.collect([job(PLAIN, client, visit)])[0].vector.tolist())
 
         visits = [(5, 1, 0), (5, 1, 1), (5, 2, 0), (6, 1, 0)]
         assert len({end(*visit, dropout=0.5) for visit in visits}) == 4
@@ -142,11 +136,11 @@ class TestVisit:
         assert end(5, 1, 0, dropout=0.5) == end(5, 1, 0, dropout=0.5)
 
     def test_evaluating_in_between_changes_nothing(self, trainer, job, network, inputs, labels):
-        expected = trainer(dropout=0.5).train([job(PLAIN)])[0]
+        expected = trainer(dropout=0.5).collect([job(PLAIN)])[0]
         model = FlatModel(network(dropout=0.5))
         evaluate = Evaluator(model, loss=cross_entropy, metrics={}, inputs=inputs, labels=labels, seed=1)
         evaluate(torch.zeros_like(model.vector))
-        result = trainer(model=model).train([job(PLAIN)])[0]
+        result = trainer(model=model).collect([job(PLAIN)])[0]
         assert torch.equal(result.vector, expected.vector)
         assert result.loss == expected.loss
 
@@ -157,7 +151,7 @@ class TestVisit:
         model = FlatModel(module)
         start = model.vector.clone()
         task = Job(client=1, visit=0, version=0, start=start, plan=PLAIN, payload="delta")
-        (result,) = trainer(model=model).train([task])
+        (result,) = trainer(model=model).collect([task])
         assert result.vector.shape == (24,)
         assert result.vector.norm() > 0.01
         assert torch.equal(module[1].weight, before[0])
@@ -166,14 +160,14 @@ class TestVisit:
     def test_nan_is_passed_on(self, trainer, job):
         """Clipping does not hide a gradient that is not finite."""
         plan = LocalPlan(steps=2, batch_size=4, lr=0.1, clip_norm=1.0)
-        (result,) = trainer(loss=lambda outputs, _: (outputs * torch.inf).mean()).train([job(plan)])
+        (result,) = trainer(loss=lambda outputs, _: (outputs * torch.inf).mean()).collect([job(plan)])
         assert not result.vector.isfinite().all()
 
 
 class TestPayload:
     def test_compression_does_not_change_the_result(self, trainer, job):
         small = dataclasses.replace(PLAIN, compression=Compression("top_k", (("share", 0.1),)), error_feedback=True)
-        whole, compressed = trainer().train([job(PLAIN, payload="delta"), job(small, payload="delta")])
+        whole, compressed = trainer().collect([job(PLAIN, payload="delta"), job(small, payload="delta")])
         assert torch.equal(whole.vector, compressed.vector)
 
     @pytest.mark.parametrize("payload", ["delta", "params"])
@@ -183,10 +177,10 @@ class TestPayload:
         # The most dangerous start: the model's own buffer would be trained away under the job.
         task = job(PLANS["proximal"], payload=payload)
         before = task.start.clone()
-        (result,) = here.train([task])
+        (result,) = here.collect([task])
         kept = result.vector.clone()
         assert torch.equal(task.start, before)
-        here.train([job(PLAIN, client=3)])
+        here.collect([job(PLAIN, client=3)])
         assert torch.equal(result.vector, kept)
         result.vector.zero_()
         assert torch.equal(task.start, before)
@@ -203,12 +197,12 @@ class TestPrefix:
         model = FlatModel(network(dropout))
         passed: list[Tensor] = []
         model.module.register_forward_pre_hook(lambda *_: passed.append(model.vector.clone()))
-        whole = trainer(model=model).train([job(plan)])[0].vector
+        whole = trainer(model=model).collect([job(plan)])[0].vector
         passed.append(whole)
         assert len(passed) == plan.steps + 1
         for steps in range(1, plan.steps):
             changes = {key: getattr(plan, key) for key in ("batch_size", "lr", "momentum", "mu", "clip_norm")}
-            short = trainer(dropout=dropout).train([job(LocalPlan(steps=steps, **changes))])[0].vector
+            short = trainer(dropout=dropout).collect([job(LocalPlan(steps=steps, **changes))])[0].vector
             assert torch.equal(short, passed[steps])
             assert not torch.equal(short, whole)
 
@@ -222,19 +216,19 @@ class TestIndependence:
             job(PLANS["clipped"], client=2, start=torch.full((59,), 0.1)),
             job(PLANS["plain"], client=0, visit=1),
         ]
-        alone = [trainer(dropout=dropout).train([task])[0] for task in jobs]
+        alone = [trainer(dropout=dropout).collect([task])[0] for task in jobs]
         here = trainer(dropout=dropout)
         for order in ([0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 2, 1, 3]):
-            results = here.train([jobs[number] for number in order])
+            results = here.collect([jobs[number] for number in order])
             for number, result in zip(order, results, strict=True):
                 assert torch.equal(result.vector, alone[number].vector)
                 assert result.loss == alone[number].loss
 
     def test_a_visit_that_diverged_leaves_nothing_behind(self, trainer, job):
         here = trainer()
-        bad, good = here.train([job(PLAIN, start=torch.full((59,), torch.nan)), job(PLANS["momentum"])])
+        bad, good = here.collect([job(PLAIN, start=torch.full((59,), torch.nan)), job(PLANS["momentum"])])
         assert bad.vector.isnan().any()
-        assert torch.equal(good.vector, trainer().train([job(PLANS["momentum"])])[0].vector)
+        assert torch.equal(good.vector, trainer().collect([job(PLANS["momentum"])])[0].vector)
 
 
 def test_buffers_do_not_reach_the_next_client():
@@ -250,18 +244,11 @@ def test_buffers_do_not_reach_the_next_client():
 
     with initial_randomness(1):
         model = FlatModel(Counting())
-    trainer = LoopTrainer(
-        model,
-        loss=cross_entropy,
-        inputs=torch.arange(24.0).reshape(8, 3) / 24,
-        labels=torch.arange(8) % 2,
-        shards=[np.arange(4), np.arange(4, 8)],
-        seed=1,
-    )
+    trainer = LoopTrainer(workload_of(model, inputs=torch.arange(24.0).reshape(8, 3) / 24, labels=torch.arange(8) % 2, shards=[np.arange(4), np.arange(4, 8)], seed=1))
     plan = LocalPlan(steps=2, batch_size=2, lr=0.1)
     first, second = (Job(client, 0, 0, torch.zeros(8), plan, "delta") for client in (0, 1))
-    alone = trainer.train([second])[0].vector
-    assert torch.equal(trainer.train([first, second])[1].vector, alone)
+    alone = trainer.collect([second])[0].vector
+    assert torch.equal(trainer.collect([first, second])[1].vector, alone)
 
 
 def test_changes_in_place_are_lost():
@@ -279,11 +266,11 @@ def test_changes_in_place_are_lost():
     with initial_randomness(1):
         model = FlatModel(InPlace(3, 2))
     inputs, labels = torch.arange(24.0).reshape(8, 3) / 24, torch.arange(8) % 2
-    trainer = LoopTrainer(model, loss=loss, inputs=inputs, labels=labels, shards=[np.arange(8)], seed=1)
+    trainer = LoopTrainer(workload_of(model, loss=loss, inputs=inputs, labels=labels, shards=[np.arange(8)], seed=1))
     task = Job(0, 0, 0, model.vector.clone(), LocalPlan(steps=5, batch_size=4, lr=0.1), "delta")
-    first = trainer.train([task])[0]
+    first = trainer.collect([task])[0]
     assert first.vector.count_nonzero() == 8
-    assert torch.equal(trainer.train([task])[0].vector, first.vector)
+    assert torch.equal(trainer.collect([task])[0].vector, first.vector)
     assert torch.equal(inputs, torch.arange(24.0).reshape(8, 3) / 24)
     assert torch.equal(labels, torch.arange(8) % 2)
 
@@ -299,7 +286,7 @@ class TestFailures:
             return cross_entropy(outputs, labels)
 
         with pytest.raises(OffbeatError) as caught:
-            trainer(loss=loss).train([job(PLAIN, client=3, visit=2)])
+            trainer(loss=loss).collect([job(PLAIN, client=3, visit=2)])
         line = loss.__code__.co_firstlineno + 3
         assert str(caught.value) == (
             "client 3, visit 2: the model or the loss failed: "
@@ -313,10 +300,10 @@ class TestFailures:
         module = network()
         module.register_forward_pre_hook(refuse)
         with pytest.raises(OffbeatError, match=r"^client 1, visit 0: the model or the loss failed: ValueError: one \("):
-            trainer(module).train([job(PLAIN)])
+            trainer(module).collect([job(PLAIN)])
         with pytest.raises(OffbeatError, match=r"^client 1, visit 0: the model or the loss failed: RuntimeError: "):
-            trainer(loss=lambda outputs, _: outputs.detach().mean()).train([job(PLAIN)])
+            trainer(loss=lambda outputs, _: outputs.detach().mean()).collect([job(PLAIN)])
 
     def test_a_loss_that_is_not_a_scalar(self, trainer, job):
         with pytest.raises(OffbeatError, match=r"^the loss must be the mean .* but it is a float$"):
-            trainer(loss=lambda *_: 1.0).train([job(PLAIN)])
+            trainer(loss=lambda *_: 1.0).collect([job(PLAIN)])

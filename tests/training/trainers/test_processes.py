@@ -23,6 +23,7 @@ from offbeat.training.trainers.processes import ProcessTrainer
 from offbeat.training.trainers.trainer import Job
 from offbeat.training.trainers.worker import JobMessage, Reply
 from tests.training.trainers.fake_workers import FakeWorker, FakeWorkers
+from tests.workloads import workload_of
 
 PLAN = LocalPlan(steps=2, batch_size=5, lr=0.1)
 SIZES = (7, 23, 3, 12)
@@ -50,7 +51,7 @@ def make() -> Iterator[Callable[..., ProcessTrainer]]:
     def build(workers: int = 2, module: nn.Module | None = None) -> ProcessTrainer:
         model = FlatModel(module or linear())
         data = {"inputs": torch.zeros(20, 4), "labels": torch.zeros(20), "shards": [np.arange(20)] * 20}
-        made.append(ProcessTrainer(model, loss=cross_entropy, **data, seed=3, workers=workers))
+        made.append(ProcessTrainer(workload_of(model, **data, seed=3), workers=workers))
         return made[-1]
 
     yield build
@@ -77,7 +78,7 @@ class TestSchedule:
             ([[0]], [[0], [1]], [[0, 2], [1]], [[0, 2], [1, 3]], [[0, 2], [1, 3]], [[0, 2], [1, 3]]),
             strict=True,
         ):
-            trainer.expect(job)
+            trainer.submit(job)
             assert workers.clients == expected
         assert workers.all[0].setup.seed == 3
 
@@ -85,63 +86,63 @@ class TestSchedule:
         trainer, jobs = make(2), jobs_of(3)
         for job in jobs:
             workers.expect_events(lambda: workers.answer(0))
-            assert firsts(trainer.train([job])) == [job.client]
+            assert firsts(trainer.collect([job])) == [job.client]
         assert workers.clients == [[0, 1, 2]]
 
     def test_requested_jobs_come_before_expected_ones(self, workers, make):
         trainer, jobs = make(1), jobs_of(7)
         for job in jobs[:6]:
-            trainer.expect(job)
+            trainer.submit(job)
         workers.expect_events(*[lambda: workers.answer(0)] * 4)
-        assert firsts(trainer.train([jobs[5], jobs[6]])) == [5, 6]
+        assert firsts(trainer.collect([jobs[5], jobs[6]])) == [5, 6]
         assert workers.clients == [[0, 1, 5, 6, 2, 3]]
         assert len(workers.all[0].messages) == 2
 
     def test_finished_jobs_are_not_waited_for(self, workers, make):
         trainer, jobs = make(2), jobs_of(4)
         for job in jobs:
-            trainer.expect(job)
+            trainer.submit(job)
         workers.answer(0, times=2)
         workers.answer(1)
-        trainer.expect(jobs_of(1)[0])
-        assert firsts(trainer.train([jobs[2], jobs[0]])) == [2, 0]
-        assert firsts(trainer.train([jobs[1]])) == [1]
+        trainer.submit(jobs_of(1)[0])
+        assert firsts(trainer.collect([jobs[2], jobs[0]])) == [2, 0]
+        assert firsts(trainer.collect([jobs[1]])) == [1]
         workers.expect_events(lambda: workers.answer(1))
-        assert firsts(trainer.train([jobs[3]])) == [3]
+        assert firsts(trainer.collect([jobs[3]])) == [3]
 
     def test_a_job_is_known_by_its_identity(self, workers, make):
         trainer, job = make(1), jobs_of(1)[0]
-        trainer.expect(job)
-        trainer.expect(job)
-        trainer.expect(job._replace())
+        trainer.submit(job)
+        trainer.submit(job)
+        trainer.submit(job._replace())
         assert workers.clients == [[0, 0]]
 
     def test_a_job_can_occur_twice(self, workers, make):
         trainer, job = make(1), jobs_of(1)[0]
         workers.expect_events(lambda: workers.answer(0), lambda: workers.answer(0))
-        one, other = trainer.train([job, job])
+        one, other = trainer.collect([job, job])
         one.vector.fill_(7.0)
         assert other.vector.tolist() == [0.0] * 5
 
     def test_no_jobs_start_no_workers(self, workers, make):
-        assert make().train([]) == []
+        assert make().collect([]) == []
         assert workers.all == []
 
     @pytest.mark.parametrize(("room", "begun"), [(0, 4), (6, 6), (6.9, 6)])
     def test_expected_results_are_bounded(self, room, begun, workers, make, monkeypatch):
         monkeypatch.setattr(processes, "_BYTES_AHEAD", int(room * 20))  # a vector has 20
         trainer, jobs = make(1), jobs_of(12)
-        trainer.expect(jobs[0])
+        trainer.submit(jobs[0])
         for job in jobs:
-            trainer.expect(job)
+            trainer.submit(job)
             if workers.all[0].messages:
                 workers.answer(0)
         assert workers.clients == [list(range(begun))]
         workers.expect_events(lambda: workers.answer(0))
-        assert firsts(trainer.train([jobs[11]])) == [11]
+        assert firsts(trainer.collect([jobs[11]])) == [11]
         assert workers.clients == [[*range(begun), 11]]
-        assert firsts(trainer.train([jobs[0]])) == [0]
-        trainer.expect(jobs[1])
+        assert firsts(trainer.collect([jobs[0]])) == [0]
+        trainer.submit(jobs[1])
         assert workers.clients == [[*range(begun), 11, begun]]
 
 
@@ -149,52 +150,52 @@ class TestForget:
     def test_a_forgotten_job_is_not_begun(self, workers, make):
         trainer, jobs = make(1), jobs_of(5)
         for job in jobs:
-            trainer.expect(job)
-        trainer.forget(jobs[2])
+            trainer.submit(job)
+        trainer.cancel(jobs[2])
         workers.expect_events(*[lambda: workers.answer(0)] * 4)
-        trainer.train([jobs[4], jobs[3]])
+        trainer.collect([jobs[4], jobs[3]])
         assert workers.clients == [[0, 1, 4, 3]]
 
     def test_a_forgotten_result_is_dropped(self, workers, make):
         trainer, jobs = make(1), jobs_of(4)
         for job in jobs:
-            trainer.expect(job)
+            trainer.submit(job)
         workers.answer(0)
-        trainer.expect(jobs[0])
-        trainer.forget(jobs[0])
-        trainer.forget(jobs[1])
-        trainer.forget(jobs_of(1)[0])  # nobody knows it
+        trainer.submit(jobs[0])
+        trainer.cancel(jobs[0])
+        trainer.cancel(jobs[1])
+        trainer.cancel(jobs_of(1)[0])  # nobody knows it
         workers.expect_events(*[lambda: workers.answer(0)] * 2)
-        assert firsts(trainer.train([jobs[2]])) == [2]
+        assert firsts(trainer.collect([jobs[2]])) == [2]
         # What is asked for after all is trained once more.
         workers.expect_events(*[lambda: workers.answer(0)] * 2)
-        assert firsts(trainer.train([jobs[1]])) == [1]
+        assert firsts(trainer.collect([jobs[1]])) == [1]
         assert workers.clients == [[0, 1, 2, 3, 1]]
 
     def test_a_mistake_is_raised_by_its_own_job_only(self, workers, make):
         trainer, jobs = make(1), jobs_of(7)
         for job in jobs[:3]:
-            trainer.expect(job)
-        trainer.forget(jobs[0])
+            trainer.submit(job)
+        trainer.cancel(jobs[0])
         mistake: Reply = ("mistake", "the model failed")
         for _ in range(2):
             workers.all[0].answer(mistake)
         workers.expect_events(lambda: workers.answer(0))
-        assert firsts(trainer.train([jobs[2]])) == [2]
+        assert firsts(trainer.collect([jobs[2]])) == [2]
         with pytest.raises(OffbeatError, match=r"^the model failed$"):
-            trainer.train([jobs[1]])
+            trainer.collect([jobs[1]])
         # What else was asked for with it is not begun any more.
         workers.expect_events(lambda: workers.all[0].answer(mistake))
         with pytest.raises(OffbeatError, match=r"^the model failed$"):
-            trainer.train(jobs[3:])
+            trainer.collect(jobs[3:])
         workers.answer(0)
-        trainer.expect(jobs[0])
+        trainer.submit(jobs[0])
         assert workers.clients == [[0, 1, 2, 3, 4, 5, 0]]
 
     def test_another_error_comes_with_the_workers_traceback(self, workers, make):
         workers.expect_events(lambda: workers.all[0].answer(("failed", "Traceback:\n  line 3\nIndexError: 7")))
         with pytest.raises(RuntimeError, match=r"^a worker process failed:\nTraceback:\n  line 3\nIndexError: 7$"):
-            make().train(jobs_of(1))
+            make().collect(jobs_of(1))
 
 
 class TestMessages:
@@ -204,12 +205,12 @@ class TestMessages:
             start = torch.full((5,), 100.0 * number)
             jobs = jobs_of(3, start)
             for job in jobs:
-                trainer.expect(job)
+                trainer.submit(job)
             messages = workers.all[0].messages
             assert messages[0].start == messages[1].start
             assert messages[0].result != messages[1].result
             workers.expect_events(*[lambda: workers.answer(0)] * 3)
-            for job, result in zip(jobs, trainer.train(jobs), strict=True):
+            for job, result in zip(jobs, trainer.collect(jobs), strict=True):
                 assert torch.equal(result.vector, start + job.client)
             if number == 4:  # more than there are rows
                 break
@@ -218,15 +219,15 @@ class TestMessages:
         trainer = make(2)
         jobs = [job for number in range(8) for job in jobs_of(1, torch.full((5,), float(number)))]
         for job in jobs:
-            trainer.expect(job)
+            trainer.submit(job)
         workers.expect_events(*[lambda: workers.answer(0), lambda: workers.answer(1)] * 4)
-        results = trainer.train(jobs[::-1])
+        results = trainer.collect(jobs[::-1])
         assert [result.vector.tolist() for result in results] == [[7.0 - number] * 5 for number in range(8)]
 
     def test_the_other_fields_of_a_job(self, workers, make):
         plan = replace(PLAN, compression=Compression("top_k"), momentum=0.5)
         job = Job(4, 7, 9, torch.zeros(5), plan, "params", torch.ones(5))
-        make().expect(job)
+        make().submit(job)
         (worker,) = workers.all
         (message,) = worker.messages
         assert message == JobMessage(4, 7, 9, message.start, message.result, plan, "params", message.offset)
@@ -239,22 +240,22 @@ class TestMessages:
         model = FlatModel(module)
         module.seen += 3.0
         data = {"inputs": torch.zeros(2, 4), "labels": torch.zeros(2), "shards": [np.arange(2)]}
-        trainer = ProcessTrainer(model, loss=cross_entropy, **data, seed=1, workers=1)
+        trainer = ProcessTrainer(workload_of(model, **data, seed=1), workers=1)
         assert unpack_code(trainer._tensors["code"])[0].seen.item() == 0.0
 
     def test_the_examples(self, make):
-        assert make().examples(3) == 20
+        assert make().workload.examples(3) == 20
 
 
 class TestDeaths:
     def test_jobs_of_a_dead_worker_are_assigned_again(self, workers, make):
         trainer, jobs = make(1), jobs_of(5)
         for job in jobs[:4]:
-            trainer.expect(job)
+            trainer.submit(job)
         workers.answer(0)
         workers.all[0].die()
         workers.expect_events(*[lambda: workers.answer(-1)] * 2)
-        assert firsts(trainer.train([jobs[1], jobs[4], jobs[0]])) == [1, 4, 0]
+        assert firsts(trainer.collect([jobs[1], jobs[4], jobs[0]])) == [1, 4, 0]
         assert workers.all[0].ended
         assert workers.clients == [[0, 1, 4], [1, 4, 2, 3]]
 
@@ -262,69 +263,69 @@ class TestDeaths:
         monkeypatch.setattr(processes, "_BYTES_AHEAD", 0)
         trainer, jobs = make(1), jobs_of(6)
         for job in jobs:
-            trainer.expect(job)
+            trainer.submit(job)
             workers.answer(0, times=len(workers.all[0].messages))
         workers.expect_events(lambda: workers.all[0].die(), lambda: workers.answer(1))
-        assert firsts(trainer.train([jobs[5]])) == [5]
+        assert firsts(trainer.collect([jobs[5]])) == [5]
         assert workers.clients == [[0, 1, 2, 3, 5], [5]]
 
     def test_an_expected_job_keeps_its_turn(self, workers, make):
         trainer, jobs = make(1), jobs_of(6)
         for job in jobs[:5]:
-            trainer.expect(job)
-        trainer.forget(jobs[0])
+            trainer.submit(job)
+        trainer.cancel(jobs[0])
         workers.all[0].die()
-        trainer.expect(jobs[5])
+        trainer.submit(jobs[5])
         workers.expect_events(*[lambda: workers.answer(1)] * 3)
-        assert firsts(trainer.train([jobs[5]])) == [5]
+        assert firsts(trainer.collect([jobs[5]])) == [5]
         assert workers.clients == [[0, 1], [1, 2, 5, 3, 4]]
 
     def test_an_idle_dead_worker_is_replaced(self, workers, make):
         trainer, jobs = make(1), jobs_of(2)
         workers.expect_events(lambda: workers.answer(0), lambda: workers.answer(1))
-        trainer.train([jobs[0]])
+        trainer.collect([jobs[0]])
         workers.all[0].die()
-        assert firsts(trainer.train([jobs[1]])) == [1]
+        assert firsts(trainer.collect([jobs[1]])) == [1]
         assert workers.clients == [[0], [1]]
 
     def test_a_job_fails_after_three_deaths(self, workers, make):
         trainer, jobs = make(1), jobs_of(4)
         for job in jobs:
-            trainer.expect(job)
+            trainer.submit(job)
         workers.answer(0)
         workers.expect_events(*[lambda: workers.all[-1].die()] * 3)
         with pytest.raises(OffbeatError) as caught:
-            trainer.train([jobs[1]])
+            trainer.collect([jobs[1]])
         assert str(caught.value) == (
             "client 1, visit 1: 3 processes that trained it were killed (signal 9), perhaps for lack of memory: "
             "use trainer = 'loop'"
         )
         assert workers.clients == [[0, 1, 2], [1, 2], [1, 2], [2, 3]]
         workers.expect_events(lambda: workers.answer(-1))
-        assert firsts(trainer.train([jobs[2]])) == [2]
+        assert firsts(trainer.collect([jobs[2]])) == [2]
 
     def test_deaths_are_raised_by_their_own_job_only(self, workers, make):
         trainer, jobs = make(1), jobs_of(2)
-        trainer.expect(jobs[0])
+        trainer.submit(jobs[0])
         for _ in range(3):
             workers.all[-1].die()
-            trainer.expect(jobs[1])
+            trainer.submit(jobs[1])
         assert workers.clients == [[0], [0, 1], [0, 1], [1]]
         workers.expect_events(lambda: workers.answer(-1))
-        assert firsts(trainer.train([jobs[1]])) == [1]
+        assert firsts(trainer.collect([jobs[1]])) == [1]
         with pytest.raises(OffbeatError, match=r"^client 0, visit 0: 3 processes"):
-            trainer.train([jobs[0]])
+            trainer.collect([jobs[0]])
 
     def test_rows_of_dead_workers_are_freed(self, workers, make):
         trainer = make(2)
         for number in range(10):
             jobs = [job for start in range(4) for job in jobs_of(1, torch.full((5,), start + 10.0 * number))]
             for job in jobs:
-                trainer.expect(job)
+                trainer.submit(job)
             workers.all[-1].die()
             workers.all[-2].die()
             workers.expect_events(*[lambda: workers.answer(-1), lambda: workers.answer(-2)] * 2)
-            assert [result.vector[0] for result in trainer.train(jobs)] == [start + 10.0 * number for start in range(4)]
+            assert [result.vector[0] for result in trainer.collect(jobs)] == [start + 10.0 * number for start in range(4)]
 
 
 class TestEnd:
@@ -332,7 +333,7 @@ class TestEnd:
         trainer, jobs = make(1), jobs_of(4)
         trainer.close()
         for job in jobs:
-            trainer.expect(job)
+            trainer.submit(job)
         fd = workers.all[0].memory.fd
         trainer.close()
         trainer.close()
@@ -340,20 +341,12 @@ class TestEnd:
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(fd)
         workers.expect_events(lambda: workers.answer(1))
-        assert firsts(trainer.train([jobs[3]])) == [3]
+        assert firsts(trainer.collect([jobs[3]])) == [3]
         assert workers.clients == [[0, 1], [3]]
 
     def test_garbage_collection_ends_the_workers(self, workers):
-        trainer = ProcessTrainer(
-            FlatModel(linear()),
-            loss=cross_entropy,
-            inputs=torch.zeros(2, 4),
-            labels=torch.zeros(2),
-            shards=[np.arange(2)],
-            seed=1,
-            workers=1,
-        )
-        trainer.expect(jobs_of(1)[0])
+        trainer = ProcessTrainer(workload_of(FlatModel(linear()), inputs=torch.zeros(2, 4), labels=torch.zeros(2), shards=[np.arange(2)], seed=1), workers=1)
+        trainer.submit(jobs_of(1)[0])
         assert not workers.all[0].ended
         del trainer
         gc.collect()
@@ -361,7 +354,7 @@ class TestEnd:
 
     def test_a_fork_leaves_the_processes_alone(self, workers, make, monkeypatch):
         trainer = make()
-        trainer.expect(jobs_of(1)[0])
+        trainer.submit(jobs_of(1)[0])
         with monkeypatch.context() as patch:
             patch.setattr(os, "getpid", lambda: -1)
             trainer.close()
@@ -393,7 +386,7 @@ class TestRefusals:
 
         monkeypatch.setattr(processes, name, refuse)
         with pytest.raises(OffbeatError) as caught:
-            make().train(jobs_of(1))
+            make().collect(jobs_of(1))
         assert str(caught.value) == (
             "trainer = 'processes': a process cannot be started (BlockingIOError: [Errno 11] Resource temporarily "
             "unavailable): use 'loop'"

@@ -24,6 +24,7 @@ from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.processes import ProcessTrainer
 from offbeat.training.trainers.trainer import Job
+from tests.workloads import workload_of
 
 PLAN = LocalPlan(steps=2, batch_size=5, lr=0.1)
 SIZES = (7, 23, 3, 12)
@@ -78,7 +79,7 @@ def both(tmp_path: Path) -> Iterator[Callable[..., tuple[ProcessTrainer, LoopTra
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(3)
             model = FlatModel(MODELS[name]())
-        return ProcessTrainer(model, **data, workers=workers), LoopTrainer(model, **data)
+        return ProcessTrainer(workload_of(model, **data), workers=workers), LoopTrainer(workload_of(model, **data))
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -116,9 +117,9 @@ class TestRealProcesses:
         pairs = [both("softmax", 1), both("mlp", 1)]
         jobs = [real_jobs(260), real_jobs(449)]
         for (trainer, _), some in zip(pairs, jobs, strict=True):
-            trainer.expect(some[0])  # so that both start at the same time
+            trainer.submit(some[0])  # so that both start at the same time
         for (trainer, plain), some in zip(pairs, jobs, strict=True):
-            assert_same(trainer.train(some), plain.train(some))
+            assert_same(trainer.collect(some), plain.collect(some))
             assert trainer.name == plain.name
         assert trainer._pool is not None
         (worker,) = trainer._pool.assigned
@@ -135,25 +136,25 @@ class TestRealProcesses:
         without = real_jobs(len(offset))
         jobs = [job._replace(offset=offset * place) if place % 2 else job for place, job in enumerate(without)]
         with closing(trainer):
-            results = trainer.train(jobs)
-        assert_same(results, plain.train(jobs))
-        assert not torch.equal(results[1].vector, plain.train(without[1:2])[0].vector)
+            results = trainer.collect(jobs)
+        assert_same(results, plain.collect(jobs))
+        assert not torch.equal(results[1].vector, plain.collect(without[1:2])[0].vector)
 
     def test_two_workers_equal_the_reference_in_any_order(self, both, tmp_path):
         trainer, plain = both("cnn", 2)
         jobs = real_jobs(trainer._tensors["starts"].shape[1])
         waits, fails, forgotten = (jobs[0]._replace(client=client) for client in (WAITS, FAILS, FAILS))
         with closing(trainer):
-            trainer.expect(waits)
+            trainer.submit(waits)
             worker = begun(tmp_path)
             # The other worker trains everything else.
             for job in [fails, forgotten, *jobs[::3]]:
-                trainer.expect(job)
-            trainer.forget(forgotten)
+                trainer.submit(job)
+            trainer.cancel(forgotten)
             shuffled = [jobs[number] for number in np.random.default_rng(1).permutation(len(jobs))]
-            expected = plain.train(shuffled)
-            assert_same([trainer.train([job])[0] for job in shuffled[:5]], expected[:5])
-            assert_same(trainer.train(shuffled[5:]), expected[5:])
+            expected = plain.collect(shuffled)
+            assert_same([trainer.collect([job])[0] for job in shuffled[:5]], expected[:5])
+            assert_same(trainer.collect(shuffled[5:]), expected[5:])
 
             # A mistake has the message of the reference, and changes nothing else.
             messages: list[str] = []
@@ -161,14 +162,14 @@ class TestRealProcesses:
                 with pytest.raises(
                     OffbeatError, match=r"the model or the loss failed: ValueError: not today"
                 ) as caught:
-                    one.train([fails])
+                    one.collect([fails])
                 messages.append(str(caught.value))
             assert messages[0] == messages[1]
 
             # A visit restarts when its worker is killed.
             os.kill(worker, signal.SIGKILL)
             (tmp_path / "go").touch()
-            assert_same(trainer.train([waits, jobs[0]]), plain.train([waits, jobs[0]]))
+            assert_same(trainer.collect([waits, jobs[0]]), plain.collect([waits, jobs[0]]))
 
     def test_workers_end_when_their_parent_is_killed(self):
         script = """
@@ -179,7 +180,7 @@ from offbeat.training.trainers.processes import ProcessTrainer
 from offbeat.training.trainers.trainer import Job
 trainer = ProcessTrainer(FlatModel(torch.nn.Linear(2, 1)), loss=lambda outputs, _: outputs.mean(), workers=1, seed=1,
     inputs=torch.ones(3, 2), labels=torch.ones(3), shards=[np.arange(3)])
-result = trainer.train([Job(0, 0, 0, torch.zeros(3), LocalPlan(steps=1, batch_size=3, lr=1.0), "delta")])[0]
+result = trainer.collect([Job(0, 0, 0, torch.zeros(3), LocalPlan(steps=1, batch_size=3, lr=1.0), "delta")])[0]
 print(result.vector.tolist(), [worker.pid for worker in trainer._pool.assigned], flush=True)
 time.sleep(60)
 """

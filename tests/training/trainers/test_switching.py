@@ -22,15 +22,15 @@ class Recording:
     def examples(self, client):
         return 10 * client
 
-    def train(self, jobs):
+    def collect(self, jobs):
         self.clock[0] += self.seconds * len(jobs)
         self.log.extend((self.place, "train", job.client) for job in jobs)
         return [Result(torch.zeros(1), float(job.client)) for job in jobs]
 
-    def expect(self, job):
+    def submit(self, job):
         self.log.append((self.place, "expect", job.client))
 
-    def forget(self, job):
+    def cancel(self, job):
         self.log.append((self.place, "forget", job.client))
 
     def close(self):
@@ -52,43 +52,43 @@ JOBS = [Job(client, 0, 0, torch.zeros(1), PLAN, "delta") for client in range(8)]
 def test_processes_take_over_when_training_has_taken_two_seconds(world):
     trainer, log = world
     for job in JOBS[:5]:
-        assert [result.loss for result in trainer.train([job])] == [job.client]
+        assert [result.loss for result in trainer.collect([job])] == [job.client]
     assert log == [(place, "train", client) for client, place in enumerate(["local"] * 3 + ["remote"] * 2)]
 
 
 def test_processes_are_told_the_expected_jobs(world):
     trainer, log = world
     for job in JOBS[:6]:
-        trainer.expect(job)
-    trainer.forget(JOBS[4])
-    trainer.train([JOBS[1], JOBS[3]])
-    trainer.train([JOBS[0]])
+        trainer.submit(job)
+    trainer.cancel(JOBS[4])
+    trainer.collect([JOBS[1], JOBS[3]])
+    trainer.collect([JOBS[0]])
     assert log[-2:] == [("remote", "expect", 2), ("remote", "expect", 5)]
-    trainer.expect(JOBS[6])
-    trainer.forget(JOBS[2])
+    trainer.submit(JOBS[6])
+    trainer.cancel(JOBS[2])
     trainer.close()
     assert log[-3:] == [("remote", "expect", 6), ("remote", "forget", 2), ("remote", "close", None)]
-    assert trainer.examples(3) == 30
+    assert trainer.workload.examples(3) == 30
 
 
 def test_a_short_run_has_no_processes_to_end(world):
     trainer, log = world
-    trainer.train(JOBS[:1])
+    trainer.collect(JOBS[:1])
     trainer.close()
     assert log == [("local", "train", 0)]
-    assert trainer.examples(3) == 30
+    assert trainer.workload.examples(3) == 30
 
 
 class Failing(Recording):
     """A trainer whose processes fail."""
 
-    def train(self, jobs):
+    def collect(self, jobs):
         raise OffbeatError("killed")
 
-    def expect(self, job):
+    def submit(self, job):
         if job is JOBS[7]:
             raise OffbeatError("no process")
-        super().expect(job)
+        super().submit(job)
 
 
 @pytest.mark.parametrize("how", ["train", "expect"])
@@ -96,13 +96,13 @@ def test_when_processes_fail_this_one_continues(how, monkeypatch, caplog):
     clock, log = [0.0], []
     monkeypatch.setattr(switching.time, "monotonic", lambda: clock[0])
     trainer = SwitchingTrainer(Recording("local", log, clock, 3.0), lambda: Failing("remote", log, clock, 0.0))
-    trainer.train(JOBS[:1])
+    trainer.collect(JOBS[:1])
     if how == "expect":
-        trainer.expect(JOBS[6])
-        trainer.expect(JOBS[7])
+        trainer.submit(JOBS[6])
+        trainer.submit(JOBS[7])
     for job in JOBS[1:4]:
-        assert trainer.train([job])[0].loss == job.client
-    trainer.expect(JOBS[5])
+        assert trainer.collect([job])[0].loss == job.client
+    trainer.submit(JOBS[5])
     trainer.close()
     before = [("remote", "expect", 6)] if how == "expect" else []
     trained = [("local", "train", client) for client in range(1, 4)]
@@ -118,10 +118,10 @@ def test_without_processes_this_one_continues(monkeypatch, caplog):
         raise OffbeatError("the loss cannot be sent")
 
     trainer = SwitchingTrainer(Recording("local", log, clock, 0.9), fail)
-    trainer.expect(JOBS[7])
+    trainer.submit(JOBS[7])
     for job in JOBS[:6]:
-        trainer.train([job])
-    trainer.expect(JOBS[7])
+        trainer.collect([job])
+    trainer.submit(JOBS[7])
     trainer.close()
     assert log == [("local", "train", client) for client in range(6)]
     assert [record.getMessage() for record in caplog.records] == [

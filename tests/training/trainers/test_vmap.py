@@ -91,7 +91,7 @@ def assert_alike(results, expected):
 @pytest.mark.parametrize("name", MODELS)
 def test_it_trains_as_the_plain_trainer_does(name, make):
     jobs = jobs_of([PLAIN] * 8, name)
-    assert_alike(make(VmapTrainer, name).train(jobs), make(LoopTrainer, name).train(jobs))
+    assert_alike(make(VmapTrainer, name).collect(jobs), make(LoopTrainer, name).collect(jobs))
 
 
 @pytest.mark.parametrize(
@@ -109,9 +109,9 @@ def test_it_trains_as_the_plain_trainer_does(name, make):
 )
 def test_every_option_of_a_plan_does_the_same(options, make):
     jobs = jobs_of([dataclasses.replace(PLAIN, **options)] * 6)
-    results = make(VmapTrainer).train(jobs)
-    assert_alike(results, make(LoopTrainer).train(jobs))
-    plain = make(LoopTrainer).train(jobs_of([PLAIN] * 6))
+    results = make(VmapTrainer).collect(jobs)
+    assert_alike(results, make(LoopTrainer).collect(jobs))
+    plain = make(LoopTrainer).collect(jobs_of([PLAIN] * 6))
     assert any(not torch.allclose(result.vector, other.vector) for result, other in zip(results, plain, strict=True))
 
 
@@ -122,9 +122,9 @@ def test_an_offset_is_added_to_each_gradient(name, options, make):
     offsets = torch.linspace(-1, 1, len(plain[0].start))
     # Some with an offset of their own, some without.
     jobs = [job._replace(offset=offsets * (1 + place)) if place % 3 else job for place, job in enumerate(plain)]
-    results = make(VmapTrainer, name).train(jobs)
-    assert_alike(results, make(LoopTrainer, name).train(jobs))
-    without = make(LoopTrainer, name).train(plain)
+    results = make(VmapTrainer, name).collect(jobs)
+    assert_alike(results, make(LoopTrainer, name).collect(jobs))
+    without = make(LoopTrainer, name).collect(plain)
     for place, (result, other) in enumerate(zip(results, without, strict=True)):
         assert torch.allclose(result.vector, other.vector, atol=1e-6) is (place % 3 == 0)
 
@@ -139,11 +139,11 @@ def test_jobs_with_different_plans_are_trained_together(make):
         dataclasses.replace(PLAIN, lr=0.01, mu=0.1),
     ]
     jobs = jobs_of(plans * 2)
-    assert_alike(make(VmapTrainer).train(jobs), make(LoopTrainer).train(jobs))
+    assert_alike(make(VmapTrainer).collect(jobs), make(LoopTrainer).collect(jobs))
 
 
 def test_the_payload_can_be_the_end(make):
-    (delta,), (end,) = (make(VmapTrainer).train(jobs_of([PLAIN], payload=kind)) for kind in ("delta", "params"))
+    (delta,), (end,) = (make(VmapTrainer).collect(jobs_of([PLAIN], payload=kind)) for kind in ("delta", "params"))
     assert torch.equal(delta.vector, start_of("mlp") - end.vector)
 
 
@@ -152,20 +152,20 @@ def test_how_jobs_are_divided_does_not_change_a_bit(name, make):
     plans = [dataclasses.replace(PLAIN, steps=1 + number % 4) for number in range(10)]
     jobs = jobs_of(plans, name)
     trainer = make(VmapTrainer, name)
-    whole = trainer.train(jobs)
+    whole = trainer.collect(jobs)
     for size in (1, 2, 3, 7):
-        parts = [result for first in range(0, 10, size) for result in trainer.train(jobs[first : first + size])]
+        parts = [result for first in range(0, 10, size) for result in trainer.collect(jobs[first : first + size])]
         for result, other in zip(parts, whole, strict=True):
             assert torch.equal(result.vector, other.vector)
             assert result.loss == other.loss
-    backwards = trainer.train(jobs[::-1])[::-1]
+    backwards = trainer.collect(jobs[::-1])[::-1]
     assert all(torch.equal(result.vector, other.vector) for result, other in zip(backwards, whole, strict=True))
 
 
 def test_the_starting_models_are_left_alone(make):
     jobs = jobs_of([PLAIN] * 3)
     before = [job.start.clone() for job in jobs]
-    results = make(VmapTrainer).train(jobs)
+    results = make(VmapTrainer).collect(jobs)
     assert all(torch.equal(job.start, start) for job, start in zip(jobs, before, strict=True))
     results[0].vector.zero_()
     assert results[1].vector.norm() > 0
@@ -174,8 +174,8 @@ def test_the_starting_models_are_left_alone(make):
 def test_what_diverges_stays_with_its_client(make):
     jobs = jobs_of([PLAIN] * 4)
     broken = jobs[1]._replace(start=torch.full_like(jobs[1].start, torch.nan))
-    results = make(VmapTrainer).train([jobs[0], broken, *jobs[2:]])
-    expected = make(VmapTrainer).train(jobs)
+    results = make(VmapTrainer).collect([jobs[0], broken, *jobs[2:]])
+    expected = make(VmapTrainer).collect(jobs)
     assert results[1].vector.isnan().all()
     assert all(torch.equal(results[other].vector, expected[other].vector) for other in (0, 2, 3))
 
@@ -185,11 +185,11 @@ def test_who_is_done_is_left_alone(name, make):
     """The gradient of a client that has taken its last step may be infinite there: nobody needs it."""
     long, short = (dataclasses.replace(PLAIN, steps=steps) for steps in (6, 1))
     jobs = jobs_of([long, dataclasses.replace(short, lr=1e37)], name)
-    together = make(VmapTrainer, name).train(jobs)
-    alone = [make(VmapTrainer, name).train([job])[0] for job in jobs]
+    together = make(VmapTrainer, name).collect(jobs)
+    alone = [make(VmapTrainer, name).collect([job])[0] for job in jobs]
     assert together[1].vector.isfinite().all()
     assert all(torch.equal(result.vector, other.vector) for result, other in zip(together, alone, strict=True))
 
 
 def test_it_says_how_many_examples_a_client_holds(make):
-    assert [make(VmapTrainer).examples(client) for client in range(len(SIZES))] == list(SIZES)
+    assert [make(VmapTrainer).workload.examples(client) for client in range(len(SIZES))] == list(SIZES)

@@ -81,7 +81,7 @@ class TestServe:
         memory = share_all()
         replies = conversation(memory, MESSAGES, worker.serve)
         jobs = [Job(o.client, o.visit, o.version, memory["starts"][o.start], o.plan, o.payload) for o in MESSAGES]
-        for message, reply, expected in zip(MESSAGES, replies, trainer().train(jobs), strict=True):
+        for message, reply, expected in zip(MESSAGES, replies, trainer().collect(jobs), strict=True):
             assert reply == ("done", expected.loss)
             assert torch.equal(memory["results"][message.result], expected.vector)
         assert memory["results"][1].tolist() == [-1.0] * 59
@@ -97,7 +97,7 @@ class TestServe:
         bad = MESSAGES[0]._replace(client=2)
         replies = conversation(memory, [bad, MESSAGES[0]], worker.serve)
         with pytest.raises(OffbeatError) as caught:
-            trainer(loss=loss).train([Job(2, 0, 0, memory["starts"][0], PLAN, "delta")])
+            trainer(loss=loss).collect([Job(2, 0, 0, memory["starts"][0], PLAN, "delta")])
         assert replies[0] == ("mistake", str(caught.value))
         assert replies[1][0] == "done"
 
@@ -179,7 +179,7 @@ class TestWorker:
         process.send(one_step)
         reply: Reply | None = process.receive()
         job = Job(1, 0, 0, memory["starts"][0], one_step.plan, "delta")
-        (expected,) = trainer().train([job])
+        (expected,) = trainer().collect([job])
         assert reply == ("done", expected.loss)
         assert torch.equal(memory["results"][one_step.result], expected.vector)
 
