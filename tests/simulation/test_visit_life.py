@@ -55,7 +55,6 @@ def test_an_upload_that_comes_after_the_end_of_its_round_was_paid_for(simulate):
         step_seconds=(1.0, 1.0),
         stop=Stop(virtual_seconds=9.5),
         up=(8.0, 1.0),
-        down=1e300,
     )
     run(simulation)
     late = [visit for visit in simulation.ended if visit.client == 1]

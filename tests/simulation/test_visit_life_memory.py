@@ -251,14 +251,12 @@ def test_feedback_of_a_compression_that_changes_from_visit_to_visit_is_remembere
     simulation = simulate(
         ShrinkingShare(period=1.0, steps=(1, 20), compression=(0.05, 0.5), server_lr=1e-3),
         step_seconds=(0.1,),
-        down=1e300,
         up=20.0,
         length=length,
         trainer=simulate.trainer(torch.arange(1.0, length + 1)[None]),
         plan=LocalPlan(steps=3, batch_size=1, lr=1e-3, compression=TOP_1, error_feedback=True),
         stop=Stop(updates=2),
         record=calls.append,
-        every=1e9,
     )
     list(simulation.run())
     first, second = [call.arguments["vector"].resolve() for call in calls if call.name == "receive"]

@@ -98,7 +98,6 @@ def test_what_is_refused_is_not_trained_along_with_the_rest(simulate, intervals)
         up=4.0,
         availability=intervals([(0, 5)], [(0, 6)], [(10, 99)]),
         trainer=trainer,
-        every=1e9,
         stop=Stop(virtual_seconds=11),
     )
     run(simulation)
@@ -136,7 +135,6 @@ def test_uploads_take_as_long_as_the_bandwidth_over_time_says(simulate, trace_li
     simulation = simulate(
         FedBuff(buffer_size=1, concurrency=1),
         step_seconds=(4.0,),
-        down=1e300,
         up=trace_link([(6, 1), (4, 0), (10, 3)]),
         stop=Stop(updates=2),
     )

@@ -20,12 +20,9 @@ def world(simulate):
     def build(step_seconds, *, plan=None, calls=None, urgent_requests=True, stop=None, **more):
         arguments = {
             "step_seconds": (QUICK, step_seconds),
-            "down": 1e300,
-            "up": 1e300,
             "plan": plan or LocalPlan(steps=4, batch_size=1, lr=0.5),
             "stop": stop or Stop(virtual_seconds=60.0),
             "record": None if calls is None else calls.append,
-            "every": 1e9,
         }
         algorithm = Port(min_clients=1, staleness_bound=1, concurrency=2, urgent_requests=urgent_requests)
         return simulate(algorithm, **arguments | more)
