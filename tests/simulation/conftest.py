@@ -54,6 +54,24 @@ class QuadraticTrainer(Trainer):
         return results
 
 
+class RecordingTrainer(Trainer):
+    """Records the clients of each batch; an update is the client's number in both entries, unless told otherwise."""
+
+    def __init__(self, batch_limit=1, outcome=None):
+        self.batch_limit = batch_limit
+        self.outcome = outcome or (lambda job: Result(torch.full((2,), float(job.client)), 0.0))
+        self.batches = []
+        self.jobs = []
+
+    def examples(self, client):
+        return 1
+
+    def train(self, jobs):
+        self.batches.append([job.client for job in jobs])
+        self.jobs.extend(jobs)
+        return [self.outcome(job) for job in jobs]
+
+
 def local_plan(steps=1, lr=0.5, **more):
     return LocalPlan(steps=steps, batch_size=1, lr=lr, **more)
 
