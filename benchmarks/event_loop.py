@@ -20,6 +20,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from torch.nn import Linear
+from torch.nn.functional import mse_loss
 
 from offbeat.algorithms import FedBuff, LocalPlan
 from offbeat.coordinator import Coordinator
@@ -28,7 +30,9 @@ from offbeat.population.devices.devices import Devices
 from offbeat.population.devices.links import ConstantLink
 from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
+from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.trainer import Job, Result, Trainer
+from offbeat.training.workload import Examples, Objective, Workload
 
 STRETCHES = 5
 UPDATES = 40_000  # a stretch
@@ -41,12 +45,10 @@ class NullTrainer(Trainer):
     name = "null"
     batch_limit = 128
 
-    def __init__(self) -> None:
+    def __init__(self, clients: int) -> None:
         self._zeros = torch.zeros(10)
-
-    def examples(self, client: int) -> int:
-        """Return 60."""
-        return 60
+        examples = Examples(self._zeros, self._zeros)
+        self.workload = Workload(FlatModel(Linear(9, 1)), Objective(mse_loss), examples, [np.arange(60)] * clients, 1)
 
     def collect(self, jobs: Sequence[Job]) -> list[Result]:
         """Return zeros for each."""
@@ -72,7 +74,7 @@ def world(clients: int, in_flight: int) -> Simulation:
             local=LocalPlan(steps=10, batch_size=5, lr=0.1),
         ),
         devices,
-        NullTrainer(),
+        NullTrainer(clients),
         evaluate=lambda model: (0.0, {}),
         evaluate_every_seconds=1e9,
         stop=Stop(),

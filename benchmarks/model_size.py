@@ -30,6 +30,7 @@ from offbeat.simulation.simulator import Simulation
 from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.choice import make_trainer
+from offbeat.training.workload import Examples, Objective, Workload
 
 CLIENTS = 10
 VERSIONS = 5
@@ -41,7 +42,9 @@ def world(model: FlatModel, inputs: torch.Tensor, labels: torch.Tensor) -> Simul
     plan = LocalPlan(steps=1, batch_size=1, lr=1e-3)
     fast = ConstantLink(np.full(CLIENTS, 1e12))
     devices = Devices(np.ones(CLIENTS), fast, fast, np.zeros(CLIENTS), Always(), "pause")
-    trainer = make_trainer("auto", workload_of(model, inputs=inputs, labels=labels, shards=[np.array([client]) for client in range(CLIENTS)], seed=1), plan=plan)
+    shards = [np.array([client]) for client in range(CLIENTS)]
+    workload = Workload(model, Objective(cross_entropy), Examples(inputs, labels), shards, seed=1)
+    trainer = make_trainer("auto", workload, plan=plan)
     return Simulation(
         Coordinator(FedBuff(buffer_size=CLIENTS, concurrency=CLIENTS), model.vector, clients=CLIENTS, local=plan),
         devices,

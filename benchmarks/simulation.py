@@ -36,6 +36,7 @@ from offbeat.population.devices.devices import Devices
 from offbeat.population.devices.links import ConstantLink
 from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
+from offbeat.training import workload as training
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.minibatches import gather
 from offbeat.training.trainers.choice import make_trainer
@@ -104,7 +105,18 @@ def simulation(workload: Simulated, algorithm: Algorithm, durations: str, traine
     world = Simulation(
         Coordinator(algorithm, model.vector, clients=workload.clients, local=workload.plan),
         devices,
-        make_trainer(trainer, workload_of(model, inputs=inputs, labels=labels, shards=workload.shards, seed=1), plan=workload.plan, workers=_PROCESSES if trainer == "processes" else 1),
+        make_trainer(
+            trainer,
+            training.Workload(
+                model,
+                training.Objective(cross_entropy),
+                training.Examples(inputs, labels),
+                workload.shards,
+                seed=1,
+            ),
+            plan=workload.plan,
+            workers=_PROCESSES if trainer == "processes" else 1,
+        ),
         evaluate=lambda model: (0.0, {}),
         evaluate_every_seconds=1e9,
         stop=Stop(updates=workload.cohort + (workload.looped if trainer == "loop" else workload.simulated)),

@@ -13,7 +13,6 @@ from offbeat.config.experiment_file import load
 from offbeat.data.catalogue import load_dataset
 from offbeat.worlds.dry_run import dry_run
 from offbeat.worlds.simulation import build_simulation
-from offbeat.worlds.workload import build_workload
 from offbeat_client.checks import check_count, check_positive
 
 
@@ -137,7 +136,7 @@ def simulate(tiny_toml, tmp_path):
         path = tmp_path / "tiny.toml"
         path.write_text(f"{tiny_toml}\n[algorithms.mine]\nserver_lr = 0.5\nconcurrency = 4\n{table}\n")
         experiment, digits = load(path), load_dataset("digits")
-        return build_simulation(experiment, "mine", 1, build_workload(experiment, digits, 1))
+        return build_simulation(experiment, "mine", 1, digits)
 
     return build
 

@@ -14,7 +14,6 @@ from offbeat.report.summary import summarise
 from offbeat.runs import directory as run_directory
 from offbeat.runs.run_all import run_all
 from offbeat.worlds.simulation import build_simulation
-from offbeat.worlds.workload import build_workload
 
 CHANGES = (
     "local.batch_size=5",
@@ -39,7 +38,7 @@ def experiment(tmp_path, tiny_toml):
 
 def simulate(experiment, label, seed=1):
     dataset = load_dataset(experiment.data.name)
-    return build_simulation(experiment, label, seed, build_workload(experiment, dataset, seed))
+    return build_simulation(experiment, label, seed, dataset)
 
 
 @pytest.mark.parametrize("label", ["fedavg", "fedasync", "fedbuff"])

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.coordinator import Coordinator

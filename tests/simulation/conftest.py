@@ -1,11 +1,13 @@
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from offbeat.algorithms import LocalPlan
+from offbeat.algorithms import FedBuff, LocalPlan
+from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator import Coordinator
 from offbeat.population.availability import Always, Intervals
 from offbeat.population.devices.bandwidth_traces import Trace
@@ -15,17 +17,26 @@ from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
 from offbeat.training.trainers.trainer import Result, Trainer, result_vector
 
+# When four clients are online.
+TIMES = [[(0, 4.5), (6, 30)], [(0, 2), (2.25, 5), (7, 9), (11, 30)], [(1, 12), (14, 18)], [(0, 30)]]
+
 
 class QuadraticTrainer(Trainer):
-    """Client i's loss is (w − target_i)²/2, one exact gradient step a local step."""
+    """Client i's loss is (w − target_i)²/2, one exact gradient step a local step.
 
-    def __init__(self, targets, batch_limit=1):
+    Jobs for which ``diverges`` returns True give NaN.
+    """
+
+    def __init__(self, targets, batch_limit=1, diverges=lambda job: False):
         self.targets = targets
         self.batch_limit = batch_limit
+        self.diverges = diverges
         self.batches = []
+        self.workload = SimpleNamespace(examples=lambda client: client + 1)
 
-    def examples(self, client):
-        return client + 1
+    @property
+    def trained(self):
+        return [job for batch in self.batches for job in batch]
 
     def collect(self, jobs):
         self.batches.append([(job.client, job.visit) for job in jobs])
@@ -36,13 +47,67 @@ class QuadraticTrainer(Trainer):
             offset = 0 if job.offset is None else job.offset
             for rate in rates:
                 end = end - rate * (end - self.targets[job.client] + offset)
+            if self.diverges(job):
+                end.fill_(math.nan)
             results.append(Result(result_vector(job.payload, job.start, end), 0.0))
         return results
+
+
+class RecordingTrainer(Trainer):
+    """Records the clients of each batch; an update is the client's number in both entries, unless told otherwise."""
+
+    def __init__(self, batch_limit=1, outcome=None):
+        self.batch_limit = batch_limit
+        self.outcome = outcome or (lambda job: Result(torch.full((2,), float(job.client)), 0.0))
+        self.batches = []
+        self.jobs = []
+
+    def collect(self, jobs):
+        self.batches.append([job.client for job in jobs])
+        self.jobs.extend(jobs)
+        return [self.outcome(job) for job in jobs]
+
+
+def local_plan(steps=1, lr=0.5, **more):
+    return LocalPlan(steps=steps, batch_size=1, lr=lr, **more)
+
+
+def one_by_one(concurrency=1, **more):
+    """An algorithm that makes a version of each update."""
+    return FedBuff(buffer_size=1, concurrency=concurrency, **more)
 
 
 def run(simulation):
     """Run a simulation to its end, and return its evaluations."""
     return list(simulation.run())
+
+
+def ended(simulation, *columns):
+    """Run a simulation to its end, and return columns of the visits that have ended."""
+    run(simulation)
+    return visits_of(simulation, *columns)
+
+
+def visits_of(simulation, *columns):
+    if len(columns) == 1:
+        return [getattr(visit, columns[0]) for visit in simulation.ended]
+    return [tuple(getattr(visit, column) for column in columns) for visit in simulation.ended]
+
+
+def resume(fresh, simulation, path):
+    """Let a fresh simulation resume from a checkpoint of another; return it."""
+    write_checkpoint(path / "checkpoint", simulation.state_dict())
+    fresh.load_state_dict(read_checkpoint(path / "checkpoint"))
+    return fresh
+
+
+def times_of(comings):
+    """Intervals in which a client is online, from pairs of seconds offline and online."""
+    times, now = [], -1
+    for away, stay in comings:
+        times.append((now + away, now + away + stay))
+        now += away + stay
+    return times
 
 
 def as_link(speed, clients):
@@ -78,19 +143,22 @@ def trace_link() -> Callable[..., TraceLink]:
 
 @pytest.fixture(scope="session")
 def simulate() -> Callable[..., Simulation]:
-    """Builds a small world; by default four clients, client i taking i + 1 seconds a step, and free transfers."""
+    """Builds a small world; by default four clients, client i taking i + 1 seconds a step, and free transfers.
+
+    By default each update makes a version, one client is at work at a time, and evaluations are at the start and end.
+    """
 
     def build(
-        algorithm,
+        algorithm=None,
         *,
         step_seconds=(1.0, 2.0, 3.0, 4.0),
         loss_probability=None,
-        down=1e12,
-        up=1e12,
+        down=1e300,
+        up=1e300,
         availability=None,
         when_away="pause",
         stop=None,
-        every=10.0,
+        every=math.inf,
         every_versions=math.inf,
         trainer=None,
         plan=None,
@@ -102,10 +170,10 @@ def simulate() -> Callable[..., Simulation]:
     ) -> Simulation:
         clients = len(step_seconds)
         coordinator = Coordinator(
-            algorithm,
+            algorithm or one_by_one(),
             torch.zeros(length) if model is None else model,
             clients=clients,
-            local=plan or LocalPlan(steps=1, batch_size=1, lr=0.5),
+            local=plan or local_plan(),
             seed=seed,
             record=record,
             **server,
@@ -124,11 +192,10 @@ def simulate() -> Callable[..., Simulation]:
             devices,
             trainer or QuadraticTrainer(targets),
             evaluate=lambda model: (float(model.square().sum()), {"accuracy": float(model[0])}),
-            evaluate_every_seconds=every if every_versions == math.inf else math.inf,
+            evaluate_every_seconds=every,
             evaluate_every_versions=every_versions,
             stop=stop or Stop(virtual_seconds=20.0),
             seed=seed,
         )
 
-    build.trainer = QuadraticTrainer
     return build

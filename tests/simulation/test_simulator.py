@@ -1,50 +1,43 @@
+"""The event loop: plain asynchronous SGD, the end of a run, and what a run depends on."""
+
 import heapq
 
-import numpy as np
 import pytest
 import torch
 
-from offbeat.algorithms import FedAsync, FedAvg, FedBuff, LocalPlan
+from offbeat.algorithms import FedAsync, FedAvg, FedBuff, SequentialSGD
 from offbeat.algorithms.components.staleness import constant
 from offbeat.coordinator import Coordinator
-from offbeat.errors import OffbeatError
 from offbeat.simulation.records import Stop
-from offbeat.training.trainers.trainer import Result
-from tests.simulation.conftest import run
+from tests.simulation.conftest import QuadraticTrainer, ended, local_plan, one_by_one, run, visits_of
 
 ALGORITHMS = {
     "fedavg": lambda: FedAvg(cohort=2, over_selection=1.5),
     "fedasync": lambda: FedAsync(concurrency=3),
     "fedbuff": lambda: FedBuff(buffer_size=2, concurrency=3),
 }
+LOSSY = {"loss_probability": (0.0, 0.5, 0.0, 0.5), "lease_seconds": 6.0, "stop": Stop(virtual_seconds=60)}
+TARGETS = torch.arange(4.0)[:, None] + torch.tensor([0.0, 10.0])
 
 
-LOSSY = (0.0, 0.5, 0.0, 0.5)
-
-
-def test_updates_that_arrive_together_are_all_in_before_work_is_given_out(simulate):
-    simulation = simulate(FedBuff(buffer_size=4, concurrency=4), step_seconds=(1.0,) * 4, stop=Stop(versions=2))
-    run(simulation)
-    assert [visit.version for visit in simulation.ended] == [0] * 4 + [1] * 4
-    assert {visit.staleness for visit in simulation.ended} == {0}
+def test_updates_that_arrive_together_all_count_before_work_is_given_out(simulate):
+    algorithm = FedBuff(buffer_size=4, concurrency=4)
+    simulation = simulate(algorithm, step_seconds=(1.0,) * 4, stop=Stop(versions=2))
+    assert ended(simulation, "version", "staleness") == [(0, 0)] * 4 + [(1, 0)] * 4
 
 
 def test_plain_asynchronous_sgd_equals_a_few_lines_of_it(simulate):
     """FedBuff with K = 1 and constant weights: every client at work, each delta subtracted as it arrives."""
-    simulation = simulate(
-        FedBuff(buffer_size=1, staleness=constant(), concurrency=4),
-        step_seconds=(1.0, 1.7312, 2.3178, 0.6453),
-        stop=Stop(updates=30),
-    )
+    step_seconds, model = (1.0, 1.7312, 2.3178, 0.6453), torch.zeros(2)
+    algorithm = one_by_one(4, staleness=constant())
+    simulation = simulate(algorithm, step_seconds=step_seconds, stop=Stop(updates=30))
     run(simulation)
 
-    step_seconds, model = (1.0, 1.7312, 2.3178, 0.6453), torch.zeros(2)
-    targets = torch.arange(4.0)[:, None] + torch.tensor([0.0, 10.0])
     arrivals = [(seconds, client, model) for client, seconds in enumerate(step_seconds)]
     heapq.heapify(arrivals)
     for _ in range(30):
         now, client, start = heapq.heappop(arrivals)
-        model = model - (start - (start - 0.5 * (start - targets[client])))
+        model = model - (start - (start - 0.5 * (start - TARGETS[client])))
         heapq.heappush(arrivals, (now + step_seconds[client], client, model))
     assert torch.equal(simulation.model, model)
 
@@ -52,21 +45,10 @@ def test_plain_asynchronous_sgd_equals_a_few_lines_of_it(simulate):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_the_recorded_calls_make_the_same_model_again(name, simulate):
     calls = []
-    simulation = simulate(
-        ALGORITHMS[name](),
-        loss_probability=LOSSY,
-        lease_seconds=6.0,
-        stop=Stop(virtual_seconds=60),
-        record=calls.append,
-    )
+    simulation = simulate(ALGORITHMS[name](), **LOSSY, record=calls.append)
     run(simulation)
     replayed = Coordinator(
-        ALGORITHMS[name](),
-        torch.zeros(2),
-        clients=4,
-        local=LocalPlan(steps=1, batch_size=1, lr=0.5),
-        seed=1,
-        lease_seconds=6.0,
+        ALGORITHMS[name](), torch.zeros(2), clients=4, local=local_plan(), seed=1, lease_seconds=LOSSY["lease_seconds"]
     )
     for call in calls:
         replayed.replay(call)
@@ -75,19 +57,9 @@ def test_the_recorded_calls_make_the_same_model_again(name, simulate):
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_events_and_model_do_not_depend_on_when_work_is_done(name, simulate):
-    """Other batches and other evaluations: the same events and the same model."""
-
+def test_events_and_model_do_not_depend_on_batches_or_evaluations(name, simulate):
     def world(batch_limit, every):
-        trainer = simulate.trainer(torch.arange(4.0)[:, None] + torch.tensor([0.0, 10.0]), batch_limit)
-        simulation = simulate(
-            ALGORITHMS[name](),
-            loss_probability=LOSSY,
-            lease_seconds=6.0,
-            stop=Stop(virtual_seconds=60),
-            trainer=trainer,
-            every=every,
-        )
+        simulation = simulate(ALGORITHMS[name](), **LOSSY, trainer=QuadraticTrainer(TARGETS, batch_limit), every=every)
         run(simulation)
         return simulation
 
@@ -97,86 +69,60 @@ def test_events_and_model_do_not_depend_on_when_work_is_done(name, simulate):
 
 
 @pytest.mark.parametrize(
-    ("stop", "seconds", "version", "counted"),
+    ("stop", "end"),
     [
-        (Stop(virtual_seconds=7.5), 7.5, 7, 7),
-        (Stop(versions=3), 3.0, 3, 3),
-        (Stop(updates=5), 5.0, 5, 5),
-        (Stop(virtual_seconds=2.0, updates=5), 2.0, 2, 2),
+        (Stop(virtual_seconds=7.5), (7.5, 7, 7)),
+        (Stop(versions=3), (3, 3, 3)),
+        (Stop(updates=5), (5, 5, 5)),
+        (Stop(virtual_seconds=2.0, updates=5), (2, 2, 2)),
     ],
 )
-def test_a_run_ends_at_whatever_comes_first(simulate, stop, seconds, version, counted):
-    simulation = simulate(FedBuff(buffer_size=1, concurrency=1), step_seconds=(1.0,), stop=stop, down=1e300, up=1e300)
-    last = run(simulation)[-1]
-    assert (last.seconds, last.version, last.counted) == (seconds, version, counted)
+def test_a_run_ends_at_the_first_limit(simulate, stop, end):
+    last = run(simulate(step_seconds=(1.0,), stop=stop))[-1]
+    assert (last.seconds, last.version, last.counted) == end
 
 
-def test_visits_that_take_no_time_do_not_stop_the_world(simulate):
-    simulation = simulate(
-        FedBuff(buffer_size=1, concurrency=1),
-        step_seconds=(1e-300, 1e-300),
-        up=1e300,
-        down=1e300,
-        stop=Stop(updates=5),
-    )
-    assert run(simulation)[-1].counted == 5
+def test_visits_that_take_no_time_do_not_stop_the_clock(simulate):
+    assert run(simulate(step_seconds=(1e-300, 1e-300), stop=Stop(updates=5)))[-1].counted == 5
 
 
-def test_a_client_that_is_late_for_ever_does_not_stop_the_rounds_of_the_others(simulate):
+def test_a_client_that_never_finishes_does_not_stop_the_rounds_of_the_others(simulate):
     simulation = simulate(
         FedAvg(cohort=3), step_seconds=(1.0, 1.0, 1e9), lease_seconds=5.0, stop=Stop(virtual_seconds=26.0)
     )
     assert run(simulation)[-1].version == 5
-    assert {visit.client for visit in simulation.ended} == {0, 1}
+    assert set(visits_of(simulation, "client")) == {0, 1}
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_a_coordinator_restored_again_and_again_goes_on_to_the_same_model(name, simulate):
-    def world():
-        return simulate(
-            ALGORITHMS[name](),
-            loss_probability=LOSSY,
-            lease_seconds=6.0,
-            stop=Stop(virtual_seconds=60),
-            every=1.3,
-        )
-
-    undisturbed, disturbed = world(), world()
-    run(undisturbed)
-    for _ in disturbed.run():
-        restored = Coordinator(
-            ALGORITHMS[name](),
-            torch.zeros(2),
-            clients=4,
-            local=LocalPlan(steps=1, batch_size=1, lr=0.5),
-            seed=1,
-            lease_seconds=6.0,
-        )
-        restored.load_state_dict(disturbed.coordinator.state_dict())
-        disturbed.coordinator.load_state_dict(restored.state_dict())
-    assert disturbed.ended == undisturbed.ended
-    assert torch.equal(disturbed.model, undisturbed.model)
+@pytest.mark.parametrize("batch_limit", [1, 16])
+def test_training_that_diverges_but_is_not_needed_does_not_end_the_run(simulate, batch_limit):
+    simulation = simulate(
+        FedAvg(cohort=1, over_selection=2.0),
+        step_seconds=(1.0, 5.0),
+        trainer=QuadraticTrainer(TARGETS, batch_limit, lambda job: job.client == 1),
+        stop=Stop(versions=1),
+    )
+    assert run(simulation)[-1].version == 1
+    assert visits_of(simulation, "client", "outcome") == [(0, "counted")]
 
 
-def test_a_divergence_that_nobody_needs_does_not_end_the_run(simulate):
-    class Diverging(simulate.trainer):
-        def collect(self, jobs):
-            results = super().collect(jobs)
-            nan = torch.full((2,), float("nan"))
-            return [Result(nan, 0.0) if job.client == 1 else r for job, r in zip(jobs, results, strict=True)]
-
-    def world(batch_limit):
-        simulation = simulate(
-            FedAvg(cohort=1, over_selection=2.0),
-            step_seconds=(1.0, 5.0),
-            trainer=Diverging(torch.zeros(2, 2), batch_limit),
-            stop=Stop(versions=1),
-        )
-        return run(simulation)[-1].version, simulation.ended
-
-    assert world(1) == world(16)
-
-
-def test_transfers_that_never_end_are_refused(simulate):
-    with pytest.raises(OffbeatError, match="never ends"), np.errstate(over="ignore"):
-        simulate(FedBuff(), up=1e-320)
+@pytest.mark.parametrize("speed", [1e-3, 1e300])
+def test_with_all_data_in_one_place_nothing_travels(simulate, speed):
+    simulation = simulate(
+        SequentialSGD(cohort=3),
+        step_seconds=(0.5,),
+        down=speed,
+        up=speed,
+        plan=local_plan(2),
+        stop=Stop(versions=3),
+        trainer=QuadraticTrainer(torch.tensor([[1.0, 10.0]])),
+        every=3.0,
+    )
+    evaluations = run(simulation)
+    # Six steps of half a second; each of them goes half of the way to the target.
+    assert visits_of(simulation, "assigned_seconds", "ended_seconds") == [(0, 3), (3, 6), (6, 9)]
+    assert visits_of(simulation, "version", "staleness") == [(0, 0), (1, 0), (2, 0)]
+    assert visits_of(simulation, "bytes_down", "bytes_up", "outcome") == [(0, 0, "counted")] * 3
+    assert [(e.bytes_down, e.bytes_up) for e in evaluations] == [(0, 0)] * 4
+    assert [e.metrics["accuracy"] for e in evaluations] == pytest.approx([1 - 0.5 ** (6 * n) for n in range(4)])
+    torch.testing.assert_close(simulation.model, torch.tensor([1.0, 10.0]) * (1 - 0.5**18))

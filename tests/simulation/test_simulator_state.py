@@ -1,4 +1,4 @@
-"""A run that is saved and restored after any of its steps goes on as if nothing had been."""
+"""A run that is saved and restored after any of its steps goes on to the same end."""
 
 import json
 import math
@@ -6,25 +6,14 @@ import math
 import pytest
 import torch
 
-from offbeat.algorithms import (
-    AsyncCommSGD,
-    FedAsync,
-    FedAvg,
-    FedBuff,
-    FedLaAvg,
-    FedLuck,
-    LocalPlan,
-    Port,
-    SequentialSGD,
-)
+from offbeat.algorithms import AsyncCommSGD, FedAsync, FedAvg, FedBuff, FedLaAvg, FedLuck, Port
 from offbeat.algorithms.components import Compression
 from offbeat.algorithms.components.schedules.patterns import random
 from offbeat.algorithms.components.step_sizes import inverse_time
-from offbeat.checkpoint import read_checkpoint, write_checkpoint
-from offbeat.simulation.events import Kind
 from offbeat.simulation.records import Evaluation, Stop
 from offbeat.simulation.training_queue import DivergedError
-from offbeat.training.trainers.trainer import Result
+from tests.algorithms.case import all_cases
+from tests.simulation.conftest import TIMES, QuadraticTrainer, local_plan, resume, run
 
 
 class BufferThatNeedsBases(FedBuff):
@@ -38,54 +27,42 @@ class BufferThatNeedsBases(FedBuff):
         return super().receive(update._replace(vector=update.vector.resolve() + 0.01 * update.base))
 
 
-ALGORITHMS = {
-    "fedavg": lambda: FedAvg(cohort=2, over_selection=1.5),
-    "fedasync": lambda: FedAsync(concurrency=3),
-    "fedbuff": lambda: FedBuff(buffer_size=2, concurrency=3),
-    "with base": lambda: BufferThatNeedsBases(buffer_size=2, concurrency=3),
-    "fedbuff with error feedback": lambda: FedBuff(buffer_size=2, concurrency=3),
-    "fedlaavg": lambda: FedLaAvg(cohort=2),
-    "fedlaavg compressed": lambda: FedLaAvg(cohort=2),
-    "fedlaavg keeping updates": lambda: FedLaAvg(cohort=2, server_keeps_updates=True),
-    "port": lambda: Port(min_clients=1, staleness_bound=1, concurrency=3),
-    "async_comm_sgd": lambda: AsyncCommSGD(pattern=random(0.4), step_sizes=inverse_time(), average=True, period=1.7),
-    "fedluck": lambda: FedLuck(period=1.3, steps=(1, 3), compression=(0.5, 1.0)),
-    "fedluck with error feedback": lambda: FedLuck(period=1.3, steps=(1, 3), compression=(0.5, 1.0)),
-    "sequential_sgd": lambda: SequentialSGD(cohort=3),
-}
-HALF = Compression("random_k", (("share", 0.5), ("scaled", False)))
+RANDOM_HALF = Compression("random_k", (("share", 0.5), ("scaled", False)))
 TOP_HALF = Compression("top_k", (("share", 0.5),))
-# What is different in their worlds. All contract cases are in test_every_algorithm_resumes.py.
+# Algorithms, and the differences of their worlds; each case of the contract is in a test of its own.
 WORLDS = {
-    "fedbuff with error feedback": {
-        "plan": LocalPlan(steps=1, batch_size=1, lr=0.5, compression=HALF, error_feedback=True),
-        "up": 20.0,
-    },
-    "fedlaavg compressed": {"plan": LocalPlan(steps=1, batch_size=1, lr=0.5, compression=HALF), "up": 20.0},
-    "port": {"plan": LocalPlan(steps=3, batch_size=1, lr=0.5), "max_staleness": None},
-    "async_comm_sgd": {"max_staleness": None},
-    "fedluck": {"max_staleness": None},
-    "fedluck with error feedback": {
-        "max_staleness": None,
-        "plan": LocalPlan(steps=1, batch_size=1, lr=0.5, compression=TOP_HALF, error_feedback=True),
-        "up": 20.0,
-    },
-    "sequential_sgd": {"step_seconds": (0.25,), "loss_probability": None, "availability": None, "down": 1.0, "up": 1.0},
+    "fedavg": (lambda: FedAvg(cohort=2, over_selection=1.5), {}),
+    "fedasync": (lambda: FedAsync(concurrency=3), {}),
+    "fedbuff": (lambda: FedBuff(buffer_size=2, concurrency=3), {}),
+    "with base": (lambda: BufferThatNeedsBases(buffer_size=2, concurrency=3), {}),
+    "fedbuff with error feedback": (
+        lambda: FedBuff(buffer_size=2, concurrency=3),
+        {"plan": local_plan(compression=RANDOM_HALF, error_feedback=True), "up": 20.0},
+    ),
+    "fedlaavg": (lambda: FedLaAvg(cohort=2), {}),
+    "fedlaavg compressed": (lambda: FedLaAvg(cohort=2), {"plan": local_plan(compression=RANDOM_HALF), "up": 20.0}),
+    "port": (
+        lambda: Port(min_clients=1, staleness_bound=1, concurrency=3),
+        {"plan": local_plan(3), "max_staleness": None},
+    ),
+    "async_comm_sgd": (
+        lambda: AsyncCommSGD(pattern=random(0.4), step_sizes=inverse_time(), average=True, period=1.7),
+        {"max_staleness": None},
+    ),
+    "fedluck with error feedback": (
+        lambda: FedLuck(period=1.3, steps=(1, 3), compression=(0.5, 1.0)),
+        {"plan": local_plan(compression=TOP_HALF, error_feedback=True), "max_staleness": None, "up": 20.0},
+    ),
 }
-REMEMBERING = {name for name in ALGORITHMS if name.startswith("fedlaavg") or name.endswith("feedback")}
-PLAIN = {name for name in ALGORITHMS if name not in WORLDS and name not in REMEMBERING}
-TIMES = [
-    [(0, 4.5), (6, 30)],
-    [(0, 2), (2.25, 5), (7, 9), (11, 30)],
-    [(1, 12), (14, 18)],
-    [(0, 30)],
-]
+REMEMBERING = {name for name in WORLDS if name.startswith("fedlaavg") or name.endswith("feedback")}
+PLAIN = ("fedavg", "fedasync", "fedbuff", "with base")
+CASES = all_cases()
 
 
 @pytest.fixture
 def world(simulate, intervals):
     def build(name, when_away="lose", batch_limit=1, **more):
-        targets = torch.arange(4.0)[:, None] + torch.tensor([0.0, 10.0])
+        algorithm, differences = WORLDS[name]
         arguments = {
             "step_seconds": (1.0, 1.5, 2.0, 4.0),
             "down": 16.0,
@@ -95,17 +72,32 @@ def world(simulate, intervals):
             "when_away": when_away,
             "lease_seconds": 5.0,
             "max_staleness": 1,
-            "trainer": simulate.trainer(targets, batch_limit),
+            "trainer": QuadraticTrainer(torch.arange(4.0)[:, None] + torch.tensor([0.0, 10.0]), batch_limit),
             "every": 2.3,
             "stop": Stop(virtual_seconds=24.0),
         }
-        return simulate(ALGORITHMS[name](), **arguments | WORLDS.get(name, {}) | more)
+        return simulate(algorithm(), **arguments | differences | more)
 
     return build
 
 
-def to_the_end(simulation):
-    return list(simulation.run())
+@pytest.fixture
+def case_world(simulate, intervals):
+    def build(case):
+        arguments = {
+            "step_seconds": (1.0, 1.5, 2.0, 4.0, 0.7, 0.4),
+            "down": 16.0,
+            "up": 6.0,
+            "loss_probability": (0.0, 0.5, 0.0, 0.5, 0.0, 0.0),
+            "availability": intervals(*TIMES, [(2, 5), (6, 9), (10, 13), (14, 30)], [(0, 30)]),
+            "when_away": "lose",
+            "lease_seconds": 5.0,
+        }
+        if case.clients == 1:  # all data are in one place
+            arguments = {"step_seconds": (0.25,), "down": 1.0, "up": 1.0}
+        return simulate(case.make(), every=2.3, stop=Stop(virtual_seconds=24.0), **arguments)
+
+    return build
 
 
 def outcome(simulation):
@@ -115,32 +107,31 @@ def outcome(simulation):
 
 @pytest.mark.parametrize("batch_limit", [1, 4])
 @pytest.mark.parametrize("when_away", ["pause", "lose"])
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_a_run_goes_on_from_every_step_to_the_same_end(name, when_away, batch_limit, world, same_state):
+@pytest.mark.parametrize("name", WORLDS)
+def test_a_run_resumes_from_every_step_to_the_same_end(name, when_away, batch_limit, world, same_state):
     undisturbed = world(name, when_away, batch_limit)
-    evaluations = to_the_end(undisturbed)
+    evaluations = run(undisturbed)
     if name in PLAIN:
         assert {visit.outcome for visit in undisturbed.ended} >= {"counted", "lost"}
         assert when_away == "lose" or undisturbed.coordinator.statistics.unused > 0
 
     saved = world(name, when_away, batch_limit)
     made = []
-    cut_short = remembered = 0
-    for step in range(10_000):
-        if saved.finished:
-            break
+    cut_short = remembered = step = 0
+    while not saved.finished:
         state = saved.state_dict()
         if name in PLAIN or step % 3 == 0:
             restored = world(name, when_away, batch_limit)
             restored.load_state_dict(state)
             remembered += len(restored._life.work._memories)
             cut_short += any(visit.plan is not visit.assignment.plan for visit in restored._life.visits.values())
-            assert made + to_the_end(restored) == evaluations
+            assert made + run(restored) == evaluations
             assert saved.ended + restored.ended == undisturbed.ended
             assert torch.equal(restored.model, undisturbed.model)
         evaluation = saved.step()
         made += [] if evaluation is None else [evaluation]
-    # Saved at every step, and none the worse for it.
+        step += 1
+    # Saving at every step does not change the run.
     assert made == evaluations
     assert saved.ended == undisturbed.ended
     assert same_state(outcome(saved), outcome(undisturbed))
@@ -149,23 +140,21 @@ def test_a_run_goes_on_from_every_step_to_the_same_end(name, when_away, batch_li
     assert (remembered > 0) is (name in REMEMBERING)
 
 
-@pytest.mark.parametrize("when_away", ["pause", "lose"])
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_a_run_goes_on_from_a_file(name, when_away, world, same_state, tmp_path):
-    undisturbed, saved = world(name, when_away), world(name, when_away)
-    evaluations, made = to_the_end(undisturbed), []
-    for step in range(1000):
-        if saved.finished:
-            break
+@pytest.mark.parametrize("name", CASES)
+def test_every_algorithm_resumes_from_a_file(name, case_world, same_state, tmp_path):
+    undisturbed, saved = case_world(CASES[name]), case_world(CASES[name])
+    evaluations, made = run(undisturbed), []
+    assert undisturbed.coordinator.statistics.counted > 5
+    assert undisturbed.coordinator.algorithm.version > 1
+    step = 0
+    while not saved.finished:
         if step % 7 == 0:
-            write_checkpoint(tmp_path / "checkpoint", saved.state_dict())
-            restored = world(name, when_away)
-            restored.load_state_dict(read_checkpoint(tmp_path / "checkpoint"))
-            ended = [*saved.ended]
+            restored = resume(case_world(CASES[name]), saved, tmp_path)
+            restored.ended = [*saved.ended]
             saved = restored
-            saved.ended = ended
         evaluation = saved.step()
         made += [] if evaluation is None else [evaluation]
+        step += 1
     assert made == evaluations
     assert saved.ended == undisturbed.ended
     assert same_state(outcome(saved), outcome(undisturbed))
@@ -177,86 +166,60 @@ def test_infinities_stay_infinite(world, tmp_path):
     saved = world("fedbuff", stop=Stop(virtual_seconds=60.0), **arguments)
     while saved._now < 40:
         saved.step()
-    write_checkpoint(tmp_path / "checkpoint", saved.state_dict())
-    restored = world("fedbuff", stop=Stop(virtual_seconds=60.0), **arguments)
-    restored.load_state_dict(read_checkpoint(tmp_path / "checkpoint"))
+    restored = resume(world("fedbuff", stop=Stop(virtual_seconds=60.0), **arguments), saved, tmp_path)
     assert len(restored._life.visits) == len(saved._life.visits) == 3
     assert {visit.assignment.lease_until for visit in restored._life.visits.values()} == {math.inf}
-    assert to_the_end(restored) == to_the_end(saved)
+    assert type(restored._evaluations._latest) is Evaluation
+    assert restored._evaluations._latest == saved._evaluations._latest
+    assert run(restored) == run(saved)
 
 
-def test_what_is_saved_does_not_change_as_the_run_goes_on(world):
+def test_a_saved_state_does_not_change_as_the_run_goes_on(world):
+    def frozen():
+        return json.dumps({k: v.tolist() if isinstance(v, torch.Tensor) else v for k, v in state.items()})
+
     simulation = world("fedavg")
     for _ in range(40):
         simulation.step()
     state = simulation.state_dict()
-    before = frozen(state)
-    to_the_end(simulation)
-    assert frozen(state) == before
+    before = frozen()
+    run(simulation)
+    assert frozen() == before
 
 
-def frozen(state):
-    """A copy of a state, as text."""
-    plain = {key: value.tolist() if isinstance(value, torch.Tensor) else value for key, value in state.items()}
-    return json.dumps(plain)
+@pytest.mark.parametrize("stop", [Stop(virtual_seconds=11.0), Stop(versions=3), Stop(updates=3)])
+def test_a_finished_run_stays_finished_without_a_second_evaluation(world, stop):
+    simulation, restored = world("fedbuff", stop=stop), world("fedbuff", stop=stop)
+    run(simulation)
+    restored.load_state_dict(simulation.state_dict())
+    assert run(restored) == []
 
 
-def test_a_finished_run_is_finished_after_a_restart_without_a_second_evaluation(world):
-    for stop in (Stop(virtual_seconds=11.0), Stop(versions=3), Stop(updates=3)):
-        simulation, restored = world("fedbuff", stop=stop), world("fedbuff", stop=stop)
-        to_the_end(simulation)
-        restored.load_state_dict(simulation.state_dict())
-        assert to_the_end(restored) == []
-
-
-def test_a_restored_run_knows_how_long_it_has_been_in_vain(simulate, monkeypatch):
+def test_a_restored_run_knows_how_long_no_update_has_counted(simulate, monkeypatch):
     monkeypatch.setattr("offbeat.simulation.stall_guard._MAX_IN_VAIN", 20)
-
-    def build():
-        return simulate(FedAvg(cohort=1), step_seconds=(1.0,), lease_seconds=0.5, stop=Stop(versions=1))
-
-    simulation = build()
+    simulation, restored = (
+        simulate(FedAvg(cohort=1), step_seconds=(1.0,), lease_seconds=0.5, stop=Stop(versions=1)) for _ in range(2)
+    )
     while len(simulation.ended) < 15:
         simulation.step()
-    restored = build()
     restored.load_state_dict(simulation.state_dict())
     with pytest.raises(Exception, match="no update counted in the last 21 visits"):
-        to_the_end(restored)
+        run(restored)
     assert len(restored.ended) == 5
 
 
-def test_training_that_diverged_unneeded_does_so_again_after_a_restart(world, simulate):
-    class Diverging(simulate.trainer):
-        def collect(self, jobs):
-            nan = Result(torch.full((2,), float("nan")), 0.0)
-            return [nan if job.client == 3 else r for job, r in zip(jobs, super().collect(jobs), strict=True)]
-
+def test_training_that_diverged_before_it_was_needed_does_so_again_after_a_restart(world):
     def build():
-        return world(
-            "fedasync", "pause", trainer=Diverging(torch.zeros(4, 2), 4), loss_probability=None, max_staleness=9
-        )
+        trainer = QuadraticTrainer(torch.zeros(4, 2), 4, lambda job: job.client == 3)
+        return world("fedasync", "pause", trainer=trainer, loss_probability=None, max_staleness=9)
 
-    simulation = build()
+    simulation, restored = build(), build()
     # The evaluation at 4.6 s has trained client 3's work along with that of others.
     while simulation._now < 4.6:
         simulation.step()
     assert simulation._life.visits[3].work.error is not None
-    restored = build()
     restored.load_state_dict(simulation.state_dict())
     for each in (simulation, restored):
         with pytest.raises(DivergedError, match="client 3, from version 0"):
-            to_the_end(each)
+            run(each)
     assert restored._now == simulation._now
-
-
-def test_an_evaluation_comes_back_as_one(world, tmp_path):
-    simulation, restored = world("fedavg"), world("fedavg")
-    simulation.step()  # everybody is there
-    while simulation._queue._heap[0][1] != Kind.EVALUATION:
-        simulation.step()
-    first = simulation.step()
-    write_checkpoint(tmp_path / "checkpoint", simulation.state_dict())
-    restored.load_state_dict(read_checkpoint(tmp_path / "checkpoint"))
-    assert type(restored._evaluations._latest) is Evaluation
-    assert restored._evaluations._latest == first
-    assert first.metrics == {"accuracy": 0.0}

@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from offbeat.algorithms import FedAsync, FedAvg, FedBuff, FedLuck
+from offbeat.algorithms import FedAvg, FedLuck
 from offbeat.errors import OffbeatError
 from offbeat.population.availability import Alternating
 from offbeat.simulation.records import Stop
-from tests.simulation.conftest import run
+from tests.simulation.conftest import ended, run
 
 
 @pytest.fixture
@@ -28,88 +28,69 @@ def fedluck(**more):
     return FedLuck(steps=(1, 1), compression=(1.0, 1.0), **more)
 
 
-def test_waiting_for_lost_clients_for_ever_is_an_error_and_not_a_loop(simulate):
-    simulation = simulate(FedAvg(cohort=4), loss_probability=(0.0, 1.0, 0.0, 0.0), stop=Stop(versions=3))
-    with pytest.raises(OffbeatError, match=r"server\.lease_seconds"):
-        run(simulation)
-
-
-def test_leases_too_short_for_any_visit_are_an_error_and_not_a_loop(simulate):
+def test_leases_too_short_for_any_visit_end_the_run(simulate):
     simulation = simulate(FedAvg(cohort=1), step_seconds=(1.0,), lease_seconds=0.5, stop=Stop(versions=1))
     with pytest.raises(OffbeatError, match=r"no update counted in the last \d+ visits.*server\.lease_seconds"):
         run(simulation)
 
 
-def test_a_periodic_algorithm_that_waits_for_lost_clients_is_an_error_and_not_a_loop(simulate):
-    class Periodic(FedBuff):
-        period = 1.0
+def test_a_run_whose_clients_have_left_for_good_goes_on_to_its_end(simulate, intervals):
+    world = {"availability": intervals([(0, 10)], [(0, 7)], [(2, 9)], [(1, 3)]), "every": 10.0, "lease_seconds": 5.0}
+    evaluations = run(simulate(stop=Stop(virtual_seconds=45), **world))
+    assert [evaluation.seconds for evaluation in evaluations] == [0, 10, 20, 30, 40, 45]
+    assert len({evaluation[1:7] for evaluation in evaluations[2:]}) == 1
+    with pytest.raises(
+        OffbeatError, match=r"^nothing is left to happen at \d+ virtual seconds: every client stays off.*$"
+    ):
+        run(simulate(stop=Stop(updates=1000), **world))
 
-    simulation = simulate(
-        Periodic(concurrency=1), step_seconds=(1.0,), loss_probability=(1.0,), stop=Stop(versions=1), every=1e9
-    )
-    with pytest.raises(OffbeatError, match="no update counted"):
+
+def test_a_run_without_leases_that_waits_for_lost_clients_ends(simulate):
+    simulation = simulate(FedAvg(cohort=4), loss_probability=(0.0, 1.0, 0.0, 0.0), stop=Stop(versions=3))
+    with pytest.raises(OffbeatError, match=r"server\.lease_seconds"):
         run(simulation)
 
 
-def test_when_all_have_left_for_good_the_run_goes_on_to_its_end(simulate, intervals):
-    world = {"availability": intervals([(0, 10)], [(0, 7)], [(2, 9)], [(1, 3)]), "every": 10.0, "lease_seconds": 5.0}
-    evaluations = run(simulate(FedAsync(concurrency=2), stop=Stop(virtual_seconds=45), **world))
-    assert [evaluation.seconds for evaluation in evaluations] == [0, 10, 20, 30, 40, 45]
-    assert len({evaluation[1:7] for evaluation in evaluations[1:]}) == 1
-    with pytest.raises(
-        OffbeatError, match=r"nothing is left to happen at \d+ virtual seconds: every client stays offline"
-    ) as e:
-        run(simulate(FedAsync(concurrency=2), stop=Stop(updates=1000), **world))
-    assert "\n" not in str(e.value)
+def test_periods_that_are_short_against_the_visits_are_not_in_vain(simulate, impatient):
+    simulation = simulate(fedluck(period=0.01), step_seconds=(10.0,), stop=Stop(versions=2))
+    assert ended(simulation, "ended_seconds") == [10.0, 20.0]
 
 
-def test_a_period_that_is_short_against_the_visits_is_no_reason_to_stop(simulate, impatient):
-    simulation = simulate(
-        fedluck(period=0.01), step_seconds=(10.0,), down=1e300, up=1e300, stop=Stop(versions=2), every=1e9
-    )
-    run(simulation)
-    assert [visit.ended_seconds for visit in simulation.ended] == [10.0, 20.0]
-
-
-def test_nights_are_no_reason_to_stop(simulate, impatient):
-    # There for the first 50 seconds of each 1000.
+def test_periods_in_which_all_clients_are_offline_are_not_in_vain(simulate, impatient):
+    # Online for the first 50 seconds of each 1000.
     groups = Alternating(20, 50.0, np.array([0]))
     simulation = simulate(fedluck(period=1.0), step_seconds=(30.0,), availability=groups, stop=Stop(versions=4))
-    run(simulation)
-    assert [math.floor(visit.ended_seconds) for visit in simulation.ended] == [30, 1010, 1040, 2020]
+    assert [math.floor(seconds) for seconds in ended(simulation, "ended_seconds")] == [30, 1010, 1040, 2020]
 
 
 @pytest.mark.parametrize("comings", [False, True], ids=["always there", "coming and going"])
 @pytest.mark.parametrize("stop", [Stop(versions=1), Stop(virtual_seconds=1e6)], ids=["versions", "time"])
-def test_a_world_of_lost_clients_is_an_error(simulate, impatient, comings, stop):
-    groups = Alternating(2, 2.5, np.array([0, 1])) if comings else None
+def test_periods_in_which_all_clients_are_lost_end_the_run(simulate, impatient, comings, stop):
     simulation = simulate(
         fedluck(period=1.0),
         step_seconds=(1.0, 1.0),
         loss_probability=(1.0, 1.0),
-        availability=groups,
+        availability=Alternating(2, 2.5, np.array([0, 1])) if comings else None,
         stop=stop,
-        every=1e9,
     )
     with pytest.raises(OffbeatError, match=r"no update counted in the last 21 visits and ticks"):
         step_by_step(simulation)
     assert simulation._now < 40
 
 
-def test_without_a_clock_too_coming_and_going_does_not_hide_that_all_are_lost(simulate):
+def test_clients_that_come_and_go_do_not_hide_that_all_others_are_lost(simulate):
     simulation = simulate(
         FedAvg(cohort=1),
         step_seconds=(1.0, 1.0),
         loss_probability=(1.0, 1.0),
         availability=Alternating(2, 2.5, np.array([0, 1])),
         stop=Stop(versions=1),
-        every=1e9,
     )
     with pytest.raises(OffbeatError, match=r"nothing is left to happen at 1 virtual seconds.*server\.lease_seconds"):
         step_by_step(simulation)
 
 
-def test_a_round_that_has_places_left_waits_for_who_comes_and_goes(simulate, intervals):
+def test_a_round_with_free_slots_waits_for_clients_that_come_and_go(simulate, intervals):
     # Client 0 comes and goes for an hour, and had its turn; client 1 comes after it.
     come_and_go = [(k + 0.5, k + 0.75) for k in range(3600)]
     simulation = simulate(
@@ -117,7 +98,5 @@ def test_a_round_that_has_places_left_waits_for_who_comes_and_goes(simulate, int
         step_seconds=(0.1, 0.1),
         availability=intervals(come_and_go, [(3700, 3800)]),
         stop=Stop(versions=1),
-        every=1e9,
     )
-    run(simulation)
-    assert [visit.outcome for visit in simulation.ended] == ["counted", "counted"]
+    assert ended(simulation, "outcome") == ["counted", "counted"]

@@ -11,6 +11,7 @@ from offbeat.population.devices.devices import Devices
 from offbeat.population.devices.links import ConstantLink
 from offbeat.simulation import timing_with_pauses
 from offbeat.simulation.timing_with_pauses import Timing
+from tests.simulation.conftest import times_of
 
 
 def make(availability, when_away, *, step_seconds=(1.0,), down=None, up=None):
@@ -19,26 +20,21 @@ def make(availability, when_away, *, step_seconds=(1.0,), down=None, up=None):
     return Timing(Devices(np.array(step_seconds), down or link, up or link, zeros, availability, when_away), 8)
 
 
-# Intervals as (seconds away, seconds there) one after the other: all times are whole seconds, so that floats are exact.
+# Seconds offline and online, one after the other; all are integers, so that floats are exact.
 COMINGS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=8)
 
 
-def seconds_there(comings):
-    """Return the whole seconds at which a client is there, and its intervals."""
-    there, times, now = set(), [], -1
-    for away, stay in comings:
-        begin = now + away
-        now = begin + stay
-        there |= set(range(begin, now))
-        times.append((begin, now))
-    return there, times
+def seconds_online(comings):
+    """Return the whole seconds at which a client is online, and its intervals."""
+    times = times_of(comings)
+    return {second for begin, end in times for second in range(begin, end)}, times
 
 
-def one_by_one(there, start, amount, rate, when_away):
-    """Go through the seconds one by one, in each of which rate(second) goes through if the client is there."""
+def second_by_second(online, start, amount, rate, when_away):
+    """Go through the seconds one by one, in each of which rate(second) goes through if the client is online."""
     left = amount
     for second in range(start, 100):
-        if second in there:
+        if second in online:
             if left <= rate(second):
                 return second + left / rate(second), 0
             left -= rate(second)
@@ -49,10 +45,10 @@ def one_by_one(there, start, amount, rate, when_away):
 
 @pytest.mark.parametrize("when_away", ["pause", "lose"])
 @given(comings=COMINGS, start=st.integers(0, 20), amount=st.integers(1, 12))
-def test_everything_ends_when_it_does_second_by_second(intervals, when_away, comings, start, amount):
-    there, times = seconds_there(comings)
+def test_transfers_and_steps_end_as_they_do_second_by_second(intervals, when_away, comings, start, amount):
+    online, times = seconds_online(comings)
     world = make(intervals(times), when_away, step_seconds=(0.5,))
-    expected = one_by_one(there, start, amount, lambda _: 1, when_away)
+    expected = second_by_second(online, start, amount, lambda _: 1, when_away)
     assert world.download(0, float(start), float(amount)) == expected
     assert world.upload(0, float(start), float(amount)) == expected
     end, left = world.compute(0, float(start), 2 * amount)
@@ -67,10 +63,10 @@ def test_everything_ends_when_it_does_second_by_second(intervals, when_away, com
     rates=st.lists(st.sampled_from([0, 1, 2, 4]), min_size=1, max_size=5).filter(any),
 )
 def test_traces_are_followed_second_by_second(intervals, trace_link, when_away, comings, start, size, rates):
-    there, times = seconds_there(comings)
+    online, times = seconds_online(comings)
     link = trace_link([(1, rate) for rate in rates])
     world = make(intervals(times), when_away, down=link)
-    expected = one_by_one(there, start, size, lambda second: rates[second % len(rates)], when_away)
+    expected = second_by_second(online, start, size, lambda second: rates[second % len(rates)], when_away)
     assert world.download(0, float(start), float(size)) == expected
 
 
@@ -95,13 +91,15 @@ def test_each_way_has_its_own_link_and_each_client_its_own_speed():
         (0.2, 0.5, 3.0, 0.9),  # rate · (away − start) < size, though start + size / rate = away
     ],
 )
-def test_rounding_loses_nothing_that_ends_as_the_client_goes(intervals, when_away, later, start, away, rate, size):
+def test_rounding_loses_no_upload_that_ends_as_the_client_goes_offline(
+    intervals, when_away, later, start, away, rate, size
+):
     assert (start + size / rate > away) == (rate * (away - start) >= size)
     world = make(intervals([(start, away), *later]), when_away, up=ConstantLink(np.array([rate])))
     assert world.upload(0, start, size) == (away, 0.0)
 
 
-def test_a_line_that_is_dead_whenever_the_client_is_there_is_an_error_and_not_a_loop(trace_link, monkeypatch):
+def test_a_link_without_bandwidth_whenever_the_client_is_online_is_an_error(trace_link, monkeypatch):
     monkeypatch.setattr(timing_with_pauses, "_MAX_INTERVALS", 1000)
     dead_by_turns = trace_link([(1, 8), (1, 0)])
     world = make(Alternating(2, 1.0, np.array([1])), "pause", up=dead_by_turns)
@@ -117,7 +115,7 @@ def test_links_that_take_for_ever_are_refused(way):
 
 
 @pytest.mark.parametrize("availability", [Always(), Alternating(2, 5.0, np.array([0]))])
-def test_what_is_never_done_is_an_error_that_names_the_key(availability):
+def test_work_that_never_ends_is_an_error_that_names_the_key(availability):
     world = make(availability, "pause", step_seconds=(1e308,), up=ConstantLink(np.array([1e-300])))
     with pytest.raises(OffbeatError, match=r"^population\.step_seconds: client 0 never ends .* 2 virtual"):
         world.compute(0, 2.0, 20)
@@ -127,7 +125,7 @@ def test_what_is_never_done_is_an_error_that_names_the_key(availability):
         world.download(0, 2.0, math.inf)
 
 
-def test_what_rounding_leaves_over_does_not_wait_until_the_client_is_back(intervals):
+def test_a_remainder_of_rounding_does_not_wait_until_the_client_is_back(intervals):
     world = make(intervals([(0.7, 1.0), (50.0, 60.0)]), "pause")
     assert world.upload(0, 0.7, (1.0 - 0.7) * (1 + 1e-14)) == (1.0, 0.0)
     assert world.upload(0, 0.7, 0.4).seconds == pytest.approx(50.1)

@@ -1,26 +1,16 @@
+"""Training on demand, and the clients' memories from visit to visit."""
+
 import pytest
 import torch
 
-from offbeat.algorithms import LocalPlan
 from offbeat.algorithms.components import Compression
 from offbeat.simulation.training_queue import DivergedError, WorkQueue
-from offbeat.training.trainers.trainer import Job, Result, Trainer
+from offbeat.training.trainers.trainer import Job, Result
+from tests.simulation.conftest import RecordingTrainer as Recorder
+from tests.simulation.conftest import local_plan
 
-PLAN = LocalPlan(steps=1, batch_size=1, lr=0.1)
-
-
-class Recorder(Trainer):
-    def __init__(self, batch_limit, outcome=None):
-        self.batch_limit = batch_limit
-        self.batches = []
-        self.outcome = outcome or (lambda job: Result(torch.full((2,), float(job.client)), 0.0))
-
-    def examples(self, client):
-        return 1
-
-    def collect(self, jobs):
-        self.batches.append([job.client for job in jobs])
-        return [self.outcome(job) for job in jobs]
+PLAN = local_plan(lr=0.1)
+NAN = Result(torch.full((2,), float("nan")), 0.0)
 
 
 def promises(trainer, clients):
@@ -28,7 +18,7 @@ def promises(trainer, clients):
     return queue, [queue.promise(Job(c, 0, 0, torch.zeros(2), PLAN, "delta")) for c in range(clients)]
 
 
-def test_nothing_is_trained_before_it_is_needed_and_nothing_twice():
+def test_jobs_are_trained_once_when_they_are_needed():
     trainer = Recorder(batch_limit=1)
     _, work = promises(trainer, 3)
     assert trainer.batches == []
@@ -37,7 +27,7 @@ def test_nothing_is_trained_before_it_is_needed_and_nothing_twice():
     assert trainer.batches == [[1]]
 
 
-def test_a_batch_is_what_is_needed_and_what_has_waited_longest_up_to_the_limit():
+def test_a_batch_is_the_needed_job_and_the_oldest_others_up_to_the_limit():
     trainer = Recorder(batch_limit=3)
     _, work = promises(trainer, 6)
     work[4].resolve()
@@ -46,32 +36,28 @@ def test_a_batch_is_what_is_needed_and_what_has_waited_longest_up_to_the_limit()
     assert trainer.batches == [[4, 0, 1], [2, 3, 5]]
 
 
-def test_what_is_cancelled_is_not_trained():
+def test_cancelled_jobs_are_not_trained():
     trainer = Recorder(batch_limit=10)
     queue, work = promises(trainer, 3)
     queue.cancel(work[1])
     work[0].resolve()
     assert trainer.batches == [[0, 2]]
+    assert work[0].job is None  # the starting model is freed
 
 
-def test_the_starting_model_is_let_go_once_the_work_is_done():
-    _, (work,) = promises(Recorder(batch_limit=1), 1)
-    work.resolve()
-    assert work.job is None
-
-
-def test_what_was_trained_before_an_interruption_is_not_trained_again():
+def test_updates_from_before_a_restart_are_not_trained_again():
     trainer = Recorder(batch_limit=10)
     queue, work = promises(trainer, 2)
     kept = queue.kept(torch.tensor([5.0, 6.0]), None)
     assert kept.resolve().tolist() == [5.0, 6.0]
+    assert kept.memory is None
     queue.cancel(kept)
     work[0].resolve()
     assert trainer.batches == [[0, 1]]
 
 
 def test_work_that_diverged_keeps_its_job_and_fails_again_untrained():
-    trainer = Recorder(1, lambda job: Result(torch.full((2,), float("nan")), 0.0))
+    trainer = Recorder(1, lambda job: NAN)
     _, (work,) = promises(trainer, 1)
     for _ in range(2):
         with pytest.raises(DivergedError):
@@ -95,11 +81,7 @@ def test_work_that_diverged_names_the_client_and_the_version(result, problem):
         work.resolve()
 
 
-# --- What clients remember from visit to visit. ---
-
-REMEMBERING = LocalPlan(
-    steps=1, batch_size=1, lr=0.1, compression=Compression("top_k", (("share", 0.5),)), error_feedback=True
-)
+REMEMBERING = local_plan(lr=0.1, compression=Compression("top_k", (("share", 0.5),)), error_feedback=True)
 
 
 def visits_of(queue, client, visits, plan=PLAN, payload="difference"):
@@ -118,7 +100,7 @@ def squares(job):
 
 @pytest.mark.parametrize("batch_limit", [1, 2, 10])
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)])
-def test_differences_are_to_the_visit_before_whatever_is_needed_first(batch_limit, order):
+def test_differences_are_to_the_visit_before_in_any_order_of_training(batch_limit, order):
     trainer = Recorder(batch_limit, squares)
     queue = WorkQueue(trainer, 2, seed=1)
     work = {client: visits_of(queue, client, 4) for client in (0, 1)}
@@ -130,7 +112,7 @@ def test_differences_are_to_the_visit_before_whatever_is_needed_first(batch_limi
     assert sorted(client for batch in trainer.batches for client in batch) == [0] * 4 + [1] * 4
 
 
-def test_what_is_left_out_of_one_visit_is_in_the_next():
+def test_the_part_that_compression_drops_is_in_the_next_update():
     # Each update is 2, 3, of which the larger entry is sent: 2, 3 then 4, 3 then 2, 6.
     trainer = Recorder(10, lambda job: Result(torch.tensor([2.0, 3.0]), 0.0))
     work = visits_of(WorkQueue(trainer, 2, seed=1), 0, 3, REMEMBERING, "delta")
@@ -138,7 +120,7 @@ def test_what_is_left_out_of_one_visit_is_in_the_next():
     assert [each.memory.vector.tolist() for each in work] == [[2, 0], [0, 3], [2, 0]]
 
 
-def test_a_visit_that_does_not_count_is_forgotten():
+def test_a_visit_that_does_not_count_leaves_no_memory():
     queue = WorkQueue(Recorder(10, squares), 2, seed=1)
     (first,) = visits_of(queue, 0, 1)
     unused = queue.promise(Job(0, 1, 1, torch.zeros(2), PLAN, "difference"))
@@ -154,17 +136,17 @@ def test_a_visit_that_does_not_count_is_forgotten():
 def test_long_chains_are_trained_in_order_and_in_batches_of_the_limit(batch_limit):
     trainer = Recorder(batch_limit, squares)
     queue = WorkQueue(trainer, 2, seed=1)
-    other, work = visits_of(queue, 1, 9), visits_of(queue, 0, 5003)
-    assert work[-1].memory.resolve().tolist() == [5002.0**2] * 2
+    other, work = visits_of(queue, 1, 9), visits_of(queue, 0, 1503)
+    assert work[-1].memory.resolve().tolist() == [1502.0**2] * 2
     assert max(map(len, trainer.batches)) == batch_limit
     # The last batch has room for some that have waited.
-    trained_along = -5003 % batch_limit
+    trained_along = -1503 % batch_limit
     assert [each.vector is not None for each in other] == [number < trained_along for number in range(9)]
     assert all(each.job is each.before is None for each in work)
     assert all(each.memory.work is None for each in work)
 
 
-def test_only_what_the_needed_upload_is_made_of_is_trained_before_it():
+def test_only_the_clients_earlier_visits_are_trained_before_a_needed_one():
     trainer = Recorder(1, squares)
     queue = WorkQueue(trainer, 2, seed=1)
     work = {client: visits_of(queue, client, 3) for client in (0, 1)}
@@ -175,10 +157,9 @@ def test_only_what_the_needed_upload_is_made_of_is_trained_before_it():
 
 @pytest.mark.parametrize("batch_limit", [1, 10])
 @pytest.mark.parametrize("needed", [0, 1, 2, 3])
-def test_all_that_comes_after_a_visit_that_diverged_fails_as_it_did(batch_limit, needed):
+def test_all_visits_after_one_that_diverged_fail_as_it_did(batch_limit, needed):
     def diverging(job):
-        nan = Result(torch.full((2,), float("nan")), 0.0)
-        return nan if (job.client, job.visit) == (1, 1) else squares(job)
+        return NAN if (job.client, job.visit) == (1, 1) else squares(job)
 
     queue = WorkQueue(Recorder(batch_limit, diverging), 2, seed=1)
     work = {client: visits_of(queue, client, 4) for client in (0, 1)}
@@ -202,15 +183,15 @@ def test_a_difference_of_finite_updates_that_overflows_names_the_client_and_the_
         work[1].resolve()
 
 
-def test_nothing_is_remembered_where_nothing_has_to_be():
+def test_plain_updates_leave_no_memory():
     queue = WorkQueue(Recorder(10), 2, seed=1)
     (work,) = visits_of(queue, 0, 1, PLAN, "delta")
     work.resolve()
     assert work.memory is None
 
 
-def test_random_numbers_of_compression_are_those_of_the_seed_the_client_and_the_visit():
-    plan = LocalPlan(steps=1, batch_size=1, lr=0.1, compression=Compression("random_k", (("share", 0.1),)))
+def test_compression_draws_by_the_seed_the_client_and_the_visit():
+    plan = local_plan(compression=Compression("random_k", (("share", 0.1),)))
     trainer = Recorder(10, lambda job: Result(torch.ones(200), 0.0))
 
     def sent(seed, client, visit):
@@ -221,14 +202,13 @@ def test_random_numbers_of_compression_are_those_of_the_seed_the_client_and_the_
     assert len({sent(1, 2, 3), sent(0, 2, 3), sent(1, 0, 3), sent(1, 2, 0)}) == 4
 
 
-def test_a_memory_that_was_kept_over_an_interruption_is_that_of_the_visit():
+def test_a_memory_from_before_a_restart_is_that_of_the_visit():
     queue = WorkQueue(Recorder(10, squares), 2, seed=1)
     kept = queue.kept(torch.tensor([5.0, 6.0]), torch.tensor([1.0, 0.0]))
     assert kept.resolve().tolist() == [5, 6]
     queue.note_counted(0, kept)
     after = queue.promise(Job(0, 1, 1, torch.zeros(2), PLAN, "difference"))
     assert after.resolve().tolist() == [0, 1]
-    assert queue.kept(torch.tensor([5.0, 6.0]), None).memory is None
 
 
 def test_memories_are_those_of_counted_visits_and_survive_a_restart():

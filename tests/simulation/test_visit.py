@@ -1,40 +1,25 @@
+"""Open visits, and their state in a checkpoint."""
+
 import math
 
 import pytest
 import torch
 
-from offbeat.algorithms import FedBuff, LocalPlan
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator import Coordinator
 from offbeat.simulation.events import Kind
 from offbeat.simulation.training_queue import WorkQueue
 from offbeat.simulation.visit import OpenVisit, visits_from_state, visits_state
-from offbeat.training.trainers.trainer import Job, Result, Trainer
+from offbeat.training.trainers.trainer import Job
+from tests.simulation.conftest import RecordingTrainer, local_plan, one_by_one
 
-PLAN = LocalPlan(steps=2, batch_size=1, lr=0.1)
-
-
-class Counting(Trainer):
-    """Uploads the client's number, in every entry."""
-
-    def __init__(self, batch_limit=1):
-        self.batch_limit = batch_limit
-        self.jobs = []
-
-    def examples(self, client):
-        return 1
-
-    def collect(self, jobs):
-        self.jobs.extend(jobs)
-        return [Result(torch.full((2,), float(job.client)), 0.0) for job in jobs]
+PLAN = local_plan(2, lr=0.1)
 
 
 @pytest.fixture
 def coordinator():
     """Five clients are at work: 0 to 2 from version 0, and 3 and 4 from version 1."""
-    coordinator = Coordinator(
-        FedBuff(buffer_size=1, concurrency=6), torch.ones(2), clients=6, local=PLAN, lease_seconds=9.0
-    )
+    coordinator = Coordinator(one_by_one(6), torch.ones(2), clients=6, local=PLAN, lease_seconds=9.0)
     for client in (0, 1, 2, 5):
         coordinator.present(0.0, client)
     coordinator.assign(0.0)
@@ -46,10 +31,15 @@ def coordinator():
 
 
 @pytest.fixture
-def make(coordinator):
+def queue():
+    return WorkQueue(RecordingTrainer(), 2, seed=1)
+
+
+@pytest.fixture
+def make(coordinator, queue):
     starts = [torch.zeros(2), torch.ones(2)]
 
-    def build(queue, client, *, has_work=True, has_base=False, **more):
+    def build(client, *, has_work=True, has_base=False, **more):
         assignment = coordinator.visits.assignment(client)
         start = starts[assignment.version]
         job = Job(client, assignment.visit, assignment.version, start, PLAN, "delta")
@@ -59,11 +49,20 @@ def make(coordinator):
     return build
 
 
-def test_a_visit_that_has_not_been_trained_is_trained_after_the_restart(coordinator, make):
-    queue = WorkQueue(Counting(), 2, seed=1)
-    visits = {3: make(queue, 3), 1: make(queue, 1, upload_began=4.5)}
-    trainer = Counting(batch_limit=5)
-    restored = visits_from_state(visits_state(visits), coordinator, WorkQueue(trainer, 2, seed=1))
+@pytest.fixture
+def restore(coordinator):
+    """Return the visits after a restart, and the trainer of those that were not trained."""
+
+    def restart(visits):
+        trainer = RecordingTrainer(batch_limit=5)
+        return visits_from_state(visits_state(visits), coordinator, WorkQueue(trainer, 2, seed=1)), trainer
+
+    return restart
+
+
+def test_a_visit_that_has_not_been_trained_is_trained_after_the_restart(make, restore):
+    visits = {3: make(3), 1: make(1, upload_began=4.5)}
+    restored, trainer = restore(visits)
     assert list(restored) == [3, 1]
     for client, visit in restored.items():
         before = visits[client]
@@ -72,43 +71,37 @@ def test_a_visit_that_has_not_been_trained_is_trained_after_the_restart(coordina
         assert (visit.start, visit.sent) == (None, 0)
         assert visit.work.job == before.work.job
     assert restored[1].work.resolve().tolist() == [1.0, 1.0]
-    assert [job.client for job in trainer.jobs] == [1, 3]  # both were waiting
+    assert trainer.batches == [[1, 3]]  # both were waiting
 
 
-def test_a_visit_that_has_been_trained_keeps_its_upload(coordinator, make):
-    queue = WorkQueue(Counting(), 2, seed=1)
-    visits = {4: make(queue, 4), 2: make(queue, 2)}
+def test_a_visit_that_has_been_trained_keeps_its_upload(make, restore):
+    visits = {4: make(4), 2: make(2)}
     visits[4].work.resolve()
-    trainer = Counting(batch_limit=5)
-    restored = visits_from_state(visits_state(visits), coordinator, WorkQueue(trainer, 2, seed=1))
+    restored, trainer = restore(visits)
     assert restored[4].work.resolve().tolist() == [4.0, 4.0]
     assert trainer.jobs == []
     assert restored[2].work.resolve().tolist() == [2.0, 2.0]
-    assert [job.client for job in trainer.jobs] == [2]
+    assert trainer.batches == [[2]]
 
 
-def test_a_visit_that_will_be_lost_has_no_work_after_the_restart_either(coordinator, make):
-    queue = WorkQueue(Counting(), 2, seed=1)
-    visits = {0: make(queue, 0, has_work=False, sent=5, upload_began=1.0), 1: make(queue, 1)}
-    restored = visits_from_state(visits_state(visits), coordinator, WorkQueue(Counting(), 2, seed=1))
+def test_a_visit_that_will_be_lost_has_no_work_after_the_restart_either(make, restore):
+    restored, _ = restore({0: make(0, has_work=False, sent=5, upload_began=1.0), 1: make(1)})
     assert (restored[0].work, restored[0].sent, restored[0].upload_began) == (None, 5, 1.0)
     assert restored[1].work is not None
 
 
 @pytest.mark.parametrize("stage", ["lost", "waiting", "trained"])
-def test_the_base_is_kept_at_any_stage(coordinator, make, stage):
-    queue = WorkQueue(Counting(), 2, seed=1)
-    visits = {3: make(queue, 3, has_work=stage != "lost", has_base=True), 0: make(queue, 0)}
+def test_the_base_is_kept_at_any_stage(make, restore, stage):
+    visits = {3: make(3, has_work=stage != "lost", has_base=True), 0: make(0)}
     if stage == "trained":
         visits[3].work.resolve()
-    restored = visits_from_state(visits_state(visits), coordinator, WorkQueue(Counting(), 2, seed=1))
+    restored, _ = restore(visits)
     assert restored[3].start.tolist() == [1.0, 1.0]
     assert restored[0].start is None
 
 
-def test_a_starting_model_is_saved_once_however_many_started_from_it(coordinator, make):
-    queue = WorkQueue(Counting(), 2, seed=1)
-    visits = {client: make(queue, client) for client in range(5)}
+def test_a_starting_model_of_many_visits_is_saved_once(make):
+    visits = {client: make(client) for client in range(5)}
     assert sorted(visits_state(visits)) == ["rows", "start.0", "start.1"]
     visits[3].work.resolve()
     assert sorted(visits_state(visits)) == ["rows", "start.0", "start.1", "upload.3"]
@@ -116,17 +109,12 @@ def test_a_starting_model_is_saved_once_however_many_started_from_it(coordinator
     assert sorted(visits_state(visits)) == ["rows", "start.0", "upload.3", "upload.4"]
 
 
-# --- Visits cut short, and what clients remember. ---
-
-
-def test_a_visit_that_was_cut_short_stays_so(coordinator, make):
-    queue = WorkQueue(Counting(), 2, seed=1)
-    visits = {0: make(queue, 0, has_base=True), 3: make(queue, 3, has_base=True)}
+def test_a_visit_that_was_cut_short_stays_so(make, restore, queue):
+    visits = {0: make(0, has_base=True), 3: make(3, has_base=True)}
     visits[0].plan = PLAN.prefix(1)
     visits[0].work = queue.promise(Job(0, 0, 0, torch.zeros(2), PLAN.prefix(1), "delta"))
-    trainer = Counting(batch_limit=5)
-    restored = visits_from_state(visits_state(visits), coordinator, WorkQueue(trainer, 2, seed=1))
-    assert restored[0].plan == LocalPlan(steps=1, batch_size=1, lr=0.1)
+    restored, trainer = restore(visits)
+    assert restored[0].plan == local_plan(1, lr=0.1)
     assert restored[0].assignment.plan == restored[3].plan == PLAN
     restored[0].work.resolve()
     assert [(job.client, job.plan.steps) for job in trainer.jobs] == [(0, 1), (3, 2)]
@@ -141,24 +129,17 @@ def test_a_visit_that_was_cut_short_stays_so(coordinator, make):
         (3.0, math.inf, 1, False),  # it has been cut short
     ],
 )
-def test_a_visit_may_be_cut_short_once_before_its_upload(coordinator, make, began, uploads, steps, may):
-    queue = WorkQueue(Counting(), 2, seed=1)
-    visit = make(queue, 3, steps_began=began, upload_began=uploads)
+def test_a_visit_may_be_cut_short_once_before_its_upload(make, restore, began, uploads, steps, may):
+    visit = make(3, steps_began=began, upload_began=uploads)
     visit.plan = visit.plan if steps == 2 else visit.plan.prefix(steps)
     assert visit.may_be_cut_short is may
-    restored = visits_from_state(visits_state({3: visit}), coordinator, queue)
-    assert restored[3].may_be_cut_short is may
+    assert restore({3: visit})[0][3].may_be_cut_short is may
 
 
-def test_a_visit_keeps_what_is_due_next(coordinator, make):
-    queue = WorkQueue(Counting(), 2, seed=1)
-    visit = make(queue, 3, next_seconds=4.5, next_kind=Kind.OFFER)
-    restored = visits_from_state(visits_state({3: visit}), coordinator, queue)[3]
-    assert restored.next_seconds == 4.5
-    assert restored.next_kind == Kind.OFFER
-    visit = make(queue, 3)
-    restored = visits_from_state(visits_state({3: visit}), coordinator, queue)[3]
-    assert restored.next_seconds == math.inf  # a client that never comes back
+@pytest.mark.parametrize("seconds", [4.5, math.inf])  # infinite for a client that never comes back
+def test_a_visit_keeps_its_next_event(make, restore, seconds):
+    restored = restore({3: make(3, next_seconds=seconds, next_kind=Kind.OFFER)})[0][3]
+    assert (restored.next_seconds, restored.next_kind) == (seconds, Kind.OFFER)
 
 
 def with_memories(trainer, memories):
@@ -170,16 +151,16 @@ def with_memories(trainer, memories):
 
 @pytest.mark.parametrize("trained", [False, True])
 @pytest.mark.parametrize("memories", [{}, {3: [1.0, 2.0]}], ids=["first", "later"])
-def test_a_visit_goes_on_with_what_its_client_remembers(coordinator, trained, memories, tmp_path):
+def test_a_visit_resumes_with_its_clients_memory(coordinator, trained, memories, tmp_path):
     coordinator.algorithm.payload = "difference"
     assignment = coordinator.visits.assignment(3)
     job = Job(3, assignment.visit, assignment.version, torch.ones(2), PLAN, "difference")
-    visit = OpenVisit(assignment, 2.0, PLAN, with_memories(Counting(), memories).promise(job))
+    visit = OpenVisit(assignment, 2.0, PLAN, with_memories(RecordingTrainer(), memories).promise(job))
     if trained:
         visit.work.resolve()
     write_checkpoint(tmp_path / "checkpoint", visits_state({3: visit}))
+    trainer = RecordingTrainer()
     state = read_checkpoint(tmp_path / "checkpoint")
-    trainer = Counting()
     restored = visits_from_state(state, coordinator, with_memories(trainer, memories))[3]
     # Its update is 3, 3.
     assert restored.work.resolve().tolist() == ([2, 1] if memories else [3, 3])
@@ -187,9 +168,9 @@ def test_a_visit_goes_on_with_what_its_client_remembers(coordinator, trained, me
     assert len(trainer.jobs) == (0 if trained else 1)
 
 
-def test_versions_that_are_equal_can_be_saved_together(coordinator, make, tmp_path):
-    queue, model = WorkQueue(Counting(), 2, seed=1), torch.tensor([1.0, 2.0])
-    visits = {client: make(queue, client, has_work=False) for client in (0, 3)}  # from versions 0 and 1
+def test_versions_that_share_memory_can_be_saved_together(make, tmp_path):
+    model = torch.tensor([1.0, 2.0])
+    visits = {client: make(client, has_work=False) for client in (0, 3)}  # from versions 0 and 1
     for visit in visits.values():
         visit.start = model
     write_checkpoint(tmp_path / "checkpoint", visits_state(visits))
@@ -197,13 +178,11 @@ def test_versions_that_are_equal_can_be_saved_together(coordinator, make, tmp_pa
     assert state["start.0"].tolist() == state["start.1"].tolist() == [1, 2]
 
 
-def test_no_visits_at_all(coordinator):
-    assert visits_from_state(visits_state({}), coordinator, WorkQueue(Counting(), 2, seed=1)) == {}
+def test_no_visits_at_all(restore):
+    assert restore({})[0] == {}
 
 
-def test_a_visit_whose_lease_has_lapsed_goes_on(coordinator, make):
-    queue = WorkQueue(Counting(), 2, seed=1)
-    visits = {0: make(queue, 0)}
+def test_a_visit_whose_lease_has_ended_goes_on(coordinator, make, restore):
+    visits = {0: make(0)}
     coordinator.lapse(9.0)
-    restored = visits_from_state(visits_state(visits), coordinator, queue)
-    assert restored[0].assignment == visits[0].assignment
+    assert restore(visits)[0][0].assignment == visits[0].assignment

@@ -6,21 +6,14 @@ import weakref
 import pytest
 import torch
 
-from offbeat.algorithms import FedAvg, FedBuff, LocalPlan
+from offbeat.algorithms import FedAvg, FedBuff
 from offbeat.simulation.records import Stop
-from tests.simulation.conftest import run
+from tests.simulation.conftest import QuadraticTrainer, ended, local_plan, one_by_one, run, visits_of
 
 
 def test_a_visit_takes_the_download_the_steps_and_the_upload(simulate):
     # 2 parameters are 8 bytes: 8 s down at 1 byte/s, 3 steps of 1 s, 2 s up at 4 bytes/s.
-    simulation = simulate(
-        FedBuff(buffer_size=1, concurrency=1),
-        step_seconds=(1.0,),
-        down=1.0,
-        up=4.0,
-        plan=LocalPlan(steps=3, batch_size=1, lr=0.5),
-        stop=Stop(updates=2),
-    )
+    simulation = simulate(step_seconds=(1.0,), down=1.0, up=4.0, plan=local_plan(3), stop=Stop(updates=2))
     run(simulation)
     first, second = simulation.ended
     assert first == (0, 0, 0, 0, 0.0, 13.0, 8, 8, "counted")
@@ -28,7 +21,7 @@ def test_a_visit_takes_the_download_the_steps_and_the_upload(simulate):
 
 
 def test_only_work_that_counts_is_trained(simulate):
-    trainer = simulate.trainer(torch.zeros(4, 2))
+    trainer = QuadraticTrainer(torch.zeros(4, 2))
     simulation = simulate(
         FedAvg(cohort=1, over_selection=4.0),
         trainer=trainer,
@@ -36,47 +29,31 @@ def test_only_work_that_counts_is_trained(simulate):
         lease_seconds=100.0,
         stop=Stop(versions=5),
     )
-    run(simulation)
-    counted = [(visit.client, visit.visit) for visit in simulation.ended if visit.outcome == "counted"]
-    assert sorted(job for batch in trainer.batches for job in batch) == sorted(counted)
+    visits = ended(simulation, "client", "visit", "outcome")
+    assert sorted(trainer.trained) == sorted(visit[:2] for visit in visits if visit[2] == "counted")
 
 
 def test_a_round_that_is_over_saves_the_uploads_of_the_others(simulate):
     simulation = simulate(FedAvg(cohort=1, over_selection=4.0), stop=Stop(virtual_seconds=4.5))
-    run(simulation)
-    outcomes = {visit.outcome: visit.bytes_up for visit in simulation.ended}
-    assert outcomes == {"counted": 8, "unused": 0}
+    assert set(ended(simulation, "outcome", "bytes_up")) == {("counted", 8), ("unused", 0)}
 
 
-def test_an_upload_that_comes_after_the_end_of_its_round_was_paid_for(simulate):
-    # Both are asked to upload at 1 s; the round ends at 2 s with the first one's; the other's takes until 9 s.
+def test_an_upload_that_arrives_after_the_end_of_its_round_counts_its_bytes(simulate):
+    # Both upload from 1 s on; the round ends at 2 s with the first one's; the other's takes until 9 s.
     simulation = simulate(
-        FedAvg(cohort=1, over_selection=2.0),
-        step_seconds=(1.0, 1.0),
-        stop=Stop(virtual_seconds=9.5),
-        up=(8.0, 1.0),
-        down=1e300,
+        FedAvg(cohort=1, over_selection=2.0), step_seconds=(1.0, 1.0), stop=Stop(virtual_seconds=9.5), up=(8.0, 1.0)
     )
-    run(simulation)
-    late = [visit for visit in simulation.ended if visit.client == 1]
-    assert [(visit.outcome, visit.bytes_up, visit.ended_seconds) for visit in late] == [("unused", 8, 9.0)]
+    visits = ended(simulation, "client", "outcome", "bytes_up", "ended_seconds")
+    assert [visit for visit in visits if visit[0] == 1] == [(1, "unused", 8, 9.0)]
 
 
-def test_a_lost_visit_costs_its_download_and_frees_its_slot_when_the_lease_lapses(simulate):
+def test_a_lost_visit_costs_its_download_and_holds_its_slot_until_the_lease_ends(simulate):
     simulation = simulate(
-        FedBuff(buffer_size=1, concurrency=1),
-        step_seconds=(1.0,),
-        loss_probability=(1.0,),
-        lease_seconds=5.0,
-        stop=Stop(virtual_seconds=12.0),
+        step_seconds=(1.0,), loss_probability=(1.0,), lease_seconds=5.0, stop=Stop(virtual_seconds=12.0)
     )
     last = run(simulation)[-1]
-    assert [(visit.assigned_seconds, visit.ended_seconds) for visit in simulation.ended] == [
-        pytest.approx((0.0, 1.0)),
-        pytest.approx((5.0, 6.0)),
-        pytest.approx((10.0, 11.0)),
-    ]
-    assert {(visit.outcome, visit.staleness, visit.bytes_up) for visit in simulation.ended} == {("lost", None, 0)}
+    assert visits_of(simulation, "assigned_seconds", "ended_seconds") == [(0.0, 1.0), (5.0, 6.0), (10.0, 11.0)]
+    assert visits_of(simulation, "outcome", "staleness", "bytes_up") == [("lost", None, 0)] * 3
     assert (last.lost, last.counted, last.bytes_down, last.bytes_up) == (3, 0, 24, 0)
 
 
@@ -100,10 +77,10 @@ def test_an_algorithm_that_needs_it_gets_the_vector_that_each_client_started_fro
     assert len({tuple(base.tolist()) for base in bases.values()}) == len(bases) > 1
 
 
-def test_work_that_was_lost_is_not_trained_along_with_the_rest(simulate):
-    trainer = simulate.trainer(torch.zeros(2, 2), batch_limit=100)
+def test_lost_work_is_not_trained_along_with_the_rest(simulate):
+    trainer = QuadraticTrainer(torch.zeros(2, 2), batch_limit=100)
     simulation = simulate(
-        FedBuff(buffer_size=1, concurrency=2),
+        one_by_one(2),
         step_seconds=(1.0, 2.0),
         loss_probability=(1.0, 0.0),
         trainer=trainer,
@@ -114,22 +91,17 @@ def test_work_that_was_lost_is_not_trained_along_with_the_rest(simulate):
     assert trainer.batches == [[(1, 0)]]
 
 
-def test_vectors_and_starting_models_are_let_go_when_they_are_used(simulate):
+def test_vectors_and_starting_models_are_freed_once_they_are_used(simulate):
     made = []
 
-    class Watched(simulate.trainer):
+    class Watched(QuadraticTrainer):
         def collect(self, jobs):
             results = super().collect(jobs)
             made.extend(weakref.ref(result.vector) for result in results)
             made.extend(weakref.ref(job.start) for job in jobs)
             return results
 
-    simulation = simulate(
-        FedBuff(buffer_size=1, concurrency=2),
-        trainer=Watched(torch.zeros(4, 2)),
-        lease_seconds=1e9,
-        stop=Stop(updates=50),
-    )
+    simulation = simulate(one_by_one(2), trainer=Watched(torch.zeros(4, 2)), lease_seconds=1e9, stop=Stop(updates=50))
     run(simulation)
     gc.collect()
     alive = {id(reference()) for reference in made if reference() is not None}
@@ -139,7 +111,7 @@ def test_vectors_and_starting_models_are_let_go_when_they_are_used(simulate):
 
 def test_the_coordinator_hears_how_long_things_took(simulate):
     calls = []
-    plan = LocalPlan(steps=3, batch_size=1, lr=0.5, momentum=0.5)
+    plan = local_plan(3, momentum=0.5)
     run(simulate(FedBuff(concurrency=1), plan=plan, up=4.0, stop=Stop(updates=3), record=calls.append))
     for call in calls:
         if call.name == "receive":

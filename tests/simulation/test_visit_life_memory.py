@@ -6,24 +6,17 @@ from dataclasses import replace
 import pytest
 import torch
 
-from offbeat.algorithms import FedAvg, FedBuff, FedLaAvg, FedLuck, LocalPlan
+from offbeat.algorithms import FedAvg, FedLaAvg, FedLuck
 from offbeat.algorithms.components import Compression
 from offbeat.algorithms.components.staleness import constant
 from offbeat.errors import OffbeatError
 from offbeat.simulation.records import Stop
+from tests.simulation.conftest import QuadraticTrainer, ended, local_plan, one_by_one, run
 
 N = 5
-
-
 LENGTH = 4
-
-
 TARGETS = torch.arange(float(N))[:, None] + torch.tensor([0.0, 10.0, -4.0, 3.0])
-
-
 TOP_1 = Compression("top_k", (("share", 0.25),))
-
-
 TIMES = [
     [(0, 9), (13, 21), (22, 40), (55, 400)],
     [(0, 30), (31, 33), (40, 77), (80, 400)],
@@ -31,10 +24,6 @@ TIMES = [
     [(0, 400)],
     [(1, 5), (14, 17), (18.5, 25), (33, 35), (43, 48), (56, 90), (100, 144), (153, 157), (166, 400)],
 ]
-
-
-def plan(compression=None, error_feedback=False):
-    return LocalPlan(steps=1, batch_size=1, lr=0.5, compression=compression, error_feedback=error_feedback)
 
 
 def largest(vector):
@@ -47,9 +36,9 @@ def largest(vector):
 
 @pytest.fixture
 def world(simulate, intervals):
-    """Some clients are lost, some are late, and some are told that their update is not wanted any more."""
+    """Some clients are lost, some are late, and the updates of some are no longer wanted."""
 
-    class Watched(simulate.trainer):
+    class Watched(QuadraticTrainer):
         def collect(self, jobs):
             results = super().collect(jobs)
             for job, result in zip(jobs, results, strict=True):
@@ -70,7 +59,7 @@ def world(simulate, intervals):
             "stop": Stop(virtual_seconds=200.0),
             "length": LENGTH,
             "trainer": trainer,
-            "plan": plan(compression, error_feedback),
+            "plan": local_plan(compression=compression, error_feedback=error_feedback),
         }
         simulation = simulate(algorithm, **arguments | more)
         return simulation, trainer.deltas
@@ -100,9 +89,9 @@ def check_variety(simulation):
     assert fates["lost", False] > 5
 
 
-@pytest.mark.parametrize("batch_limit", [1, 3, 100])
+@pytest.mark.parametrize("batch_limit", [1, 100])
 @pytest.mark.parametrize("compression", [None, TOP_1], ids=["whole", "compressed"])
-def test_every_step_is_the_average_of_what_counted_last_of_all_clients(world, compression, batch_limit):
+def test_every_step_is_the_average_of_the_last_counted_updates_of_all_clients(world, compression, batch_limit):
     algorithm = FedLaAvg(cohort=2, server_lr=0.5)
     simulation, deltas = world(algorithm, batch_limit, compression)
     at_the_server = torch.zeros(N, LENGTH)  # of each client
@@ -133,15 +122,10 @@ def test_every_step_is_the_average_of_what_counted_last_of_all_clients(world, co
 
 
 @pytest.mark.parametrize("batch_limit", [1, 100])
-def test_what_compression_left_out_is_remembered_if_the_update_counted(world, batch_limit):
+def test_the_part_that_compression_drops_is_remembered_if_the_update_counted(world, batch_limit):
     """Each client's memory is m ← m + Δ, less what was sent; of lost and unused visits nothing is left."""
-    simulation, deltas = world(
-        FedBuff(buffer_size=1, staleness=constant(), concurrency=3),
-        batch_limit,
-        TOP_1,
-        error_feedback=True,
-        max_staleness=1,
-    )
+    algorithm = one_by_one(3, staleness=constant())
+    simulation, deltas = world(algorithm, batch_limit, TOP_1, error_feedback=True, max_staleness=1)
     memories = torch.zeros(N, LENGTH)
     for before, model in versions(simulation):
         last = simulation.ended[-1]
@@ -149,25 +133,23 @@ def test_what_compression_left_out_is_remembered_if_the_update_counted(world, ba
         total = memories[last.client] + deltas[last.client, last.visit]
         torch.testing.assert_close(before - largest(total), model, rtol=0, atol=2e-5)
         memories[last.client] = total - largest(total)
-        torch.testing.assert_close(
-            simulation._life.work._memories[last.client].resolve(), memories[last.client], atol=2e-5, rtol=0
-        )
+        kept = simulation._life.work._memories[last.client].resolve()
+        torch.testing.assert_close(kept, memories[last.client], atol=2e-5, rtol=0)
     check_variety(simulation)
 
 
-def test_an_update_that_arrives_in_vain_leaves_no_memory(simulate):
-    # Both begin at 0; client 0 makes version 1 at 1 s, and client 1 is asked at 2 s by whom it is too stale for.
+def test_an_update_that_does_not_count_leaves_no_memory(simulate):
+    # Both begin at 0; client 0 makes version 1 at 1 s, for which client 1 is too stale at 2 s.
     simulation = simulate(
-        FedBuff(buffer_size=1, concurrency=2),
+        one_by_one(2),
         step_seconds=(1.0, 2.0),
-        plan=LocalPlan(1, 1, 0.5, compression=Compression("top_k", (("share", 0.5),)), error_feedback=True),
+        plan=local_plan(compression=Compression("top_k", (("share", 0.5),)), error_feedback=True),
         max_staleness=0,
         stop=Stop(virtual_seconds=2.5),
     )
-    list(simulation.run())
-    assert [(visit.client, visit.outcome) for visit in simulation.ended][:2] == [(0, "counted"), (1, "unused")]
+    assert ended(simulation, "client", "outcome")[:2] == [(0, "counted"), (1, "unused")]
     assert list(simulation._life.work._memories) == [0]
-    # From 0 to the target 0, 10 in a step of ½: the delta 0, −5 is sent whole, and then 0, −2.5.
+    # From 0 to the target 0, 10 in a step of ½: the delta 0, −5 is sent in full, and then 0, −2.5.
     assert simulation._life.work._memories[0].resolve().tolist() == [0, 0]
 
 
@@ -175,24 +157,23 @@ def test_an_update_that_arrives_in_vain_leaves_no_memory(simulate):
 def test_the_coordinator_hears_how_long_an_uncompressed_upload_would_have_taken(simulate, compression):
     calls = []
     simulation = simulate(
-        FedBuff(buffer_size=1, concurrency=1),
         step_seconds=(1.0,),
         up=4.0,
         length=LENGTH,
-        trainer=simulate.trainer(TARGETS),
-        plan=plan(compression),
+        trainer=QuadraticTrainer(TARGETS),
+        plan=local_plan(compression=compression),
         stop=Stop(updates=2),
         record=calls.append,
     )
-    list(simulation.run())
-    said = [call.arguments["upload_seconds"] for call in calls if call.name == "receive"]
-    assert said == [pytest.approx(4.0)] * 2  # 16 bytes at 4 bytes/s
+    run(simulation)
+    reported = [call.arguments["upload_seconds"] for call in calls if call.name == "receive"]
+    assert reported == pytest.approx([4.0] * 2)  # 16 bytes at 4 bytes/s
 
 
 def test_each_difference_names_the_version_that_the_clients_last_one_was_made_from(world):
     calls = []
     simulation, _ = world(FedLaAvg(cohort=2), record=calls.append)
-    list(simulation.run())
+    run(simulation)
     counted = {(visit.client, visit.visit): visit.version for visit in simulation.ended if visit.outcome == "counted"}
     since = {}
     for call in calls:
@@ -204,34 +185,31 @@ def test_each_difference_names_the_version_that_the_clients_last_one_was_made_fr
     assert len(since) == N
 
 
-def test_those_who_have_been_absent_longest_come_first(simulate):
+def test_clients_that_were_absent_longest_come_first(simulate):
     """Six clients, two a round: 0 and 1, 2 and 3, 4 and 5, and so on in turn, however fast they are."""
-    simulation = simulate(FedLaAvg(cohort=2), step_seconds=(1.0, 5.0, 2.0, 1.0, 3.0, 1.0), stop=Stop(versions=7))
-    simulation._trainer.targets = torch.zeros(6, 2)
-    list(simulation.run())
-    pairs = [{visit.client for visit in simulation.ended if visit.version == version} for version in range(7)]
-    assert pairs == [{0, 1}, {2, 3}, {4, 5}] * 2 + [{0, 1}]
+    simulation = simulate(
+        FedLaAvg(cohort=2),
+        step_seconds=(1.0, 5.0, 2.0, 1.0, 3.0, 1.0),
+        trainer=QuadraticTrainer(torch.zeros(6, 2)),
+        stop=Stop(versions=7),
+    )
+    visits = ended(simulation, "version", "client")
+    assert sorted(visits) == [
+        (version, client) for version, pair in enumerate([(0, 1), (2, 3), (4, 5)] * 2 + [(0, 1)]) for client in pair
+    ]
 
 
 def test_a_diverged_visit_that_a_later_one_needs_ends_the_run(simulate):
-    class Diverging(simulate.trainer):
-        def collect(self, jobs):
-            for job, result in zip(jobs, results := super().collect(jobs), strict=True):
-                if (job.client, job.visit) == (0, 1):
-                    result.vector.fill_(float("nan"))
-            return results
-
-    simulation = simulate(
-        FedLaAvg(cohort=1), step_seconds=(1.0,), trainer=Diverging(torch.ones(1, 2)), stop=Stop(versions=5)
-    )
+    trainer = QuadraticTrainer(torch.ones(1, 2), diverges=lambda job: job.visit == 1)
+    simulation = simulate(FedLaAvg(cohort=1), step_seconds=(1.0,), trainer=trainer, stop=Stop(versions=5))
     with pytest.raises(OffbeatError, match="client 0, from version 1"):
-        list(simulation.run())
+        run(simulation)
 
 
 @pytest.mark.parametrize("algorithm", [lambda: FedLaAvg(cohort=N), lambda: FedAvg(cohort=N, weighting="uniform")])
-def test_with_everybody_in_every_round_latest_averaging_is_averaging(simulate, algorithm):
+def test_with_all_clients_in_every_round_latest_averaging_is_averaging(simulate, algorithm):
     simulation = simulate(algorithm(), step_seconds=(1.0,) * N, stop=Stop(versions=6))
-    list(simulation.run())
+    run(simulation)
     # Each round the model goes half the way to the mean target, 2 and 12.
     torch.testing.assert_close(simulation.model, torch.tensor([2.0, 12.0]) * (1 - 0.5**6))
 
@@ -244,23 +222,21 @@ class ShrinkingShare(FedLuck):
         return replace(local, steps=3, compression=Compression("top_k", (("share", share),)))
 
 
-def test_feedback_of_a_compression_that_changes_from_visit_to_visit_is_remembered(simulate):
+def test_feedback_survives_a_change_of_the_compression(simulate):
     """The sum of the uploads and of the remainder is the sum of all deltas."""
     calls = []
     length = 50
     simulation = simulate(
         ShrinkingShare(period=1.0, steps=(1, 20), compression=(0.05, 0.5), server_lr=1e-3),
         step_seconds=(0.1,),
-        down=1e300,
         up=20.0,
         length=length,
-        trainer=simulate.trainer(torch.arange(1.0, length + 1)[None]),
-        plan=LocalPlan(steps=3, batch_size=1, lr=1e-3, compression=TOP_1, error_feedback=True),
+        trainer=QuadraticTrainer(torch.arange(1.0, length + 1)[None]),
+        plan=local_plan(3, lr=1e-3, compression=TOP_1, error_feedback=True),
         stop=Stop(updates=2),
         record=calls.append,
-        every=1e9,
     )
-    list(simulation.run())
+    run(simulation)
     first, second = [call.arguments["vector"].resolve() for call in calls if call.name == "receive"]
     left = simulation._life.work._memories[0].resolve()
     # The model hardly moves, and each of six small steps is 1/1000 of the way to the target.

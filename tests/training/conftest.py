@@ -17,6 +17,47 @@ SHARD_SIZES = (7, 23, 3, 12)  # examples a client
 SEED = 5
 
 
+def made(make: Callable[[], Any], seed: int = 3) -> Any:
+    """Make a module, always the same; torch's own generator does not change."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return make()
+
+
+def data_of(sizes: tuple[int, ...], *shape: int, classes: int = 4) -> dict[str, Any]:
+    """Return a trainer's data: clients of these sizes, inputs of this shape; the shards are not in order."""
+    random = np.random.default_rng(1)
+    total = sum(sizes)
+    return {
+        "loss": cross_entropy,
+        "inputs": torch.from_numpy(random.normal(size=(total, *shape)).astype(np.float32)),
+        "labels": torch.from_numpy(random.integers(classes, size=total)),
+        "shards": np.split(random.permutation(total), np.cumsum(sizes)[:-1]),
+        "seed": SEED,
+    }
+
+
+def assert_same(results: Any, expected: Any) -> None:
+    for result, other in zip(results, expected, strict=True):
+        assert torch.equal(result.vector, other.vector)
+        assert result.loss == other.loss
+
+
+def assert_alike(results: Any, expected: Any) -> None:
+    for result, other in zip(results, expected, strict=True):
+        torch.testing.assert_close(result.vector, other.vector, rtol=1e-5, atol=1e-6)
+        assert result.loss == pytest.approx(other.loss, rel=1e-5)
+
+
+def assert_same_in_parts(trainer: Any, jobs: list[Job]) -> None:
+    """Assert that a trainer's results do not depend on the division of ten jobs."""
+    expected = trainer.collect(jobs)
+    for size in (1, 2, 3, 7):  # alone and last ones have a row that only fills up
+        parts = [trainer.collect(jobs[first : first + size]) for first in range(0, len(jobs), size)]
+        assert_same([result for part in parts for result in part], expected)
+    assert_same(trainer.collect(jobs[::-1])[::-1], expected)
+
+
 @pytest.fixture(autouse=True)
 def torch_is_left_alone() -> Iterator[None]:
     """Fail a test that leaves torch's own generator changed, unless it changes it itself and puts it back."""
@@ -26,23 +67,23 @@ def torch_is_left_alone() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def inputs() -> Tensor:
-    return torch.from_numpy(np.random.default_rng(1).normal(size=(sum(SHARD_SIZES), 2, 3)).astype(np.float32))
+def data() -> dict[str, Any]:
+    return data_of(SHARD_SIZES, 2, 3)
 
 
 @pytest.fixture(scope="session")
-def labels() -> Tensor:
-    return torch.from_numpy(np.random.default_rng(2).integers(4, size=sum(SHARD_SIZES)))
+def inputs(data: dict[str, Any]) -> Tensor:
+    return data["inputs"]
 
 
 @pytest.fixture(scope="session")
-def shards() -> list[NDArray[np.int64]]:
-    """Return the numbers of each client's examples.
+def labels(data: dict[str, Any]) -> Tensor:
+    return data["labels"]
 
-    They are not in order, so that numbers within a shard differ from global ones.
-    """
-    order = np.random.default_rng(3).permutation(sum(SHARD_SIZES))
-    return np.split(order, np.cumsum(SHARD_SIZES)[:-1])
+
+@pytest.fixture(scope="session")
+def shards(data: dict[str, Any]) -> list[NDArray[np.int64]]:
+    return data["shards"]
 
 
 @pytest.fixture
@@ -50,20 +91,18 @@ def network() -> Callable[..., nn.Module]:
     """Return a function that makes a small network, always with the same values."""
 
     def make(dropout: float = 0.0) -> nn.Module:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(11)
-            return nn.Sequential(nn.Flatten(), nn.Linear(6, 5), nn.Tanh(), nn.Dropout(dropout), nn.Linear(5, 4))
+        layers = nn.Flatten, lambda: nn.Linear(6, 5), nn.Tanh, lambda: nn.Dropout(dropout), lambda: nn.Linear(5, 4)
+        return made(lambda: nn.Sequential(*[layer() for layer in layers]), seed=11)
 
     return make
 
 
 @pytest.fixture
-def trainer(network, inputs, labels, shards):
+def trainer(network, data):
     """Return a function that makes a trainer of the small network, or of another module."""
 
-    def make(module=None, *, model=None, dropout=0.0, seed=SEED):
-        model = model or FlatModel(module or network(dropout))
-        return LoopTrainer(workload_of(model, loss=loss, inputs=inputs, labels=labels, shards=shards, seed=seed))
+    def make(module=None, *, model=None, dropout=0.0, **more):
+        return LoopTrainer(workload_of(model or FlatModel(module or network(dropout)), **data | more))
 
     return make
 

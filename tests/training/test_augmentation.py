@@ -241,7 +241,9 @@ def test_processes_give_what_the_plain_trainer_gives(data):
 @pytest.mark.parametrize("name", ["loop", "vmap"])
 def test_there_is_none_unless_it_is_asked_for(name, data, seen):
     def results(**given):
-        return make_trainer(name, workload_of(model_of("kernel"), **data, **given), plan=PLAN).collect(jobs_of("kernel"))
+        return make_trainer(name, workload_of(model_of("kernel"), **data, **given), plan=PLAN).collect(
+            jobs_of("kernel")
+        )
 
     expected = results()
     assert_same(results(augmentation=None), expected)

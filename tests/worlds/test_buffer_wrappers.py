@@ -8,7 +8,6 @@ from offbeat.config.experiment_sections import ServerSection
 from offbeat.errors import OffbeatError
 from offbeat.worlds.buffer_wrappers import wrap_buffer
 from offbeat.worlds.simulation import build_simulation
-from offbeat.worlds.workload import build_workload
 
 
 class ByItself(FedBuff):
@@ -59,7 +58,7 @@ def test_arguments_that_do_not_fit_together_are_refused(algorithm, keys, message
 def test_keys_of_a_file_that_contradict_each_other_are_one_line(experiment, digits):
     here = experiment("server.update_clip_norm=1.0", "algorithms={ mine = { algorithm = 'fedasync' } }")
     with pytest.raises(OffbeatError, match=r"^algorithms\.mine: update_clip_norm does not go with fedasync"):
-        build_simulation(here, "mine", 1, build_workload(here, digits, 1))
+        build_simulation(here, "mine", 1, digits)
 
 
 def test_steps_stay_below_their_norm():

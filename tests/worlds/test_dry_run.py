@@ -16,7 +16,6 @@ from offbeat.data.dataset import Dataset
 from offbeat.simulation.simulator import Simulation
 from offbeat.worlds.dry_run import dry_run
 from offbeat.worlds.simulation import build_simulation
-from offbeat.worlds.workload import build_workload
 from tests.error_line import error_line
 
 Load = Callable[..., Experiment]
@@ -60,7 +59,7 @@ def built(digits: Dataset) -> Callable[[Experiment], Simulation]:
     """Return a function that builds the world of the algorithm labelled ``mine``."""
 
     def build(here: Experiment) -> Simulation:
-        return build_simulation(here, "mine", 1, build_workload(here, digits, 1))
+        return build_simulation(here, "mine", 1, digits)
 
     return build
 

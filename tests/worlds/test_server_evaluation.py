@@ -10,7 +10,8 @@ from safetensors.torch import save_file
 
 from offbeat.config.experiment_sections import MlpSection
 from offbeat.data.dataset import Dataset
-from offbeat.worlds.workload import Workload, build_model, build_objective
+from offbeat.training.workload import Workload
+from offbeat.worlds.workload import as_examples, build_model, build_objective
 
 SECTIONS = {"data": {"name": "digits"}, "metrics": ["accuracy"], "seed": 7}
 LOSS = """
@@ -35,7 +36,9 @@ def test_each_line_is_answered_with_the_measures_of_the_model(tmp_path: Path, di
         input=f"{tmp_path}/0\n{tmp_path}/1\n", capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
     objective = build_objective(section.loss, ["accuracy"])
+    train, test = as_examples(digits)
     for line, model in zip(done.stdout.splitlines(), models, strict=True):
-        loss, metrics = Workload(digits, model, objective).evaluator(7)(model.vector.clone())
+        workload = Workload(model, objective, train, (), 7, test=test)
+        loss, metrics = workload.evaluator()(model.vector.clone())
         assert json.loads(line) == pytest.approx({"loss": loss, **metrics})
     assert "printed by user code" in done.stderr

@@ -16,7 +16,7 @@ from offbeat.errors import OffbeatError
 from offbeat.training.objectives import LOSSES
 from offbeat.worlds import simulation as module
 from offbeat.worlds.simulation import build_simulation
-from offbeat.worlds.workload import Workload, as_tensor, build_model, build_workload
+from offbeat.worlds.workload import as_tensor, build_model
 from tests.error_line import error_line
 
 Load = Callable[..., Experiment]
@@ -44,9 +44,8 @@ def parts(monkeypatch: pytest.MonkeyPatch, digits: Dataset) -> Build:
         spy(name)
 
     def build(experiment: Experiment, label: str = "fedavg", seed: int = 1) -> dict[str, Any]:
-        workload = build_workload(experiment, digits, seed)
-        initial = workload.model.vector.clone()
-        simulation = build_simulation(experiment, label, seed, workload)
+        initial = build_model(experiment.model, digits, seed).vector
+        simulation = build_simulation(experiment, label, seed, digits)
         (algorithm, _), coordinator = calls["Coordinator"]
         return {
             "initial": initial,
@@ -54,7 +53,7 @@ def parts(monkeypatch: pytest.MonkeyPatch, digits: Dataset) -> Build:
             "algorithm": algorithm,
             "coordinator": coordinator,
             "trainer": calls["make_trainer"][1],
-            "shards": calls["make_trainer"][1]["shards"],
+            "workload": calls["make_trainer"][0][1],
             "devices": calls["Simulation"][0][1],
             "simulation": calls["Simulation"][1],
             "check_fit": calls["check_fit"],
@@ -80,7 +79,7 @@ class TestSeeds:
         for label in ("fedasync", "fedbuff"):
             other = parts(here, label)
             assert same(device_numbers(first["devices"]), device_numbers(other["devices"]))
-            assert same(first["shards"], other["shards"])
+            assert same(first["workload"].shards, other["workload"].shards)
             assert torch.equal(first["initial"], other["initial"])
             assert torch.equal(first["initial"], other["model"])
 
@@ -88,12 +87,12 @@ class TestSeeds:
         one, other = (parts(experiment(*MLP), "fedavg", seed) for seed in (1, 2))
         pairs = zip(device_numbers(one["devices"]), device_numbers(other["devices"]), strict=True)
         assert [np.array_equal(*pair) for pair in pairs] == [False, True, False, False]  # downloads are constant
-        assert not same(one["shards"], other["shards"])
+        assert not same(one["workload"].shards, other["workload"].shards)
         assert not torch.equal(one["initial"], other["initial"])
 
     def test_every_part_gets_the_seed(self, experiment: Load, parts: Build) -> None:
         made = parts(experiment(), seed=7)
-        assert made["coordinator"]["seed"] == made["trainer"]["seed"] == made["simulation"]["seed"] == 7
+        assert made["coordinator"]["seed"] == made["workload"].seed == made["simulation"]["seed"] == 7
 
 
 class TestArguments:
@@ -107,16 +106,14 @@ class TestArguments:
         stop = simulation["stop"]
         assert (stop.virtual_seconds, stop.versions, stop.updates) == (60.0, 7, 8)
         assert (simulation["evaluate_every_seconds"], simulation["evaluate_every_versions"]) == (20.0, np.inf)
-        assert np.array_equal(trainer["inputs"].numpy(), digits.train_inputs)
-        assert np.array_equal(trainer["labels"].numpy(), digits.train_labels)
-        assert trainer["loss"].__name__ == "hinge"
-        assert trainer["augmentation"] is None
+        assert made["workload"].objective.loss.__name__ == "hinge"
+        assert made["workload"].augmentation is None
 
     def test_without_a_setting_there_is_no_limit(self, experiment: Load, parts: Build, tiny: dict[str, Any]) -> None:
         del tiny["population"]["lossy"], tiny["server"], tiny["stop"]["virtual_seconds"]
         tiny["stop"]["updates"] = 3
         made = parts(experiment("evaluate={ every_versions = 3 }", "data.augmentation=crop-and-flip"))
-        assert made["trainer"]["augmentation"] == "crop-and-flip"
+        assert made["workload"].augmentation == "crop-and-flip"
         stop = made["simulation"]["stop"]
         assert (stop.virtual_seconds, stop.versions, stop.updates) == (np.inf, np.inf, 3)
         assert (made["coordinator"]["lease_seconds"], made["coordinator"]["max_staleness"]) == (np.inf, None)
@@ -126,14 +123,14 @@ class TestArguments:
     def test_clients_weigh_as_much_as_they_hold(self, experiment: Load, parts: Build) -> None:
         made = parts(experiment())
         weights = made["coordinator"]["data_weights"].tolist()
-        assert weights == [len(shard) for shard in made["shards"]]
+        assert weights == [len(shard) for shard in made["workload"].shards]
         assert len(set(weights)) > 5
         assert sum(weights) == 1433
 
     def test_sequential_sgd_has_one_client_with_all_data(self, experiment: Load, parts: Build) -> None:
         here = experiment("algorithms={ sequential_sgd = { cohort = 4 }, fedavg = {} }")
         made = parts(here, "sequential_sgd")
-        (shard,) = made["shards"]
+        (shard,) = made["workload"].shards
         assert shard.tolist() == list(range(1433))
         assert made["coordinator"]["clients"] == 1
         # Four times as fast as the same clients are on average.
@@ -157,8 +154,7 @@ class TestArguments:
         np.save(tmp_path / "inputs", digits.train_inputs)
         on_disk = np.load(tmp_path / "inputs.npy", mmap_mode="r") if mapped else digits.train_inputs
         here = experiment(f"trainer={trainer}")
-        workload = build_workload(here, replace(digits, train_inputs=on_disk), 1)
-        build_simulation(here, "fedavg", 1, workload, workers=3).close()
+        build_simulation(here, "fedavg", 1, replace(digits, train_inputs=on_disk), workers=3).close()
         assert asked == [workers]
 
     @pytest.mark.parametrize("trainer", ["loop", "vmap"])
@@ -173,11 +169,11 @@ class TestArguments:
         here = experiment(f"trainer={trainer}")
         histories: list[Any] = []
         for given in (from_user(replace(digits, **mapped), "digits"), digits):
-            simulation = build_simulation(here, "fedavg", 1, build_workload(here, given, 1))
-            held: Any = simulation._trainer
-            assert np.shares_memory(held._inputs.numpy(), given.train_inputs)
-            assert np.shares_memory(held._labels.numpy(), given.train_labels)
-            assert (held._inputs.data_ptr() == mapped["train_inputs"].ctypes.data) is (given is not digits)
+            simulation = build_simulation(here, "fedavg", 1, given)
+            held = simulation.workload.train
+            assert np.shares_memory(held.inputs.numpy(), given.train_inputs)
+            assert np.shares_memory(held.labels.numpy(), given.train_labels)
+            assert (held.inputs.data_ptr() == mapped["train_inputs"].ctypes.data) is (given is not digits)
             histories.append(list(simulation.run()))
         assert histories[0] == histories[1]
 
@@ -187,7 +183,7 @@ class TestFit:
         """Not on all the data, which a large model could not take at once."""
         made = parts(experiment("population.clients=100"))
         (model, loss, inputs, labels), named = made["check_fit"]
-        assert len(inputs) == len(labels) == min(8, *map(len, made["shards"])) < 8
+        assert len(inputs) == len(labels) == min(8, *map(len, made["workload"].shards)) < 8
         assert torch.equal(model.vector, made["initial"])
         assert loss is LOSSES["cross_entropy"]
         assert named == {"classes": 10, "tokens": None}
@@ -211,16 +207,18 @@ class TestFit:
     def test_augmentation_needs_images(self, experiment: Load, tokens: Callable[[int], Dataset]) -> None:
         here = experiment("data.augmentation=crop-and-flip", *LSTM)
         with pytest.raises(OffbeatError, match=r"^data\.augmentation = .* int64 of shape \(5,\): leave it out$"):
-            build_simulation(here, "fedasync", 1, build_workload(here, tokens(11), 1))
+            build_simulation(here, "fedasync", 1, tokens(11))
 
-    def test_an_embedding_has_all_tokens(self, experiment: Load, tokens: Callable[[int], Dataset]) -> None:
+    def test_an_embedding_has_all_tokens(
+        self, experiment: Load, tokens: Callable[[int], Dataset], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Also those that do not occur in the minibatch that is tried."""
         dataset, here = replace(tokens(11), tokens=50), experiment(*LSTM)
-        workload = build_workload(here, dataset, 1)
-        small = Workload(dataset, build_model(here.model, tokens(11), 1), workload.objective)
+        build_simulation(here, "fedasync", 1, dataset)
+        small = build_model(here.model, tokens(11), 1)
+        monkeypatch.setattr("offbeat.worlds.workload.build_model", lambda *_: small)
         with pytest.raises(OffbeatError, match=r"entries 0 to 10.* called with index 49"):
-            build_simulation(here, "fedasync", 1, small)
-        build_simulation(here, "fedasync", 1, workload)
+            build_simulation(here, "fedasync", 1, dataset)
 
 
 def test_a_tensor_shares_the_memory_of_its_array() -> None:

@@ -11,7 +11,8 @@ from offbeat.config.experiment_file import Experiment
 from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
 from offbeat.training.objectives import LOSSES, METRICS
-from offbeat.worlds.workload import Objective, build_dataset, build_model, build_objective, build_workload
+from offbeat.training.workload import Objective
+from offbeat.worlds.workload import build_dataset, build_model, build_objective, build_workload
 
 Load = Callable[..., Experiment]
 
@@ -125,8 +126,15 @@ class TestModel:
 class TestWorkload:
     def test_holds_what_the_experiment_says(self, experiment: Load, digits: Dataset) -> None:
         here = experiment("model.loss=mse", "evaluate.metrics=['mae']", "data.augmentation=crop-and-flip")
-        workload = build_workload(here, digits, 3)
-        assert workload.dataset is digits
+        shards = [np.arange(5), np.arange(5, 7)]
+        workload = build_workload(here, digits, shards, 3)
+        assert [workload.examples(client) for client in (0, 1)] == [5, 2]
+        assert workload.test is not None
+        assert np.shares_memory(workload.train.inputs.numpy(), digits.train_inputs)
+        assert np.shares_memory(workload.train.labels.numpy(), digits.train_labels)
+        assert np.shares_memory(workload.test.inputs.numpy(), digits.test_inputs)
+        assert np.shares_memory(workload.test.labels.numpy(), digits.test_labels)
+        assert workload.seed == 3
         assert torch.equal(workload.model.vector, build_model(here.model, digits, 3).vector)
         assert workload.objective == Objective(LOSSES["mse"], {"mae": METRICS["mae"].function})
         assert workload.augmentation == "crop-and-flip"
@@ -135,8 +143,8 @@ class TestWorkload:
     def test_evaluates_on_the_test_set(self, training_loss: bool, experiment: Load, digits: Dataset) -> None:
         """A softmax model of zeros says ln 10 everywhere, and that each example is a 0."""
         metrics = ["accuracy", "training_loss"] if training_loss else ["accuracy"]
-        workload = build_workload(experiment(f"evaluate.metrics={metrics}"), digits, 1)
-        loss, values = workload.evaluator(1)(torch.zeros(650))
+        workload = build_workload(experiment(f"evaluate.metrics={metrics}"), digits, (), 1)
+        loss, values = workload.evaluator()(torch.zeros(650))
         assert loss == pytest.approx(np.log(10))
         expected = {"accuracy": pytest.approx((digits.test_labels == 0).mean())}
         assert values == expected | ({"training_loss": pytest.approx(np.log(10))} if training_loss else {})

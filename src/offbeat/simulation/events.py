@@ -30,6 +30,11 @@ class Kind:
     PASSIVE = frozenset((TICK, EVALUATION))
 
 
+# A tuple is faster than a set.
+_IS_WORK = tuple(kind in Kind.WORK for kind in range(Kind.EVALUATION + 1))
+_IS_PASSIVE = tuple(kind in Kind.PASSIVE for kind in range(Kind.EVALUATION + 1))
+
+
 Event = tuple[float, int, int, int]
 """Virtual seconds; the kind; a sequence number, which orders events of the same time and kind; the subject: the client,
 or the number of the tick or evaluation."""
@@ -53,15 +58,15 @@ class EventQueue:
         """Put in an event at ``seconds``."""
         heapq.heappush(self._heap, (seconds, kind, self._sequence, subject))
         self._sequence += 1
-        self.at_work += kind in Kind.WORK
-        self._passive += kind in Kind.PASSIVE
+        self.at_work += _IS_WORK[kind]
+        self._passive += _IS_PASSIVE[kind]
 
     def take(self) -> Event:
         """Take out the next event."""
         event = heapq.heappop(self._heap)
         kind = event[1]
-        self.at_work -= kind in Kind.WORK
-        self._passive -= kind in Kind.PASSIVE
+        self.at_work -= _IS_WORK[kind]
+        self._passive -= _IS_PASSIVE[kind]
         return event
 
     @property

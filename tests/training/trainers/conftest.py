@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
 from offbeat.training import models
@@ -52,6 +51,17 @@ def linear(inputs: int = 6) -> nn.Module:
 def choose():
     def build(name, module, plan=PLAN, *, inputs=6, **more):
         random = np.random.default_rng(1)
-        return make_trainer(name, workload_of(FlatModel(module), inputs=torch.from_numpy(random.normal(size=(30, inputs)).astype(np.float32)), labels=torch.from_numpy(random.integers(3, size=30)), shards=[np.arange(10), np.arange(10, 12), np.arange(12, 30)], seed=4, **more), plan=plan)
+        return make_trainer(
+            name,
+            workload_of(
+                FlatModel(module),
+                inputs=torch.from_numpy(random.normal(size=(30, inputs)).astype(np.float32)),
+                labels=torch.from_numpy(random.integers(3, size=30)),
+                shards=[np.arange(10), np.arange(10, 12), np.arange(12, 30)],
+                seed=4,
+                **more,
+            ),
+            plan=plan,
+        )
 
     return build

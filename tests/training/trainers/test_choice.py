@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
 from offbeat.training.flat_model import FlatModel
@@ -86,5 +85,15 @@ def test_large_models_come_in_small_batches(make, inputs, limit):
     random = np.random.default_rng(1)
     with torch.random.fork_rng(devices=[]):
         model = FlatModel(make(inputs))
-    trainer = make_trainer("vmap", workload_of(model, inputs=torch.from_numpy(random.normal(size=(2, inputs)).astype(np.float32)), labels=torch.tensor([0, 2]), shards=[np.array([0]), np.array([1])], seed=4), plan=LocalPlan(steps=1, batch_size=1, lr=0.1))
+    trainer = make_trainer(
+        "vmap",
+        workload_of(
+            model,
+            inputs=torch.from_numpy(random.normal(size=(2, inputs)).astype(np.float32)),
+            labels=torch.tensor([0, 2]),
+            shards=[np.array([0]), np.array([1])],
+            seed=4,
+        ),
+        plan=LocalPlan(steps=1, batch_size=1, lr=0.1),
+    )
     assert trainer.batch_limit == limit

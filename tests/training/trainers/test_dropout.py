@@ -74,9 +74,13 @@ def seeded():
         yield
 
 
-def both(module):
+def both(module, loss=cross_entropy):
     model = FlatModel(module)
-    return LoopTrainer(workload_of(model, loss=loss, **DATA)), VmapTrainer(workload_of(model, loss=loss, **DATA)), model.vector.clone()
+    return (
+        LoopTrainer(workload_of(model, loss=loss, **DATA)),
+        VmapTrainer(workload_of(model, loss=loss, **DATA)),
+        model.vector.clone(),
+    )
 
 
 def jobs_of(start, plans):

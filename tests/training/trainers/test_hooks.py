@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 from torch.utils.hooks import RemovableHandle
 
 from offbeat.algorithms import LocalPlan
@@ -72,7 +71,18 @@ def perceptron() -> nn.Sequential:
 
 def make(name: str, module: nn.Module, workers: int = 1) -> Trainer:
     random = np.random.default_rng(1)
-    return make_trainer(name, workload_of(FlatModel(module), inputs=torch.from_numpy(random.normal(size=(30, 6)).astype(np.float32)), labels=torch.from_numpy(random.integers(3, size=30)), shards=[np.arange(18), np.arange(18, 30)], seed=4), plan=PLAN, workers=workers)
+    return make_trainer(
+        name,
+        workload_of(
+            FlatModel(module),
+            inputs=torch.from_numpy(random.normal(size=(30, 6)).astype(np.float32)),
+            labels=torch.from_numpy(random.integers(3, size=30)),
+            shards=[np.arange(18), np.arange(18, 30)],
+            seed=4,
+        ),
+        plan=PLAN,
+        workers=workers,
+    )
 
 
 def trained(trainer: Trainer) -> Tensor:

@@ -127,7 +127,9 @@ class TestVisit:
 
         def end(seed: int, client: int, visit: int, dropout: float) -> tuple[float, ...]:
             model = trainer(dropout=dropout, seed=seed)._model
-            single = LoopTrainer(workload_of(model, inputs=inputs[:1], labels=labels[:1], shards=[np.zeros(1, np.int64)] * 4, seed=seed))
+            single = LoopTrainer(
+                workload_of(model, inputs=inputs[:1], labels=labels[:1], shards=[np.zeros(1, np.int64)] * 4, seed=seed)
+            )
             return tuple(single.collect([job(PLAIN, client, visit)])[0].vector.tolist())
 
         visits = [(5, 1, 0), (5, 1, 1), (5, 2, 0), (6, 1, 0)]
@@ -244,7 +246,15 @@ def test_buffers_do_not_reach_the_next_client():
 
     with initial_randomness(1):
         model = FlatModel(Counting())
-    trainer = LoopTrainer(workload_of(model, inputs=torch.arange(24.0).reshape(8, 3) / 24, labels=torch.arange(8) % 2, shards=[np.arange(4), np.arange(4, 8)], seed=1))
+    trainer = LoopTrainer(
+        workload_of(
+            model,
+            inputs=torch.arange(24.0).reshape(8, 3) / 24,
+            labels=torch.arange(8) % 2,
+            shards=[np.arange(4), np.arange(4, 8)],
+            seed=1,
+        )
+    )
     plan = LocalPlan(steps=2, batch_size=2, lr=0.1)
     first, second = (Job(client, 0, 0, torch.zeros(8), plan, "delta") for client in (0, 1))
     alone = trainer.collect([second])[0].vector

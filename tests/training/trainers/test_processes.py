@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
 from offbeat.algorithms.components import Compression
@@ -325,7 +324,9 @@ class TestDeaths:
             workers.all[-1].die()
             workers.all[-2].die()
             workers.expect_events(*[lambda: workers.answer(-1), lambda: workers.answer(-2)] * 2)
-            assert [result.vector[0] for result in trainer.collect(jobs)] == [start + 10.0 * number for start in range(4)]
+            assert [result.vector[0] for result in trainer.collect(jobs)] == [
+                start + 10.0 * number for start in range(4)
+            ]
 
 
 class TestEnd:
@@ -345,7 +346,12 @@ class TestEnd:
         assert workers.clients == [[0, 1], [3]]
 
     def test_garbage_collection_ends_the_workers(self, workers):
-        trainer = ProcessTrainer(workload_of(FlatModel(linear()), inputs=torch.zeros(2, 4), labels=torch.zeros(2), shards=[np.arange(2)], seed=1), workers=1)
+        trainer = ProcessTrainer(
+            workload_of(
+                FlatModel(linear()), inputs=torch.zeros(2, 4), labels=torch.zeros(2), shards=[np.arange(2)], seed=1
+            ),
+            workers=1,
+        )
         trainer.submit(jobs_of(1)[0])
         assert not workers.all[0].ended
         del trainer

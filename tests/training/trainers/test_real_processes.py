@@ -178,8 +178,10 @@ from offbeat.algorithms import LocalPlan
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.processes import ProcessTrainer
 from offbeat.training.trainers.trainer import Job
-trainer = ProcessTrainer(FlatModel(torch.nn.Linear(2, 1)), loss=lambda outputs, _: outputs.mean(), workers=1, seed=1,
-    inputs=torch.ones(3, 2), labels=torch.ones(3), shards=[np.arange(3)])
+from offbeat.training.workload import Examples, Objective, Workload
+model, loss = FlatModel(torch.nn.Linear(2, 1)), lambda outputs, _: outputs.mean()
+examples = Examples(torch.ones(3, 2), torch.ones(3))
+trainer = ProcessTrainer(Workload(model, Objective(loss), examples, [np.arange(3)], seed=1), workers=1)
 result = trainer.collect([Job(0, 0, 0, torch.zeros(3), LocalPlan(steps=1, batch_size=3, lr=1.0), "delta")])[0]
 print(result.vector.tolist(), [worker.pid for worker in trainer._pool.assigned], flush=True)
 time.sleep(60)

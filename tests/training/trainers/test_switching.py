@@ -18,20 +18,18 @@ class Recording:
 
     def __init__(self, place, log, clock, seconds):
         self.place, self.log, self.clock, self.seconds = place, log, clock, seconds
-
-    def examples(self, client):
-        return 10 * client
+        self.workload = place
 
     def collect(self, jobs):
         self.clock[0] += self.seconds * len(jobs)
-        self.log.extend((self.place, "train", job.client) for job in jobs)
+        self.log.extend((self.place, "collect", job.client) for job in jobs)
         return [Result(torch.zeros(1), float(job.client)) for job in jobs]
 
     def submit(self, job):
-        self.log.append((self.place, "expect", job.client))
+        self.log.append((self.place, "submit", job.client))
 
     def cancel(self, job):
-        self.log.append((self.place, "forget", job.client))
+        self.log.append((self.place, "cancel", job.client))
 
     def close(self):
         self.log.append((self.place, "close", None))
@@ -53,7 +51,7 @@ def test_processes_take_over_when_training_has_taken_two_seconds(world):
     trainer, log = world
     for job in JOBS[:5]:
         assert [result.loss for result in trainer.collect([job])] == [job.client]
-    assert log == [(place, "train", client) for client, place in enumerate(["local"] * 3 + ["remote"] * 2)]
+    assert log == [(place, "collect", client) for client, place in enumerate(["local"] * 3 + ["remote"] * 2)]
 
 
 def test_processes_are_told_the_expected_jobs(world):
@@ -63,20 +61,18 @@ def test_processes_are_told_the_expected_jobs(world):
     trainer.cancel(JOBS[4])
     trainer.collect([JOBS[1], JOBS[3]])
     trainer.collect([JOBS[0]])
-    assert log[-2:] == [("remote", "expect", 2), ("remote", "expect", 5)]
+    assert log[-2:] == [("remote", "submit", 2), ("remote", "submit", 5)]
     trainer.submit(JOBS[6])
     trainer.cancel(JOBS[2])
     trainer.close()
-    assert log[-3:] == [("remote", "expect", 6), ("remote", "forget", 2), ("remote", "close", None)]
-    assert trainer.workload.examples(3) == 30
+    assert log[-3:] == [("remote", "submit", 6), ("remote", "cancel", 2), ("remote", "close", None)]
 
 
 def test_a_short_run_has_no_processes_to_end(world):
     trainer, log = world
     trainer.collect(JOBS[:1])
     trainer.close()
-    assert log == [("local", "train", 0)]
-    assert trainer.workload.examples(3) == 30
+    assert log == [("local", "collect", 0)]
 
 
 class Failing(Recording):
@@ -91,22 +87,22 @@ class Failing(Recording):
         super().submit(job)
 
 
-@pytest.mark.parametrize("how", ["train", "expect"])
+@pytest.mark.parametrize("how", ["collect", "submit"])
 def test_when_processes_fail_this_one_continues(how, monkeypatch, caplog):
     clock, log = [0.0], []
     monkeypatch.setattr(switching.time, "monotonic", lambda: clock[0])
     trainer = SwitchingTrainer(Recording("local", log, clock, 3.0), lambda: Failing("remote", log, clock, 0.0))
     trainer.collect(JOBS[:1])
-    if how == "expect":
+    if how == "submit":
         trainer.submit(JOBS[6])
         trainer.submit(JOBS[7])
     for job in JOBS[1:4]:
         assert trainer.collect([job])[0].loss == job.client
     trainer.submit(JOBS[5])
     trainer.close()
-    before = [("remote", "expect", 6)] if how == "expect" else []
-    trained = [("local", "train", client) for client in range(1, 4)]
-    assert log == [("local", "train", 0), *before, ("remote", "close", None), *trained]
+    before = [("remote", "submit", 6)] if how == "submit" else []
+    trained = [("local", "collect", client) for client in range(1, 4)]
+    assert log == [("local", "collect", 0), *before, ("remote", "close", None), *trained]
     assert len(caplog.records) == 1
 
 
@@ -123,7 +119,7 @@ def test_without_processes_this_one_continues(monkeypatch, caplog):
         trainer.collect([job])
     trainer.submit(JOBS[7])
     trainer.close()
-    assert log == [("local", "train", client) for client in range(6)]
+    assert log == [("local", "collect", client) for client in range(6)]
     assert [record.getMessage() for record in caplog.records] == [
         "one process trains all clients: the loss cannot be sent"
     ]
