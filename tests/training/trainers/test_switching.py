@@ -5,12 +5,12 @@ from offbeat.algorithms import LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.training.trainers import switching
 from offbeat.training.trainers.switching import SwitchingTrainer
-from offbeat.training.trainers.trainer import Job, Result
+from offbeat.training.trainers.trainer import Job, Result, Trainer
 
 PLAN = LocalPlan(steps=1, batch_size=1, lr=0.1)
 
 
-class Recording:
+class Recording(Trainer):
     """Records calls; a job takes a number of seconds."""
 
     name = "loop"
@@ -39,25 +39,31 @@ class Recording:
 
 @pytest.fixture
 def world(monkeypatch):
-    """A trainer that takes 0.9 s per job before it has processes, and its log."""
+    """Return a function that makes a trainer, 0.9 s per job before it has processes, and its log."""
     clock, log = [0.0], []
     monkeypatch.setattr(switching.time, "monotonic", lambda: clock[0])
-    local, remote = (Recording(place, log, clock, 0.9) for place in ("local", "remote"))
-    return SwitchingTrainer(local, lambda: remote), log
+
+    def make(kind=Recording, seconds=0.9):
+        local = Recording("local", log, clock, seconds)
+        return SwitchingTrainer(local, lambda: kind("remote", log, clock, seconds)), log
+
+    return make
 
 
 JOBS = [Job(client, 0, 0, torch.zeros(1), PLAN, "delta") for client in range(8)]
 
 
 def test_processes_take_over_when_training_has_taken_two_seconds(world):
-    trainer, log = world
+    trainer, log = world()
+    assert trainer.examples(3) == 30
+    trainer.close()  # no processes to end
     for job in JOBS[:5]:
         assert [result.loss for result in trainer.train([job])] == [job.client]
     assert log == [(place, "train", client) for client, place in enumerate(["local"] * 3 + ["remote"] * 2)]
 
 
 def test_processes_are_told_the_expected_jobs(world):
-    trainer, log = world
+    trainer, log = world()
     for job in JOBS[:6]:
         trainer.expect(job)
     trainer.forget(JOBS[4])
@@ -68,14 +74,6 @@ def test_processes_are_told_the_expected_jobs(world):
     trainer.forget(JOBS[2])
     trainer.close()
     assert log[-3:] == [("remote", "expect", 6), ("remote", "forget", 2), ("remote", "close", None)]
-    assert trainer.examples(3) == 30
-
-
-def test_a_short_run_has_no_processes_to_end(world):
-    trainer, log = world
-    trainer.train(JOBS[:1])
-    trainer.close()
-    assert log == [("local", "train", 0)]
     assert trainer.examples(3) == 30
 
 
@@ -92,10 +90,8 @@ class Failing(Recording):
 
 
 @pytest.mark.parametrize("how", ["train", "expect"])
-def test_when_processes_fail_this_one_continues(how, monkeypatch, caplog):
-    clock, log = [0.0], []
-    monkeypatch.setattr(switching.time, "monotonic", lambda: clock[0])
-    trainer = SwitchingTrainer(Recording("local", log, clock, 3.0), lambda: Failing("remote", log, clock, 0.0))
+def test_when_processes_fail_this_one_continues(how, world, caplog):
+    trainer, log = world(Failing, seconds=3.0)
     trainer.train(JOBS[:1])
     if how == "expect":
         trainer.expect(JOBS[6])
@@ -110,14 +106,11 @@ def test_when_processes_fail_this_one_continues(how, monkeypatch, caplog):
     assert len(caplog.records) == 1
 
 
-def test_without_processes_this_one_continues(monkeypatch, caplog):
-    clock, log = [0.0], []
-    monkeypatch.setattr(switching.time, "monotonic", lambda: clock[0])
-
-    def fail():
+def test_without_processes_this_one_continues(world, caplog):
+    def fail(*_):
         raise OffbeatError("the loss cannot be sent")
 
-    trainer = SwitchingTrainer(Recording("local", log, clock, 0.9), fail)
+    trainer, log = world(fail)
     trainer.expect(JOBS[7])
     for job in JOBS[:6]:
         trainer.train([job])
