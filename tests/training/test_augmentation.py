@@ -1,7 +1,6 @@
-"""Images shifted and mirrored at random: what becomes of them, how often, and the same in all trainers."""
+"""Images that are shifted and mirrored at random, equally by all trainers."""
 
 import dataclasses
-from contextlib import closing
 from itertools import product
 
 import numpy as np
@@ -10,7 +9,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
-from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
 from offbeat.errors import OffbeatError
@@ -21,14 +19,14 @@ from offbeat.training.flat_model import FlatModel
 from offbeat.training.minibatches import gather
 from offbeat.training.trainers.choice import make_trainer
 from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.processes import ProcessTrainer
 from offbeat.training.trainers.trainer import Job
 from offbeat.training.trainers.vmap import VmapTrainer
+from tests.training.conftest import SEED, assert_alike, assert_same, assert_same_in_parts, data_of, made
 from tests.workloads import workload_of
 
 NAME = "crop-and-flip"
 SIZES = (7, 23, 3, 12, 1)  # examples a client
-SEED = 5
+DATA = data_of(SIZES, 2, 6, 5)
 PLAN = LocalPlan(steps=4, batch_size=5, lr=0.1)
 MODELS = {
     "kernel": lambda: models.mlp((2, 6, 5), 4, [6]),
@@ -63,7 +61,7 @@ def slowly(image, top, left, mirrored):
         (4, 8, True, [[0, 0, 0], [0, 0, 0]]),
     ],
 )
-def test_by_hand(top, left, mirrored, expected, monkeypatch):
+def test_crops_by_hand(top, left, mirrored, expected, monkeypatch):
     image = torch.tensor([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]])
     assert slowly(image, top, left, mirrored).tolist() == [expected]
     # The highest numbers that still mean this.
@@ -81,7 +79,7 @@ def test_by_hand(top, left, mirrored, expected, monkeypatch):
     who=st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1)), min_size=3, max_size=3),
     step=st.integers(0, 10**6),
 )
-def test_each_image_by_its_own_numbers(shape, seed, who, step):
+def test_each_image_has_its_own_random_numbers(shape, seed, who, step):
     visits, batch = shape[:2]
     inputs = torch.arange(1.0, 1 + np.prod(shape)).reshape(shape)
     inputs.view(-1)[::7] = torch.inf
@@ -96,8 +94,8 @@ def test_each_image_by_its_own_numbers(shape, seed, who, step):
     assert torch.equal(inputs, before)
 
 
-def test_every_place_and_both_sides_are_as_likely():
-    each = 100
+def test_all_positions_and_both_orientations_are_equally_likely():
+    each = 30
     image = torch.arange(1.0, 100.0).reshape(1, 9, 11)
     inputs = image.expand(3, 54 * each, 1, 9, 11)
     found = crop_and_flip(inputs, 4, np.array([0, 1, 0]), np.array([0, 0, 1]), 2).flatten(0, 2)
@@ -111,25 +109,8 @@ def test_every_place_and_both_sides_are_as_likely():
     assert 161 - 4 * 18 < ((counts - each) ** 2 / each).sum() < 161 + 4 * 18
 
 
-@pytest.fixture(scope="module")
-def data():
-    random = np.random.default_rng(1)
-    total = sum(SIZES)
-    return {
-        "loss": cross_entropy,
-        "inputs": torch.from_numpy(random.normal(size=(total, 2, 6, 5)).astype(np.float32)),
-        "labels": torch.from_numpy(random.integers(4, size=total)),
-        "shards": np.split(random.permutation(total), np.cumsum(SIZES)[:-1]),
-        "seed": SEED,
-    }
-
-
-@pytest.fixture
-def make(data):
-    def build(kind, name="kernel", augmentation=NAME, **more):
-        return kind(model_of(name), **data, augmentation=augmentation, **more)
-
-    return build
+def make(kind, name="kernel"):
+    return kind(model_of(name), **DATA, augmentation=NAME)
 
 
 @pytest.fixture
@@ -148,9 +129,7 @@ def seen(monkeypatch):
 
 
 def model_of(name):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(3)
-        return FlatModel(MODELS[name]())
+    return made(lambda: FlatModel(MODELS[name]()))
 
 
 def jobs_of(name, number=10, **changes):
@@ -159,13 +138,7 @@ def jobs_of(name, number=10, **changes):
     return [Job(each % len(SIZES), each, 0, start, plan, "delta") for each, plan in enumerate(plans)]
 
 
-def assert_same(results, expected):
-    for result, other in zip(results, expected, strict=True):
-        assert torch.equal(result.vector, other.vector)
-        assert result.loss == other.loss
-
-
-def test_the_model_sees_what_becomes_of_its_minibatches(make, data, monkeypatch):
+def test_the_model_sees_augmented_minibatches(monkeypatch):
     trainer, shown = make(LoopTrainer), []
     trainer._model.module.register_forward_pre_hook(lambda _, inputs: shown.append(inputs[0].clone()))
     chosen = []
@@ -177,40 +150,31 @@ def test_the_model_sees_what_becomes_of_its_minibatches(make, data, monkeypatch)
     for step, (inputs, rows) in enumerate(zip(shown, chosen[::2], strict=True)):
         for place, row in enumerate(rows):
             top, left, side, _ = map(int, words(SEED, 15, 1, 6, step * 5 + place).ravel())
-            expected = slowly(data["inputs"][row], top * 9 // 2**32, left * 9 // 2**32, side >= 2**31)
+            expected = slowly(DATA["inputs"][row], top * 9 // 2**32, left * 9 // 2**32, side >= 2**31)
             assert torch.equal(inputs[place], expected)
 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("changes", [{}, {"momentum": 0.5}], ids=str)
-def test_many_at_once_see_what_one_after_the_other_sees(name, changes, make, seen):
+def test_batched_visits_see_the_same_as_one_after_the_other(name, changes, seen):
     jobs = jobs_of(name, **changes)
     expected = make(LoopTrainer, name).collect(jobs)
     alone = {who: list(minibatches) for who, minibatches in seen.items()}
     seen.clear()
-    results = make(VmapTrainer, name).collect(jobs)
+    assert_alike(make(VmapTrainer, name).collect(jobs), expected)
     for job in jobs:
         who = job.client, job.visit
         assert len(alone[who]) == job.plan.steps
         assert all(map(torch.equal, alone[who], seen[who][: job.plan.steps]))
-    for result, other in zip(results, expected, strict=True):
-        torch.testing.assert_close(result.vector, other.vector, rtol=1e-5, atol=1e-6)
-        assert result.loss == pytest.approx(other.loss, rel=1e-5)
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_how_jobs_are_divided_does_not_change_a_bit(name, make):
-    jobs = jobs_of(name)
-    trainer = make(VmapTrainer, name)
-    whole = trainer.collect(jobs)
-    for size in (1, 2, 3, 7):  # alone and last ones have a row that only fills up
-        assert_same(
-            [result for first in range(0, 10, size) for result in trainer.collect(jobs[first : first + size])], whole
-        )
+def test_the_division_of_jobs_does_not_change_a_bit(name):
+    assert_same_in_parts(make(VmapTrainer, name), jobs_of(name))
 
 
 @pytest.mark.parametrize("kind", [LoopTrainer, VmapTrainer])
-def test_a_visit_cut_short_sees_the_beginning(kind, make, seen):
+def test_a_visit_cut_short_sees_the_beginning(kind, seen):
     (job,) = jobs_of("kernel", 1)
     make(kind).collect([job._replace(plan=PLAN)])
     whole = list(seen.pop((0, 0)))
@@ -221,27 +185,10 @@ def test_a_visit_cut_short_sees_the_beginning(kind, make, seen):
     assert not torch.equal(whole[0], whole[1])
 
 
-def test_processes_give_what_the_plain_trainer_gives(data):
-    jobs = jobs_of("cnn")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        loop, processes = (
-            make_trainer(name, workload_of(model_of("cnn"), **data, augmentation=NAME), plan=PLAN, workers=1)
-            for name in ("loop", "processes")
-        )
-        expected = loop.collect(jobs)
-        assert isinstance(processes, ProcessTrainer)
-        with closing(processes):
-            assert_same(processes.collect(jobs), expected)
-    finally:
-        torch.set_num_threads(threads)
-
-
 @pytest.mark.parametrize("name", ["loop", "vmap"])
-def test_there_is_none_unless_it_is_asked_for(name, data, seen):
+def test_there_is_none_unless_it_is_asked_for(name, seen):
     def results(**given):
-        return make_trainer(name, workload_of(model_of("kernel"), **data, **given), plan=PLAN).collect(
+        return make_trainer(name, workload_of(model_of("kernel"), **DATA, **given), plan=PLAN).collect(
             jobs_of("kernel")
         )
 
@@ -262,7 +209,7 @@ def test_there_is_none_unless_it_is_asked_for(name, data, seen):
         (torch.zeros(4, 1, 1, 8, 8), r"float32 of shape \(1, 1, 8, 8\)"),
     ],
 )
-def test_what_are_no_images_is_refused_in_one_line(inputs, found):
+def test_inputs_that_are_not_images_are_refused_in_one_line(inputs, found):
     with pytest.raises(OffbeatError, match=rf"^data\.augmentation = 'crop-and-flip' .*{found}: leave it out$"):
         check_augmentation(NAME, inputs)
     check_augmentation(None, inputs)

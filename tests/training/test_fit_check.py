@@ -9,20 +9,32 @@ from torch.nn.functional import cross_entropy, mse_loss
 from offbeat.errors import OffbeatError
 from offbeat.training.fit_check import check_fit
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.models import cnn, initial_randomness, lstm, mlp
+from offbeat.training.models import cnn, lstm, mlp
 from offbeat.training.objectives import LOSSES
+from tests.training.conftest import made
 
+ONES = torch.ones(3, 2)
 LABELS = torch.tensor([0, 3, 1])
 
 
 def model(make: Callable[[], nn.Module], **arguments: Any) -> FlatModel:
-    with initial_randomness(1):
-        return FlatModel(make(), **arguments)
+    return made(lambda: FlatModel(make(), **arguments))
 
 
-def problem(*arguments: Any, **others: Any) -> str:
+def linear(outputs: int = 4) -> FlatModel:
+    return model(lambda: nn.Linear(2, outputs))
+
+
+def flat() -> FlatModel:
+    """A model with outputs (n,)."""
+    return model(lambda: nn.Sequential(nn.Linear(2, 1), nn.Flatten(0)))
+
+
+def problem(
+    start: FlatModel, loss: Any = cross_entropy, inputs: Tensor = ONES, labels: Tensor = LABELS, **more: Any
+) -> str:
     with pytest.raises(OffbeatError) as caught:
-        check_fit(*arguments, **others)
+        check_fit(start, loss, inputs, labels, **more)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -47,9 +59,9 @@ class TestFits:
     def test_what_fits_passes(self, make, loss, inputs, labels, others):
         check_fit(model(make), LOSSES[loss], inputs, labels, **others)
 
-    def test_a_gradient_of_zero_is_one(self):
+    def test_a_gradient_of_zero_passes(self):
         """A model may be right by chance on a few examples."""
-        start = model(lambda: nn.Linear(2, 1))
+        start = linear(1)
         start.vector.zero_()
         check_fit(start, LOSSES["mse"], torch.ones(3, 2), torch.zeros(3))
 
@@ -62,7 +74,7 @@ class TestFits:
             def forward(self, inputs: Tensor) -> Tensor:
                 return self.used(inputs)
 
-        check_fit(model(Half), cross_entropy, torch.ones(3, 2), LABELS)
+        check_fit(model(Half), cross_entropy, ONES, LABELS)
 
     def test_a_small_embedding_of_positions_is_accepted(self):
         class Placed(nn.Module):
@@ -74,9 +86,8 @@ class TestFits:
                 return self.output((self.token(inputs) + self.place(torch.arange(inputs.shape[1]))).mean(dim=1))
 
         check_fit(model(Placed), cross_entropy, torch.ones(3, 5).long(), LABELS, tokens=100)
-        assert "embedding place has entries 0 to 4, but is called with index 5" in problem(
-            model(Placed), cross_entropy, torch.ones(3, 6).long(), LABELS, tokens=100
-        )
+        message = problem(model(Placed), inputs=torch.ones(3, 6).long(), tokens=100)
+        assert "embedding place has entries 0 to 4, but is called with index 5" in message
 
 
 class TestLeavesAlone:
@@ -131,55 +142,47 @@ class TestLeavesAlone:
 
     def test_inputs_of_tokens_and_later_calls(self):
         start, inputs = model(lambda: lstm(9, 4)), torch.ones(3, 5).long()
-        problem(start, cross_entropy, inputs, LABELS, tokens=10)
+        problem(start, inputs=inputs, tokens=10)
         assert torch.equal(inputs, torch.ones(3, 5).long())
         assert not start.module.embedding._forward_pre_hooks
 
 
 class TestDoesNotFit:
-    def test_inputs_of_another_shape(self):
-        message = problem(model(lambda: mlp((2, 3), 4, [5])), cross_entropy, torch.ones(3, 2, 4), LABELS)
-        assert message.startswith(
-            "the model cannot take inputs of shape (3, 2, 4) and type float32: RuntimeError: mat1"
-        )
-
-    def test_inputs_of_another_type(self):
-        message = problem(model(lambda: nn.Linear(2, 4)), cross_entropy, torch.ones(3, 2).long(), LABELS)
-        assert message.startswith("the model cannot take inputs of shape (3, 2) and type int64: RuntimeError: ")
-        message = problem(model(lambda: lstm(9, 4)), cross_entropy, torch.ones(3, 2), LABELS)
-        assert message.startswith("the model cannot take inputs of shape (3, 2) and type float32: RuntimeError: ")
+    @pytest.mark.parametrize(
+        ("make", "inputs", "kind"),
+        [
+            (lambda: mlp((2, 3), 4, [5]), torch.ones(3, 2, 4), "(3, 2, 4) and type float32: RuntimeError: mat1"),
+            (lambda: nn.Linear(2, 4), ONES.long(), "(3, 2) and type int64: RuntimeError: "),
+            (lambda: lstm(9, 4), ONES, "(3, 2) and type float32: RuntimeError: "),
+        ],
+    )
+    def test_inputs_of_another_shape_or_type(self, make, inputs, kind):
+        message = problem(model(make), inputs=inputs)
+        assert message.startswith(f"the model cannot take inputs of shape {kind}")
 
     def test_one_example_for_batch_norm(self):
         start = model(lambda: nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4)), batch_norm="local")
-        assert "Expected more than 1 value" in problem(start, cross_entropy, torch.ones(1, 2), LABELS[:1])
-        check_fit(start, cross_entropy, torch.ones(2, 2), LABELS[:2])
-
-    def test_too_few_outputs(self):
-        start = model(lambda: nn.Linear(2, 5))
-        ten = problem(start, cross_entropy, torch.ones(3, 2), LABELS, classes=10)
-        assert ten == (
-            "the labels go up to 9, but the model has 5 outputs: number the classes from 0 or give the model 10 outputs"
-        )
-        seen = problem(start, cross_entropy, torch.ones(3, 2), LABELS + 3)
-        assert seen.startswith("the labels go up to 6, but the model has 5 outputs: number")
-        assert seen.endswith("give the model 7 outputs")
-        one = problem(model(lambda: nn.Linear(2, 1)), cross_entropy, torch.ones(3, 2), LABELS, classes=4)
-        assert one.startswith("the labels go up to 3, but the model has 1 output: ")
-
-    def test_cross_entropy_of_one_output(self):
-        one, flat = model(lambda: nn.Linear(2, 1)), model(lambda: nn.Sequential(nn.Linear(2, 1), nn.Flatten(0)))
-        assert "always 0" in problem(one, cross_entropy, torch.ones(3, 2), LABELS * 0)
-        assert "needs outputs of shape (n, classes), but the model's have shape (3,)" in problem(
-            flat, cross_entropy, torch.ones(3, 2), LABELS
-        )
+        assert "Expected more than 1 value" in problem(start, inputs=ONES[:1], labels=LABELS[:1])
+        check_fit(start, cross_entropy, ONES[:2], LABELS[:2])
 
     @pytest.mark.parametrize(
-        "make",
-        [lambda: nn.Linear(2, 1), lambda: nn.Sequential(nn.Linear(2, 1), nn.Flatten(0)), lambda: nn.Linear(2, 4)],
+        ("outputs", "labels", "classes", "largest", "has"),
+        [(5, LABELS, 10, 9, "5 outputs"), (5, LABELS + 3, None, 6, "5 outputs"), (1, LABELS, 4, 3, "1 output")],
     )
+    def test_too_few_outputs(self, outputs, labels, classes, largest, has):
+        assert problem(linear(outputs), labels=labels, classes=classes) == (
+            f"the labels go up to {largest}, but the model has {has}: number the classes from 0 or give the model "
+            f"{largest + 1} outputs"
+        )
+
+    def test_cross_entropy_of_one_output(self):
+        assert "always 0" in problem(linear(1), labels=LABELS * 0)
+        assert "needs outputs of shape (n, classes), but the model's have shape (3,)" in problem(flat())
+
+    @pytest.mark.parametrize("make", [lambda: linear(1), flat, linear])
     @pytest.mark.parametrize("shape", [(3,), (3, 1)])
     def test_cross_entropy_of_floats_names_mse(self, make, shape):
-        message = problem(model(make), cross_entropy, torch.ones(3, 2), torch.ones(shape))
+        message = problem(make(), labels=torch.ones(shape))
         assert message.startswith("the labels are floats, but cross_entropy needs classes")
         assert 'set model.loss = "mse"' in message
 
@@ -187,16 +190,16 @@ class TestDoesNotFit:
         def loss(outputs: Tensor, labels: Tensor) -> Tensor:
             return (outputs - labels).square().mean()
 
-        column, flat = model(lambda: nn.Linear(2, 1)), model(lambda: nn.Sequential(nn.Linear(2, 1), nn.Flatten(0)))
+        column = linear(1)
         inputs, labels = torch.arange(6.0).reshape(3, 2), torch.tensor([1.0, 5.0, 2.0])
         message = problem(column, loss, inputs, labels)
         assert message.startswith("your own loss gets outputs of shape (3, 1) and labels of shape (3,), which torch ")
         assert "squeeze the outputs" in message
         for start, n, targets in [
-            (flat, 3, torch.ones(3)),
+            (flat(), 3, torch.ones(3)),
             (column, 3, torch.ones(3, 1)),
             (column, 1, torch.ones(1)),
-            (model(lambda: nn.Linear(2, 3)), 3, torch.ones(3)),
+            (linear(3), 3, torch.ones(3)),
         ]:
             check_fit(start, loss, torch.ones(n, 2), targets)
         check_fit(column, LOSSES["mse"], inputs, labels)
@@ -211,17 +214,15 @@ class TestDoesNotFit:
                 return super().forward(inputs)
 
         start = model(lambda: Training(2, 4))
-        message = problem(start, cross_entropy, torch.ones(3, 2), LABELS)
+        message = problem(start)
         assert message.startswith(
             "the model cannot take inputs of shape (3, 2) and type float32 in evaluation mode: KeyError: 'only for"
         )
         assert start.module.training
 
     def test_labels_of_another_type_or_shape(self):
-        start = model(lambda: nn.Linear(2, 4))
-        message = problem(start, cross_entropy, torch.ones(3, 2), LABELS[:2])
-        assert "with labels of shape (2,) and type int64: ValueError: " in message
-        assert problem(start, LOSSES["mse"], torch.ones(3, 2), LABELS).startswith("mse needs labels of the outputs'")
+        assert "with labels of shape (2,) and type int64: ValueError: " in problem(linear(), labels=LABELS[:2])
+        assert problem(linear(), LOSSES["mse"]).startswith("mse needs labels of the outputs'")
 
     @pytest.mark.parametrize(
         ("labels", "others", "range_"),
@@ -231,8 +232,8 @@ class TestDoesNotFit:
             (torch.tensor([0, 1]), {"classes": 10}, "0 to 9"),
         ],
     )
-    def test_bce_of_labels_that_are_no_probabilities(self, labels, others, range_):
-        message = problem(model(lambda: nn.Linear(2, 1)), LOSSES["bce"], torch.ones(2, 2), labels, **others)
+    def test_bce_of_labels_that_are_not_probabilities(self, labels, others, range_):
+        message = problem(linear(1), LOSSES["bce"], ONES[:2], labels, **others)
         assert message == f"bce needs labels from 0 to 1, but they go from {range_}"
 
     def test_tokens_beyond_the_embedding(self):
@@ -241,34 +242,28 @@ class TestDoesNotFit:
         inputs = torch.tensor([[1, 2], [8, 0], [3, 0]])
         check_fit(start, cross_entropy, inputs, LABELS, tokens=9)
         expected = "the model's embedding embedding has entries 0 to 8, but is called with index {}: give it as many"
-        assert problem(start, cross_entropy, inputs, LABELS, tokens=12).startswith(expected.format(11))
-        assert problem(start, cross_entropy, inputs + 1, LABELS).startswith(expected.format(9))
+        assert problem(start, inputs=inputs, tokens=12).startswith(expected.format(11))
+        assert problem(start, inputs=inputs + 1).startswith(expected.format(9))
 
     @pytest.mark.parametrize(
         "loss", [lambda *_: 1.0, lambda outputs, _: outputs, lambda outputs, _: outputs.sum()[None]]
     )
-    def test_a_loss_that_is_no_scalar(self, loss):
-        message = problem(model(lambda: nn.Linear(2, 4)), loss, torch.ones(3, 2), LABELS)
+    def test_a_loss_that_is_not_a_scalar(self, loss):
+        message = problem(linear(), loss)
         assert message.startswith("the loss must be the mean over the minibatch, a tensor of shape (), but it is")
 
-    def test_a_loss_that_is_not_finite(self):
-        inputs = torch.ones(3, 2)
+    def test_a_loss_or_a_gradient_that_is_not_finite(self):
+        inputs = ONES.clone()
         inputs[1, 1] = torch.nan
-        message = problem(model(lambda: nn.Linear(2, 4)), cross_entropy, inputs, LABELS)
-        assert message.startswith("the loss of the initial model is nan")
+        assert problem(linear(), inputs=inputs).startswith("the loss of the initial model is nan")
+        message = problem(linear(), lambda outputs, labels: (outputs * 0).sum().sqrt())
+        assert message == "the gradient of the initial model's parameter weight is not finite"
 
     def test_a_loss_that_fails(self):
         def loss(outputs: Tensor, labels: Tensor) -> Tensor:
             raise KeyError("one\ntwo")
 
-        assert "the loss cannot take outputs" in problem(model(lambda: nn.Linear(2, 4)), loss, torch.ones(3, 2), LABELS)
-
-    def test_a_gradient_that_is_not_finite(self):
-        def loss(outputs: Tensor, labels: Tensor) -> Tensor:
-            return (outputs * 0).sum().sqrt()
-
-        message = problem(model(lambda: nn.Linear(2, 4)), loss, torch.ones(3, 2), LABELS)
-        assert message == "the gradient of the initial model's parameter weight is not finite"
+        assert "the loss cannot take outputs" in problem(linear(), loss)
 
     @pytest.mark.parametrize(
         ("make", "loss"),
@@ -279,9 +274,9 @@ class TestDoesNotFit:
         ],
     )
     def test_no_gradient(self, make, loss):
-        assert problem(model(make), loss, torch.ones(3, 2), LABELS).startswith("no gradient of the loss reaches any")
+        assert problem(model(make), loss).startswith("no gradient of the loss reaches any")
 
-    def test_what_cannot_be_differentiated(self):
+    def test_a_loss_that_cannot_be_differentiated(self):
         class InPlace(nn.Linear):
             def forward(self, inputs: Tensor) -> Tensor:
                 outputs = super().forward(inputs).exp()
@@ -289,5 +284,5 @@ class TestDoesNotFit:
                 outputs.mul_(2)
                 return outputs
 
-        message = problem(model(lambda: InPlace(2, 4)), cross_entropy, torch.ones(3, 2), LABELS)
+        message = problem(model(lambda: InPlace(2, 4)))
         assert message.startswith("the loss cannot be differentiated: RuntimeError: one of the variables")

@@ -101,58 +101,44 @@ class TestVector:
         # d/dW of 1ᵀ W W x at x = e₁: 1 (W x)ᵀ + (Wᵀ 1) xᵀ = [[0, 3], [0, 3]] + [[3, 0], [2, 0]].
         assert model.gradient.tolist() == [3.0, 3.0, 2.0, 3.0]
 
-    def test_only_what_can_be_trained_is_in_the_vector(self):
-        module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    def test_only_trainable_parameters_are_in_the_vector(self):
+        module = nn.Sequential(nn.Linear(2, 2).half(), nn.Linear(2, 1))  # frozen ones may be of another type
         module[0].requires_grad_(False)
         module[1].bias.requires_grad_(False)
-        frozen = [p.clone() for p in (module[0].weight, module[0].bias, module[1].bias)]
+        frozen = [module[0].weight, module[0].bias, module[1].bias]
+        before = [parameter.clone() for parameter in frozen]
         model = FlatModel(module)
         assert model.vector.tolist() == module[1].weight.flatten().tolist()
+        assert list(model.named(model.vector)) == ["1.weight"]
         model.vector.zero_()
-        for parameter, value in zip((module[0].weight, module[0].bias, module[1].bias), frozen, strict=True):
-            assert torch.equal(parameter, value)
-            assert parameter.grad is None
-
-    def test_frozen_parameters_may_be_of_another_type(self):
-        module = nn.Sequential(nn.Linear(2, 2).half().requires_grad_(False), nn.Linear(2, 1))
-        assert FlatModel(module).vector.shape == (3,)
+        assert all(map(torch.equal, frozen, before))
+        assert all(parameter.grad is None for parameter in frozen)
 
 
-class TestNamed:
-    def test_gives_each_parameter_its_name_and_shape(self):
-        model = FlatModel(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)))
-        named = model.named(torch.arange(13.0))
-        assert {name: value.tolist() for name, value in named.items()} == {
-            "0.weight": [[0, 1], [2, 3], [4, 5]],
-            "0.bias": [6, 7, 8],
-            "2.weight": [[9, 10, 11]],
-            "2.bias": [12],
-        }
-
-    def test_leaves_frozen_parameters_out(self):
-        module = nn.Sequential(nn.Linear(2, 3).requires_grad_(False), nn.Linear(3, 1))
-        assert list(FlatModel(module).named(torch.zeros(4))) == ["1.weight", "1.bias"]
+def test_named_gives_each_parameter_its_name_and_shape():
+    model = FlatModel(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)))
+    assert {name: value.tolist() for name, value in model.named(torch.arange(13.0)).items()} == {
+        "0.weight": [[0, 1], [2, 3], [4, 5]],
+        "0.bias": [6, 7, 8],
+        "2.weight": [[9, 10, 11]],
+        "2.bias": [12],
+    }
 
 
 class TestRefusals:
     @pytest.mark.parametrize(
-        "kind", [lambda: nn.BatchNorm1d(3), lambda: nn.BatchNorm2d(3), lambda: nn.SyncBatchNorm(3)]
+        ("module", "layer"),
+        [
+            (nn.ModuleDict({"a": nn.Sequential(nn.Linear(3, 3), nn.BatchNorm2d(3))}), r"a\.1 keeps BatchNorm2d"),
+            (nn.Sequential(nn.SyncBatchNorm(3)), "0 keeps SyncBatchNorm"),
+            (nn.BatchNorm1d(3), "BatchNorm1d keeps BatchNorm1d"),
+            (nn.InstanceNorm1d(3, track_running_stats=True), "InstanceNorm1d keeps InstanceNorm1d"),
+        ],
     )
-    def test_batch_norm_is_refused_with_its_name(self, kind):
-        module = nn.ModuleDict({"features": nn.Sequential(nn.Linear(3, 3), kind())})
-        with pytest.raises(
-            OffbeatError, match=r"layer features\.1 keeps \w*BatchNorm\w* statistics: use GroupNorm"
-        ) as caught:
+    def test_layers_with_running_statistics_are_refused_with_their_name(self, module, layer):
+        advice = r'use GroupNorm instead, or set model\.batch_norm = "local"$'
+        with pytest.raises(OffbeatError, match=rf"layer {layer} statistics: {advice}"):
             FlatModel(module)
-        assert str(caught.value).endswith('or set model.batch_norm = "local"')
-
-    def test_a_model_that_is_nothing_but_batch_norm_is_refused(self):
-        with pytest.raises(OffbeatError, match="layer BatchNorm1d keeps"):
-            FlatModel(nn.BatchNorm1d(3))
-
-    def test_instance_norm_with_statistics_is_refused(self):
-        with pytest.raises(OffbeatError, match="layer 0 keeps InstanceNorm1d statistics"):
-            FlatModel(nn.Sequential(nn.InstanceNorm1d(3, affine=True, track_running_stats=True)))
 
     @pytest.mark.parametrize(
         "norm", [nn.GroupNorm(1, 3), nn.LayerNorm(3), nn.BatchNorm1d(3, track_running_stats=False)]
@@ -160,7 +146,7 @@ class TestRefusals:
     def test_norms_without_statistics_are_fine(self, norm):
         assert FlatModel(nn.Sequential(norm)).vector.tolist() == [1, 1, 1, 0, 0, 0]
 
-    @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.bool])
+    @pytest.mark.parametrize("dtype", [torch.int64, torch.bool])
     def test_an_integer_buffer_is_refused_with_its_name(self, dtype):
         module = nn.Sequential(nn.Linear(1, 1), Counting(torch.zeros(1, dtype=dtype)))
         with pytest.raises(OffbeatError, match=rf"buffer 1\.count holds {dtype}, .* persistent=False") as caught:
@@ -172,11 +158,11 @@ class TestRefusals:
         assert FlatModel(Counting(buffer, persistent)).vector.shape == (2,)
 
     @pytest.mark.parametrize("module", [nn.ReLU(), nn.Linear(1, 1).requires_grad_(False)])
-    def test_nothing_to_train_is_refused(self, module):
+    def test_a_model_without_trainable_parameters_is_refused(self, module):
         with pytest.raises(OffbeatError, match="nothing to train"):
             FlatModel(module)
 
-    @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
     def test_other_floats_are_refused_with_the_name(self, dtype):
         module = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1).to(dtype))
         with pytest.raises(OffbeatError, match=rf"parameter 1\.weight is {dtype}: .*\.float\(\)"):
@@ -231,7 +217,7 @@ class TestLocalBatchNorm:
         assert set(module.state_dict()) == set(model.named(model.vector))
 
     @pytest.mark.parametrize("mode", [True, False], ids=["training", "evaluation"])
-    def test_normalises_by_the_minibatch_at_hand(self, mode):
+    def test_normalises_by_the_current_minibatch(self, mode):
         module = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(3))
         model = FlatModel(module, batch_norm="local")
         model.load(torch.tensor([1.0, 2.0, 3.0, 10.0, 20.0, 30.0]))
@@ -255,7 +241,7 @@ class TestLocalBatchNorm:
         with pytest.raises(OffbeatError, match=r"buffer 1\.count holds"):
             FlatModel(module, batch_norm="local")
 
-    def test_trains_and_evaluates_whatever_was_trained_before(self):
+    def test_results_do_not_depend_on_earlier_training(self):
         """A job's result is that of its job alone, and the trained model separates what it was trained to."""
 
         def world() -> tuple[FlatModel, LoopTrainer]:

@@ -1,4 +1,7 @@
+import math
+
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +18,7 @@ VISITS = st.lists(
 
 @settings(max_examples=60)
 @given(st.integers(0, 2**64 - 1), VISITS)
-def test_many_visits_at_once_are_each_as_if_alone(seed, visits):
+def test_the_order_of_each_of_many_visits_is_that_of_it_alone(seed, visits):
     orders = example_orders(seed, *np.array(visits, dtype=np.int64).T)
     for order, (client, visit, examples, draws) in zip(orders, visits, strict=True):
         alone = example_order(seed, client, visit, examples, draws)
@@ -27,13 +30,11 @@ def test_no_visits_have_no_orders():
     assert example_orders(1, nothing, nothing, nothing, nothing) == []
 
 
-@given(
-    st.sampled_from([(), (3,), (2, 3)]),
-    st.sampled_from([(0,), (4,), (2, 5)]),
-    st.sampled_from([torch.float32, torch.uint8]),
-)
-def test_chosen_examples_are_fetched_as_by_indexing(shape, chosen, dtype):
-    examples = torch.arange(7 * int(np.prod(shape)) if shape else 7).reshape(7, *shape).to(dtype)
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
+@pytest.mark.parametrize("chosen", [(0,), (4,), (2, 5)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
+def test_gather_is_indexing_with_a_copy(shape, chosen, dtype):
+    examples = torch.arange(7 * math.prod(shape)).reshape(7, *shape).to(dtype)
     rows = torch.from_numpy(np.random.default_rng(1).integers(7, size=chosen))
     found = gather(examples, rows)
     assert found.dtype == dtype

@@ -1,6 +1,5 @@
 """Models, and a trainer for them, that several tests of trainers need."""
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -9,6 +8,7 @@ from offbeat.algorithms import LocalPlan
 from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.choice import make_trainer
+from tests.training.conftest import data_of, made
 from tests.workloads import workload_of
 
 PLAN = LocalPlan(steps=9, batch_size=4, lr=0.1)
@@ -36,13 +36,6 @@ class Recurrent(nn.Module):
         return self.lstm(inputs)[0]
 
 
-def made(make):
-    """Make a module, always the same: not all weights show how bits are rounded. Torch's generator stays as it is."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return make()
-
-
 def linear(inputs: int = 6) -> nn.Module:
     return made(lambda: models.softmax_regression((inputs,), 3))
 
@@ -50,18 +43,7 @@ def linear(inputs: int = 6) -> nn.Module:
 @pytest.fixture
 def choose():
     def build(name, module, plan=PLAN, *, inputs=6, **more):
-        random = np.random.default_rng(1)
-        return make_trainer(
-            name,
-            workload_of(
-                FlatModel(module),
-                inputs=torch.from_numpy(random.normal(size=(30, inputs)).astype(np.float32)),
-                labels=torch.from_numpy(random.integers(3, size=30)),
-                shards=[np.arange(10), np.arange(10, 12), np.arange(12, 30)],
-                seed=4,
-                **more,
-            ),
-            plan=plan,
-        )
+        data = data_of((10, 2, 18), inputs, classes=3)
+        return make_trainer(name, workload_of(FlatModel(module), **data, **more), plan=plan)
 
     return build

@@ -7,7 +7,8 @@ from torch import nn
 from offbeat.algorithms import LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.training.trainers.vmap import VmapTrainer
-from tests.training.trainers.conftest import Noisy, Recurrent, linear, made
+from tests.training.conftest import made
+from tests.training.trainers.conftest import Noisy, Recurrent, linear
 
 
 class Branching(nn.Module):
@@ -40,7 +41,10 @@ class Remembering(nn.Module):
     [
         (Branching(), "RuntimeError"),
         (Noisy(), "random"),
-        (made(lambda: nn.Sequential(nn.Linear(6, 17), nn.ELU(), nn.Linear(17, 3))), "depend on the other clients"),
+        (
+            made(lambda: nn.Sequential(nn.Linear(6, 17), nn.ELU(), nn.Linear(17, 3)), seed=0),
+            "depend on the other clients",
+        ),
         (Remembering(), "its results differ"),
         (Recurrent(), "LSTM has no batched form"),
     ],

@@ -1,6 +1,5 @@
 import os
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -12,7 +11,8 @@ from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.processes import ProcessTrainer
 from offbeat.training.trainers.switching import SwitchingTrainer
 from offbeat.training.trainers.vmap import VmapTrainer
-from tests.training.trainers.conftest import Noisy, Recurrent, linear, made
+from tests.training.conftest import data_of, made
+from tests.training.trainers.conftest import Noisy, Recurrent, linear
 from tests.workloads import workload_of
 
 
@@ -27,19 +27,19 @@ class Convolution(nn.Module):
         return self.convolution(inputs[:, None])[:, :, 0]
 
 
-def test_a_name_stands_for_a_trainer(choose):
+def test_each_name_makes_its_trainer(choose):
     assert type(choose("loop", linear())) is LoopTrainer
     assert type(choose("vmap", linear())) is VmapTrainer
     assert type(choose("processes", linear(), workers=2)) is ProcessTrainer
 
 
-def test_a_loop_that_may_have_processes_has_them_if_it_takes_long(choose):
+def test_a_loop_with_several_workers_may_switch_to_processes(choose):
     for name in ("auto", "loop"):
         assert type(choose(name, made(Convolution), workers=2)) is SwitchingTrainer
         assert type(choose(name, made(Convolution), workers=1)) is LoopTrainer
 
 
-def test_processes_there_are_not_on_windows(choose, monkeypatch):
+def test_there_are_no_processes_on_windows(choose, monkeypatch):
     monkeypatch.setattr("offbeat.training.trainers.choice.os.name", "nt")
     assert type(choose("auto", made(Convolution), workers=2)) is LoopTrainer
 
@@ -56,7 +56,7 @@ def test_processes_there_are_not_on_windows(choose, monkeypatch):
         (Noisy, 6, "loop"),
     ],
 )
-def test_the_model_alone_decides_where_nobody_chooses(make, inputs, name, choose):
+def test_the_model_decides_the_automatic_choice(make, inputs, name, choose):
     assert choose("auto", made(make), inputs=inputs).name == name
 
 
@@ -75,25 +75,15 @@ def test_there_is_at_least_one_processor():
     [
         (linear, 6, 64),
         (linear, 10_000, 17),
-        (linear, 10_000_000, 8),
+        (linear, 30_000, 8),
         (lambda inputs: nn.Sequential(nn.Linear(inputs, 3), nn.Tanh()), 6, 128),
         (lambda inputs: nn.Sequential(nn.Linear(inputs, 3), nn.Tanh()), 2_000, 87),
         (lambda inputs: nn.Sequential(nn.Linear(inputs, 3), nn.Tanh()), 10_000, 32),
     ],
 )
-def test_large_models_come_in_small_batches(make, inputs, limit):
-    random = np.random.default_rng(1)
-    with torch.random.fork_rng(devices=[]):
-        model = FlatModel(make(inputs))
+def test_large_models_are_trained_in_small_batches(make, inputs, limit):
+    model = made(lambda: FlatModel(make(inputs)))
     trainer = make_trainer(
-        "vmap",
-        workload_of(
-            model,
-            inputs=torch.from_numpy(random.normal(size=(2, inputs)).astype(np.float32)),
-            labels=torch.tensor([0, 2]),
-            shards=[np.array([0]), np.array([1])],
-            seed=4,
-        ),
-        plan=LocalPlan(steps=1, batch_size=1, lr=0.1),
+        "vmap", workload_of(model, **data_of((1, 1), inputs)), plan=LocalPlan(steps=1, batch_size=1, lr=0.1)
     )
     assert trainer.batch_limit == limit

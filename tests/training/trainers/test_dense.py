@@ -37,8 +37,7 @@ class Own(nn.Sequential):
 
 @pytest.fixture(autouse=True)
 def seeded():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
+    with models.initial_randomness(1):
         yield
 
 
@@ -65,7 +64,7 @@ def seeded():
         (shared, cross_entropy, False),
     ],
 )
-def test_what_is_written_out_here_and_nothing_else(make, loss, answer):
+def test_the_models_and_losses_with_explicit_gradients(make, loss, answer):
     assert is_dense(make(), loss) is answer
 
 
@@ -88,7 +87,7 @@ def test_a_step_is_that_of_autograd(hidden, mu):
             torch.testing.assert_close(values[number], expected, rtol=1e-10, atol=1e-12)
 
 
-def test_labels_and_inputs_are_left_alone():
+def test_labels_and_inputs_do_not_change():
     parameters = [parameter[None].detach().clone() for parameter in models.softmax_regression((6,), 3).parameters()]
     inputs, labels = torch.randn(1, 4, 6), torch.randint(0, 3, (1, 4))
     before = inputs.clone(), labels.clone()

@@ -14,12 +14,11 @@ from offbeat.errors import OffbeatError
 from offbeat.randomness import example_order
 from offbeat.training.evaluation import Evaluator
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.models import initial_randomness
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
+from tests.training.conftest import SEED, assert_same, made
 from tests.workloads import workload_of
 
-SEED = 5  # the fixture trainer's
 PLAIN = LocalPlan(steps=6, batch_size=4, lr=0.3)
 PLANS = {
     "plain": PLAIN,
@@ -64,22 +63,19 @@ def visit_with_torch(module, inputs, labels, shard, job):
 class TestVisit:
     @pytest.mark.parametrize("name", PLANS)
     @pytest.mark.parametrize(("client", "visit"), [(0, 0), (1, 3), (2, 1)])
-    def test_equals_the_visit_done_with_torch_optim(
-        self, name, client, visit, trainer, job, network, inputs, labels, shards
-    ):
-        self._assert_equal(job(PLANS[name], client, visit), trainer, network, inputs, labels, shards)
+    def test_equals_the_visit_done_with_torch_optim(self, name, client, visit, trainer, job, network, data):
+        self._assert_equal(job(PLANS[name], client, visit), trainer, network, data)
 
     @pytest.mark.parametrize("name", ["plain", "momentum", "proximal, clipped"])
-    def test_an_offset_is_a_slope_of_the_loss(self, name, trainer, job, network, inputs, labels, shards):
+    def test_an_offset_is_a_slope_of_the_loss(self, name, trainer, job, network, data):
         task = job(PLANS[name], 1, 2)
         with_offset = task._replace(offset=torch.linspace(-1, 1, len(task.start)))
-        self._assert_equal(with_offset, trainer, network, inputs, labels, shards)
+        self._assert_equal(with_offset, trainer, network, data)
         (plain,), (other,) = trainer().collect([task]), trainer().collect([with_offset])
         assert (plain.vector - other.vector).norm() > 0.1
 
-    def _assert_equal(self, task, trainer, network, inputs, labels, shards):
-        client = task.client
-        end, loss = visit_with_torch(network(), inputs, labels, shards[client], task)
+    def _assert_equal(self, task, trainer, network, data):
+        end, loss = visit_with_torch(network(), data["inputs"], data["labels"], data["shards"][task.client], task)
         (result,) = trainer().collect([task])
         torch.testing.assert_close(result.vector, end, rtol=0, atol=2e-6)
         assert result.loss == pytest.approx(loss, abs=1e-6)
@@ -110,8 +106,7 @@ class TestVisit:
         gradient = torch.cat([p.grad.flatten() for p in module.parameters()])
         torch.testing.assert_close(result.vector, 0.5 * gradient, rtol=0, atol=1e-6)
 
-    def test_the_generator_is_seeded_for_each_visit(self, trainer, job):
-        """A client's noise does not depend on torch's own generator, nor on what was trained before."""
+    def test_torchs_own_generator_neither_matters_nor_changes(self, trainer, job):
         here = trainer(dropout=0.5)
         first = here.collect([job(PLAIN)])[0].vector
         before = torch.get_rng_state()
@@ -126,10 +121,8 @@ class TestVisit:
         """With one example a client there is no other randomness."""
 
         def end(seed: int, client: int, visit: int, dropout: float) -> tuple[float, ...]:
-            model = trainer(dropout=dropout, seed=seed)._model
-            single = LoopTrainer(
-                workload_of(model, inputs=inputs[:1], labels=labels[:1], shards=[np.zeros(1, np.int64)] * 4, seed=seed)
-            )
+            shards = [np.zeros(1, np.int64)] * 4
+            single = trainer(dropout=dropout, seed=seed, inputs=inputs[:1], labels=labels[:1], shards=shards)
             return tuple(single.collect([job(PLAIN, client, visit)])[0].vector.tolist())
 
         visits = [(5, 1, 0), (5, 1, 1), (5, 2, 0), (6, 1, 0)]
@@ -137,14 +130,12 @@ class TestVisit:
         assert len({end(*visit, dropout=0.0) for visit in visits}) == 1
         assert end(5, 1, 0, dropout=0.5) == end(5, 1, 0, dropout=0.5)
 
-    def test_evaluating_in_between_changes_nothing(self, trainer, job, network, inputs, labels):
-        expected = trainer(dropout=0.5).collect([job(PLAIN)])[0]
+    def test_an_evaluation_before_a_visit_does_not_change_it(self, trainer, job, network, inputs, labels):
+        expected = trainer(dropout=0.5).collect([job(PLAIN)])
         model = FlatModel(network(dropout=0.5))
         evaluate = Evaluator(model, loss=cross_entropy, metrics={}, inputs=inputs, labels=labels, seed=1)
         evaluate(torch.zeros_like(model.vector))
-        result = trainer(model=model).collect([job(PLAIN)])[0]
-        assert torch.equal(result.vector, expected.vector)
-        assert result.loss == expected.loss
+        assert_same(trainer(model=model).collect([job(PLAIN)]), expected)
 
     def test_frozen_parameters_stay(self, trainer, network):
         module = network()
@@ -190,8 +181,6 @@ class TestPayload:
 
 
 class TestPrefix:
-    """A visit cut short is the beginning of the whole visit."""
-
     @pytest.mark.parametrize("name", ["plain", "momentum", "clipped", "proximal", "whole data"])
     @pytest.mark.parametrize("dropout", [0.0, 0.5])
     def test_a_visit_cut_short_ends_where_the_whole_one_passes(self, name, dropout, trainer, job, network):
@@ -221,40 +210,34 @@ class TestIndependence:
         alone = [trainer(dropout=dropout).collect([task])[0] for task in jobs]
         here = trainer(dropout=dropout)
         for order in ([0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 2, 1, 3]):
-            results = here.collect([jobs[number] for number in order])
-            for number, result in zip(order, results, strict=True):
-                assert torch.equal(result.vector, alone[number].vector)
-                assert result.loss == alone[number].loss
+            assert_same(here.collect([jobs[number] for number in order]), [alone[number] for number in order])
 
-    def test_a_visit_that_diverged_leaves_nothing_behind(self, trainer, job):
-        here = trainer()
-        bad, good = here.collect([job(PLAIN, start=torch.full((59,), torch.nan)), job(PLANS["momentum"])])
+    def test_a_visit_that_diverged_does_not_change_the_next(self, trainer, job):
+        bad, good = trainer().collect([job(PLAIN, start=torch.full((59,), torch.nan)), job(PLANS["momentum"])])
         assert bad.vector.isnan().any()
         assert torch.equal(good.vector, trainer().collect([job(PLANS["momentum"])])[0].vector)
 
 
+LITTLE = {
+    "loss": cross_entropy,
+    "inputs": torch.arange(24.0).reshape(8, 3) / 24,
+    "labels": torch.arange(8) % 2,
+    "shards": [np.arange(4), np.arange(4, 8)],
+    "seed": 1,
+}
+
+
 def test_buffers_do_not_reach_the_next_client():
-    class Counting(nn.Module):
+    class Counting(nn.Linear):
         def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(3, 2)
+            super().__init__(3, 2)
             self.register_buffer("seen", torch.zeros(1))
 
         def forward(self, inputs):
             self.seen += 1.0
-            return self.layer(inputs) * self.seen
+            return super().forward(inputs) * self.seen
 
-    with initial_randomness(1):
-        model = FlatModel(Counting())
-    trainer = LoopTrainer(
-        workload_of(
-            model,
-            inputs=torch.arange(24.0).reshape(8, 3) / 24,
-            labels=torch.arange(8) % 2,
-            shards=[np.arange(4), np.arange(4, 8)],
-            seed=1,
-        )
-    )
+    trainer = LoopTrainer(workload_of(made(lambda: FlatModel(Counting())), **LITTLE))
     plan = LocalPlan(steps=2, batch_size=2, lr=0.1)
     first, second = (Job(client, 0, 0, torch.zeros(8), plan, "delta") for client in (0, 1))
     alone = trainer.collect([second])[0].vector
@@ -273,20 +256,20 @@ def test_changes_in_place_are_lost():
         labels.zero_()
         return value
 
-    with initial_randomness(1):
-        model = FlatModel(InPlace(3, 2))
-    inputs, labels = torch.arange(24.0).reshape(8, 3) / 24, torch.arange(8) % 2
-    trainer = LoopTrainer(workload_of(model, loss=loss, inputs=inputs, labels=labels, shards=[np.arange(8)], seed=1))
+    model = made(lambda: FlatModel(InPlace(3, 2)))
+    inputs, labels = LITTLE["inputs"].clone(), LITTLE["labels"].clone()
+    data = LITTLE | {"loss": loss, "inputs": inputs, "labels": labels, "shards": [np.arange(8)]}
+    trainer = LoopTrainer(workload_of(model, **data))
     task = Job(0, 0, 0, model.vector.clone(), LocalPlan(steps=5, batch_size=4, lr=0.1), "delta")
     first = trainer.collect([task])[0]
     assert first.vector.count_nonzero() == 8
     assert torch.equal(trainer.collect([task])[0].vector, first.vector)
-    assert torch.equal(inputs, torch.arange(24.0).reshape(8, 3) / 24)
-    assert torch.equal(labels, torch.arange(8) % 2)
+    assert torch.equal(inputs, LITTLE["inputs"])
+    assert torch.equal(labels, LITTLE["labels"])
 
 
 class TestFailures:
-    def test_in_the_third_step_names_client_visit_and_place(self, trainer, job):
+    def test_a_failure_names_client_visit_and_place(self, trainer, job):
         calls: list[int] = []
 
         def loss(outputs: Tensor, labels: Tensor) -> Tensor:
@@ -303,7 +286,7 @@ class TestFailures:
             rf"KeyError: 'first\nsecond' ({Path(__file__)}:{line})"
         )
 
-    def test_in_the_model_and_in_the_backward_pass(self, trainer, job, network):
+    def test_a_failure_of_the_model_or_the_backward_pass(self, trainer, job, network):
         def refuse(*_: object) -> None:
             raise ValueError("one\ntwo")
 
@@ -313,7 +296,5 @@ class TestFailures:
             trainer(module).collect([job(PLAIN)])
         with pytest.raises(OffbeatError, match=r"^client 1, visit 0: the model or the loss failed: RuntimeError: "):
             trainer(loss=lambda outputs, _: outputs.detach().mean()).collect([job(PLAIN)])
-
-    def test_a_loss_that_is_not_a_scalar(self, trainer, job):
         with pytest.raises(OffbeatError, match=r"^the loss must be the mean .* but it is a float$"):
             trainer(loss=lambda *_: 1.0).collect([job(PLAIN)])

@@ -14,6 +14,7 @@ from offbeat.errors import OffbeatError
 from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.packed_code import pack_code, unpack_code
+from tests.training.conftest import made
 
 
 @pytest.fixture
@@ -44,14 +45,8 @@ def loaded(path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def made(module: ModuleType) -> nn.Module:
-    with torch.random.fork_rng(devices=[]):
-        return module.Net()
-
-
 def test_shared_memory_of_parameters_is_written_once():
-    with torch.random.fork_rng(devices=[]):
-        model = FlatModel(models.mlp((1, 8, 8), 10, [100] * 10))
+    model = made(lambda: FlatModel(models.mlp((1, 8, 8), 10, [100] * 10)))
     code = pack_code(model.module, cross_entropy)
     assert model.vector.nbytes < code.nbytes < 1.3 * model.vector.nbytes
     module, loss = unpack_code(code)
@@ -60,8 +55,7 @@ def test_shared_memory_of_parameters_is_written_once():
 
 
 def test_the_loss_still_refers_to_the_module():
-    with torch.random.fork_rng(devices=[]):
-        module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    module = made(lambda: nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)))
     module[1].weight = module[0].weight
     other, loss = unpack_code(pack_code(module, lambda *_: module[0].weight.sum()))
     assert other[1].weight is other[0].weight
@@ -71,7 +65,7 @@ def test_the_loss_still_refers_to_the_module():
 
 
 def test_the_users_files_are_not_needed_again(own, monkeypatch):
-    module = made(own)
+    module = made(own.Net)
     own.SCALE = 10.0
     code = pack_code(module, own.loss)
     monkeypatch.delitem(sys.modules, "my_net")
@@ -84,7 +78,7 @@ def test_the_users_files_are_not_needed_again(own, monkeypatch):
 
 def test_installed_code_is_imported(tmp_path, monkeypatch):
     installed = loaded(tmp_path / "site-packages" / "my_installed_net.py", monkeypatch)
-    code = pack_code(made(installed), installed.loss)
+    code = pack_code(made(installed.Net), installed.loss)
     assert type(unpack_code(code)[0]) is installed.Net
     assert unpack_code(code)[1] is installed.loss
     monkeypatch.delitem(sys.modules, "my_installed_net")
@@ -97,8 +91,7 @@ def test_installed_code_is_imported(tmp_path, monkeypatch):
 
 
 def test_torch_and_offbeat_are_imported():
-    with torch.random.fork_rng(devices=[]):
-        module = nn.Sequential(models.lstm(5, 2), nn.Linear(2, 2))
+    module = made(lambda: nn.Sequential(models.lstm(5, 2), nn.Linear(2, 2)))
     other, loss = unpack_code(pack_code(module, models.mlp))
     assert loss is models.mlp
     assert [type(layer) for layer in other.modules()] == [type(layer) for layer in module.modules()]
@@ -109,10 +102,10 @@ def test_the_registry_of_cloudpickle_is_restored(own, monkeypatch):
     monkeypatch.setitem(sys.modules, "no_module", object())
     cloudpickle.register_pickle_by_value(pytest)
     try:
-        pack_code(made(own), own.loss)
+        pack_code(made(own.Net), own.loss)
         assert cloudpickle.list_registry_pickle_by_value() == {"pytest"}
         cloudpickle.register_pickle_by_value(own)
-        pack_code(made(own), own.loss)
+        pack_code(made(own.Net), own.loss)
         assert cloudpickle.list_registry_pickle_by_value() == {"pytest", "my_net"}
         cloudpickle.unregister_pickle_by_value(own)
     finally:

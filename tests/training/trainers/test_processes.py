@@ -4,13 +4,13 @@ import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import count
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
 from offbeat.algorithms.components import Compression
@@ -21,11 +21,11 @@ from offbeat.training.trainers.packed_code import unpack_code
 from offbeat.training.trainers.processes import ProcessTrainer
 from offbeat.training.trainers.trainer import Job
 from offbeat.training.trainers.worker import JobMessage, Reply
+from tests.training.conftest import made
 from tests.training.trainers.fake_workers import FakeWorker, FakeWorkers
 from tests.workloads import workload_of
 
 PLAN = LocalPlan(steps=2, batch_size=5, lr=0.1)
-SIZES = (7, 23, 3, 12)
 
 
 @pytest.fixture
@@ -37,25 +37,37 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeWorkers]:
     assert not workers.events, "the trainer did not wait for all events"
 
 
-def linear() -> nn.Module:
-    with torch.random.fork_rng(devices=[]):
-        return nn.Linear(4, 1)
+def trainer_of(module: nn.Module | None = None, workers: int = 2) -> ProcessTrainer:
+    """Make a trainer for clients with trivial data."""
+    model = FlatModel(module or made(lambda: nn.Linear(4, 1)))
+    data = {"inputs": torch.zeros(20, 4), "labels": torch.zeros(20), "shards": [np.arange(20)] * 20}
+    return ProcessTrainer(workload_of(model, loss=cross_entropy, **data, seed=3), workers=workers)
 
 
 @pytest.fixture
 def make() -> Iterator[Callable[..., ProcessTrainer]]:
-    """Return a function that makes a trainer for clients with trivial data."""
-    made: list[ProcessTrainer] = []
+    trainers: list[ProcessTrainer] = []
 
-    def build(workers: int = 2, module: nn.Module | None = None) -> ProcessTrainer:
-        model = FlatModel(module or linear())
-        data = {"inputs": torch.zeros(20, 4), "labels": torch.zeros(20), "shards": [np.arange(20)] * 20}
-        made.append(ProcessTrainer(workload_of(model, **data, seed=3), workers=workers))
-        return made[-1]
+    def build(workers: int = 2) -> ProcessTrainer:
+        trainers.append(trainer_of(workers=workers))
+        return trainers[-1]
 
     yield build
-    for trainer in made:
+    for trainer in trainers:
         trainer.close()
+
+
+@pytest.fixture
+def expecting(make: Callable[..., ProcessTrainer]) -> Callable[..., tuple[ProcessTrainer, list[Job]]]:
+    """Return a function that makes a trainer that expects the first of some jobs."""
+
+    def build(number: int, expected: int, workers: int = 1) -> tuple[ProcessTrainer, list[Job]]:
+        trainer, jobs = make(workers), jobs_of(number)
+        for job in jobs[:expected]:
+            trainer.submit(job)
+        return trainer, jobs
+
+    return build
 
 
 def jobs_of(number: int, start: Tensor | None = None) -> list[Job]:
@@ -88,19 +100,15 @@ class TestSchedule:
             assert firsts(trainer.collect([job])) == [job.client]
         assert workers.clients == [[0, 1, 2]]
 
-    def test_requested_jobs_come_before_expected_ones(self, workers, make):
-        trainer, jobs = make(1), jobs_of(7)
-        for job in jobs[:6]:
-            trainer.submit(job)
+    def test_requested_jobs_come_before_expected_ones(self, workers, expecting):
+        trainer, jobs = expecting(7, 6)
         workers.expect_events(*[lambda: workers.answer(0)] * 4)
         assert firsts(trainer.collect([jobs[5], jobs[6]])) == [5, 6]
         assert workers.clients == [[0, 1, 5, 6, 2, 3]]
         assert len(workers.all[0].messages) == 2
 
-    def test_finished_jobs_are_not_waited_for(self, workers, make):
-        trainer, jobs = make(2), jobs_of(4)
-        for job in jobs:
-            trainer.submit(job)
+    def test_finished_jobs_are_not_waited_for(self, workers, expecting):
+        trainer, jobs = expecting(4, 4, workers=2)
         workers.answer(0, times=2)
         workers.answer(1)
         trainer.submit(jobs_of(1)[0])
@@ -146,19 +154,15 @@ class TestSchedule:
 
 
 class TestForget:
-    def test_a_forgotten_job_is_not_begun(self, workers, make):
-        trainer, jobs = make(1), jobs_of(5)
-        for job in jobs:
-            trainer.submit(job)
+    def test_a_forgotten_job_is_not_begun(self, workers, expecting):
+        trainer, jobs = expecting(5, 5)
         trainer.cancel(jobs[2])
         workers.expect_events(*[lambda: workers.answer(0)] * 4)
         trainer.collect([jobs[4], jobs[3]])
         assert workers.clients == [[0, 1, 4, 3]]
 
-    def test_a_forgotten_result_is_dropped(self, workers, make):
-        trainer, jobs = make(1), jobs_of(4)
-        for job in jobs:
-            trainer.submit(job)
+    def test_a_forgotten_result_is_dropped(self, workers, expecting):
+        trainer, jobs = expecting(4, 4)
         workers.answer(0)
         trainer.submit(jobs[0])
         trainer.cancel(jobs[0])
@@ -171,10 +175,8 @@ class TestForget:
         assert firsts(trainer.collect([jobs[1]])) == [1]
         assert workers.clients == [[0, 1, 2, 3, 1]]
 
-    def test_a_mistake_is_raised_by_its_own_job_only(self, workers, make):
-        trainer, jobs = make(1), jobs_of(7)
-        for job in jobs[:3]:
-            trainer.submit(job)
+    def test_a_mistake_is_raised_by_its_own_job_only(self, workers, expecting):
+        trainer, jobs = expecting(7, 3)
         trainer.cancel(jobs[0])
         mistake: Reply = ("mistake", "the model failed")
         for _ in range(2):
@@ -200,7 +202,7 @@ class TestForget:
 class TestMessages:
     def test_the_start_is_in_shared_memory_once(self, workers, make):
         trainer = make(1)
-        for number in count():
+        for number in range(5):  # more than there are rows
             start = torch.full((5,), 100.0 * number)
             jobs = jobs_of(3, start)
             for job in jobs:
@@ -211,8 +213,6 @@ class TestMessages:
             workers.expect_events(*[lambda: workers.answer(0)] * 3)
             for job, result in zip(jobs, trainer.collect(jobs), strict=True):
                 assert torch.equal(result.vector, start + job.client)
-            if number == 4:  # more than there are rows
-                break
 
     def test_jobs_from_different_starts_are_kept_apart(self, workers, make):
         trainer = make(2)
@@ -234,12 +234,12 @@ class TestMessages:
         assert worker.memory["starts"][message.start].tolist() == [0.0] * 5
 
     def test_the_buffers_are_reset(self):
-        module = linear()
+        module = made(lambda: nn.Linear(4, 1))
         module.register_buffer("seen", torch.zeros(1))
         model = FlatModel(module)
         module.seen += 3.0
         data = {"inputs": torch.zeros(2, 4), "labels": torch.zeros(2), "shards": [np.arange(2)]}
-        trainer = ProcessTrainer(workload_of(model, **data, seed=1), workers=1)
+        trainer = ProcessTrainer(workload_of(model, loss=cross_entropy, **data, seed=1), workers=1)
         assert unpack_code(trainer._tensors["code"])[0].seen.item() == 0.0
 
     def test_the_examples(self, make):
@@ -247,10 +247,8 @@ class TestMessages:
 
 
 class TestDeaths:
-    def test_jobs_of_a_dead_worker_are_assigned_again(self, workers, make):
-        trainer, jobs = make(1), jobs_of(5)
-        for job in jobs[:4]:
-            trainer.submit(job)
+    def test_jobs_of_a_dead_worker_are_assigned_again(self, workers, expecting):
+        trainer, jobs = expecting(5, 4)
         workers.answer(0)
         workers.all[0].die()
         workers.expect_events(*[lambda: workers.answer(-1)] * 2)
@@ -268,10 +266,8 @@ class TestDeaths:
         assert firsts(trainer.collect([jobs[5]])) == [5]
         assert workers.clients == [[0, 1, 2, 3, 5], [5]]
 
-    def test_an_expected_job_keeps_its_turn(self, workers, make):
-        trainer, jobs = make(1), jobs_of(6)
-        for job in jobs[:5]:
-            trainer.submit(job)
+    def test_an_expected_job_keeps_its_turn(self, workers, expecting):
+        trainer, jobs = expecting(6, 5)
         trainer.cancel(jobs[0])
         workers.all[0].die()
         trainer.submit(jobs[5])
@@ -287,10 +283,8 @@ class TestDeaths:
         assert firsts(trainer.collect([jobs[1]])) == [1]
         assert workers.clients == [[0], [1]]
 
-    def test_a_job_fails_after_three_deaths(self, workers, make):
-        trainer, jobs = make(1), jobs_of(4)
-        for job in jobs:
-            trainer.submit(job)
+    def test_a_job_fails_after_three_deaths(self, workers, expecting):
+        trainer, jobs = expecting(4, 4)
         workers.answer(0)
         workers.expect_events(*[lambda: workers.all[-1].die()] * 3)
         with pytest.raises(OffbeatError) as caught:
@@ -346,12 +340,7 @@ class TestEnd:
         assert workers.clients == [[0, 1], [3]]
 
     def test_garbage_collection_ends_the_workers(self, workers):
-        trainer = ProcessTrainer(
-            workload_of(
-                FlatModel(linear()), inputs=torch.zeros(2, 4), labels=torch.zeros(2), shards=[np.arange(2)], seed=1
-            ),
-            workers=1,
-        )
+        trainer = trainer_of()
         trainer.submit(jobs_of(1)[0])
         assert not workers.all[0].ended
         del trainer
@@ -370,20 +359,20 @@ class TestEnd:
 
 
 class TestRefusals:
-    def test_windows(self, make, monkeypatch):
+    def test_windows(self, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(os, "name", "nt")
             try:
-                make()
+                trainer_of()
             except OffbeatError as error:
                 problem = str(error)
         assert problem == "trainer = 'processes' is for Linux and macOS: use 'loop'"
 
-    def test_a_model_that_cannot_be_sent(self, make):
-        module = linear()
+    def test_a_model_that_cannot_be_sent(self):
+        module = made(lambda: nn.Linear(4, 1))
         module.helper = (number for number in range(3))
         with pytest.raises(OffbeatError, match=r"^trainer = 'processes': the model .* another process \(TypeError: "):
-            make(module=module)
+            trainer_of(module)
 
     @pytest.mark.parametrize("name", ["share", "Worker"])
     def test_a_machine_without_resources(self, name, make, monkeypatch):

@@ -6,10 +6,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,15 +23,11 @@ from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.processes import ProcessTrainer
 from offbeat.training.trainers.trainer import Job
+from tests.training.conftest import assert_same, data_of, made
 from tests.workloads import workload_of
 
 PLAN = LocalPlan(steps=2, batch_size=5, lr=0.1)
 SIZES = (7, 23, 3, 12)
-MODELS = {
-    "softmax": lambda: models.softmax_regression((1, 8, 8), 4),
-    "mlp": lambda: models.mlp((1, 8, 8), 4, [6, 5]),
-    "cnn": lambda: nn.Sequential(*list(models.cnn((1, 8, 8), 4))[:-1], nn.Dropout(0.3), nn.Linear(64, 4)),
-}
 PLANS = [
     PLAN,
     LocalPlan(steps=4, batch_size=5, lr=0.1, momentum=0.8),
@@ -63,23 +58,16 @@ def moody(folder: Path) -> Callable[[Tensor, Tensor], Tensor]:
 @pytest.fixture
 def both(tmp_path: Path) -> Iterator[Callable[..., tuple[ProcessTrainer, LoopTrainer]]]:
     """Return a function that makes the trainer and the reference with one thread."""
-    random = np.random.default_rng(1)
-    sizes = [*SIZES, 5, 5]
-    labels = random.integers(4, size=sum(sizes))
-    labels[sum(SIZES) :] += np.repeat([10 * FAILS, 10 * WAITS], 5)
-    data: dict[str, Any] = {
-        "loss": moody(tmp_path),
-        "inputs": torch.from_numpy(random.normal(size=(sum(sizes), 1, 8, 8)).astype(np.float32)),
-        "labels": torch.from_numpy(labels),
-        "shards": np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1]),
-        "seed": 5,
-    }
+    data = data_of((*SIZES, 5, 5), 1, 8, 8)
+    data["loss"] = moody(tmp_path)
+    for client in (FAILS, WAITS):
+        data["labels"][data["shards"][client]] += 10 * client
 
-    def make(name: str, workers: int) -> tuple[ProcessTrainer, LoopTrainer]:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(3)
-            model = FlatModel(MODELS[name]())
-        return ProcessTrainer(workload_of(model, **data), workers=workers), LoopTrainer(workload_of(model, **data))
+    def make(module: nn.Module, workers: int, **more: str) -> tuple[ProcessTrainer, LoopTrainer]:
+        model = FlatModel(module)
+        return ProcessTrainer(workload_of(model, **data, **more), workers=workers), LoopTrainer(
+            workload_of(model, **data, **more)
+        )
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -87,19 +75,22 @@ def both(tmp_path: Path) -> Iterator[Callable[..., tuple[ProcessTrainer, LoopTra
     torch.set_num_threads(threads)
 
 
-def real_jobs(length: int, plans: Sequence[LocalPlan] = PLANS) -> list[Job]:
+def real_jobs(length: int) -> list[Job]:
     starts = [torch.full((length,), 0.01), torch.linspace(-0.1, 0.1, length)]
+    offset = torch.linspace(-1, 1, length)
     return [
-        Job(client, visit, 0, starts[(client + visit) % 2], plan, "params" if visit % 2 else "delta")
-        for visit, plan in enumerate(plans)
+        Job(
+            client,
+            visit,
+            0,
+            starts[(client + visit) % 2],
+            plan,
+            "params" if visit % 2 else "delta",
+            offset * (visit + client) if client % 2 else None,
+        )
+        for visit, plan in enumerate(PLANS)
         for client in range(len(SIZES))
     ]
-
-
-def assert_same(results: Sequence[Any], expected: Sequence[Any]) -> None:
-    for result, other in zip(results, expected, strict=True):
-        assert torch.equal(result.vector, other.vector)
-        assert result.loss == other.loss
 
 
 def begun(folder: Path) -> int:
@@ -114,34 +105,22 @@ def begun(folder: Path) -> int:
 
 class TestRealProcesses:
     def test_one_worker_equals_the_reference_and_ends_with_its_trainer(self, both):
-        pairs = [both("softmax", 1), both("mlp", 1)]
-        jobs = [real_jobs(260), real_jobs(449)]
-        for (trainer, _), some in zip(pairs, jobs, strict=True):
-            trainer.submit(some[0])  # so that both start at the same time
-        for (trainer, plain), some in zip(pairs, jobs, strict=True):
-            assert_same(trainer.collect(some), plain.collect(some))
-            assert trainer.name == plain.name
+        trainer, plain = both(made(lambda: models.mlp((1, 8, 8), 4, [6, 5])), 1, augmentation="crop-and-flip")
+        jobs = real_jobs(449)
+        assert_same(trainer.collect(jobs), plain.collect(jobs))
+        assert trainer.name == plain.name
         assert trainer._pool is not None
         (worker,) = trainer._pool.assigned
         pid = worker.pid
         os.kill(pid, 0)
-        del pairs, trainer, worker
+        del trainer, worker
         gc.collect()
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
 
-    def test_offsets_reach_the_workers(self, both):
-        trainer, plain = both("mlp", 2)
-        offset = torch.linspace(-1, 1, trainer._tensors["starts"].shape[1])
-        without = real_jobs(len(offset))
-        jobs = [job._replace(offset=offset * place) if place % 2 else job for place, job in enumerate(without)]
-        with closing(trainer):
-            results = trainer.collect(jobs)
-        assert_same(results, plain.collect(jobs))
-        assert not torch.equal(results[1].vector, plain.collect(without[1:2])[0].vector)
-
     def test_two_workers_equal_the_reference_in_any_order(self, both, tmp_path):
-        trainer, plain = both("cnn", 2)
+        layers = made(lambda: [*list(models.cnn((1, 8, 8), 4))[:-1], nn.Dropout(0.3), nn.Linear(64, 4)])
+        trainer, plain = both(nn.Sequential(*layers), 2)
         jobs = real_jobs(trainer._tensors["starts"].shape[1])
         waits, fails, forgotten = (jobs[0]._replace(client=client) for client in (WAITS, FAILS, FAILS))
         with closing(trainer):

@@ -31,7 +31,7 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 class TestSharedMemory:
-    def test_who_maps_the_same_file_sees_the_same(self, kind, tmp_path):
+    def test_two_maps_of_one_file_have_the_same_tensors(self, kind, tmp_path):
         memory = share(TENSORS)
         other = SharedMemory(os.dup(memory.fd), memory.locations)
         for name, tensor in TENSORS.items():
@@ -53,7 +53,7 @@ class TestSharedMemory:
         del memory
         assert numbers.tolist() == [0, 1, 2, 3]
 
-    def test_room_costs_nothing_until_it_is_used(self, kind):
+    def test_reserved_space_takes_no_memory_until_it_is_used(self, kind):
         memory = share({"room": torch.empty(50, 2**20, device="meta"), "numbers": torch.arange(3)})
         status = os.fstat(memory.fd)
         assert status.st_size >= 200 * 2**20
@@ -67,7 +67,7 @@ class TestSharedMemory:
         assert all(memory[name].data_ptr() % 64 == 0 for name in TENSORS)
         memory.close()
 
-    def test_where_there_is_no_memory_no_file_is_left_open(self, monkeypatch):
+    def test_no_file_stays_open_without_enough_memory(self, monkeypatch):
         opened = []
 
         def fail(fd: int, size: int) -> None:
@@ -105,7 +105,7 @@ class TestRows:
         assert rows.take(third) == row
         assert sorted(table.flatten().tolist()) == [2, 3]
 
-    def test_what_was_released_is_there_until_its_row_is_needed(self):
+    def test_a_released_vector_stays_until_its_row_is_needed(self):
         rows = RowTable(torch.zeros(2, 1))
         vector = torch.ones(1)
         row = rows.take(vector)

@@ -1,13 +1,10 @@
-"""The batched trainer gives what the plain one gives, whatever is trained with what."""
+"""The batched trainer gives the plain one's results, for any division of the jobs."""
 
 import dataclasses
-from collections.abc import Callable
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
 from offbeat.training import models
@@ -15,9 +12,10 @@ from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
 from offbeat.training.trainers.vmap import VmapTrainer
+from tests.training.conftest import assert_alike, assert_same, assert_same_in_parts, data_of, made
 
 SIZES = (7, 23, 3, 12, 1)
-SEED = 5
+DATA = data_of(SIZES, 1, 8, 8)
 PLAIN = LocalPlan(steps=4, batch_size=5, lr=0.1)
 MODELS = {
     "softmax": lambda: models.softmax_regression((1, 8, 8), 4),
@@ -46,32 +44,12 @@ class Scaled(nn.Module):
         return self.linear(inputs.flatten(1) * self.frozen) * self.scale
 
 
-@pytest.fixture(scope="module")
-def data():
-    random = np.random.default_rng(1)
-    total = sum(SIZES)
-    order = random.permutation(total)
-    return {
-        "inputs": torch.from_numpy(random.normal(size=(total, 1, 8, 8)).astype(np.float32)),
-        "labels": torch.from_numpy(random.integers(4, size=total)),
-        "shards": np.split(order, np.cumsum(SIZES)[:-1]),
-    }
-
-
-@pytest.fixture
-def make(data) -> Callable[..., LoopTrainer | VmapTrainer]:
-    def build(kind, name="mlp", loss=cross_entropy):
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(3)
-            return kind(FlatModel(MODELS[name]()), loss=loss, seed=SEED, **data)
-
-    return build
+def make(kind, name="mlp"):
+    return kind(made(lambda: FlatModel(MODELS[name]())), **DATA)
 
 
 def start_of(name, version=0):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(30 + version)
-        return FlatModel(MODELS[name]()).vector.clone()
+    return made(lambda: FlatModel(MODELS[name]()).vector.clone(), seed=30 + version)
 
 
 def jobs_of(plans, name="mlp", payload="delta"):
@@ -82,14 +60,8 @@ def jobs_of(plans, name="mlp", payload="delta"):
     ]
 
 
-def assert_alike(results, expected):
-    for result, other in zip(results, expected, strict=True):
-        torch.testing.assert_close(result.vector, other.vector, rtol=1e-5, atol=1e-6)
-        assert result.loss == pytest.approx(other.loss, rel=1e-5)
-
-
 @pytest.mark.parametrize("name", MODELS)
-def test_it_trains_as_the_plain_trainer_does(name, make):
+def test_it_trains_as_the_plain_trainer_does(name):
     jobs = jobs_of([PLAIN] * 8, name)
     assert_alike(make(VmapTrainer, name).collect(jobs), make(LoopTrainer, name).collect(jobs))
 
@@ -107,7 +79,7 @@ def test_it_trains_as_the_plain_trainer_does(name, make):
     ],
     ids=str,
 )
-def test_every_option_of_a_plan_does_the_same(options, make):
+def test_every_option_of_a_plan_does_the_same(options):
     jobs = jobs_of([dataclasses.replace(PLAIN, **options)] * 6)
     results = make(VmapTrainer).collect(jobs)
     assert_alike(results, make(LoopTrainer).collect(jobs))
@@ -117,7 +89,7 @@ def test_every_option_of_a_plan_does_the_same(options, make):
 
 @pytest.mark.parametrize("options", [{}, {"mu": 0.7}, {"momentum": 0.9, "clip_norm": 0.3}], ids=str)
 @pytest.mark.parametrize("name", MODELS)
-def test_an_offset_is_added_to_each_gradient(name, options, make):
+def test_an_offset_is_added_to_each_gradient(name, options):
     plain = jobs_of([dataclasses.replace(PLAIN, **options)] * 6, name)
     offsets = torch.linspace(-1, 1, len(plain[0].start))
     # Some with an offset of their own, some without.
@@ -129,7 +101,7 @@ def test_an_offset_is_added_to_each_gradient(name, options, make):
         assert torch.allclose(result.vector, other.vector, atol=1e-6) is (place % 3 == 0)
 
 
-def test_jobs_with_different_plans_are_trained_together(make):
+def test_jobs_with_different_plans_are_trained_together():
     plans = [
         PLAIN,
         dataclasses.replace(PLAIN, steps=9),
@@ -142,27 +114,18 @@ def test_jobs_with_different_plans_are_trained_together(make):
     assert_alike(make(VmapTrainer).collect(jobs), make(LoopTrainer).collect(jobs))
 
 
-def test_the_payload_can_be_the_end(make):
+def test_the_payload_can_be_the_end():
     (delta,), (end,) = (make(VmapTrainer).collect(jobs_of([PLAIN], payload=kind)) for kind in ("delta", "params"))
     assert torch.equal(delta.vector, start_of("mlp") - end.vector)
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_how_jobs_are_divided_does_not_change_a_bit(name, make):
+def test_the_division_of_jobs_does_not_change_a_bit(name):
     plans = [dataclasses.replace(PLAIN, steps=1 + number % 4) for number in range(10)]
-    jobs = jobs_of(plans, name)
-    trainer = make(VmapTrainer, name)
-    whole = trainer.collect(jobs)
-    for size in (1, 2, 3, 7):
-        parts = [result for first in range(0, 10, size) for result in trainer.collect(jobs[first : first + size])]
-        for result, other in zip(parts, whole, strict=True):
-            assert torch.equal(result.vector, other.vector)
-            assert result.loss == other.loss
-    backwards = trainer.collect(jobs[::-1])[::-1]
-    assert all(torch.equal(result.vector, other.vector) for result, other in zip(backwards, whole, strict=True))
+    assert_same_in_parts(make(VmapTrainer, name), jobs_of(plans, name))
 
 
-def test_the_starting_models_are_left_alone(make):
+def test_the_starting_models_do_not_change():
     jobs = jobs_of([PLAIN] * 3)
     before = [job.start.clone() for job in jobs]
     results = make(VmapTrainer).collect(jobs)
@@ -171,25 +134,24 @@ def test_the_starting_models_are_left_alone(make):
     assert results[1].vector.norm() > 0
 
 
-def test_what_diverges_stays_with_its_client(make):
+def test_a_client_that_diverges_does_not_change_the_others():
     jobs = jobs_of([PLAIN] * 4)
     broken = jobs[1]._replace(start=torch.full_like(jobs[1].start, torch.nan))
     results = make(VmapTrainer).collect([jobs[0], broken, *jobs[2:]])
     expected = make(VmapTrainer).collect(jobs)
     assert results[1].vector.isnan().all()
-    assert all(torch.equal(results[other].vector, expected[other].vector) for other in (0, 2, 3))
+    assert_same([results[other] for other in (0, 2, 3)], [expected[other] for other in (0, 2, 3)])
 
 
 @pytest.mark.parametrize("name", ["mlp", "groupnorm"])
-def test_who_is_done_is_left_alone(name, make):
-    """The gradient of a client that has taken its last step may be infinite there: nobody needs it."""
+def test_a_client_that_has_finished_does_not_change(name):
+    """The gradient of a client that has taken its last step may be infinite there, but is not needed."""
     long, short = (dataclasses.replace(PLAIN, steps=steps) for steps in (6, 1))
     jobs = jobs_of([long, dataclasses.replace(short, lr=1e37)], name)
     together = make(VmapTrainer, name).collect(jobs)
-    alone = [make(VmapTrainer, name).collect([job])[0] for job in jobs]
     assert together[1].vector.isfinite().all()
-    assert all(torch.equal(result.vector, other.vector) for result, other in zip(together, alone, strict=True))
+    assert_same(together, [make(VmapTrainer, name).collect([job])[0] for job in jobs])
 
 
-def test_it_says_how_many_examples_a_client_holds(make):
+def test_the_number_of_examples():
     assert [make(VmapTrainer).workload.examples(client) for client in range(len(SIZES))] == list(SIZES)

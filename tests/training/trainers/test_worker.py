@@ -23,8 +23,8 @@ from offbeat.training.trainers.packed_code import pack_code
 from offbeat.training.trainers.shared_memory import SharedMemory, share
 from offbeat.training.trainers.trainer import Job
 from offbeat.training.trainers.worker import JobMessage, Reply, Worker, WorkerSetup
+from tests.training.conftest import SEED, SHARD_SIZES
 
-SEED = 5  # the fixture trainer's
 PLAN = LocalPlan(steps=3, batch_size=4, lr=0.3)
 MESSAGES = [
     JobMessage(client=1, visit=0, version=0, start=0, result=2, plan=PLAN, payload="delta"),
@@ -33,7 +33,7 @@ MESSAGES = [
 
 
 @pytest.fixture
-def share_all(network, inputs, labels, shards):
+def share_all(network, data):
     """Return a function that makes a worker's memory for the small network and a loss."""
     made: list[SharedMemory] = []
 
@@ -41,10 +41,10 @@ def share_all(network, inputs, labels, shards):
         memory = share(
             {
                 "code": pack_code(module or network(), loss),
-                "inputs": inputs,
-                "labels": labels,
-                "shards": torch.from_numpy(np.concatenate(shards)),
-                "sizes": torch.tensor([len(shard) for shard in shards]),
+                "inputs": data["inputs"],
+                "labels": data["labels"],
+                "shards": torch.from_numpy(np.concatenate(data["shards"])),
+                "sizes": torch.tensor(SHARD_SIZES),
                 "starts": torch.stack([torch.zeros(59), torch.full((59,), 0.1)]),
                 "results": torch.full((3, 59), -1.0),
             }
@@ -77,7 +77,7 @@ def conversation(memory, messages, run):
 
 
 class TestServe:
-    def test_it_does_what_the_plain_trainer_does(self, share_all, trainer):
+    def test_results_are_those_of_the_plain_trainer(self, share_all, trainer):
         memory = share_all()
         replies = conversation(memory, MESSAGES, worker.serve)
         jobs = [Job(o.client, o.visit, o.version, memory["starts"][o.start], o.plan, o.payload) for o in MESSAGES]
@@ -87,7 +87,7 @@ class TestServe:
         assert memory["results"][1].tolist() == [-1.0] * 59
         assert memory["starts"][0].tolist() == [0.0] * 59
 
-    def test_a_mistake_of_the_users_is_one_line_and_the_next_order_is_done(self, share_all, trainer):
+    def test_a_users_mistake_is_one_line_and_the_next_job_is_done(self, share_all, trainer):
         def loss(outputs: Tensor, labels: Tensor) -> Tensor:
             if labels.shape == (3,):  # client 2's
                 raise KeyError("first\nsecond")
@@ -108,14 +108,14 @@ class TestServe:
         assert text.startswith("Traceback")
         assert "ValueError: this trainer cannot make the payload 'nothing'" in text
 
-    def test_a_model_that_cannot_be_made_is_an_answer_to_every_order(self, share_all):
+    def test_a_model_that_cannot_be_made_is_a_reply_to_every_job(self, share_all):
         memory = share_all()
         memory["code"].zero_()
         replies = conversation(memory, MESSAGES, worker.serve)
         assert {kind for kind, _ in replies} == {"mistake"}
         assert all("cannot be sent to another process" in text for _, text in replies)
 
-    def test_it_ends_when_nobody_takes_the_answer(self, share_all):
+    def test_it_ends_when_replies_cannot_be_sent(self, share_all):
         memory = share_all()
         here, there = Pipe()
         for message in [WorkerSetup(memory.locations, SEED), *MESSAGES]:
@@ -198,7 +198,7 @@ class TestWorker:
         assert process.wait() == "signal 9"
         process.kill()
 
-    def test_one_that_cannot_be_run_says_how_it_ended(self, share_all, monkeypatch):
+    def test_a_process_that_cannot_run_reports_its_exit_code(self, share_all, monkeypatch):
         memory = share_all()
         monkeypatch.setattr(sys, "executable", "/bin/false")
         process = Worker(memory, WorkerSetup(memory.locations, SEED))
@@ -208,7 +208,7 @@ class TestWorker:
         with pytest.raises(FileNotFoundError):
             Worker(memory, WorkerSetup(memory.locations, SEED))
 
-    def test_one_that_is_killed_is_gone(self, share_all, monkeypatch):
+    def test_a_killed_process_is_gone(self, share_all):
         memory = share_all()
         process = Worker(memory, WorkerSetup(memory.locations, SEED))
         process.kill()
