@@ -111,18 +111,25 @@ class TestSchedule:
         trainer, jobs = expecting(4, 4, workers=2)
         workers.answer(0, times=2)
         workers.answer(1)
-        trainer.submit(jobs_of(1)[0])
+        trainer.submit(jobs_of(5)[4])
         assert firsts(trainer.collect([jobs[2], jobs[0]])) == [2, 0]
         assert firsts(trainer.collect([jobs[1]])) == [1]
         workers.expect_events(lambda: workers.answer(1))
         assert firsts(trainer.collect([jobs[3]])) == [3]
 
-    def test_a_job_is_known_by_its_identity(self, workers, make):
+    def test_a_job_is_known_by_its_client_and_visit(self, workers, make):
         trainer, job = make(1), jobs_of(1)[0]
         trainer.submit(job)
-        trainer.submit(job)
         trainer.submit(job._replace())
+        trainer.submit(job._replace(visit=5))
         assert workers.clients == [[0, 0]]
+
+    def test_another_job_of_the_same_visit_takes_its_place(self, workers, make):
+        trainer, job = make(1), jobs_of(1)[0]
+        trainer.submit(job)
+        workers.expect_events(lambda: workers.answer(0), lambda: workers.answer(0))
+        (result,) = trainer.collect([job._replace(start=torch.full((5,), 3.0))])
+        assert result.vector.tolist() == [3.0] * 5
 
     def test_a_job_can_occur_twice(self, workers, make):
         trainer, job = make(1), jobs_of(1)[0]
@@ -216,12 +223,12 @@ class TestMessages:
 
     def test_jobs_from_different_starts_are_kept_apart(self, workers, make):
         trainer = make(2)
-        jobs = [job for number in range(8) for job in jobs_of(1, torch.full((5,), float(number)))]
+        jobs = [job._replace(start=torch.full((5,), float(job.client))) for job in jobs_of(8)]
         for job in jobs:
             trainer.submit(job)
         workers.expect_events(*[lambda: workers.answer(0), lambda: workers.answer(1)] * 4)
         results = trainer.collect(jobs[::-1])
-        assert [result.vector.tolist() for result in results] == [[7.0 - number] * 5 for number in range(8)]
+        assert [result.vector.tolist() for result in results] == [[2 * (7.0 - number)] * 5 for number in range(8)]
 
     def test_the_other_fields_of_a_job(self, workers, make):
         plan = replace(PLAN, compression=Compression("top_k"), momentum=0.5)
@@ -312,14 +319,14 @@ class TestDeaths:
     def test_rows_of_dead_workers_are_freed(self, workers, make):
         trainer = make(2)
         for number in range(10):
-            jobs = [job for start in range(4) for job in jobs_of(1, torch.full((5,), start + 10.0 * number))]
+            jobs = [job._replace(start=torch.full((5,), 10.0 * number + job.client)) for job in jobs_of(4)]
             for job in jobs:
                 trainer.submit(job)
             workers.all[-1].die()
             workers.all[-2].die()
             workers.expect_events(*[lambda: workers.answer(-1), lambda: workers.answer(-2)] * 2)
             assert [result.vector[0] for result in trainer.collect(jobs)] == [
-                start + 10.0 * number for start in range(4)
+                10.0 * number + 2 * client for client in range(4)
             ]
 
 

@@ -152,9 +152,11 @@ class ProcessTrainer:
             tasks.clear()
 
     def _get_task(self, job: Job) -> _Task:
-        if job.key not in self._tasks:
-            self._tasks[job.key] = self._submitted[job.key] = _Task(job)
-        return self._tasks[job.key]
+        task = self._tasks.get(job.key)
+        if task is None or not job.is_same(task.job):  # another run may have left a task of this key
+            self.cancel(job)
+            task = self._tasks[job.key] = self._submitted[job.key] = _Task(job)
+        return task
 
     def _request(self, job: Job) -> _Task:
         task = self._get_task(job)
