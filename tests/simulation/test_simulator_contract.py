@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from offbeat.algorithms import MIFA, SCAFFOLD, FedBuff, FedLaAvg
+from offbeat.algorithms import SCAFFOLD, FedBuff
 from offbeat.algorithms.components.buffers.wrappers import limit
 from offbeat.algorithms.components.staleness import constant
 from offbeat.coordinator.selection import UniformPool
@@ -159,40 +159,3 @@ def test_a_vector_that_is_sent_beside_the_model_takes_its_bytes_and_its_time(sim
     assert (last.bytes_down, last.bytes_up) == (3 * 4 * 2 * 8, 3 * 4 * 8)
     simulation = simulate(SCAFFOLD(cohort=1), step_seconds=(1.0,), down=4.0, stop=Stop(versions=1))
     assert ended(simulation, "ended_seconds") == [5.0]  # 16 bytes down, one step
-
-
-@pytest.mark.parametrize("steps", range(0, 60, 13))
-def test_a_run_with_control_variates_survives_a_restart(simulate, tmp_path, steps):
-    def fresh():
-        return simulate(
-            SCAFFOLD(cohort=2, over_selection=1.5),
-            loss_probability=(0.3,) * 4,
-            lease_seconds=6.0,
-            stop=Stop(virtual_seconds=60.0),
-            every=5.0,
-        )
-
-    undisturbed, first = fresh(), fresh()
-    rows = run(undisturbed)
-    before = [row for row in (first.step() for _ in range(steps)) if row is not None]
-    second = resume(fresh(), first, tmp_path)
-    assert before + run(second) == rows
-    assert torch.equal(second.model, undisturbed.model)
-    assert rows[-1].version > 5
-
-
-def test_rounds_of_available_clients_make_many_more_versions_than_rounds_of_all(simulate, intervals):
-    """Half of the clients are offline for long, and one is slow: a cohort of all waits for them."""
-    starts = np.random.default_rng(2).uniform(0, 300, (10, 3)) + np.array([0, 340, 680])
-    simulations = [
-        simulate(
-            algorithm,
-            step_seconds=(1.0,) * 19 + (5.0,),
-            availability=intervals(*[[(0, 1e6)]] * 10, *[[(start, start + 40) for start in row] for row in starts]),
-            lease_seconds=100.0,
-            stop=Stop(virtual_seconds=1000.0),
-        )
-        for algorithm in (MIFA(), FedLaAvg(cohort=20))
-    ]
-    available, everybody = (run(simulation)[-1].version for simulation in simulations)
-    assert available >= 20 * everybody > 0

@@ -120,6 +120,16 @@ def test_the_part_that_compression_drops_is_in_the_next_update():
     assert [each.memory.vector.tolist() for each in work] == [[2, 0], [0, 3], [2, 0]]
 
 
+def test_feedback_survives_a_change_of_the_compression():
+    trainer = Recorder(10, lambda job: Result(torch.tensor([2.0, 3.0, 1.0, 1.0]), 0.0))
+    queue = WorkQueue(trainer, 4, seed=1)
+    for visit, (share, sent) in enumerate([(0.5, [2, 3, 0, 0]), (0.25, [0, 3, 0, 0]), (1.0, [4, 3, 3, 3])]):
+        plan = local_plan(compression=Compression("top_k", (("share", share),)), error_feedback=True)
+        work = queue.promise(Job(0, visit, visit, torch.zeros(4), plan, "delta"))
+        queue.note_counted(0, work)
+        assert work.resolve().tolist() == sent
+
+
 def test_a_visit_that_does_not_count_leaves_no_memory():
     queue = WorkQueue(Recorder(10, squares), 2, seed=1)
     (first,) = visits_of(queue, 0, 1)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from offbeat.algorithms import FedAvg, FedBuff
+from offbeat.algorithms.components import Compression
 from offbeat.simulation.records import Stop
 from tests.simulation.conftest import QuadraticTrainer, ended, local_plan, one_by_one, run, visits_of
 
@@ -77,20 +78,6 @@ def test_an_algorithm_that_needs_it_gets_the_vector_that_each_client_started_fro
     assert len({tuple(base.tolist()) for base in bases.values()}) == len(bases) > 1
 
 
-def test_lost_work_is_not_trained_along_with_the_rest(simulate):
-    trainer = QuadraticTrainer(torch.zeros(2, 2), batch_limit=100)
-    simulation = simulate(
-        one_by_one(2),
-        step_seconds=(1.0, 2.0),
-        loss_probability=(1.0, 0.0),
-        trainer=trainer,
-        lease_seconds=50.0,
-        stop=Stop(updates=1),
-    )
-    run(simulation)
-    assert trainer.batches == [[(1, 0)]]
-
-
 def test_vectors_and_starting_models_are_freed_once_they_are_used(simulate):
     made = []
 
@@ -109,14 +96,15 @@ def test_vectors_and_starting_models_are_freed_once_they_are_used(simulate):
     assert len(alive) <= 4  # the models of the two at work, and what the last step was made of
 
 
-def test_the_coordinator_hears_how_long_things_took(simulate):
+@pytest.mark.parametrize("compression", [None, Compression("top_k", (("share", 0.5),))])
+def test_the_coordinator_hears_how_long_an_uncompressed_visit_takes(simulate, compression):
     calls = []
-    plan = local_plan(3, momentum=0.5)
-    run(simulate(FedBuff(concurrency=1), plan=plan, up=4.0, stop=Stop(updates=3), record=calls.append))
+    plan = local_plan(3, momentum=0.5, compression=compression)
+    run(simulate(plan=plan, up=4.0, stop=Stop(updates=3), record=calls.append))
     for call in calls:
         if call.name == "receive":
             client, report = call.arguments["client"], call.arguments
             assert report["step_seconds"] == client + 1.0
-            assert report["upload_seconds"] == pytest.approx(2.0, abs=1e-9)
+            assert report["upload_seconds"] == pytest.approx(2.0, abs=1e-9)  # 8 bytes at 4 bytes/s
             assert (report["steps"], report["examples"]) == (3, client + 1)
             assert report["normaliser"] == pytest.approx(1 + 1.5 + 1.75)

@@ -1,17 +1,16 @@
 """The memory of clients from visit to visit, and compressed uploads."""
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 import torch
 
-from offbeat.algorithms import FedAvg, FedLaAvg, FedLuck
+from offbeat.algorithms import FedLaAvg
 from offbeat.algorithms.components import Compression
 from offbeat.algorithms.components.staleness import constant
 from offbeat.errors import OffbeatError
 from offbeat.simulation.records import Stop
-from tests.simulation.conftest import QuadraticTrainer, ended, local_plan, one_by_one, run
+from tests.simulation.conftest import QuadraticTrainer, local_plan, one_by_one, run
 
 N = 5
 LENGTH = 4
@@ -138,38 +137,6 @@ def test_the_part_that_compression_drops_is_remembered_if_the_update_counted(wor
     check_variety(simulation)
 
 
-def test_an_update_that_does_not_count_leaves_no_memory(simulate):
-    # Both begin at 0; client 0 makes version 1 at 1 s, for which client 1 is too stale at 2 s.
-    simulation = simulate(
-        one_by_one(2),
-        step_seconds=(1.0, 2.0),
-        plan=local_plan(compression=Compression("top_k", (("share", 0.5),)), error_feedback=True),
-        max_staleness=0,
-        stop=Stop(virtual_seconds=2.5),
-    )
-    assert ended(simulation, "client", "outcome")[:2] == [(0, "counted"), (1, "unused")]
-    assert list(simulation._life.work._memories) == [0]
-    # From 0 to the target 0, 10 in a step of ½: the delta 0, −5 is sent in full, and then 0, −2.5.
-    assert simulation._life.work._memories[0].resolve().tolist() == [0, 0]
-
-
-@pytest.mark.parametrize("compression", [None, TOP_1], ids=["whole", "compressed"])
-def test_the_coordinator_hears_how_long_an_uncompressed_upload_would_have_taken(simulate, compression):
-    calls = []
-    simulation = simulate(
-        step_seconds=(1.0,),
-        up=4.0,
-        length=LENGTH,
-        trainer=QuadraticTrainer(TARGETS),
-        plan=local_plan(compression=compression),
-        stop=Stop(updates=2),
-        record=calls.append,
-    )
-    run(simulation)
-    reported = [call.arguments["upload_seconds"] for call in calls if call.name == "receive"]
-    assert reported == pytest.approx([4.0] * 2)  # 16 bytes at 4 bytes/s
-
-
 def test_each_difference_names_the_version_that_the_clients_last_one_was_made_from(world):
     calls = []
     simulation, _ = world(FedLaAvg(cohort=2), record=calls.append)
@@ -185,62 +152,8 @@ def test_each_difference_names_the_version_that_the_clients_last_one_was_made_fr
     assert len(since) == N
 
 
-def test_clients_that_were_absent_longest_come_first(simulate):
-    """Six clients, two a round: 0 and 1, 2 and 3, 4 and 5, and so on in turn, however fast they are."""
-    simulation = simulate(
-        FedLaAvg(cohort=2),
-        step_seconds=(1.0, 5.0, 2.0, 1.0, 3.0, 1.0),
-        trainer=QuadraticTrainer(torch.zeros(6, 2)),
-        stop=Stop(versions=7),
-    )
-    visits = ended(simulation, "version", "client")
-    assert sorted(visits) == [
-        (version, client) for version, pair in enumerate([(0, 1), (2, 3), (4, 5)] * 2 + [(0, 1)]) for client in pair
-    ]
-
-
 def test_a_diverged_visit_that_a_later_one_needs_ends_the_run(simulate):
     trainer = QuadraticTrainer(torch.ones(1, 2), diverges=lambda job: job.visit == 1)
     simulation = simulate(FedLaAvg(cohort=1), step_seconds=(1.0,), trainer=trainer, stop=Stop(versions=5))
     with pytest.raises(OffbeatError, match="client 0, from version 1"):
         run(simulation)
-
-
-@pytest.mark.parametrize("algorithm", [lambda: FedLaAvg(cohort=N), lambda: FedAvg(cohort=N, weighting="uniform")])
-def test_with_all_clients_in_every_round_latest_averaging_is_averaging(simulate, algorithm):
-    simulation = simulate(algorithm(), step_seconds=(1.0,) * N, stop=Stop(versions=6))
-    run(simulation)
-    # Each round the model goes half the way to the mean target, 2 and 12.
-    torch.testing.assert_close(simulation.model, torch.tensor([2.0, 12.0]) * (1 - 0.5**6))
-
-
-class ShrinkingShare(FedLuck):
-    """Plans top-k with half of the entries for the first version, and with a tenth for all later ones."""
-
-    def plan(self, client, local):
-        share = 0.5 if self.version == 0 else 0.1
-        return replace(local, steps=3, compression=Compression("top_k", (("share", share),)))
-
-
-def test_feedback_survives_a_change_of_the_compression(simulate):
-    """The sum of the uploads and of the remainder is the sum of all deltas."""
-    calls = []
-    length = 50
-    simulation = simulate(
-        ShrinkingShare(period=1.0, steps=(1, 20), compression=(0.05, 0.5), server_lr=1e-3),
-        step_seconds=(0.1,),
-        up=20.0,
-        length=length,
-        trainer=QuadraticTrainer(torch.arange(1.0, length + 1)[None]),
-        plan=local_plan(3, lr=1e-3, compression=TOP_1, error_feedback=True),
-        stop=Stop(updates=2),
-        record=calls.append,
-    )
-    run(simulation)
-    first, second = [call.arguments["vector"].resolve() for call in calls if call.name == "receive"]
-    left = simulation._life.work._memories[0].resolve()
-    # The model hardly moves, and each of six small steps is 1/1000 of the way to the target.
-    torch.testing.assert_close(
-        first + second + left, -simulation._trainer.targets[0] * (1 - 0.999**6), rtol=2e-2, atol=0
-    )
-    assert (first.count_nonzero(), second.count_nonzero()) == (25, 5)

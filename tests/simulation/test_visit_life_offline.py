@@ -92,12 +92,6 @@ def test_a_refused_visit_is_not_trained_along_with_the_rest(simulate, intervals)
     assert trainer.batches == [[(0, 0)]]
 
 
-def test_a_visit_that_ends_as_the_client_goes_offline_is_not_lost(simulate, intervals):
-    simulation = simulate(**VISIT, availability=intervals([(0, 9), (50, 51)]), when_away="lose")
-    run(simulation)
-    assert [visit[4:] for visit in simulation.ended] == [(0, 9, 8, 8, "counted"), (50, 51, 8, 0, "lost")]
-
-
 @pytest.mark.parametrize(("when_away", "outcomes"), [("pause", []), ("lose", ["lost"])])
 def test_a_client_that_never_comes_back_holds_its_slot_until_the_lease_ends(simulate, intervals, when_away, outcomes):
     simulation = simulate(
@@ -111,13 +105,6 @@ def test_a_client_that_never_comes_back_holds_its_slot_until_the_lease_ends(simu
     assert [visit.outcome for visit in simulation.ended if visit.client == 0] == outcomes
     assert next(visit.assigned_seconds for visit in simulation.ended if visit.client == 1) == 20
     assert simulation.coordinator.statistics.lost == 1
-
-
-def test_uploads_follow_the_bandwidth_over_time(simulate, trace_link):
-    # 8 bytes from 4 s on, at 1 B/s until 6 s, none until 10 s and 3 B/s then, are there at 12 s.
-    simulation = simulate(step_seconds=(4.0,), up=trace_link([(6, 1), (4, 0), (10, 3)]), stop=Stop(updates=2))
-    # The second upload begins at 16 s: 8 bytes at 3 B/s.
-    assert ended(simulation, "ended_seconds") == [12, pytest.approx(16 + 8 / 3)]
 
 
 COMINGS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 6)), min_size=1, max_size=8)

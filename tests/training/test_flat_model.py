@@ -1,17 +1,9 @@
-import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 
-from offbeat.algorithms import LocalPlan
 from offbeat.errors import OffbeatError
-from offbeat.training.evaluation import Evaluator
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.objectives import accuracy
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.trainer import Job
-from tests.workloads import workload_of
 
 
 class Averaging(nn.Linear):
@@ -240,31 +232,3 @@ class TestLocalBatchNorm:
         module = nn.Sequential(nn.BatchNorm1d(1), Counting(torch.zeros(1, dtype=torch.int64)))
         with pytest.raises(OffbeatError, match=r"buffer 1\.count holds"):
             FlatModel(module, batch_norm="local")
-
-    def test_results_do_not_depend_on_earlier_training(self):
-        """A job's result is that of its job alone, and the trained model separates what it was trained to."""
-
-        def world() -> tuple[FlatModel, LoopTrainer]:
-            torch.manual_seed(8)
-            module = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
-            model = FlatModel(module, batch_norm="local")
-            shards = [np.arange(40), np.arange(40, 80)]
-            return model, LoopTrainer(workload_of(model, inputs=inputs, labels=labels, shards=shards, seed=1))
-
-        inputs = torch.randn(80, 2)
-        inputs[40:] = 9 * inputs[40:] + 3  # the second client's are of another scale
-        labels = (inputs[:, 0] > inputs[:, 1]).long()
-        plan = LocalPlan(steps=60, batch_size=20, lr=0.2)
-        model, trainer = world()
-        start = model.vector.clone()
-        jobs = [Job(client, 0, 0, start, plan, "params") for client in (0, 1)]
-        alone = [world()[1].collect([job])[0].vector for job in jobs]
-        both = [result.vector for result in trainer.collect(jobs[::-1])][::-1]
-        assert all(torch.equal(one, other) for one, other in zip(alone, both, strict=True))
-        evaluate = Evaluator(
-            model, loss=cross_entropy, metrics={"accuracy": accuracy}, inputs=inputs[:40], labels=labels[:40], seed=1
-        )
-        first = evaluate(alone[0])
-        evaluate(alone[1])
-        assert evaluate(alone[0]) == first
-        assert first[1]["accuracy"] > 0.9

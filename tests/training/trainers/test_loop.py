@@ -88,23 +88,8 @@ class TestVisit:
         ]
         assert all(not torch.equal(one, other) for one, other in permutations(ends, 2))
 
-    def test_a_job_starts_from_its_own_model(self, trainer, job):
-        here = trainer()
-        first = here.collect([job(PLAIN)])[0].vector
-        onward = here.collect([job(PLAIN, start=first)])[0].vector
-        assert not torch.equal(onward, first)
-        assert torch.equal(trainer().collect([job(PLAIN, start=first)])[0].vector, onward)
-
     def test_the_number_of_examples(self, trainer):
         assert [trainer().workload.examples(client) for client in range(4)] == [7, 23, 3, 12]
-
-    def test_a_batch_larger_than_the_data_is_all_of_it(self, trainer, job, network, inputs, labels, shards):
-        module = network()
-        cross_entropy(module(inputs[shards[2]]), labels[shards[2]]).backward()
-        one_step = job(LocalPlan(steps=1, batch_size=50, lr=0.5), client=2, payload="delta")
-        (result,) = trainer().collect([one_step])
-        gradient = torch.cat([p.grad.flatten() for p in module.parameters()])
-        torch.testing.assert_close(result.vector, 0.5 * gradient, rtol=0, atol=1e-6)
 
     def test_torchs_own_generator_neither_matters_nor_changes(self, trainer, job):
         here = trainer(dropout=0.5)
@@ -136,19 +121,6 @@ class TestVisit:
         evaluate = Evaluator(model, loss=cross_entropy, metrics={}, inputs=inputs, labels=labels, seed=1)
         evaluate(torch.zeros_like(model.vector))
         assert_same(trainer(model=model).collect([job(PLAIN)]), expected)
-
-    def test_frozen_parameters_stay(self, trainer, network):
-        module = network()
-        module[1].requires_grad_(False)
-        before = module[1].weight.clone(), module[1].bias.clone()
-        model = FlatModel(module)
-        start = model.vector.clone()
-        task = Job(client=1, visit=0, version=0, start=start, plan=PLAIN, payload="delta")
-        (result,) = trainer(model=model).collect([task])
-        assert result.vector.shape == (24,)
-        assert result.vector.norm() > 0.01
-        assert torch.equal(module[1].weight, before[0])
-        assert torch.equal(module[1].bias, before[1])
 
     def test_nan_is_passed_on(self, trainer, job):
         """Clipping does not hide a gradient that is not finite."""
@@ -225,23 +197,6 @@ LITTLE = {
     "shards": [np.arange(4), np.arange(4, 8)],
     "seed": 1,
 }
-
-
-def test_buffers_do_not_reach_the_next_client():
-    class Counting(nn.Linear):
-        def __init__(self):
-            super().__init__(3, 2)
-            self.register_buffer("seen", torch.zeros(1))
-
-        def forward(self, inputs):
-            self.seen += 1.0
-            return super().forward(inputs) * self.seen
-
-    trainer = LoopTrainer(workload_of(made(lambda: FlatModel(Counting())), **LITTLE))
-    plan = LocalPlan(steps=2, batch_size=2, lr=0.1)
-    first, second = (Job(client, 0, 0, torch.zeros(8), plan, "delta") for client in (0, 1))
-    alone = trainer.collect([second])[0].vector
-    assert torch.equal(trainer.collect([first, second])[1].vector, alone)
 
 
 def test_changes_in_place_are_lost():

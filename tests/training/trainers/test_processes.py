@@ -138,10 +138,6 @@ class TestSchedule:
         one.vector.fill_(7.0)
         assert other.vector.tolist() == [0.0] * 5
 
-    def test_no_jobs_start_no_workers(self, workers, make):
-        assert make().collect([]) == []
-        assert workers.all == []
-
     @pytest.mark.parametrize(("room", "begun"), [(0, 4), (6, 6), (6.9, 6)])
     def test_expected_results_are_bounded(self, room, begun, workers, make, monkeypatch):
         monkeypatch.setattr(processes, "_BYTES_AHEAD", int(room * 20))  # a vector has 20
@@ -221,15 +217,6 @@ class TestMessages:
             for job, result in zip(jobs, trainer.collect(jobs), strict=True):
                 assert torch.equal(result.vector, start + job.client)
 
-    def test_jobs_from_different_starts_are_kept_apart(self, workers, make):
-        trainer = make(2)
-        jobs = [job._replace(start=torch.full((5,), float(job.client))) for job in jobs_of(8)]
-        for job in jobs:
-            trainer.submit(job)
-        workers.expect_events(*[lambda: workers.answer(0), lambda: workers.answer(1)] * 4)
-        results = trainer.collect(jobs[::-1])
-        assert [result.vector.tolist() for result in results] == [[2 * (7.0 - number)] * 5 for number in range(8)]
-
     def test_the_other_fields_of_a_job(self, workers, make):
         plan = replace(PLAN, compression=Compression("top_k"), momentum=0.5)
         job = Job(4, 7, 9, torch.zeros(5), plan, "params", torch.ones(5))
@@ -248,9 +235,6 @@ class TestMessages:
         data = {"inputs": torch.zeros(2, 4), "labels": torch.zeros(2), "shards": [np.arange(2)]}
         trainer = ProcessTrainer(workload_of(model, loss=cross_entropy, **data, seed=1), workers=1)
         assert unpack_code(trainer._tensors["code"])[0].seen.item() == 0.0
-
-    def test_the_examples(self, make):
-        assert make().workload.examples(3) == 20
 
 
 class TestDeaths:
@@ -374,12 +358,6 @@ class TestRefusals:
             except OffbeatError as error:
                 problem = str(error)
         assert problem == "trainer = 'processes' is for Linux and macOS: use 'loop'"
-
-    def test_a_model_that_cannot_be_sent(self):
-        module = made(lambda: nn.Linear(4, 1))
-        module.helper = (number for number in range(3))
-        with pytest.raises(OffbeatError, match=r"^trainer = 'processes': the model .* another process \(TypeError: "):
-            trainer_of(module)
 
     @pytest.mark.parametrize("name", ["share", "Worker"])
     def test_a_machine_without_resources(self, name, make, monkeypatch):
