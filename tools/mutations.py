@@ -41,10 +41,15 @@ def suites_of(module: str, under_contract: bool) -> list[list[str]]:
     return [first, [*PYTEST, *CONTRACT]] if under_contract else [first]
 
 
+def _not_needed(folder: str, names: list[str]) -> set[str]:
+    at_root = {".git", ".venv", "build", "runs", "site"} if Path(folder) == ROOT else set[str]()
+    return {"__pycache__", *at_root} & set(names)
+
+
 def make_copy(folder: str) -> Path:
     """Copy the tree, with bytecode, into a new folder in ``folder``; return its path."""
     tree = Path(tempfile.mkdtemp(dir=folder)) / "tree"
-    shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__", "build", "runs", "site"))
+    shutil.copytree(ROOT, tree, ignore=_not_needed)
     (tree / "tmp").mkdir()
     compileall.compile_dir(tree, quiet=1)
     return tree
