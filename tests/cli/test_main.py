@@ -1,6 +1,7 @@
 """The command line as such."""
 
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from offbeat.cli import experiments
 from offbeat.cli.main import app
 from offbeat.errors import OffbeatError
 from offbeat.runs.directory import read
+from offbeat.runs.interruption import InterruptedRunError
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -63,6 +65,11 @@ class TestMistakes:
         [
             (OffbeatError("first\n  second"), 2, "first second"),
             (KeyboardInterrupt(), 130, "interrupted: what was finished is kept"),
+            (
+                InterruptedRunError(signal.SIGTERM),
+                143,
+                "stopped by SIGTERM: the same command with --resume goes on from here",
+            ),
         ],
     )
     def test_an_error_is_one_line(

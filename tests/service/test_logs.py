@@ -9,6 +9,7 @@ def test_an_event_is_a_line_of_json(capsys):
         write_logs(20)
         event("receive", client=3, visit=1)
         event("not shown", 10)
+        assert not log.propagate  # or the root's handlers would write it again
     finally:
         log.handlers[:] = handlers
         log.setLevel(level)
