@@ -34,7 +34,8 @@ PYTEST = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
 
 def suites_of(module: str, under_contract: bool) -> list[list[str]]:
     """Return the arguments with which Python tests a module, first its own tests."""
-    path = Path(*Path(module).parts[2:])  # in the package
+    parts = Path(module).parts[1:]
+    path = Path(*parts[1:]) if parts[0] == "offbeat" else Path(*parts)  # of the tests
     own = sorted((ROOT / "tests" / path.parent).glob(f"test_{path.stem}*.py"))
     imported = ["-c", f"import {'.'.join(Path(module).with_suffix('').parts[1:])}"]
     first = [*PYTEST, *(test.relative_to(ROOT).as_posix() for test in own)] if own else imported

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from offbeat.cli import experiments
 from offbeat.cli.main import app
@@ -90,3 +91,14 @@ def test_a_full_disk_behind_the_output_is_one_line():
         )
     assert outcome.returncode == 2
     assert outcome.stderr == "offbeat: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"), [(["reproduce", "--all"], "papers"), (["theory", "check", "a.toml"], "papers theory")]
+)
+def test_a_command_that_has_moved_names_its_successor(arguments: list[str], command: str) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert (result.exit_code, result.output) == (
+        1,
+        f"Error: this is now 'python -m {command}', in a checkout of Offbeat.\n",
+    )

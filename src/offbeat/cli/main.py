@@ -40,6 +40,12 @@ for _command in (
     app.add_command(_command)
 
 
+@app.command("reproduce", hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+def moved_reproduce() -> None:
+    """Name the command that replaces this one."""
+    raise click.ClickException("this is now 'python -m papers', in a checkout of Offbeat.")
+
+
 def main(command: click.Command = app, name: str = "offbeat") -> None:
     """Run a command line; an error of the user's is one line and exit code 2."""
     try:

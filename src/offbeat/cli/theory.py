@@ -77,6 +77,12 @@ def bound(
         _show(label, report)
 
 
+@theory.command("check", hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+def moved_check() -> None:
+    """Name the command that replaces this one."""
+    raise click.ClickException("this is now 'python -m papers theory', in a checkout of Offbeat.")
+
+
 def _show(label: str, report: TheoryReport | str) -> None:
     if isinstance(report, str):
         console.print(Text(f"\n{label}: {report}"))

@@ -42,8 +42,8 @@ def linear(inputs: int = 6) -> nn.Module:
 
 @pytest.fixture
 def choose():
-    def build(name, module, plan=PLAN, *, inputs=6, **more):
+    def build(name, module, plan=PLAN, *, inputs=6, workers=1):
         data = data_of((10, 2, 18), inputs, classes=3)
-        return make_trainer(name, workload_of(FlatModel(module), **data, **more), plan=plan)
+        return make_trainer(name, workload_of(FlatModel(module), **data), plan=plan, workers=workers)
 
     return build
