@@ -92,6 +92,12 @@ class TestReading:
         assert f"{half} is not a run: config.toml is broken" in error_line(lambda: read(half))
 
 
+def test_a_folder_is_removed_with_its_contents_if_it_exists(path):
+    for _ in range(2):
+        run_directory.remove(path)
+        assert not path.exists()
+
+
 class TestLock:
     def test_makes_the_folder_and_keeps_existing_files(self, tmp_path, files):
         for _ in range(2):

@@ -1,5 +1,6 @@
 import math
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +16,7 @@ from offbeat.report.theory_bound.constants import (
     Known,
     counts_equally,
     is_always_available,
+    is_in_time,
     is_uniform,
     longest_gap,
     minibatch_variance,
@@ -82,6 +84,11 @@ def test_arrivals_are_uniform_where_clients_are_alike_or_come_one_by_one(changes
 )
 def test_who_is_always_available(changes, wanted):
     assert is_always_available(population(**changes)) is wanted
+
+
+def test_only_constant_speeds_show_that_steps_do_not_fit_into_a_round():
+    assert is_in_time(SimpleNamespace(population=population(step_seconds=FILE)), PLAN, 1.0).given
+    assert not is_in_time(SimpleNamespace(population=population()), PLAN, 2.0).holds
 
 
 @pytest.mark.parametrize(
