@@ -1,4 +1,4 @@
-"""What others on the machine see of a server: neither its files nor its tokens."""
+"""Protection of a server's files and tokens from other users of the machine."""
 
 import os
 import signal

@@ -43,7 +43,7 @@ def check(dataset: Dataset) -> None:
 
 
 def _check_values(name: str, part: str, what: str, values: NDArray[Any], kind: str, count: int | None) -> None:
-    """Refuse floats that are not finite, and integers other than numbers of ``count`` ``kind``."""
+    """Refuse floats that are not finite, and integers outside ``0 … count − 1``."""
     if values.dtype == np.float32:
         if (bad := _find_first(values, lambda block: ~np.isfinite(block))) is not None:
             raise OffbeatError(f"{name}: NaN or infinity in the {what} of {part} example {bad}: remove or correct it")

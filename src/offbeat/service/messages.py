@@ -1,4 +1,4 @@
-"""The admin's JSON bodies, and the conversion of the coordinator's records into the clients'."""
+"""The admin's JSON bodies, and clients' messages for the coordinator's records."""
 
 from typing import Annotated, Any
 

@@ -12,7 +12,9 @@ from offbeat.service.server.certificates import Certificates
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
-    """The settings of a server, of which ``[service]`` of a server's file sets those with the names of its keys.
+    """The settings of a server.
+
+    ``[service]`` in a server's file sets the attributes that have the names of its keys.
 
     Attributes:
         folder: The folder that the server keeps everything in.

@@ -43,7 +43,10 @@ class Attendance:
         self._departures: dict[int, float] = {}  # when a client goes offline, where that is in the queue
 
     def expect(self, client: int, now: float) -> None:
-        """Make an idle client available once it is online, at the earliest at the end of this instant."""
+        """Make an idle client available once it is online.
+
+        It becomes available at the end of this instant at the earliest.
+        """
         seconds = self._availability.next_available(client, now)
         if seconds == now:
             self._idle.append(client)

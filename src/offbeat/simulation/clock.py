@@ -1,4 +1,4 @@
-"""The coordinator's clock: ends of leases, the algorithm's deadline and its periods."""
+"""The coordinator's clock: leases, the algorithm's deadline and its periods."""
 
 import math
 from typing import Any
@@ -67,6 +67,9 @@ class Clock:
 
 
 def at_tick(seconds: float, period: float, now: float) -> float:
-    """Return the tick that ``seconds`` misses by rounding only; else ``seconds``, as for a tick that has passed."""
+    """Return the tick that ``seconds`` misses by rounding only, else ``seconds``.
+
+    A tick before ``now`` has passed and is not returned.
+    """
     tick = round(seconds / period) * period
     return tick if now <= tick and abs(seconds - tick) <= _SAME_INSTANT * seconds else seconds

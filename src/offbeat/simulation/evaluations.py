@@ -58,7 +58,7 @@ class Evaluations:
         return self._make(now)
 
     def last(self, now: float) -> Evaluation | None:
-        """Return the evaluation that ends the run; None if the latest one shows the same state."""
+        """Return the run's last evaluation; None if the latest shows the same state."""
         latest = self._latest
         if latest is None or latest.seconds < now or latest.version < self._algorithm.version:
             return self._make(now)

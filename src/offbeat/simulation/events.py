@@ -41,7 +41,10 @@ or the number of the tick or evaluation."""
 
 
 class EventQueue:
-    """Events by time, then by kind, then in the order of ``put``; ``at_work`` is the number of those of ``WORK``."""
+    """Events by time, then by kind, then in the order of ``put``.
+
+    ``at_work`` is the number of events of ``Kind.WORK``.
+    """
 
     def __init__(self) -> None:
         self.at_work = 0

@@ -1,4 +1,4 @@
-"""The numbers that follow from a visit's plan: bytes on the wire and FedNova's normaliser."""
+"""Costs of a visit's plan: bytes on the wire and FedNova's normaliser."""
 
 from offbeat.algorithms.components import Algorithm, LocalPlan
 from offbeat_client.local_plan import normaliser
@@ -8,7 +8,9 @@ _BYTES_PER_PARAMETER = 4
 
 
 class PlanCosts:
-    """Bytes of a visit's transfers, and the normaliser of its update, for models of ``length`` parameters.
+    """Bytes of a visit's transfers, and the normaliser of its update.
+
+    A model has ``length`` parameters.
 
     Attributes:
         model_bytes: An uncompressed model or update.

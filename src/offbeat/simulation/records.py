@@ -1,4 +1,4 @@
-"""The records of a simulation: its end, its evaluations, its ended visits and their totals."""
+"""The records of a simulation: end, evaluations, ended visits and their totals."""
 
 import math
 from dataclasses import dataclass, field

@@ -110,7 +110,9 @@ class Simulation:
         queue.put(0.0, Kind.EVALUATION)
 
     def run(self) -> Iterator[Evaluation]:
-        """Run to the end; yield each evaluation as it is made, the first at time 0, the last at the end.
+        """Run to the end; yield each evaluation as it is made.
+
+        The first is at time 0, the last at the end.
 
         Raises:
             DivergedError: A client's training, or the model itself, went to NaN or infinity.
@@ -125,9 +127,9 @@ class Simulation:
             self.close()
 
     def step(self) -> Evaluation | None:
-        """Handle the next event, or assign work at the end of an instant; return the evaluation if it is one.
+        """Handle the next event, or assign work at the end of an instant.
 
-        Raises the exceptions of ``run``.
+        Returns the evaluation if one was made. Raises the exceptions of ``run``.
         """
         if self._stop.is_reached(self.coordinator.algorithm.version, self.coordinator.statistics.counted):
             return self._finish(self._now)
@@ -170,7 +172,10 @@ class Simulation:
         return self._evaluations.last(now)
 
     def diverged(self, metrics: Iterable[str]) -> Evaluation:
-        """Return the last evaluation of a run that raised ``DivergedError``, with a loss and metrics of NaN."""
+        """Return the last evaluation of a run that raised ``DivergedError``.
+
+        Its loss and metrics are NaN.
+        """
         version = self.coordinator.algorithm.version
         return self._totals.evaluation(self._now, version, math.nan, dict.fromkeys(metrics, math.nan))
 
@@ -189,7 +194,10 @@ class Simulation:
         return self.coordinator.algorithm.result
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state that a restart needs, except ``ended``: a flat dict of tensors and plain values."""
+        """Return the state that a restart needs, except ``ended``.
+
+        The dict is flat and holds tensors and plain values.
+        """
         state: dict[str, Any] = {
             # First, since it trains the updates that the algorithm has counted, along with some of the visits' jobs.
             **prefixed("coordinator", self.coordinator.state_dict()),

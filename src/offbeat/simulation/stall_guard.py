@@ -33,7 +33,10 @@ class StallGuard:
             )
 
     def note_visit(self, now: float, outcome: str) -> None:
-        """Record that a visit has ended; raise ``OffbeatError`` if too many have since an update counted."""
+        """Record that a visit has ended.
+
+        Raises ``OffbeatError`` if too many visits have ended since an update counted.
+        """
         if outcome == "counted":
             self._in_vain = 0
         else:
@@ -41,9 +44,10 @@ class StallGuard:
             self._check_progress(now)
 
     def note_tick(self, now: float) -> None:
-        """Record that a period has passed; while any other event is left, it is not in vain.
+        """Record that a period has passed.
 
-        Raises ``OffbeatError`` if too many periods have passed since an update counted.
+        The period is not in vain while any other event is left. Raises ``OffbeatError`` if too many periods have passed
+        since an update counted.
         """
         self._in_vain += self._queue.is_passive or self._waits_for_lost_clients()
         self._check_progress(now)

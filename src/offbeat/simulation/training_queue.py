@@ -111,7 +111,10 @@ class WorkQueue:
         return None if memory is None else memory.resolve()
 
     def train(self, needed: Work) -> None:
-        """Train a job and the client's earlier ones, whose memories it needs; the oldest jobs fill the batch."""
+        """Train a job and the client's earlier ones, whose memories it needs.
+
+        The oldest jobs fill the batch.
+        """
         chain = [needed]
         while (before := chain[-1].before) and before.work and before.work.error is None:
             chain.append(before.work)
@@ -166,7 +169,10 @@ class WorkQueue:
         return sent, kept
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the clients' memories, after training them if needed; jobs are saved with their visits."""
+        """Return the clients' memories, after training them if needed.
+
+        Jobs are saved with their visits.
+        """
         memories = [memory.resolve() for memory in self._memories.values()]
         return {
             "memories_of": torch.tensor(list(self._memories), dtype=torch.int64),

@@ -65,9 +65,9 @@ def visits_state(visits: Mapping[int, OpenVisit]) -> dict[str, Any]:
 
 
 def _without_shared_memory(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors, with copies of those that share memory, which a checkpoint refuses.
+    """Return the tensors, with copies of those that share memory.
 
-    For instance, a client's first difference is its memory as well.
+    A checkpoint refuses shared memory. For instance, a client's first difference is its memory as well.
     """
     addresses: set[int] = set()
     separate: dict[str, Tensor] = {}
@@ -79,9 +79,10 @@ def _without_shared_memory(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def visits_from_state(state: Mapping[str, Any], coordinator: Coordinator, queue: WorkQueue) -> dict[int, OpenVisit]:
-    """Return the visits that ``visits_state`` saved; ``queue`` takes the jobs that are still to be trained.
+    """Return the visits that ``visits_state`` saved.
 
-    The coordinator and the clients' memories in the queue are in the state that they were in then.
+    ``queue`` takes the jobs that are still to be trained. The coordinator and the clients' memories in the queue must
+    be in the state that they were saved in.
     """
     visits: dict[int, OpenVisit] = {}
     for client, steps, sent, next_kind, loss, assigned, steps_began, upload_began, next_seconds, *has in state["rows"]:

@@ -86,7 +86,10 @@ class VisitLife:
         self._on_end = on_end
 
     def begin(self, now: float, assignments: list[Assignment]) -> None:
-        """Begin visits: clients download the current version, the reading of which may train, and take their steps."""
+        """Begin visits: clients download the current version and take their steps.
+
+        Reading the model may train the updates that it contains.
+        """
         algorithm = self._coordinator.algorithm
         model, down = algorithm.model, algorithm.down() if algorithm.corrects_gradients else None
         for assignment in assignments:
@@ -116,7 +119,7 @@ class VisitLife:
             self._upload(visit, ending.seconds)
 
     def offer(self, now: float, client: int) -> None:
-        """Begin the upload of a client that has trained, or end its visit if the update is no longer wanted."""
+        """Begin a trained client's upload, or end its visit if the update is unwanted."""
         visit = self._visit_at(now, client, Kind.OFFER)
         if visit is not None and not self._end_if_unwanted(now, visit):
             self._upload(visit, now)
@@ -219,7 +222,10 @@ class VisitLife:
         return self._is_lossy[client] > 0 and self._devices.visit_is_lost(self._seed, client, number)
 
     def _end_if_unwanted(self, now: float, visit: OpenVisit) -> bool:
-        """Offer the update to the server; if it is not wanted, end the visit and return True."""
+        """Offer the update to the server; end the visit if the update is unwanted.
+
+        Returns whether the visit ended.
+        """
         receipt = self._coordinator.offer(now, visit.assignment.client, visit.assignment.visit)
         if receipt is not None:
             self._end(now, visit, "unused", receipt.staleness)

@@ -20,12 +20,13 @@ _POSITIONS = 2 * _BORDER + 1
 
 
 def crop_and_flip(inputs: Tensor, seed: int, clients: Integers, visits: Integers, step: int) -> Tensor:
-    """Return images ``(V, batch, channels, height, width)`` cropped at random, half of them mirrored.
+    """Return images cropped at random, half of them mirrored.
 
-    Each image is padded by 4 zeros on each side and cropped to its size, as is usual for small images (He et al., "Deep
-    Residual Learning for Image Recognition", CVPR 2016, section 4.2). The 9 × 9 positions are equally likely, and so
-    are the two orientations. The crop of an image depends only on the seed, the visit and the image's index within the
-    visit. The V visits are those of ``clients`` after ``visits`` earlier ones, both ``(V,)``, at ``step``, from 0.
+    The images are ``(V, batch, channels, height, width)``. Each is padded by 4 zeros on each side and cropped to its
+    size, as is usual for small images (He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, section
+    4.2). The 9 × 9 positions are equally likely, and so are the two orientations. The crop of an image depends only on
+    the seed, the visit and the image's index within the visit. The V visits are those of ``clients`` after ``visits``
+    earlier ones, both ``(V,)``, at ``step``, from 0.
     """
     batch, channels, height, width = inputs.shape[1:]
     draws = step * batch + np.arange(batch)

@@ -104,7 +104,10 @@ def _check_labels(loss: Callable[[Tensor, Tensor], Tensor], labels: Tensor, clas
 
 
 def _refuse_broadcasting(loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, labels: Tensor) -> None:
-    """Refuse a user's loss that combines every output with every label, as torch's broadcasting silently does."""
+    """Refuse a user's loss that combines every output with every label.
+
+    Torch's broadcasting silently does so.
+    """
     n = len(labels)
     if n == 1 or labels.shape != (n,) or outputs.shape != (n, 1):
         return

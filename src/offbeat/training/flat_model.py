@@ -11,10 +11,10 @@ from offbeat.errors import OffbeatError
 
 
 class FlatModel:
-    """A module whose ``d`` trainable parameters are one vector, in the order of ``named_parameters``.
+    """A module whose ``d`` trainable parameters are one vector.
 
-    Only parameters with ``requires_grad`` are in the vector. The module's parameters and gradients become views of
-    ``vector`` and ``gradient``, so writing there writes into the module.
+    Only parameters with ``requires_grad`` are in the vector, in the order of ``named_parameters``. The module's
+    parameters and gradients become views of ``vector`` and ``gradient``, so writing there writes into the module.
 
     Args:
         module: The module; it is changed.
@@ -69,10 +69,10 @@ class FlatModel:
         ]
 
     def load(self, vector: Tensor) -> None:
-        """Copy the parameters ``(d,)`` into the model, and reset its buffers to their initial values.
+        """Copy the parameters ``(d,)`` into the model, and reset its buffers.
 
-        Some layers write into their buffers, which must not reach the next client. Tensors that are plain attributes of
-        a layer are not reset.
+        Buffers get their initial values: some layers write into them, which must not reach the next client. Tensors
+        that are plain attributes of a layer are not reset.
         """
         self.vector.copy_(vector)
         for layer, name, buffer, first in self._buffers:
@@ -86,7 +86,7 @@ class FlatModel:
         return dict(zip(self._shapes, self._views(vector), strict=True))
 
     def stacked(self, vectors: Tensor) -> dict[str, Tensor]:
-        """Return the rows of ``(n, d)`` as tensors ``(n, …)`` by parameter name: views, not copies."""
+        """Return the rows of ``(n, d)`` as views ``(n, …)`` by parameter name."""
         parts = vectors.split([shape.numel() for shape in self._shapes.values()], dim=1)
         return {
             name: part.unflatten(1, shape or (1,)) if shape else part.squeeze(1)

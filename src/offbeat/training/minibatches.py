@@ -13,7 +13,7 @@ Integers = NDArray[np.int64]
 def example_orders(
     seed: int, clients: Integers, visits: Integers, examples: Integers, draws: Integers
 ) -> list[Integers]:
-    """Return ``randomness.example_order`` for each of B visits, drawn together; all arrays are ``(B,)``.
+    """Return ``randomness.example_order`` for each of B visits; arrays are ``(B,)``.
 
     A visit draws ``draws`` of its client's ``examples``, at least one, after ``visits`` earlier visits.
     """

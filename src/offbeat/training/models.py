@@ -21,7 +21,7 @@ def softmax_regression(input_shape: Sequence[int], classes: int) -> nn.Module:
 
 
 def mlp(input_shape: Sequence[int], classes: int, hidden: Sequence[int]) -> nn.Module:
-    """Return a multi-layer perceptron with ReLU and a layer for each number of units in ``hidden``."""
+    """Return a multi-layer perceptron with ReLU and hidden layers of these widths."""
     widths = [prod(input_shape), *hidden]
     layers: list[nn.Module] = [nn.Flatten()]
     for before, after in pairwise(widths):
@@ -159,7 +159,10 @@ def _image_shape(input_shape: Sequence[int], model: str, smallest: int) -> tuple
 
 @contextmanager
 def initial_randomness(seed: int) -> Generator[None]:
-    """Initialise modules that are built inside from the run's seed; torch's own generator does not change."""
+    """Initialise modules that are built inside from the run's seed.
+
+    Torch's own generator does not change.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(integer(seed, Purpose.INITIAL_MODEL))
         yield

@@ -14,7 +14,10 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Metric:
-    """A measure of a model's quality; ``function`` maps all outputs and labels of a test set, ``(n, …)``, to it."""
+    """A measure of a model's quality.
+
+    ``function`` maps all outputs and labels of a test set, ``(n, …)``, to it.
+    """
 
     name: str  # in a configuration
     function: Callable[[Tensor, Tensor], float]
@@ -22,12 +25,18 @@ class Metric:
 
 
 def mse(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean squared error of outputs ``(n, …)`` and labels; ``(n,)`` and ``(n, 1)`` are the same."""
+    """Return the mean squared error of outputs ``(n, …)`` and labels.
+
+    The shapes ``(n,)`` and ``(n, 1)`` count as the same.
+    """
     return mse_loss(outputs, _as_outputs("mse", outputs, labels))
 
 
 def bce(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean binary cross-entropy of logits ``(n, …)`` and labels from 0 to 1, integers or floats."""
+    """Return the mean binary cross-entropy of logits ``(n, …)`` and labels.
+
+    Labels are from 0 to 1, integers or floats.
+    """
     return binary_cross_entropy_with_logits(outputs, _as_outputs("bce", outputs, labels))
 
 
@@ -75,7 +84,10 @@ METRICS: dict[str, Metric] = {
 
 
 def _as_outputs(name: str, outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return the labels in the outputs' shape and type; torch would broadcast (n,) and (n, 1) to (n, n)."""
+    """Return the labels in the outputs' shape and type.
+
+    Torch would broadcast ``(n,)`` and ``(n, 1)`` to ``(n, n)``.
+    """
     if labels.shape != outputs.shape:
         if (*labels.shape, 1) != outputs.shape and (*outputs.shape, 1) != labels.shape:
             raise OffbeatError(

@@ -11,7 +11,7 @@ EXAMPLES = 10_000
 
 
 class TrainingLossEvaluator:
-    """An evaluator on the test set whose metrics include the loss on training examples."""
+    """A test set evaluator whose metrics include the loss on training examples."""
 
     def __init__(self, test: Evaluator, training: Evaluator) -> None:
         self._test = test

@@ -1,4 +1,4 @@
-"""What a run trains and measures: model, objective, every client's examples."""
+"""The workload of a run: model, objective, every client's examples."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,7 +53,7 @@ class Objective:
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """What the clients of a run train, and what is measured.
+    """The model, the objective and the data of a run.
 
     Attributes:
         model: The initial model; training and evaluation overwrite its values.
@@ -78,7 +78,7 @@ class Workload:
         return len(self.shards[client])
 
     def evaluator(self) -> Evaluate:
-        """Return the function that measures a model, by its vector ``(d,)``, on the test set."""
+        """Return the function that measures a model ``(d,)`` on the test set."""
         assert self.test is not None
         on_test = self._evaluator(self.test, self.objective.metrics)
         if not self.objective.training_loss:

@@ -68,7 +68,10 @@ class Accounts:
         return len(self._hashes)
 
     def check(self, token: str | None, kind: Kind) -> int:
-        """Return the client that a valid token of this kind belongs to; −1 for an enrolment or admin token."""
+        """Return the client that a valid token of this kind belongs to.
+
+        The result is −1 for an enrolment or admin token.
+        """
         if not token:
             raise Refusal("no-token", f"send Authorization: Bearer {PREFIXES[kind]}…", _CHALLENGE)
         account = self._account(token)

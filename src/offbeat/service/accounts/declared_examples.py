@@ -47,12 +47,15 @@ class DeclaredExamples:
             raise Refusal("too-many-examples", f"a client may declare at most {most} examples, not {examples}")
 
     def missing(self) -> int:
-        """Return how many clients have not enrolled or not declared; a revoked client is not counted."""
+        """Return how many clients have not enrolled or not declared.
+
+        A revoked client does not count as missing.
+        """
         known = sum(examples is not None or client in self._revoked for client, examples in self._examples.items())
         return self._clients - known
 
     def all(self) -> list[int] | None:
-        """Return the examples of each of the N clients; None while some are missing, or if all are 0.
+        """Return the examples of each client; None while some are missing or if all are 0.
 
         A client that was revoked before it declared its examples has 0.
         """

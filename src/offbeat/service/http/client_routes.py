@@ -137,7 +137,10 @@ def _add_upload_routes(app: FastAPI, service: Service) -> None:
 
 
 async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of ``work``; cancel it when the connection closes, so that its client does not wait."""
+    """Return the result of ``work``; cancel it when the connection closes.
+
+    The client of a closed connection then no longer waits for work.
+    """
 
     async def until_disconnect() -> None:
         while (await request.receive())["type"] != "http.disconnect":

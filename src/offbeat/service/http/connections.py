@@ -150,7 +150,10 @@ class CountedRequests:
 
 
 def pause_after(seconds: float, *, is_crowded: bool) -> float:
-    """Return a pause in seconds after a look of ``seconds``, so that looks take a small share of the time."""
+    """Return the pause in seconds after a look that took ``seconds``.
+
+    The pause keeps looks to a small share of the time.
+    """
     if is_crowded:
         return max(_SECONDS_IF_CROWDED, seconds / _MAX_SHARE_IF_CROWDED)
     return max(_SECONDS, seconds / _MAX_SHARE)
@@ -163,7 +166,10 @@ def peer_of(scope: Scope) -> Peer:
 
 
 def _shut_down(place: _Socket) -> bool:
-    """Shut down a connection, unless its descriptor belongs to another by now; return whether it was done."""
+    """Shut down a connection; return whether it was done.
+
+    A connection whose descriptor has been reused is left alone.
+    """
     with suppress(OSError), _duplicate(place.descriptor) as connection:
         if os.fstat(connection.fileno()).st_ino == place.inode:
             connection.shutdown(socket.SHUT_RDWR)

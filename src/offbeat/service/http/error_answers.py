@@ -24,7 +24,7 @@ def refusal_answer(service: Service, refusal: Refusal) -> Response:
 
 
 def add_error_answers(app: FastAPI, service: Service) -> None:
-    """Answer all errors of an application's routes with the problem documents of ``docs/protocol.md``."""
+    """Answer errors of the routes with the problem documents of ``docs/protocol.md``."""
     answer = partial(refusal_answer, service)
 
     @app.exception_handler(Refusal)

@@ -22,7 +22,10 @@ def bearer_token(request: Request) -> str | None:
 
 
 def authenticate(service: Service, connections: Connections, scope: Scope) -> None:
-    """Check the token of a request before its body is read; the route checks the token's kind."""
+    """Check the token of a request before its body is read.
+
+    The route checks the token's kind.
+    """
     service.accounts.check_any(bearer_token(Request(scope)), may_have_ended=scope["path"] == "/v1/enrol")
     connections.trust(peer_of(scope))
 

@@ -35,7 +35,7 @@ def status(folder: Path) -> dict[str, Any]:
 
 
 def tokens(folder: Path) -> list[dict[str, Any]]:
-    """Return the records of a server's enrolment and admin tokens, without the tokens themselves."""
+    """Return the records of enrolment and admin tokens, without the tokens themselves."""
     return _ask(folder, "GET", "/v1/tokens")["tokens"]
 
 
@@ -48,7 +48,10 @@ def make_token(folder: Path, kind: str, *, uses: int | None, seconds: float | No
 
 
 def revoke(folder: Path, name: str) -> None:
-    """Revoke the token with the id ``name``, or the tokens of a client, for instance ``client-3``."""
+    """Revoke the token with the id ``name``, or all tokens of a client.
+
+    For client 3, ``name`` is ``client-3``.
+    """
     kind, _, number = name.partition("-")
     if kind == "client" and not number.isdecimal():
         raise OffbeatError(f"{name!r} is not a client: write client-3 for client 3")

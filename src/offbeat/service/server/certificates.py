@@ -1,4 +1,4 @@
-"""Certificates for a trial: of a certification authority, and of the server, signed by the authority."""
+"""Certificates for a trial: an authority's, and one that it signs for the server."""
 
 import re
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
 
 
 def fingerprint(path: Path) -> str:
-    """Return the SHA-256 of the certificate in a file, as ``openssl`` and browsers show it."""
+    """Return a certificate's SHA-256 in the form that ``openssl`` and browsers show."""
     return x509.load_pem_x509_certificate(path.read_bytes()).fingerprint(hashes.SHA256()).hex(":").upper()
 
 
@@ -75,7 +75,10 @@ def _now() -> datetime:
 
 
 def _are_valid(certificates: Certificates, names: list[x509.GeneralName]) -> bool:
-    """Return whether the server's files exist, belong together, and are valid for ``names`` and 30 days more."""
+    """Return whether the server's files exist, belong together, and are valid.
+
+    They have to cover ``names`` and last 30 more days.
+    """
     try:
         certificate = x509.load_pem_x509_certificate(certificates.certificate.read_bytes())
         key = _read_key(certificates.key)

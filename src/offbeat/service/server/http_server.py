@@ -1,4 +1,4 @@
-"""The HTTP server: Granian in this process, on a socket of ours; and how many connections it may have."""
+"""The HTTP server, Granian in this process, and its limit of connections."""
 
 import errno
 import socket

@@ -189,7 +189,10 @@ async def _open_service(settings: ServerSettings, store: Store, engine: Engine, 
 
 
 async def _folder_token(folder: Path, service: Service, kind: Kind) -> str:
-    """Return the token in the folder's file, a new one if that is not valid; revoke all others it has held."""
+    """Return the token in the folder's file, or a new one if that is not valid.
+
+    All other tokens that the file has held are revoked.
+    """
     path, accounts, journal = folder / f"{kind}-token", service.accounts, service.engine.journal
     token = None
     with suppress(FileNotFoundError, ValueError):
@@ -206,7 +209,10 @@ async def _folder_token(folder: Path, service: Service, kind: Kind) -> str:
 
 @asynccontextmanager
 async def _evaluating(settings: ServerSettings, engine: Engine) -> AsyncGenerator[None]:
-    """Evaluate versions within the context; a failure of the program does not end the server."""
+    """Evaluate versions within the context.
+
+    A failure of the program does not end the server.
+    """
     if settings.evaluate_every is None:
         yield
         return

@@ -13,7 +13,7 @@ _MAX_ATTEMPTS = 20
 
 
 def back_up(folder: Path, target: Path) -> int:
-    """Copy all that a server needs to continue; return the number of the log's last record in the copy.
+    """Copy all that a server needs to continue; return the copy's last record number.
 
     The server may run. If one of its checkpoints deletes a file before it is copied, the copy begins again.
     """

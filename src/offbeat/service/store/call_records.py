@@ -20,7 +20,10 @@ _NOT_IN_ARGUMENTS = frozenset({"vector", "base"})  # in the update's file, and i
 
 @dataclass(frozen=True, slots=True)
 class DiscardedUpdate:
-    """The vector of an update that does not count and is not stored: a ``Promise`` that is never kept."""
+    """The vector of an update that does not count and is not stored.
+
+    It is a ``Promise`` that cannot be resolved.
+    """
 
     digest: str
 
@@ -30,7 +33,10 @@ class DiscardedUpdate:
 
 
 def record_of(call: Call, number: int) -> LogRecord:
-    """Return the record of a call, whose update, if it has one, is a stored or a discarded one."""
+    """Return the record of a call.
+
+    The call's update, if it has one, is a ``StoredUpdate`` or a ``DiscardedUpdate``.
+    """
     arguments = {name: value for name, value in call.arguments.items() if name not in _NOT_IN_ARGUMENTS}
     match call.arguments.get("vector"):
         case StoredUpdate() as update:

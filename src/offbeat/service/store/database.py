@@ -56,7 +56,7 @@ other_tokens = sa.Table(
 
 @dataclass(frozen=True)
 class LogRecord:
-    """A record of the log: a call that changed the coordinator, with the columns of ``log``."""
+    """A call that changed the coordinator, with the columns of the table ``log``."""
 
     number: int  # 1, 2, …
     name: str
@@ -72,7 +72,10 @@ class LogRecord:
 
 
 def open_database(path: Path) -> sa.Engine:
-    """Open the database, and make its tables if it is new; a commit returns once it is on disk."""
+    """Open the database, and make its tables if it is new.
+
+    A commit returns once it is on disk.
+    """
     engine = sa.create_engine(f"sqlite:///{path}")
     event.listen(engine, "connect", _prepare)
     try:

@@ -50,7 +50,10 @@ class Disk:
         self._lock = threading.Lock()
 
     def refusal(self, error: OSError) -> Refusal:
-        """Return the refusal of a request that met this error, which ends the server if it does not pass."""
+        """Return the refusal of a request that met this error.
+
+        An error that does not pass ends the server.
+        """
         if not is_temporary(error):
             self._failed(error)
             return Refusal("stopping", "the server's disk has failed: try again later", {"Retry-After": "5"})
@@ -67,7 +70,10 @@ class Disk:
             return self._reserve.release()
 
     def keep_reserve(self, size: int) -> bool:
-        """Keep ``size`` bytes back; return whether the disk has them, so that it is no longer full."""
+        """Keep ``size`` bytes back; return whether the disk has them.
+
+        A disk that has them is no longer marked full.
+        """
         with self._lock:
             if not self._reserve.hold(size):
                 return False
@@ -86,7 +92,10 @@ class Reserve:
         path.unlink(missing_ok=True)
 
     def hold(self, size: int) -> bool:
-        """Keep at least ``size`` bytes; return whether the disk has them, nothing if it does not."""
+        """Keep at least ``size`` bytes; return whether the disk has them.
+
+        If it does not, nothing is kept.
+        """
         if self._size >= size:
             return True
         try:

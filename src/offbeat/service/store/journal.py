@@ -41,7 +41,9 @@ class _Batch:
 
 
 class Journal:
-    """A writer to the database, in order, in a thread of its own; all methods are for the event loop.
+    """A writer to the database, in order, in a thread of its own.
+
+    All methods are for the event loop.
 
     Every entry is a change that has already taken place in memory. No client may see it before ``wait_until_durable``
     returns. On a full disk the waiting requests are refused, and the entries are written once there is space again.
@@ -78,7 +80,10 @@ class Journal:
         return self._problem is not None
 
     def append(self, record: LogRecord, segment: Segment | None = None) -> None:
-        """Enter the next record; the segment that holds its update is synced before the record is written."""
+        """Enter the next record.
+
+        The segment that holds its update is synced before the record is written.
+        """
         assert record.number == self.number + 1
         self.number = record.number
         row = record.row()
@@ -197,7 +202,10 @@ class Journal:
             batch.segments.remove(segment)
 
     def _make_room(self, problem: str) -> None:
-        """Release the reserve, and truncate a large write-ahead log, which needs the reserve's space."""
+        """Release the reserve, and truncate a large write-ahead log.
+
+        The truncation needs the reserve's space.
+        """
         self._disk.mark_full(problem)
         with suppress(FileNotFoundError):
             if Path(f"{self._database.url.database}-wal").stat().st_size >= _LARGE_LOG:

@@ -102,7 +102,10 @@ class ModelFiles:
 
 
 def numbers_of(folder: Path) -> list[int]:
-    """Return the numbers that name safetensors files in a folder; files with other names are ignored."""
+    """Return the numbers that name safetensors files in a folder.
+
+    Files with other names are ignored.
+    """
     return [int(path.stem) for path in folder.glob("*.safetensors") if path.stem.isdecimal()]
 
 

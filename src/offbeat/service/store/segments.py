@@ -11,7 +11,10 @@ _FULL = 2**26  # bytes; a larger segment is not appended to
 
 
 class Segment:
-    """A new file that stays open while anything refers to it, so a sync never has to open it again."""
+    """A new file that stays open while anything refers to it.
+
+    A sync never has to open it again.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -45,7 +48,10 @@ class Segments:
         self._last_number = 0
 
     def append(self, body: bytes | bytearray) -> tuple[Segment, int]:
-        """Append a body, which is not yet on disk; return the segment, and the body's offset in it."""
+        """Append a body; return its segment and its offset there.
+
+        The body is not synced to disk.
+        """
         # A checkpoint that covers all of a segment deletes it.
         if self.current is None or self._size > _FULL or not self.current.path.exists():
             self.current = self._make()

@@ -57,7 +57,7 @@ class Store:
         self._lock.release()
 
     def run_id(self, config: dict[str, Any]) -> str:
-        """Return the id of the run with this configuration, a new one if the folder does not hold a run.
+        """Return the folder's run id, a new one if the folder does not hold a run.
 
         Raises:
             OffbeatError: The folder holds a run with other settings.
@@ -95,7 +95,10 @@ class Store:
 
 
 def _close_to_others(folder: Path) -> None:
-    """Remove all permissions of others from a folder and its content, which an earlier version may have left."""
+    """Remove all permissions of others from a folder and its content.
+
+    An earlier version may have left some.
+    """
     if os.name == "nt":
         return
     for path in (folder, *folder.rglob("*")):

@@ -45,7 +45,7 @@ def dense_step(
     starts: Sequence[Tensor] = (),
     mu: float = 0.0,
 ) -> Tensor:
-    """Take a step of SGD on each model's mean cross-entropy, in place, on a minibatch of its own.
+    """Take an SGD step on each model's mean cross-entropy, on its minibatch, in place.
 
     Args:
         parameters: Weights ``(models, out, in)`` and bias ``(models, out)`` of each layer; changed.

@@ -54,7 +54,10 @@ class Dropout(TorchFunctionMode):
 
     @contextmanager
     def step(self, batched: Tensor) -> Generator[None]:
-        """Intercept the dropout of one forward pass within ``vmap``, which maps over the tensor ``batched``."""
+        """Intercept the dropout of one forward pass within ``vmap``.
+
+        ``vmap`` maps over the tensor ``batched``.
+        """
         self._batched = batched
         self.draws = []
         with self:

@@ -79,10 +79,10 @@ def sgd_step(
     step: int,
     offset: Tensor | None = None,
 ) -> None:
-    """Take a step of local SGD, the first with index 0, in place; all tensors are ``(d,)``.
+    """Take a step of local SGD in place; all tensors are ``(d,)``.
 
-    Weights and velocity, which is zero before the first step and None without momentum, are changed; the gradient is
-    overwritten. The offset is added to it.
+    The first step has index 0. Weights and velocity, which is zero before the first step and None without momentum, are
+    changed; the gradient is overwritten. The offset is added to it.
     """
     if offset is not None:
         gradient.add_(offset)

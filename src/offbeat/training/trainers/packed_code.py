@@ -22,9 +22,10 @@ _INSTALLED = {"site-packages", "dist-packages"}  # names of folders anywhere
 
 
 def pack_code(module: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """Return a module and a loss as bytes, uint8 ``(n,)``; ``OffbeatError`` if they cannot be sent.
+    """Return a module and a loss as bytes, uint8 ``(n,)``.
 
-    Code from the user's own files is included, so the other process does not run these files again.
+    Code from the user's own files is included, so the other process does not run these files again. Raises
+    ``OffbeatError`` if they cannot be sent.
     """
     hooked = parameter_with_hook(module)
     if hooked is not None:  # pickle drops the hook without an error
@@ -43,7 +44,10 @@ def pack_code(module: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]) -> Te
 
 
 def unpack_code(code: Tensor) -> tuple[nn.Module, Callable[[Tensor, Tensor], Tensor]]:
-    """Return the packed module and loss; ``OffbeatError`` if they cannot be loaded in this process."""
+    """Return the packed module and loss.
+
+    Raises ``OffbeatError`` if they cannot be loaded in this process.
+    """
     try:
         return torch.load(io.BytesIO(code.numpy().tobytes()), weights_only=False)
     except Exception as error:
@@ -70,7 +74,7 @@ def _users_modules_by_value() -> Generator[None]:
 
 
 def _is_users(name: str, module: Any) -> bool:
-    """Return whether an imported module is a user's file, neither installed nor part of Python."""
+    """Return whether a module is a user's file, neither installed nor part of Python."""
     # sys.modules also holds other objects, and modules that import much when an attribute is read.
     file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
     # Skip second names of a module, and modules that the user has registered.

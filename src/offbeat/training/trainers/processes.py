@@ -177,7 +177,10 @@ class ProcessTrainer:
         return task.outcome
 
     def _advance(self, timeout: float | None) -> None:
-        """Handle the workers' replies, waiting up to ``timeout`` for the first, and assign tasks to workers."""
+        """Handle the workers' replies, and assign tasks to workers.
+
+        Waits up to ``timeout`` seconds for the first reply; None means no limit.
+        """
         if self._pool is not None:
             ready = wait([worker.connection for worker in self._pool.assigned], timeout)
             for worker in [worker for worker in self._pool.assigned if worker.connection in ready]:
@@ -204,7 +207,10 @@ class ProcessTrainer:
         return pool
 
     def _find_worker(self, pool: _Pool) -> Worker | None:
-        """Return the worker with the fewest jobs, rather a new than a busy one; None if all have enough."""
+        """Return the worker with the fewest jobs; None if all have enough.
+
+        A new worker is preferred to a busy one.
+        """
         assigned = pool.assigned
         least = min(assigned, key=lambda worker: len(assigned[worker]), default=None)
         if (least is None or assigned[least]) and len(assigned) < self._workers:
@@ -229,7 +235,10 @@ class ProcessTrainer:
         pool.release(assignment)
 
     def _handle_death(self, pool: _Pool, worker: Worker) -> None:
-        """Put a dead worker's tasks, of which the first may have caused the death, back into the queues."""
+        """Put a dead worker's tasks back into the queues.
+
+        The first of them may have caused the death.
+        """
         end = worker.wait()
         assigned = pool.assigned.pop(worker)
         if assigned:

@@ -45,9 +45,10 @@ class SharedMemory:
 
 
 def share(tensors: Mapping[str, Tensor]) -> SharedMemory:
-    """Return shared memory with copies of tensors; ``OSError`` if there is not enough memory.
+    """Return shared memory with copies of tensors.
 
-    A tensor on the device ``meta`` only reserves space, which takes no memory until it is used.
+    A tensor on the device ``meta`` only reserves space, which takes no memory until it is used. Raises ``OSError`` if
+    there is not enough memory.
     """
     locations: dict[str, TensorLocation] = {}
     size = 0
@@ -86,9 +87,10 @@ class RowTable:
         self._users = [0] * len(table)
 
     def take(self, vector: Tensor) -> int:
-        """Return the row of a vector ``(d,)``, which stays there until it is released as often as it was taken.
+        """Return the row of a vector ``(d,)``.
 
-        Raises ``ValueError`` if all rows are in use for other vectors.
+        The vector stays there until it is released as often as it was taken. Raises ``ValueError`` if all rows are in
+        use for other vectors.
         """
         row = next((row for row, held in enumerate(self._vectors) if held is vector), None)
         if row is None:

@@ -1,4 +1,7 @@
-"""A trainer that switches to processes in long runs; to start them takes longer than a short run."""
+"""A trainer that switches to processes in long runs.
+
+Starting them takes longer than a short run.
+"""
 
 import logging
 import time
@@ -31,7 +34,10 @@ class SwitchingTrainer(Trainer):
         self._submitted: dict[tuple[int, int], Job] = {}
 
     def collect(self, jobs: Sequence[Job]) -> list[Result]:
-        """Train each job from its start; raises the exceptions of the trainer in this process."""
+        """Train each job from its start.
+
+        Raises the exceptions of the trainer in this process.
+        """
         if self._remote is not None:
             try:
                 return self._remote.collect(jobs)

@@ -31,7 +31,10 @@ class Job(NamedTuple):
         return self.client, self.visit
 
     def is_same(self, other: "Job") -> bool:
-        """Return whether both give the same result; their tensors are the same objects then."""
+        """Return whether both give the same result.
+
+        Tensors are compared by identity.
+        """
         numbers = (self.key, self.version, self.plan, self.payload)
         return (
             numbers == (other.key, other.version, other.plan, other.payload)
@@ -61,13 +64,17 @@ class Trainer(Protocol):
     """The best number of jobs to train at once."""
 
     def submit(self, job: Job) -> None:
-        """Announce a job that will probably be collected; idle processes may begin with it."""
+        """Announce a job that will probably be collected.
+
+        Idle processes may begin with it.
+        """
 
     @abstractmethod
     def collect(self, jobs: Sequence[Job]) -> list[Result]:
-        """Return the results of jobs, in their order; each is trained from its start, unless it has been already.
+        """Return the results of jobs, in their order.
 
-        A result depends on its job only, not on other or earlier jobs.
+        Each job is trained from its start, unless it has been already. A result depends on its job only, not on other
+        or earlier jobs.
         """
         ...
 
@@ -79,7 +86,10 @@ class Trainer(Protocol):
 
 
 def result_vector(payload: Payload, start: Tensor, end: Tensor) -> Tensor:
-    """Return the vector of a ``Result`` from ``start`` to ``end``, both ``(d,)``, as a new tensor."""
+    """Return the vector of a ``Result`` from ``start`` to ``end``, both ``(d,)``.
+
+    The vector is a new tensor.
+    """
     if payload in ("delta", "difference"):
         return start - end
     if payload == "params":

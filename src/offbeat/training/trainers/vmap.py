@@ -103,7 +103,7 @@ class VmapTrainer(Trainer):
             yield Result(result_vector(job.payload, starts[row], ends[row]), loss)
 
     def _fetch(self, examples: Tensor, actives: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the minibatches of each step, ``(models, batch size, …)``, for its active rows.
+        """Yield each step's minibatches of its active rows, ``(models, batch size, …)``.
 
         If fewer than two rows are active, a finished row is added. Several steps are fetched at a time, which is
         faster. The ``examples`` are numbers ``(rows, steps, batch size)``, the ``actives`` do not increase.
@@ -126,7 +126,7 @@ class VmapTrainer(Trainer):
         return Dropout([integer(self.workload.seed, Purpose.LAYERS, job.client, job.visit) for job in jobs])
 
     def _minibatches(self, clients: Integers, visits: Integers, steps: Integers, batch_size: int) -> Tensor:
-        """Return the example numbers of each row's steps, int64 ``(rows, most steps, batch size)``."""
+        """Return each row's example numbers, int64 ``(rows, most steps, batch size)``."""
         orders = example_orders(self.workload.seed, clients, visits, self._sizes[clients], steps * batch_size)
         examples = np.zeros((len(clients), int(steps[0]) * batch_size), np.int64)
         for row, (client, order) in enumerate(zip(clients, orders, strict=True)):
@@ -158,7 +158,7 @@ def _sgd_step(
     rates: Tensor,
     group: _Group,
 ) -> None:
-    """Take the step of ``loop.sgd_step`` for each model, in place; tensors are ``(models, …)``."""
+    """Take ``loop.sgd_step`` for each model, in place; tensors are ``(models, …)``."""
     models = len(rates)
     if group.mu:
         for name, slope in slopes.items():

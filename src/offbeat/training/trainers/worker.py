@@ -59,7 +59,10 @@ Reply = tuple[Literal["done"], float] | tuple[Literal["mistake", "failed"], str]
 
 
 class Worker:
-    """A worker process, seen from its parent; ``OSError`` if the limit of processes or open files is reached."""
+    """A worker process, seen from its parent.
+
+    Raises ``OSError`` if the limit of processes or open files is reached.
+    """
 
     def __init__(self, memory: SharedMemory, setup: WorkerSetup) -> None:
         self.connection, other = Pipe()
@@ -164,7 +167,10 @@ def serve(connection: "Connection[Any, Any]", fd: int) -> None:
 
 
 def main() -> None:
-    """Run a worker; its arguments are the descriptors of its connection and of the shared memory."""
+    """Run a worker process.
+
+    Its arguments are the descriptors of its connection and of the shared memory.
+    """
     torch.set_num_threads(1)
     # The parent ends its workers when the run is interrupted.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
