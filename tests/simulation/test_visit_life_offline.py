@@ -92,21 +92,6 @@ def test_a_refused_visit_is_not_trained_along_with_the_rest(simulate, intervals)
     assert trainer.batches == [[(0, 0)]]
 
 
-@pytest.mark.parametrize(("when_away", "outcomes"), [("pause", []), ("lose", ["lost"])])
-def test_a_client_that_never_comes_back_holds_its_slot_until_the_lease_ends(simulate, intervals, when_away, outcomes):
-    simulation = simulate(
-        step_seconds=(3.0, 3.0),
-        availability=intervals([(0, 2)], [(1, 99)]),
-        when_away=when_away,
-        lease_seconds=20.0,
-        stop=Stop(virtual_seconds=25),
-    )
-    run(simulation)
-    assert [visit.outcome for visit in simulation.ended if visit.client == 0] == outcomes
-    assert next(visit.assigned_seconds for visit in simulation.ended if visit.client == 1) == 20
-    assert simulation.coordinator.statistics.lost == 1
-
-
 COMINGS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 6)), min_size=1, max_size=8)
 ALGORITHMS = {
     "fedavg": lambda: FedAvg(cohort=2, over_selection=1.5),

@@ -63,8 +63,8 @@ class Totals:
 
     def evaluation(self, seconds: float, version: int, loss: float, metrics: dict[str, float]) -> Evaluation:
         """Return an evaluation that was made now."""
-        counts = (self.outcomes[outcome] for outcome in ("counted", "unused", "lost"))
-        return Evaluation(seconds, version, *counts, self.bytes_down, self.bytes_up, loss, metrics)
+        counted, unused, lost = (self.outcomes[outcome] for outcome in ("counted", "unused", "lost"))
+        return Evaluation(seconds, version, counted, unused, lost, self.bytes_down, self.bytes_up, loss, metrics)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the totals."""
