@@ -10,8 +10,8 @@ from offbeat_client.http.connection import Connection
 from offbeat_client.http.download import download
 from offbeat_client.http.refusal import ServiceError, UnreachableError
 from offbeat_client.messages import Answer, Probe, Speed
+from offbeat_client.training import train
 from offbeat_client.visit import Fit
-from offbeat_client.work import train
 
 _log = logging.getLogger(__name__)
 

@@ -21,9 +21,10 @@ from offbeat_client.http.retry import Backoff, jitter
 from offbeat_client.http.upload import upload
 from offbeat_client.messages import CheckedIn, CheckInRequest
 from offbeat_client.probe import probe
+from offbeat_client.training import train
+from offbeat_client.update import put_update
 from offbeat_client.user_code_errors import user_code
 from offbeat_client.visit import Client, Fit, Visit
-from offbeat_client.work import put_update, train
 
 _WAIT_SECONDS = 20.0
 # The server has read the update and will never accept it. Other refusals concern the client, or may pass.

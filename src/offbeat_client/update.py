@@ -1,17 +1,23 @@
-"""From a training result to the update of a visit."""
+"""From a training result to the update of a visit, in the outbox."""
 
+import hashlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.numpy import save_file
 
 from offbeat_client.checks import LARGEST_COUNT, LARGEST_FLOAT32
+from offbeat_client.client_folder.model_file import read_model
+from offbeat_client.client_folder.outbox import Outbox, Pending
 from offbeat_client.compression.base import check_finite
 from offbeat_client.errors import OffbeatError
 from offbeat_client.local_plan import Payload, normaliser
 from offbeat_client.randomness import Purpose, integer
-from offbeat_client.sending import Sent, send
+from offbeat_client.sending import Sent, control_variate, has_memory, send
+from offbeat_client.training import by_name, gradient_offset
 from offbeat_client.visit import Fitted, Visit
 
 
@@ -68,16 +74,6 @@ def result_vector(
     return vector
 
 
-def by_name(vector: NDArray[np.float32], model: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
-    """Return views of a vector ``(d,)`` by name, in the shapes of a model."""
-    parts: dict[str, NDArray[np.float32]] = {}
-    begin = 0
-    for name, array in model.items():
-        parts[name] = vector[begin : begin + array.size].reshape(array.shape)
-        begin += array.size
-    return parts
-
-
 def make_update(vector: NDArray[np.float32], memory: NDArray[np.float32] | None, visit: Visit) -> Sent:
     """Return the update of a visit, bit for bit the simulator's; see ``send``.
 
@@ -93,3 +89,52 @@ def make_update(vector: NDArray[np.float32], memory: NDArray[np.float32] | None,
             "lower the plan's lr or set its clip_norm"
         ) from None
     return sent
+
+
+def put_update(visit: Visit, model: Path, result: Any, seconds: float, outbox: Outbox) -> Pending:
+    """Make the update from the result of ``fit``, and put it into the outbox."""
+    # Read again, since training may have changed the arrays in place.
+    start = read_model(model, visit.length)
+    fitted = check_fitted(result, start, visit)
+    steps = fitted.steps or visit.plan.steps
+    vector = result_vector(visit.payload, start, fitted.model)
+    is_corrected = visit.corrects_gradients
+    remembers = has_memory(visit.payload, visit.plan, corrects_gradients=is_corrected)
+    memory = outbox.memory(visit.since, visit.length) if remembers else None
+    # The server must know of a difference to nothing, and of an update that no c_i has corrected.
+    since = None if memory is None and (is_corrected or visit.payload == "difference") else visit.since
+    update = make_update(vector, memory, visit)
+    offset = gradient_offset(visit, model, outbox)  # read again, too
+    if offset is not None:
+        update = update._replace(memory=control_variate(vector, offset, visit.plan.prefix(steps)))
+
+    def announcement(body: Path) -> dict[str, Any]:
+        return {
+            "version": visit.version,
+            "bytes": body.stat().st_size,
+            "sha256": sha256(body),
+            "examples": fitted.examples,
+            "steps": steps,
+            "normaliser": fitted.normaliser,
+            "since": since,
+            "step_seconds": seconds / steps,
+            "upload_seconds": outbox.kept().upload_seconds,
+            # Servers of protocol 1.1 refuse the key.
+            **({"loss": fitted.loss} if visit.needs_loss else {}),
+        }
+
+    return outbox.put(visit, lambda path: write_body(update, path), update.memory, announcement)
+
+
+def write_body(update: Sent, path: Path) -> None:
+    """Write the body of an update: a safetensors file, or the compressor's bytes."""
+    if update.encoded is None:
+        save_file({"update": update.vector}, path)
+    else:
+        path.write_bytes(update.encoded.to_bytes())
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

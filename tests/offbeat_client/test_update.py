@@ -11,9 +11,8 @@ from offbeat.training.trainers.trainer import result_vector as trainers_vector
 from offbeat_client.compression import Encoded, decode
 from offbeat_client.errors import OffbeatError
 from offbeat_client.local_plan import Compression, LocalPlan
-from offbeat_client.update import check_fitted, make_update, result_vector
+from offbeat_client.update import check_fitted, make_update, result_vector, write_body
 from offbeat_client.visit import Fitted
-from offbeat_client.work import write_body
 
 WHOLE = LocalPlan(steps=3, batch_size=2, lr=0.1)
 TOP_K = replace(WHOLE, compression=Compression("top_k", (("share", 0.4),)))
@@ -28,10 +27,7 @@ class Scripted(Trainer):
 
     batch_limit = 1
 
-    def examples(self, client):
-        return 1
-
-    def train(self, jobs):
+    def collect(self, jobs):
         return [
             Result(trainers_vector(job.payload, job.start, torch.from_numpy(end_of(job.visit))), 0.0) for job in jobs
         ]

@@ -6,7 +6,7 @@ import pytest
 from offbeat_client.client_folder.outbox import Pending
 from offbeat_client.http.refusal import ServiceError, UnreachableError
 from offbeat_client.http.upload import LARGE_BYTES, upload
-from offbeat_client.work import sha256
+from offbeat_client.update import sha256
 
 PATH = ("PUT", "/v1/uploads/4")
 

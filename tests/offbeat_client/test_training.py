@@ -6,8 +6,9 @@ from safetensors.numpy import load_file
 
 from offbeat_client.client_folder.outbox import Outbox
 from offbeat_client.local_plan import LocalPlan
+from offbeat_client.training import gradient_offset, train
+from offbeat_client.update import put_update
 from offbeat_client.visit import Fitted
-from offbeat_client.work import gradient_offset, put_update, train
 
 PLAN = LocalPlan(steps=3, batch_size=2, lr=0.25)
 
