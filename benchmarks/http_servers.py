@@ -69,7 +69,7 @@ async def store(chunks: AsyncIterator[bytes], folder: str, in_loop: bool) -> int
     return total
 
 
-class Journal:
+class LogWriter:
     """One sync for all who wait."""
 
     def __init__(self, folder: str) -> None:
@@ -94,12 +94,12 @@ class Journal:
             self._loop.call_soon_threadsafe(lambda batch=batch: [future.set_result(None) for future in batch])
 
 
-async def answer(path: str, chunks: AsyncIterator[bytes], folder: str, in_loop: bool, journal: Journal) -> bytes:
+async def answer(path: str, chunks: AsyncIterator[bytes], folder: str, in_loop: bool, log_writer: LogWriter) -> bytes:
     """Do what the path says with the body."""
     if path == "/upload":
         return b"%9d" % await store(chunks, folder, in_loop)
     size = sum([len(chunk) async for chunk in chunks])
-    await (asyncio.sleep(10) if path == "/poll" else journal.commit())
+    await (asyncio.sleep(10) if path == "/poll" else log_writer.commit())
     return b"%9d" % size
 
 
@@ -116,7 +116,7 @@ async def serve(stack: str, folder: str, port: int, tls: str | None) -> None:
     """Serve until the process is killed."""
     stack, _, where = stack.partition(":")
     server, _, framework = stack.partition("-")
-    rest = (folder, where == "loop", Journal(folder))
+    rest = (folder, where == "loop", LogWriter(folder))
     model = Path(folder, "model")
     cert, key = (Path(tls, "cert.pem"), Path(tls, "key.pem")) if tls else (None, None)
     if server == "aiohttp":

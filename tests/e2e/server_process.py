@@ -27,7 +27,7 @@ folder = "{folder}"
 clients = {clients}
 port = {port}
 tls = false
-checkpoint_seconds = 0.2
+checkpoint_seconds = {checkpoint_seconds}
 requests_a_second = 1e6
 
 [model]
@@ -85,6 +85,7 @@ class Server:
         length: int,
         clients: int,
         versions: int | None = None,
+        checkpoint_seconds: float = 0.2,
     ) -> None:
         (folder / "own_model.py").write_text(MODEL)
         self.file = folder / "server.toml"
@@ -93,7 +94,7 @@ class Server:
         self.url = f"http://127.0.0.1:{self.port}"
         text = SERVER.format(
             folder="server", port=self.port, algorithm=algorithm, length=length, clients=clients,
-            server="lease_seconds = 1.5",
+            server="lease_seconds = 1.5", checkpoint_seconds=checkpoint_seconds,
         )  # fmt: skip
         self.file.write_text(text if versions is None else f"{text}\n[stop]\nversions = {versions}\n")
         self._launcher = launcher

@@ -128,7 +128,7 @@ def snapshot(server: Served) -> Any:
     """Return all that a refused request must leave unchanged."""
     engine = server.service.engine
     files = {str(path): path.stat().st_size for path in (server.folder / "updates").iterdir()}
-    return engine.journal.number, asdict(engine.coordinator.statistics), files
+    return engine.log_writer.number, asdict(engine.coordinator.statistics), files
 
 
 def check_log(folder: Path) -> None:

@@ -60,9 +60,9 @@ def over_http(calls, make, folder):
             what = call.arguments
             if call.name in ("lapse", "tick"):
                 # The server hears of it by its clock alone.
-                number = engine.journal.number
+                number = engine.log_writer.number
                 now = max(now, what["now"])
-                until(lambda number=number: engine.journal.number > number)
+                until(lambda number=number: engine.log_writer.number > number)
                 continue
             now = max(now, math.nextafter(what["now"], 0.0))
             if call.name == "note_speed":

@@ -23,7 +23,7 @@ from offbeat.service.engine.start_up import open_engine
 from offbeat.service.engine.update_receiver import UploadRequest
 from offbeat.service.refusal import Refusal
 from offbeat.service.settings import ServerSettings
-from offbeat.service.store import journal
+from offbeat.service.store import log_writer
 from offbeat.service.store.store import Store
 from offbeat.service.updates.update_header import UpdateHeader
 from offbeat.service.updates.uploads import Uploads
@@ -150,7 +150,7 @@ class Run:
                 if refusal.kind not in ("no-space", "busy", "wrong-offset"):
                     raise
                 await asyncio.sleep(0.01)
-                if engine.disk.problem and not engine.journal.is_blocked:
+                if engine.disk.problem and not engine.log_writer.is_blocked:
                     engine.disk.keep_reserve(checkpoints.reserve_size)
         raise AssertionError("the server does not recover")
 
@@ -197,7 +197,7 @@ async def pieces(body):
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
-    monkeypatch.setattr(journal, "_RETRY_SECONDS", 0.005)
+    monkeypatch.setattr(log_writer, "_RETRY_SECONDS", 0.005)
 
 
 def run_with(folder, kind, number=None, error=0):

@@ -12,7 +12,7 @@ from offbeat.cli.options import FILE, SET
 from offbeat.config.import_path import load_callable
 from offbeat.config.server_file import load
 from offbeat.errors import OffbeatError
-from offbeat.service.logs import write_logs
+from offbeat.service.console_log import write_logs
 from offbeat.service.server.admin import export_model
 from offbeat.service.server.admin import make_token as ask_for_token
 from offbeat.service.server.admin import revoke as ask_to_revoke

@@ -16,7 +16,7 @@ from offbeat.simulation.events import EventQueue, Kind
 from offbeat.simulation.plan_costs import PlanCosts
 from offbeat.simulation.records import Evaluation, Stop, Totals, VisitEnded
 from offbeat.simulation.stall_guard import StallGuard
-from offbeat.simulation.visit_life import VisitLife
+from offbeat.simulation.visit_stages import VisitStages
 from offbeat.training.trainers.trainer import Trainer
 
 
@@ -25,7 +25,7 @@ class Simulation:
 
     Read ``step`` first. The parts that it calls put events into one queue, and each handles its own kinds:
 
-    - ``VisitLife``: a client downloads the model, takes its local steps, offers its update and uploads it;
+    - ``VisitStages``: a client downloads the model, takes its local steps, offers its update and uploads it;
     - ``Attendance``: clients become available and go offline;
     - ``Clock``: leases end, the algorithm's deadline and its periods pass. A second clock is a part beside it: a
       ``Kind`` that says what comes first at one instant, a line in ``_handlers``, and a first event in ``__init__``;
@@ -80,11 +80,11 @@ class Simulation:
         self._queue = queue
         self._totals = Totals()
         self._guard = StallGuard(coordinator, queue, has_end=stop.virtual_seconds < math.inf)
-        self._life = VisitLife(
+        self._stages = VisitStages(
             coordinator, devices, trainer, queue, costs, self._totals, seed=seed, on_end=self._end_visit
         )
         self._attendance = Attendance(
-            coordinator, devices, queue, model_bytes=costs.model_bytes, at_work=self._life.visits
+            coordinator, devices, queue, model_bytes=costs.model_bytes, at_work=self._stages.visits
         )
         self._clock = Clock(coordinator, queue, self._attendance, self._guard)
         self._evaluations = Evaluations(
@@ -96,9 +96,9 @@ class Simulation:
             every_versions=evaluate_every_versions,
         )
         self._handlers: dict[int, Callable[[float, int], None]] = {
-            Kind.ARRIVAL: self._life.arrive,
-            Kind.OFFER: self._life.offer,
-            Kind.LOSS: self._life.lose,
+            Kind.ARRIVAL: self._stages.arrive,
+            Kind.OFFER: self._stages.offer,
+            Kind.LOSS: self._stages.lose,
             Kind.LAPSE: self._clock.lapse,
             Kind.TICK: self._clock.tick,
             Kind.DEPARTURE: self._attendance.depart,
@@ -152,9 +152,9 @@ class Simulation:
         self._attendance.begin_assignment(self._now)
         assignments = self.coordinator.assign(self._now)
         if assignments:
-            self._life.begin(self._now, assignments)
+            self._stages.begin(self._now, assignments)
             self._clock.expect_lapse(assignments[0].lease_until)  # leases of one instant end together
-        self._life.follow_requests(self._now)
+        self._stages.follow_requests(self._now)
         self._evaluations.expect(self._now)
         self._clock.expect_deadline(self._now)
 
@@ -201,7 +201,7 @@ class Simulation:
         state: dict[str, Any] = {
             # First, since it trains the updates that the algorithm has counted, along with some of the visits' jobs.
             **prefixed("coordinator", self.coordinator.state_dict()),
-            **self._life.state_dict(),
+            **self._stages.state_dict(),
             **prefixed("queue", self._queue.state_dict()),
             "now": self._now,
         }
@@ -212,7 +212,7 @@ class Simulation:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a saved state; the arguments of the constructor must be the same."""
         self.coordinator.load_state_dict(under("coordinator", state))
-        self._life.load_state_dict(state)
+        self._stages.load_state_dict(state)
         self._queue.load_state_dict(under("queue", state))
         self._now = state["now"]
         for part in self._parts():

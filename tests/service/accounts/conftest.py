@@ -7,7 +7,7 @@ from offbeat.service.refusal import Refusal, no_space
 from offbeat.service.store.database import open_database
 
 
-class Journal:
+class LogWriter:
     """Writes each statement at once, unless there is a ``problem``."""
 
     def __init__(self, database):
@@ -29,12 +29,12 @@ class Opened:
     def __init__(self, path):
         self.now = 1000.0
         self._database = open_database(path)
-        self.journal = Journal(self._database)
+        self.log_writer = LogWriter(self._database)
 
     def open(self, *, limit=3, token_seconds=100.0, max_examples=50):
         return Accounts(
             self._database,
-            self.journal,
+            self.log_writer,
             clients_limit=limit,
             token_seconds=token_seconds,
             max_examples=max_examples,

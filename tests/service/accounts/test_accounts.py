@@ -64,9 +64,9 @@ def test_a_client_that_asks_again_with_its_own_token_is_the_same_client(folder, 
 def test_a_refused_enrolment_takes_neither_a_place_nor_a_use(folder, accounts, refused):
     token = accounts.issued.make("enrolment", uses=3)
     assert refused(accounts.enrol, token, "", None, 51) == "too-many-examples"
-    folder.journal.problem = "No space left on device"
+    folder.log_writer.problem = "No space left on device"
     assert refused(accounts.enrol, token, "") == "no-space"
-    folder.journal.problem = None
+    folder.log_writer.problem = None
     assert [accounts.enrol(token, "")[0] for _ in range(3)] == [0, 1, 2]
     another = accounts.issued.make("enrolment", uses=1)
     assert refused(accounts.enrol, another, "") == "full"
@@ -77,9 +77,9 @@ def test_examples_are_declared_once_and_kept(folder, accounts, refused):
     enrol(accounts, examples=10)
     enrol(accounts)
     assert refused(accounts.declare, 1, 51) == "too-many-examples"
-    folder.journal.problem = "No space left on device"
+    folder.log_writer.problem = "No space left on device"
     assert refused(accounts.declare, 1, 20) == "no-space"
-    folder.journal.problem = None
+    folder.log_writer.problem = None
     for _ in range(2):
         accounts.declare(1, 20)
     assert refused(accounts.declare, 1, 21) == "wrong-examples"

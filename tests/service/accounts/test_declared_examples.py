@@ -138,7 +138,7 @@ def test_a_period_begins_no_round_before_all_have_enrolled(tmp_path):
         first = server.enrol(examples=10)
         assert first.check_in(0.3) is None
         assert server.service.engine.coordinator.algorithm.version == 0
-        assert not server.service.engine.journal.number
+        assert not server.service.engine.log_writer.number
         for examples in EXAMPLES[1:]:
             server.enrol(examples=examples)
         assert first.check_in(5.0) is not None

@@ -18,7 +18,7 @@ class Engine(SimpleNamespace):
 
     def __init__(self):
         self.disk = SimpleNamespace(problem=None, keep_reserve=self.keep_reserve, refusal=self.failures)
-        self.journal = SimpleNamespace(number=0, is_blocked=False, truncate=lambda: self.done.append("truncate"))
+        self.log_writer = SimpleNamespace(number=0, is_blocked=False, truncate=lambda: self.done.append("truncate"))
         self.calls = SimpleNamespace(stored_bytes=0)
         self.run = SimpleNamespace(now=0.0)
         self.done = []
@@ -79,12 +79,12 @@ def changes(**values):
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        pytest.param({"run__now": 29.0, "journal__number": 1}, [], id="too early"),
-        pytest.param({"run__now": 31.0, "journal__number": 1}, ["checkpoint"], id="time has passed"),
+        pytest.param({"run__now": 29.0, "log_writer__number": 1}, [], id="too early"),
+        pytest.param({"run__now": 31.0, "log_writer__number": 1}, ["checkpoint"], id="time has passed"),
         pytest.param({"run__now": 31.0}, [], id="nothing has happened"),
-        pytest.param({"calls__stored_bytes": 999, "journal__number": 1}, [], id="few bytes"),
-        pytest.param({"calls__stored_bytes": 1000, "journal__number": 1}, ["checkpoint"], id="many bytes"),
-        pytest.param({"disk__problem": "full", "journal__number": 1}, ["checkpoint", "reserve"], id="full"),
+        pytest.param({"calls__stored_bytes": 999, "log_writer__number": 1}, [], id="few bytes"),
+        pytest.param({"calls__stored_bytes": 1000, "log_writer__number": 1}, ["checkpoint"], id="many bytes"),
+        pytest.param({"disk__problem": "full", "log_writer__number": 1}, ["checkpoint", "reserve"], id="full"),
         pytest.param({"disk__problem": "full"}, ["reserve"], id="full, and nothing to free"),
     ],
 )
@@ -105,14 +105,14 @@ def test_without_room_for_the_reserve_the_log_is_truncated_and_it_is_tried_again
 
 
 def test_checkpoints_that_take_long_are_rare(engine):
-    engine.change = lambda: changes(calls__stored_bytes=5000, journal__number=1)(engine)
+    engine.change = lambda: changes(calls__stored_bytes=5000, log_writer__number=1)(engine)
     assert made(engine, took=10.0) == ["checkpoint"]
     assert engine.disk.problem is None
 
 
 @pytest.mark.parametrize("error", [OSError(5, "Input/output error"), no_space("full")])
 def test_a_failed_checkpoint_is_reported_and_made_again_later(error, engine):
-    engine.change = lambda: changes(run__now=31.0, journal__number=1)(engine)
+    engine.change = lambda: changes(run__now=31.0, log_writer__number=1)(engine)
     done = made(engine, error=error)
     assert done == (["checkpoint", error] if isinstance(error, OSError) else ["checkpoint"])
 

@@ -42,7 +42,7 @@ def test_the_first_visit_is_planned_by_what_the_client_reported(tmp_path):
         assert {key: probe["plan"][key] for key in expected} == expected
         answer = peer.http.put("/v1/probe", content=bytes(24))
         assert (answer.status_code, answer.json()) == (200, {"bytes": 24})
-        assert server.service.engine.journal.number == 0  # nothing has happened so far
+        assert server.service.engine.log_writer.number == 0  # nothing has happened so far
         answer = peer.http.post("/v1/probe", json=SPEED)
         assert (answer.status_code, answer.json()) == (200, SPEED)
         assert is_measured(peer.check_in())
@@ -76,18 +76,18 @@ def test_after_the_first_visit_a_speed_changes_nothing(tmp_path):
     with quick(tmp_path / "server") as server:
         peer = server.enrol()
         peer.check_in()
-        before, number = server.service.engine.coordinator.state_dict(), server.service.engine.journal.number
+        before, number = server.service.engine.coordinator.state_dict(), server.service.engine.log_writer.number
         assert peer.http.post("/v1/probe", json=SPEED).status_code == 200
         after = server.service.engine.coordinator.state_dict()
         assert {key: str(value) for key, value in after.items()} == {key: str(value) for key, value in before.items()}
-        assert server.service.engine.journal.number == number
+        assert server.service.engine.log_writer.number == number
 
 
 def test_an_algorithm_that_does_not_plan_by_speed_asks_for_nothing(server):
     peer = server.enrol()
     assert peer.http.get("/v1/probe").json() == NOTHING
     assert peer.http.post("/v1/probe", json=SPEED).status_code == 200
-    assert server.service.engine.journal.number == 0
+    assert server.service.engine.log_writer.number == 0
 
 
 def test_the_upload_of_a_large_model_is_sampled(tmp_path):
@@ -137,7 +137,7 @@ def test_a_malformed_speed_is_refused_and_changes_nothing(body, tmp_path):
         peer = server.enrol()
         answer = peer.http.post("/v1/probe", content=body, headers={"Content-Type": "application/json"})
         assert kind_of(answer, 400) == "malformed-request"
-        assert server.service.engine.journal.number == 0
+        assert server.service.engine.log_writer.number == 0
         assert json.dumps(peer.http.get("/v1/probe").json()["probe"]) != "null"
 
 

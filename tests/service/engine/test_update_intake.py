@@ -94,9 +94,9 @@ def test_an_older_visit_is_unknown_and_the_last_counted_one_takes_no_other_bytes
         visits.append(peer.check_in())
         assert other.send(other.check_in(), ONES)["counted"]  # so the third comes too late
         assert not peer.send(visits[2], ONES)["counted"]
-        before = server.service.engine.journal.number
+        before = server.service.engine.log_writer.number
         answers = [[peer.put(visit, body_of(factor * ONES)) for visit in visits] for factor in (1, 2)]
-        assert server.service.engine.journal.number == before
+        assert server.service.engine.log_writer.number == before
         token = peer.http.headers["authorization"].split()[1]
     same, others = answers
     assert same[0].json()["receipt"] == others[0].json()["receipt"] == UNKNOWN

@@ -161,9 +161,9 @@ def test_a_version_that_is_deleted_just_as_it_is_asked_for(server, monkeypatch):
 def test_a_refused_update_changes_nothing(vector, changes, kind, shared_server):
     peer = shared_server.enrol()
     visit = peer.check_in()
-    number = shared_server.service.engine.journal.number
+    number = shared_server.service.engine.log_writer.number
     assert kind_of(peer.put(visit, body_of(vector), **changes), 422) == kind
-    assert shared_server.service.engine.journal.number == number
+    assert shared_server.service.engine.log_writer.number == number
     assert f'offbeat_refusals_total{{kind="{kind}"}} ' in shared_server.admin.http.get("/metrics").text
     assert peer.send(visit, ONES)["counted"]
 

@@ -46,7 +46,7 @@ def test_a_server_continues_from_a_copy_that_was_made_while_it_ran(tmp_path):
         assert stat.S_IMODE(copy.stat().st_mode) == 0o700
         with running(copy, plain) as server:
             engine = server.service.engine
-            assert engine.journal.number >= last > 0
+            assert engine.log_writer.number >= last > 0
             counted = engine.coordinator.statistics.counted
             assert counted >= before
             version = counted // 2

@@ -4,18 +4,16 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import httpx
 import pytest
 import torch
 
-from tests.e2e import server_launcher
-from tests.e2e.server_process import Server, ServerLauncher, until
+from tests.e2e.server_process import Launcher, Server, until
 from tests.service.conftest import Peer, body_of
 from tests.service.http_client import check_log, kind_of
 
@@ -24,24 +22,24 @@ FEDBUFF = "algorithm = 'fedbuff'\nbuffer_size = 3\nconcurrency = 8"
 IN_A_NAMESPACE = 'mount -t tmpfs -o size=2m tmpfs server || exit 77; exec "$@"'
 
 
-class SmallDisk(ServerLauncher):
+class SmallDisk(Launcher):
     """Starts servers whose folder ``server`` is a disk of 2 MB, which only they see."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__()
+        super().__init__("server_launcher.py")
         self._folder = folder
 
     def __enter__(self) -> Self:
         (self._folder / "server").mkdir()
         self._process = subprocess.Popen(
-            ["unshare", "--mount", "sh", "-c", IN_A_NAMESPACE, "sh", sys.executable, server_launcher.__file__],
+            ["unshare", "--mount", "sh", "-c", IN_A_NAMESPACE, "sh", *self._command],
             cwd=self._folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         return self
 
-    def tell(self, arguments: list[str] | None) -> int:
+    def tell(self, request: Any) -> Any:
         with suppress(ValueError):
-            return super().tell(arguments)
+            return super().tell(request)
         pytest.skip("this machine lets nobody make a small disk")
 
     @property
@@ -62,7 +60,11 @@ def is_ready(url: str) -> bool:
     return False
 
 
-@pytest.mark.skipif(shutil.which("unshare") is None or os.geteuid() != 0, reason="only root can make a small disk")
+pytestmark = pytest.mark.skipif(
+    shutil.which("unshare") is None or os.geteuid() != 0, reason="only root can make a small disk"
+)
+
+
 def test_a_full_disk_refuses_uploads_and_loses_nothing(tmp_path: Path) -> None:
     def put(client: int, number: int = 0) -> httpx.Response:
         vector = torch.randn(LENGTH, generator=torch.Generator().manual_seed(1000 * client + number))
@@ -120,3 +122,35 @@ def test_a_full_disk_refuses_uploads_and_loses_nothing(tmp_path: Path) -> None:
         visits[0] = peers[0].check_in()
         assert put(0, 1).json()["receipt"]["counted"]
         check("copy 2")
+
+
+def test_a_disk_that_the_server_has_filled_itself_recovers(tmp_path: Path) -> None:
+    with (
+        SmallDisk(tmp_path) as launcher,
+        Server(launcher, tmp_path, FEDBUFF, LENGTH, clients=3, checkpoint_seconds=1e6) as server,
+        ExitStack() as stack,
+    ):
+        server.folder = launcher.disk
+        server.start()
+        enrols = stack.enter_context(closing(Peer(server.url, server.token("enrolment")).http))
+        until(lambda: is_ready(server.url))
+        peers = [Peer(server.url, enrols.post("/v1/enrol", json={}).json()["token"]) for _ in range(3)]
+        for peer in peers:
+            stack.enter_context(closing(peer.http))
+        refused = counted = 0
+        # Each update and each version takes 8 kB of the disk's 2 MB, and no checkpoint is due.
+        for number in range(400):
+            peer = peers[number % 3]
+            answer = peer.http.post("/v1/checkin", json={})
+            if answer.status_code == 200:
+                answer = peer.put(answer.json()["visit"], body_of(torch.full((LENGTH,), 0.1)))
+            if answer.status_code == 200:
+                counted += answer.json()["receipt"]["counted"]
+                continue
+            assert kind_of(answer, 503) == "no-space"
+            refused += 1
+            until(lambda: is_ready(server.url))
+        assert refused > 0
+        assert counted > 300
+        shutil.copytree(launcher.disk, tmp_path / "copy")  # SQLite opens nothing in /proc
+        check_log(tmp_path / "copy")

@@ -10,7 +10,7 @@ from offbeat.service.accounts.declared_examples import DeclaredExamples
 from offbeat.service.accounts.issued_tokens import IssuedTokens
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.database import clients
-from offbeat.service.store.journal import Journal
+from offbeat.service.store.log_writer import LogWriter
 from offbeat_client.tokens import looks_like, new_token, token_hash
 
 _REMEDIES: dict[Kind, str] = {
@@ -31,7 +31,7 @@ class Accounts:
     def __init__(
         self,
         database: sa.Engine,
-        journal: Journal,
+        log_writer: LogWriter,
         *,
         clients_limit: int,
         token_seconds: float | None,
@@ -39,8 +39,8 @@ class Accounts:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.examples = DeclaredExamples(clients_limit, max_examples)
-        self.issued = IssuedTokens(database, journal, clock)
-        self._journal = journal
+        self.issued = IssuedTokens(database, log_writer, clock)
+        self._log_writer = log_writer
         self._limit = clients_limit
         self._token_seconds = token_seconds
         self._clock = clock
@@ -132,7 +132,7 @@ class Accounts:
         assert token is not None
         if examples is not None:
             self.examples.check_maximum(examples)
-        self._journal.check()
+        self._log_writer.check()
         if len(self) >= self._limit:
             raise Refusal("full", f"all {self._limit} clients have enrolled: raise service.clients")
         self.issued.use(token_hash(token))
@@ -141,14 +141,14 @@ class Accounts:
         self._hashes[client] = hashed
         self.examples.set(client, examples)
         values = {"client": client, "name": name, "token": hashed, "expires": expires, "examples": examples}
-        self._journal.execute(sa.insert(clients).values(values))
+        self._log_writer.execute(sa.insert(clients).values(values))
         return client, client_token, self._token_seconds
 
     def declare(self, client: int, examples: int) -> None:
         """Record how many examples a client holds, once."""
         self.examples.check(client, examples)
         if not self.examples.is_known(client):
-            self._journal.check()
+            self._log_writer.check()
             self.examples.set(client, examples)
             self._update(client, examples=examples)
 
@@ -157,7 +157,7 @@ class Accounts:
 
         The next token replaces the current one when it is first used. The seconds are None for no limit.
         """
-        self._journal.check()
+        self._log_writer.check()
         before = self._next_hashes.pop(client, None)
         if before:
             del self._accounts[before]
@@ -201,4 +201,4 @@ class Accounts:
         self._update(client, token=hashed, expires=account.expires, next_token=None, next_expires=None)
 
     def _update(self, client: int, **values: object) -> None:
-        self._journal.execute(sa.update(clients).where(clients.c.client == client).values(**values))
+        self._log_writer.execute(sa.update(clients).where(clients.c.client == client).values(**values))

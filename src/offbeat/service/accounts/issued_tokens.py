@@ -8,7 +8,7 @@ from offbeat.service.accounts.account import PREFIXES, Account, Kind
 from offbeat.service.messages import ListedToken
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.database import other_tokens
-from offbeat.service.store.journal import Journal
+from offbeat.service.store.log_writer import LogWriter
 from offbeat_client.tokens import new_token, token_hash
 
 IN_FOLDER = "in the server's folder"
@@ -23,8 +23,8 @@ class IssuedTokens:
     ``clock`` returns Unix seconds.
     """
 
-    def __init__(self, database: sa.Engine, journal: Journal, clock: Callable[[], float]) -> None:
-        self._journal = journal
+    def __init__(self, database: sa.Engine, log_writer: LogWriter, clock: Callable[[], float]) -> None:
+        self._log_writer = log_writer
         self._clock = clock
         self._accounts: dict[str, Account] = {}  # by hash
         with database.connect() as connection:
@@ -53,13 +53,13 @@ class IssuedTokens:
 
     def make(self, kind: Kind, *, uses: int | None = None, seconds: float | None = None, name: str = "") -> str:
         """Return a new token with a limit of uses and of seconds; None for no limit."""
-        self._journal.check()
+        self._log_writer.check()
         token = new_token(PREFIXES[kind])
         hashed = token_hash(token)
         expires = None if seconds is None else self._clock() + seconds
         self._accounts[hashed] = Account(kind, uses=uses, expires=expires, name=name)
         values = {"token": hashed, "kind": kind, "uses": uses, "expires": expires, "name": name}
-        self._journal.execute(sa.insert(other_tokens).values(values))
+        self._log_writer.execute(sa.insert(other_tokens).values(values))
         return token
 
     def use(self, hashed: str) -> None:
@@ -92,4 +92,4 @@ class IssuedTokens:
 
     def _update(self, hashed: str, **values: object) -> None:
         row = other_tokens.c.token == hashed
-        self._journal.execute(sa.update(other_tokens).where(row).values(**values))
+        self._log_writer.execute(sa.update(other_tokens).where(row).values(**values))

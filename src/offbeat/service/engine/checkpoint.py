@@ -48,13 +48,13 @@ class CheckpointWriter:
         """
         engine = self._engine
         async with engine.lock:
-            number, now = engine.journal.number, engine.run.now
+            number, now = engine.log_writer.number, engine.run.now
             coordinator = await engine.publisher.aggregate(engine.coordinator.state_dict)
             versions = engine.run.needed_versions()
             await engine.publisher.publish()
             history = engine.history.state_dict()
         # The log is the run's history, so it has to hold all that the checkpoint covers.
-        await engine.journal.wait_until_durable(on_reserve=True)
+        await engine.log_writer.wait_until_durable(on_reserve=True)
         path = _path(self._folder, number)
         state = {**prefixed("coordinator", coordinator), "now": now, **history, "versions": sorted(versions)}
         models = [engine.models.path(version) for version in versions]

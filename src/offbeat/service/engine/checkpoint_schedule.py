@@ -28,7 +28,7 @@ class CheckpointSchedule:
         self._checkpoints = checkpoints
         self._seconds = seconds
         self._max_bytes = max_bytes
-        self._number, self._stored_bytes = engine.journal.number, engine.calls.stored_bytes  # at the last one
+        self._number, self._stored_bytes = engine.log_writer.number, engine.calls.stored_bytes  # at the last one
         self._ended, self._took = engine.run.now, 0.0
 
     async def run(self) -> None:
@@ -36,14 +36,14 @@ class CheckpointSchedule:
         while True:
             await asyncio.sleep(min(self._seconds, _LOOK_SECONDS))
             was_full = self._engine.disk.problem is not None
-            if self._engine.journal.number != self._number and self._is_due(was_full):
+            if self._engine.log_writer.number != self._number and self._is_due(was_full):
                 await self._try()
-            if was_full and not self._engine.journal.is_blocked:
+            if was_full and not self._engine.log_writer.is_blocked:
                 await self._try_to_end_pause()
 
     async def _try_to_end_pause(self) -> None:
         if not await asyncio.to_thread(self._engine.disk.keep_reserve, self._checkpoints.reserve_size):
-            self._engine.journal.truncate()
+            self._engine.log_writer.truncate()
 
     def _is_due(self, is_full: bool) -> bool:
         passed = self._engine.run.now - self._ended
@@ -56,7 +56,7 @@ class CheckpointSchedule:
 
     async def _try(self) -> None:
         engine, began = self._engine, self._engine.run.now
-        number, stored = engine.journal.number, engine.calls.stored_bytes
+        number, stored = engine.log_writer.number, engine.calls.stored_bytes
         try:
             await self._checkpoints.write()
             self._number, self._stored_bytes = number, stored

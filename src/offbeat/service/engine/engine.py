@@ -4,7 +4,7 @@ An upload, from its last byte to its receipt:
 
 1. The body is checked; a large one is synced in its own file.
 2. With the lock held, the coordinator receives the update, the call goes to the log, and new work is assigned.
-3. The journal's thread syncs the segment of a small body and commits the log's record.
+3. The log writer's thread syncs the segment of a small body and commits the log's record.
 4. The receipt is sent.
 """
 
@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from offbeat.coordinator.calls import Assignment, Receipt, Unknown
-from offbeat.service.engine.call_log import CallLog
+from offbeat.service.engine.call_recorder import CallRecorder
 from offbeat.service.engine.live_run import LiveRun
 from offbeat.service.engine.update_intake import UpdateIntake, known_visit
 from offbeat.service.engine.version_publisher import VersionPublisher
 from offbeat.service.engine.waiting_clients import WaitingClients, WorkFuture
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.disk import Disk
-from offbeat.service.store.journal import Journal
+from offbeat.service.store.log_writer import LogWriter
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.store.segments import Segments
 from offbeat.service.updates.update_body import Body
@@ -38,7 +38,7 @@ class Engine:
 
     Args:
         run: The coordinator, as it was when the last server ended; its calls are logged from now on.
-        journal: The log.
+        log_writer: The log.
         models: The files of versions.
         segments: Store small updates.
         disk: Handles failures of the disk.
@@ -56,7 +56,7 @@ class Engine:
     def __init__(
         self,
         run: LiveRun,
-        journal: Journal,
+        log_writer: LogWriter,
         models: ModelFiles,
         segments: Segments,
         disk: Disk,
@@ -64,14 +64,14 @@ class Engine:
     ) -> None:
         self.run = run
         self.coordinator = run.coordinator
-        self.journal = journal
+        self.log_writer = log_writer
         self.models = models
         self.disk = disk
         self.history = history
         self.lock = asyncio.Lock()
         self.waiting = WaitingClients()
-        self.calls = CallLog(run.coordinator, journal, segments)
-        self.publisher = VersionPublisher(run.coordinator, models, journal, disk)
+        self.calls = CallRecorder(run.coordinator, log_writer, segments)
+        self.publisher = VersionPublisher(run.coordinator, models, log_writer, disk)
         self.must_assign = False
         self._intake = UpdateIntake(run, models, segments, history.digests)
         self._segments = segments
@@ -80,7 +80,7 @@ class Engine:
     @property
     def problem(self) -> str | None:
         """The reason why the server cannot give out or take in work now, or None."""
-        return self.journal.problem or self.publisher.problem
+        return self.log_writer.problem or self.publisher.problem
 
     async def check_in(self, client: int, wait_seconds: float) -> Assignment | None:
         """Return the client's open visit, or a new one.
@@ -94,7 +94,7 @@ class Engine:
                 future = self._begin_waiting(client)
         if future is not None:
             assignment = await self._wait(client, future, wait_seconds)
-        await self.journal.wait_until_durable()
+        await self.log_writer.wait_until_durable()
         return assignment
 
     async def _open_visit(self, client: int) -> Assignment | None:
@@ -138,7 +138,7 @@ class Engine:
             if receipt is None:
                 receipt = self.coordinator.offer(self.run.now, client, visit)
                 await self.try_to_assign()
-        await self.journal.wait_until_durable()
+        await self.log_writer.wait_until_durable()
         return receipt
 
     def check_header(self, client: int, visit: int, header: UpdateHeader) -> None:
@@ -168,7 +168,7 @@ class Engine:
             if check_in and refusal is None:
                 with suppress(Refusal):  # the client's next check-in reports the full disk
                     assignment = await self._open_visit(client)
-        await self.journal.wait_until_durable()
+        await self.log_writer.wait_until_durable()
         if refusal is not None:
             raise refusal
         assert receipt is not None
@@ -183,7 +183,7 @@ class Engine:
         async with self.lock:
             receipt = self._intake.outcome(client, visit, digest)
             assert receipt is not None
-        await self.journal.wait_until_durable()
+        await self.log_writer.wait_until_durable()
         return receipt
 
     async def heartbeat(self, client: int, visit: int) -> tuple[bool, bool]:
@@ -196,7 +196,7 @@ class Engine:
             if is_wanted:
                 self.coordinator.renew(self.run.now, client, visit)
             is_urgent = client in self.coordinator.algorithm.urgent()
-        await self.journal.wait_until_durable()
+        await self.log_writer.wait_until_durable()
         return is_wanted, is_wanted and is_urgent
 
     async def give_up(self, client: int, visit: int) -> None:
@@ -209,7 +209,7 @@ class Engine:
             if not self.run.is_finished:
                 known_visit(lambda: self.coordinator.drop(self.run.now, client, visit))
             await self.try_to_assign()
-        await self.journal.wait_until_durable()
+        await self.log_writer.wait_until_durable()
 
     async def weigh_clients(self, examples: Sequence[int]) -> None:
         """Begin a run that waits for its clients' examples; do nothing in any other."""
@@ -222,7 +222,7 @@ class Engine:
         """Record how fast a client is; do nothing if it has had a visit."""
         async with self.lock:
             self.coordinator.note_speed(self.run.now, client, step_seconds, upload_seconds)
-        await self.journal.wait_until_durable()
+        await self.log_writer.wait_until_durable()
 
     async def try_to_assign(self) -> None:
         """Give work to waiting clients; set ``must_assign`` if the disk is full.
@@ -261,6 +261,6 @@ class Engine:
 
     async def close(self) -> None:
         """Write the rest of the log, and end all threads."""
-        await self.journal.close()
+        await self.log_writer.close()
         self.publisher.close()
         self._segments.close()

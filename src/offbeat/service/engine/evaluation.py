@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from offbeat.service.logs import event
+from offbeat.service.console_log import event
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.model_files import ModelFiles
 

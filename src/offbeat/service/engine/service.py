@@ -87,7 +87,7 @@ class Service:
         """
         if self.engine.coordinator.waits_for_examples and (examples := self.accounts.examples.all()):
             await self.engine.weigh_clients(within_share(examples, self._settings.max_share))
-        await self.engine.journal.wait_until_durable()
+        await self.engine.log_writer.wait_until_durable()
 
     def waits_for(self) -> str | None:
         """Return what is missing before there is work, None if nothing is."""

@@ -13,7 +13,7 @@ from offbeat.service.engine.live_run import LiveRun
 from offbeat.service.store.call_records import call_of
 from offbeat.service.store.database import LogRecord
 from offbeat.service.store.disk import Disk
-from offbeat.service.store.journal import Journal
+from offbeat.service.store.log_writer import LogWriter
 from offbeat.service.store.model_files import Layout, ModelFiles
 from offbeat.service.store.segments import Segments
 from offbeat.service.store.store import Store
@@ -57,8 +57,8 @@ async def open_engine(
     coordinator.forget_presence()
     disk = Disk(store.folder / "reserve", failed)
     run = LiveRun(coordinator, now=now, stop_versions=stop_versions, clock=clock)
-    journal = Journal(store.database, number, disk, failed)
-    engine = Engine(run, journal, models, Segments(store.folder / "updates"), disk, loaded.history)
+    log_writer = LogWriter(store.database, number, disk, failed)
+    engine = Engine(run, log_writer, models, Segments(store.folder / "updates"), disk, loaded.history)
     for record, update in updates:
         engine.calls.update_files.add(record, update)
     clean_up(store.folder, {update.path.name for _, update in updates})

@@ -87,7 +87,7 @@ class UpdateReceiver:
             if request.is_small:
                 answer = await self._receive_small(request, plan)
             else:
-                self._engine.journal.check()
+                self._engine.log_writer.check()
                 body = await self._uploads.write(
                     request.client, request.visit, request.offset, header.bytes, request.pieces
                 )
@@ -116,7 +116,7 @@ class UpdateReceiver:
 
     async def _receive_small(self, request: UploadRequest, plan: LocalPlan) -> UploadAnswer:
         body = await self._uploads.read(request.client, request.header.bytes, request.pieces)
-        self._engine.journal.check()
+        self._engine.log_writer.check()
         _check_digest(hashlib.sha256(body).hexdigest(), request.header)
         update = BufferedUpdate(body, self._engine.models.length, plan.compression)
         unit = self._norm_unit(request.header, plan)

@@ -8,10 +8,10 @@ from itertools import islice
 from typing import TypeVar
 
 from offbeat.coordinator import Coordinator
+from offbeat.service.console_log import event
 from offbeat.service.engine.evaluation import EvaluationQueue
-from offbeat.service.logs import event
 from offbeat.service.store.disk import Disk
-from offbeat.service.store.journal import Journal
+from offbeat.service.store.log_writer import LogWriter
 from offbeat.service.store.model_files import ModelFiles
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ class VersionPublisher:
     Args:
         coordinator: The coordinator.
         models: The files of versions.
-        journal: The log.
+        log_writer: The log.
         disk: Handles failures of the disk.
 
     Attributes:
@@ -36,12 +36,12 @@ class VersionPublisher:
         evaluations: Evaluates some of the versions; None for none.
     """
 
-    def __init__(self, coordinator: Coordinator, models: ModelFiles, journal: Journal, disk: Disk) -> None:
+    def __init__(self, coordinator: Coordinator, models: ModelFiles, log_writer: LogWriter, disk: Disk) -> None:
         self.problem: str | None = None
         self.evaluations: EvaluationQueue | None = None
         self._algorithm = coordinator.algorithm
         self._models = models
-        self._journal = journal
+        self._log_writer = log_writer
         self._disk = disk
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="aggregator")
         self._last_published = -1
@@ -62,7 +62,7 @@ class VersionPublisher:
             return
         try:
             await self.aggregate(lambda: self._models.write(version, algorithm.model, algorithm.down()))
-            self._journal.run_once_durable(lambda: self._models.publish(version))
+            self._log_writer.run_once_durable(lambda: self._models.publish(version))
             self._last_published = version
             self.problem = None
             self._log_refused_steps()

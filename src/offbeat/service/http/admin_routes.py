@@ -10,41 +10,41 @@ from offbeat.service.http.request_parts import Admin, Number
 
 def add_admin_routes(app: FastAPI, service: Service) -> None:
     """Add the routes for admins to an application."""
-    issued, journal = service.accounts.issued, service.engine.journal
+    issued, log_writer = service.accounts.issued, service.engine.log_writer
 
     @app.get("/v1/status")
     async def status(_: Admin) -> messages.Status:
         """Return the progress of the run."""
         status = service.status()
-        await journal.wait_until_durable()
+        await log_writer.wait_until_durable()
         return status
 
     @app.post("/v1/enrolment-tokens", status_code=201)
     async def make_token(_: Admin, wanted: messages.NewEnrolmentToken) -> messages.MadeToken:
         """Make a token that lets clients enrol."""
         token = issued.make("enrolment", uses=wanted.uses, seconds=wanted.expires_seconds, name=wanted.name)
-        await journal.wait_until_durable()
+        await log_writer.wait_until_durable()
         return messages.MadeToken(token=token)
 
     @app.post("/v1/admin-tokens", status_code=201)
     async def make_admin_token(_: Admin, wanted: messages.NewAdminToken) -> messages.MadeToken:
         """Make a token for an admin."""
         token = issued.make("admin", seconds=wanted.expires_seconds, name=wanted.name)
-        await journal.wait_until_durable()
+        await log_writer.wait_until_durable()
         return messages.MadeToken(token=token)
 
     @app.get("/v1/tokens")
     async def tokens(_: Admin) -> messages.Tokens:
         """List all enrolment and admin tokens."""
         listed = messages.Tokens(tokens=issued.infos())
-        await journal.wait_until_durable()
+        await log_writer.wait_until_durable()
         return listed
 
     @app.delete("/v1/tokens/{token_id}", status_code=204)
     async def revoke_token(_: Admin, token_id: str) -> None:
         """Revoke an enrolment or admin token."""
         issued.revoke(token_id)
-        await journal.wait_until_durable()
+        await log_writer.wait_until_durable()
 
     @app.delete("/v1/clients/{number}", status_code=204)
     async def revoke(_: Admin, number: Number) -> None:

@@ -10,8 +10,8 @@ from starlette.requests import ClientDisconnect
 
 from offbeat.service.engine.service import Service
 from offbeat.service.engine.update_receiver import UploadRequest
-from offbeat.service.http.client_support import missing_support
 from offbeat.service.http.model_response import ModelResponse
+from offbeat.service.http.protocol_support import missing_support
 from offbeat.service.http.request_parts import Client, Length, Number, Offset, Text, bearer_token, required_length
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates.update_header import parse_header
@@ -43,7 +43,7 @@ def _add_account_routes(app: FastAPI, service: Service) -> None:
     async def rotate(client: Client) -> messages.NewToken:
         """Get another token; the old one ends when the new one is first used."""
         token, seconds = service.accounts.rotate(client)
-        await service.engine.journal.wait_until_durable()
+        await service.engine.log_writer.wait_until_durable()
         return messages.NewToken(token=token, expires_seconds=seconds)
 
 

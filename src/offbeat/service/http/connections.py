@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from offbeat.service.logs import event
+from offbeat.service.console_log import event
 
 _SECONDS = 0.25  # between two looks
 _SECONDS_IF_CROWDED = 0.05

@@ -9,8 +9,8 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from offbeat.service.console_log import event
 from offbeat.service.engine.service import Service
-from offbeat.service.logs import event
 from offbeat.service.refusal import Refusal
 
 _KINDS = {404: "not-found", 405: "method-not-allowed"}

@@ -177,7 +177,7 @@ class _Server:
 async def _open_service(settings: ServerSettings, store: Store, engine: Engine, run_id: str) -> Service:
     accounts = Accounts(
         store.database,
-        engine.journal,
+        engine.log_writer,
         clients_limit=engine.coordinator.clients,
         token_seconds=settings.token_seconds,
         max_examples=settings.max_examples,
@@ -193,7 +193,7 @@ async def _folder_token(folder: Path, service: Service, kind: Kind) -> str:
 
     All other tokens that the file has held are revoked.
     """
-    path, accounts, journal = folder / f"{kind}-token", service.accounts, service.engine.journal
+    path, accounts, log_writer = folder / f"{kind}-token", service.accounts, service.engine.log_writer
     token = None
     with suppress(FileNotFoundError, ValueError):
         found = path.read_text(encoding="ascii").strip()
@@ -201,9 +201,9 @@ async def _folder_token(folder: Path, service: Service, kind: Kind) -> str:
     accounts.issued.keep_in_folder(kind, token)
     if token is None:
         token = accounts.issued.make(kind, name=IN_FOLDER)
-        await journal.wait_until_durable()
+        await log_writer.wait_until_durable()
         write_durably(path, f"{token}\n".encode("ascii"), mode=0o600)
-    await journal.wait_until_durable()
+    await log_writer.wait_until_durable()
     return token
 
 
@@ -219,7 +219,7 @@ async def _evaluating(settings: ServerSettings, engine: Engine) -> AsyncGenerato
     evaluations = engine.publisher.evaluations = EvaluationQueue(
         settings.folder,
         engine.models,
-        engine.journal.wait_until_durable,
+        engine.log_writer.wait_until_durable,
         settings.evaluate_every,
         settings.evaluate_command,
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from offbeat.service.logs import event
+from offbeat.service.console_log import event
 from offbeat.service.refusal import Refusal, is_descriptor_shortage, no_space
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})

@@ -77,7 +77,7 @@ class ModelFiles:
         self._with_file(version, lambda file: os.link(file, path))
 
     def _with_file(self, version: int, use: Callable[[Path], T]) -> T:
-        # The journal's thread may publish the version at any moment.
+        # The log writer's thread may publish the version at any moment.
         with suppress(FileNotFoundError):
             return use(self.pending_path(version))
         return use(self.path(version))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from offbeat.algorithms import SCAFFOLD, FedBuff
-from offbeat.service.http.client_support import missing_support
+from offbeat.service.http.protocol_support import missing_support
 from tests.service.conftest import LENGTH, body_of, running
 from tests.service.http_client import kind_of
 from tests.simulation.test_simulator_contract import Greedy

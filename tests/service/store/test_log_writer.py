@@ -7,10 +7,10 @@ import pytest
 import sqlalchemy as sa
 
 from offbeat.service.refusal import Refusal
-from offbeat.service.store import journal as module
+from offbeat.service.store import log_writer as module
 from offbeat.service.store.database import LogRecord, log, meta, open_database
 from offbeat.service.store.disk import Disk
-from offbeat.service.store.journal import Journal, SyncError
+from offbeat.service.store.log_writer import LogWriter, SyncError
 
 FULL, BROKEN = (OSError(number, os.strerror(number)) for number in (errno.ENOSPC, errno.EIO))
 pytestmark = pytest.mark.anyio
@@ -61,41 +61,41 @@ def disk(tmp_path, failures):
 
 
 @pytest.fixture
-async def journal(path, disk, failures, monkeypatch):
+async def log_writer(path, disk, failures, monkeypatch):
     monkeypatch.setattr(module, "_RETRY_SECONDS", 0.01)
     database = open_database(path)
-    opened = Journal(database, 0, disk, failures.append)
+    opened = LogWriter(database, 0, disk, failures.append)
     yield opened
     await opened.close()
     database.dispose()
 
 
-async def test_an_update_is_synced_then_logged_then_acted_upon(journal, path):
+async def test_an_update_is_synced_then_logged_then_acted_upon(log_writer, path):
     segment, seen = Segment(path), []
-    journal.append(record(1), segment)
-    journal.append(record(2), segment)
-    journal.execute(sa.insert(meta).values(key="a", value="b"))
-    journal.run_once_durable(lambda: seen.append(logged(path)))
-    await journal.wait_until_durable()
-    assert journal.number == 2
+    log_writer.append(record(1), segment)
+    log_writer.append(record(2), segment)
+    log_writer.execute(sa.insert(meta).values(key="a", value="b"))
+    log_writer.run_once_durable(lambda: seen.append(logged(path)))
+    await log_writer.wait_until_durable()
+    assert log_writer.number == 2
     assert logged(path) == [1, 2]
-    await journal.wait_until_durable()
+    await log_writer.wait_until_durable()
     assert segment.seen[0] == []
     assert seen == [[1, 2]]
 
 
-async def test_records_have_consecutive_numbers(journal):
+async def test_records_have_consecutive_numbers(log_writer):
     with pytest.raises(AssertionError):
-        journal.append(record(2))
+        log_writer.append(record(2))
 
 
-async def test_what_is_entered_is_written_when_the_journal_closes(journal, path):
-    journal.append(record(1))
-    await journal.close()
+async def test_what_is_entered_is_written_when_the_journal_closes(log_writer, path):
+    log_writer.append(record(1))
+    await log_writer.close()
     assert logged(path) == [1]
 
 
-async def test_on_a_full_disk_requests_are_refused_and_entries_are_written_later(journal, disk, failures, path):
+async def test_on_a_full_disk_requests_are_refused_and_entries_are_written_later(log_writer, disk, failures, path):
     done, errors = [], [FULL]
 
     def act():
@@ -103,62 +103,62 @@ async def test_on_a_full_disk_requests_are_refused_and_entries_are_written_later
             raise errors.pop()
         done.append(logged(path))
 
-    journal.append(record(1))
-    journal.run_once_durable(lambda: done.append("before"))
-    journal.run_once_durable(act)
+    log_writer.append(record(1))
+    log_writer.run_once_durable(lambda: done.append("before"))
+    log_writer.run_once_durable(act)
     with pytest.raises(Refusal) as caught:
-        await journal.wait_until_durable()
+        await log_writer.wait_until_durable()
     assert caught.value.kind == "no-space"
     with pytest.raises(Refusal):
-        journal.check()
+        log_writer.check()
     assert disk.problem
-    await journal.wait_until_durable(on_reserve=True)
-    assert not journal.is_blocked
-    assert journal.problem == disk.problem  # nothing new before there is room for the reserve
+    await log_writer.wait_until_durable(on_reserve=True)
+    assert not log_writer.is_blocked
+    assert log_writer.problem == disk.problem  # nothing new before there is room for the reserve
     assert disk.keep_reserve(100)
-    journal.check()
+    log_writer.check()
     assert failures == []
     assert done == ["before", [1]]  # each once
 
 
 @pytest.mark.parametrize("error", [FULL, BROKEN], ids=["full", "broken"])
-async def test_a_failed_sync_ends_the_server_and_nothing_is_logged(error, journal, failures, path):
-    journal.append(record(1), Segment(path, [error]))
+async def test_a_failed_sync_ends_the_server_and_nothing_is_logged(error, log_writer, failures, path):
+    log_writer.append(record(1), Segment(path, [error]))
     with pytest.raises(Refusal):
-        await journal.wait_until_durable()
-    journal.append(record(2))
+        await log_writer.wait_until_durable()
+    log_writer.append(record(2))
     with pytest.raises(Refusal):
-        await journal.wait_until_durable(on_reserve=True)
-    await journal.close()
+        await log_writer.wait_until_durable(on_reserve=True)
+    await log_writer.close()
     assert [type(failure) for failure in failures] == [SyncError]
     assert logged(path) == []
 
 
-async def test_a_broken_disk_ends_the_server(journal, failures):
+async def test_a_broken_disk_ends_the_server(log_writer, failures):
     def fail():
         raise BROKEN
 
-    journal.run_once_durable(fail)
+    log_writer.run_once_durable(fail)
     with pytest.raises(Refusal):
-        await journal.wait_until_durable()
-    await journal.close()
+        await log_writer.wait_until_durable()
+    await log_writer.close()
     assert failures == [BROKEN]
 
 
-async def test_a_statement_that_fails_ends_the_server_in_one_line(journal, failures):
-    journal.execute(sa.insert(log).values(number=1, name="drop", arguments=None))
+async def test_a_statement_that_fails_ends_the_server_in_one_line(log_writer, failures):
+    log_writer.execute(sa.insert(log).values(number=1, name="drop", arguments=None))
     with pytest.raises(Refusal):
-        await journal.wait_until_durable()
-    await journal.close()
+        await log_writer.wait_until_durable()
+    await log_writer.close()
     assert "database cannot be written" in str(failures[0])
     assert "\n" not in str(failures[0])
 
 
-async def test_the_write_ahead_log_can_be_truncated(journal, path):
-    journal.append(record(1))
-    await journal.wait_until_durable()
+async def test_the_write_ahead_log_can_be_truncated(log_writer, path):
+    log_writer.append(record(1))
+    await log_writer.wait_until_durable()
     ahead = path.with_name("x.sqlite-wal")
     assert ahead.stat().st_size > 0
-    journal.truncate()
-    await journal.wait_until_durable()
+    log_writer.truncate()
+    await log_writer.wait_until_durable()
     assert ahead.stat().st_size == 0

@@ -1,4 +1,4 @@
-"""The life of a visit: download, local steps, offer, upload, end."""
+"""The stages of a visit: download, local steps, offer, upload, end."""
 
 import math
 from array import array
@@ -16,11 +16,11 @@ from offbeat.coordinator.calls import Assignment
 from offbeat.population.devices.devices import Devices
 from offbeat.simulation.clock import at_tick
 from offbeat.simulation.events import EventQueue, Kind
+from offbeat.simulation.open_visit import OpenVisit, visits_from_state, visits_state
 from offbeat.simulation.plan_costs import PlanCosts
 from offbeat.simulation.records import Outcome, Totals, VisitEnded
 from offbeat.simulation.timing_with_pauses import Timing
 from offbeat.simulation.training_queue import WorkQueue
-from offbeat.simulation.visit import OpenVisit, visits_from_state, visits_state
 from offbeat.training.trainers.trainer import Job, Trainer
 
 
@@ -44,7 +44,7 @@ class _Needs:
         return _Needs(partial_updates, cancels, offers, algorithm.needs_base or partial_updates)
 
 
-class VisitLife:
+class VisitStages:
     """The course of visits: the end of each stage, and the calls to the coordinator.
 
     A visit goes through ``begin``, ``offer``, ``arrive``; or ``lose`` if it breaks off. Each stage puts the next one

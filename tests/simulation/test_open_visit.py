@@ -8,8 +8,8 @@ import torch
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator import Coordinator
 from offbeat.simulation.events import Kind
+from offbeat.simulation.open_visit import OpenVisit, visits_from_state, visits_state
 from offbeat.simulation.training_queue import WorkQueue
-from offbeat.simulation.visit import OpenVisit, visits_from_state, visits_state
 from offbeat.training.trainers.trainer import Job
 from tests.simulation.conftest import RecordingTrainer, local_plan, one_by_one
 

@@ -2,9 +2,9 @@
 
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import Call
-from offbeat.service.logs import event
+from offbeat.service.console_log import event
 from offbeat.service.store.call_records import record_of
-from offbeat.service.store.journal import Journal
+from offbeat.service.store.log_writer import LogWriter
 from offbeat.service.store.segments import Segment, Segments
 from offbeat.service.updates.update_body import StoredUpdate
 from offbeat.service.updates.update_files import UpdateFiles
@@ -13,12 +13,12 @@ from offbeat.service.updates.update_files import UpdateFiles
 _NOT_LOGGED = frozenset({"present", "absent"})
 
 
-class CallLog:
+class CallRecorder:
     """Turns each call that the coordinator has carried out into a record of the log.
 
     Args:
         coordinator: The coordinator; its calls are logged from now on.
-        journal: Writes the records.
+        log_writer: Writes the records.
         segments: Hold the small updates, which reach the disk with their records.
 
     Attributes:
@@ -26,18 +26,18 @@ class CallLog:
         stored_bytes: Bytes of all updates that were logged, also of those deleted since.
     """
 
-    def __init__(self, coordinator: Coordinator, journal: Journal, segments: Segments) -> None:
+    def __init__(self, coordinator: Coordinator, log_writer: LogWriter, segments: Segments) -> None:
         self.update_files = UpdateFiles()
         self.stored_bytes = 0
         self._coordinator = coordinator
-        self._journal = journal
+        self._log_writer = log_writer
         self._segments = segments
         coordinator.record = self._record
 
     def _record(self, call: Call) -> None:
         if call.name in _NOT_LOGGED:
             return
-        record = record_of(call, self._journal.number + 1)
+        record = record_of(call, self._log_writer.number + 1)
         event(call.name, version=self._coordinator.algorithm.version, **record.arguments)
         segment: Segment | None = None
         update = call.arguments.get("vector")
@@ -47,4 +47,4 @@ class CallLog:
             # A small update was appended just before this call; a large one is on disk.
             current = self._segments.current
             segment = current if current is not None and current.path == update.path else None
-        self._journal.append(record, segment)
+        self._log_writer.append(record, segment)

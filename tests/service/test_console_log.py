@@ -1,6 +1,6 @@
 import json
 
-from offbeat.service.logs import event, log, write_logs
+from offbeat.service.console_log import event, log, write_logs
 
 
 def test_an_event_is_a_line_of_json(capsys):

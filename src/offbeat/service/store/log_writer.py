@@ -40,7 +40,7 @@ class _Batch:
     last: int = 0  # the number of the last entry
 
 
-class Journal:
+class LogWriter:
     """A writer to the database, in order, in a thread of its own.
 
     All methods are for the event loop.
@@ -66,7 +66,7 @@ class Journal:
         self._entered = self._durable = 0
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._stopping = False
-        self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="log writer", daemon=True)
         self._thread.start()
 
     @property
@@ -94,7 +94,7 @@ class Journal:
         self._enter(lambda batch: batch.statements.append(statement))
 
     def run_once_durable(self, action: Callable[[], None]) -> None:
-        """Run an action in the journal's thread once all entries so far are on disk."""
+        """Run an action in the log writer's thread once all entries so far are on disk."""
         self._enter(lambda batch: batch.actions.append(action))
 
     def truncate(self) -> None:

@@ -1,13 +1,13 @@
 import pytest
 
 from offbeat.coordinator.calls import Call
-from offbeat.service.engine.call_log import CallLog
+from offbeat.service.engine.call_recorder import CallRecorder
 from offbeat.service.store.call_records import DiscardedUpdate
 from offbeat.service.store.segments import Segments
 from offbeat.service.updates.update_body import StoredUpdate
 
 
-class Journal:
+class LogWriter:
     number = 4
 
     def __init__(self):
@@ -26,8 +26,8 @@ class Coordinator:
 
 
 @pytest.fixture
-def journal():
-    return Journal()
+def log_writer():
+    return LogWriter()
 
 
 @pytest.fixture
@@ -41,33 +41,33 @@ def coordinator():
 
 
 @pytest.fixture
-def calls(coordinator, journal, segments):
-    return CallLog(coordinator, journal, segments)
+def calls(coordinator, log_writer, segments):
+    return CallRecorder(coordinator, log_writer, segments)
 
 
 def receive(update):
     return Call("receive", {"now": 1.0, "client": 2, "vector": update, "base": None})
 
 
-def test_calls_get_consecutive_numbers_and_presence_is_not_logged(calls, coordinator, journal, caplog):
+def test_calls_get_consecutive_numbers_and_presence_is_not_logged(calls, coordinator, log_writer, caplog):
     with caplog.at_level("INFO", "offbeat.service"):
         coordinator.record(Call("present", {"now": 1.0, "client": 0}))
         coordinator.record(Call("assign", {"now": 1.0, "clients": [0]}))
         coordinator.record(Call("absent", {"now": 2.0, "client": 1}))
         coordinator.record(Call("drop", {"now": 3.0, "client": 0, "visit": 0}))
-    assert [(record.number, record.name) for record, _ in journal.entries] == [(5, "assign"), (6, "drop")]
+    assert [(record.number, record.name) for record, _ in log_writer.entries] == [(5, "assign"), (6, "drop")]
     assert [entry.fields for entry in caplog.records] == [
         {"version": 9, "now": 1.0, "clients": [0]},
         {"version": 9, "now": 3.0, "client": 0, "visit": 0},
     ]
 
 
-def test_a_small_update_is_synced_with_its_record(calls, coordinator, journal, segments):
+def test_a_small_update_is_synced_with_its_record(calls, coordinator, log_writer, segments):
     segments.append(b"12345678")
     segment, begin = segments.append(b"abc")
     update = StoredUpdate(segment.path, begin, 3, 1, None, "digest")
     coordinator.record(receive(update))
-    ((record, to_sync),) = journal.entries
+    ((record, to_sync),) = log_writer.entries
     assert to_sync is segment
     assert (record.file, record.offset, record.size, record.digest) == ("segment-1", 8, 3, "digest")
     assert record.arguments == {"now": 1.0, "client": 2}
@@ -75,14 +75,14 @@ def test_a_small_update_is_synced_with_its_record(calls, coordinator, journal, s
     assert segment.path in calls.update_files
 
 
-def test_a_large_update_is_on_disk_before_its_record(calls, coordinator, journal, segments, tmp_path):
+def test_a_large_update_is_on_disk_before_its_record(calls, coordinator, log_writer, segments, tmp_path):
     segments.append(b"12345678")
     coordinator.record(receive(StoredUpdate(tmp_path / "2-0-1", 0, 100, 1, None, "digest")))
-    assert journal.entries[0][1] is None
+    assert log_writer.entries[0][1] is None
     assert calls.stored_bytes == 100
 
 
-def test_of_an_unused_update_only_the_digest_is_logged(calls, coordinator, journal):
+def test_of_an_unused_update_only_the_digest_is_logged(calls, coordinator, log_writer):
     coordinator.record(receive(DiscardedUpdate("digest")))
-    ((record, to_sync),) = journal.entries
+    ((record, to_sync),) = log_writer.entries
     assert (record.file, record.digest, to_sync, calls.stored_bytes) == (None, "digest", None, 0)
