@@ -45,6 +45,14 @@ def test_cancelled_jobs_are_not_trained():
     assert work[0].job is None  # the starting model is freed
 
 
+def test_a_trainer_that_returns_too_few_results_is_an_error():
+    trainer = Recorder()
+    trainer.train = lambda jobs: []
+    _, (work,) = promises(trainer, 1)
+    with pytest.raises(ValueError, match="shorter"):
+        work.resolve()
+
+
 def test_updates_from_before_a_restart_are_not_trained_again():
     trainer = Recorder(batch_limit=10)
     queue, work = promises(trainer, 2)
