@@ -193,7 +193,7 @@ def test_all_visits_after_one_that_diverged_fail_as_it_did(batch_limit, needed):
     assert [each.job.visit for each in work[1][1:]] == [1, 2, 3]
 
 
-def test_a_difference_of_finite_updates_that_overflows_names_the_client_and_the_version():
+def test_a_difference_that_overflows_names_the_client_and_the_version():
     huge = {0: -3e38, 1: 3e38}
     queue = WorkQueue(Recorder(1, lambda job: Result(torch.full((2,), huge[job.visit]), 0.0)), 2, seed=1)
     work = visits_of(queue, 0, 2)
