@@ -45,6 +45,14 @@ def test_cancelled_jobs_are_not_trained():
     assert work[0].job is None  # the starting model is freed
 
 
+def test_a_trainer_that_returns_too_few_results_is_an_error():
+    trainer = Recorder()
+    trainer.train = lambda jobs: []
+    _, (work,) = promises(trainer, 1)
+    with pytest.raises(ValueError, match="shorter"):
+        work.resolve()
+
+
 def test_updates_from_before_a_restart_are_not_trained_again():
     trainer = Recorder(batch_limit=10)
     queue, work = promises(trainer, 2)
@@ -185,7 +193,7 @@ def test_all_visits_after_one_that_diverged_fail_as_it_did(batch_limit, needed):
     assert [each.job.visit for each in work[1][1:]] == [1, 2, 3]
 
 
-def test_a_difference_of_finite_updates_that_overflows_names_the_client_and_the_version():
+def test_a_difference_that_overflows_names_the_client_and_the_version():
     huge = {0: -3e38, 1: 3e38}
     queue = WorkQueue(Recorder(1, lambda job: Result(torch.full((2,), huge[job.visit]), 0.0)), 2, seed=1)
     work = visits_of(queue, 0, 2)
