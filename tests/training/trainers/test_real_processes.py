@@ -117,7 +117,7 @@ class TestRealProcesses:
         layers = made(lambda: [*list(models.cnn((1, 8, 8), 4))[:-1], nn.Dropout(0.3), nn.Linear(64, 4)])
         trainer, plain = both(nn.Sequential(*layers), 2)
         jobs = real_jobs(trainer._tensors["starts"].shape[1])
-        waits, forgotten = jobs[0]._replace(client=WAITS), jobs[0]._replace()
+        waits, forgotten = jobs[0]._replace(client=WAITS), jobs[0]._replace(visit=len(PLANS))
         with closing(trainer):
             trainer.submit(waits)
             worker = begun(tmp_path)
