@@ -110,7 +110,7 @@ def test_all_positions_and_both_orientations_are_equally_likely():
 
 
 def make(kind, name="kernel"):
-    return kind(model_of(name), **DATA, augmentation=NAME)
+    return kind(workload_of(model_of(name), **DATA, augmentation=NAME))
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_the_model_sees_augmented_minibatches(monkeypatch):
     trainer._model.module.register_forward_pre_hook(lambda _, inputs: shown.append(inputs[0].clone()))
     chosen = []
     monkeypatch.setattr(
-        "offbeat.training.trainers.loop.gather", lambda values, rows: (chosen.append(rows), gather(values, rows))[1]
+        "offbeat.training.workload.gather", lambda values, rows: (chosen.append(rows), gather(values, rows))[1]
     )
     trainer.collect([Job(1, 6, 0, model_of("kernel").vector.clone(), PLAN, "delta")])
     assert len(shown) == 4

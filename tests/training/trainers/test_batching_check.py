@@ -58,13 +58,13 @@ def test_models_that_cannot_be_batched_are_refused_in_one_line(module, reason, c
 
 
 def test_the_check_is_short_where_visits_are_long(choose, monkeypatch):
-    tried, train = [], VmapTrainer.train
+    tried, train = [], VmapTrainer.collect
 
     def noted(self, jobs):
         tried.extend(job.plan.steps for job in jobs)
         return train(self, jobs)
 
-    monkeypatch.setattr(VmapTrainer, "train", noted)
+    monkeypatch.setattr(VmapTrainer, "collect", noted)
     choose("vmap", linear(), LocalPlan(steps=2_000_000, batch_size=4, lr=0.1))
     assert 2 <= max(tried) <= 100
 

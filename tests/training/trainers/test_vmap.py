@@ -13,6 +13,7 @@ from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
 from offbeat.training.trainers.vmap import VmapTrainer
 from tests.training.conftest import assert_alike, assert_same, assert_same_in_parts, data_of, made
+from tests.workloads import workload_of
 
 SIZES = (7, 23, 3, 12, 1)
 DATA = data_of(SIZES, 1, 8, 8)
@@ -45,7 +46,7 @@ class Scaled(nn.Module):
 
 
 def make(kind, name="mlp"):
-    return kind(made(lambda: FlatModel(MODELS[name]())), **DATA)
+    return kind(workload_of(made(lambda: FlatModel(MODELS[name]())), **DATA))
 
 
 def start_of(name, version=0):
