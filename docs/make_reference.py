@@ -25,7 +25,7 @@ from offbeat.config.algorithm_table import (
 )
 from offbeat.config.compression_table import FACTORIES as COMPRESSION
 from offbeat.config.experiment_file import Experiment
-from offbeat_client.checks import LARGEST_COUNT, LARGEST_FLOAT32
+from offbeat_client.number_checks import LARGEST_COUNT, LARGEST_FLOAT32
 
 PAGE = Path(__file__).with_name("reference.md")
 

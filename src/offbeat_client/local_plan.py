@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
-from offbeat_client.checks import check_count, check_not_negative, check_positive
+from offbeat_client.number_checks import check_count, check_not_negative, check_positive
 
 Payload = Literal["delta", "params", "difference"]
 """The content of an update; see ``docs/protocol.md``."""

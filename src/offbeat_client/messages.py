@@ -4,9 +4,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from offbeat_client.checks import LARGEST_COUNT, LARGEST_FLOAT32
 from offbeat_client.errors import OffbeatError
 from offbeat_client.local_plan import Compression, LocalPlan, Payload
+from offbeat_client.number_checks import LARGEST_COUNT, LARGEST_FLOAT32
 from offbeat_client.sending import check_sending
 from offbeat_client.visit import Visit
 

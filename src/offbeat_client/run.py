@@ -8,7 +8,6 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, cast
 
-from offbeat_client.checks import check_count
 from offbeat_client.client_folder.identity import ClientFolder
 from offbeat_client.client_folder.outbox import Outbox, Pending
 from offbeat_client.errors import OffbeatError
@@ -20,6 +19,7 @@ from offbeat_client.http.refusal import ServiceError
 from offbeat_client.http.retry import Backoff, jitter
 from offbeat_client.http.upload import upload
 from offbeat_client.messages import CheckedIn, CheckInRequest
+from offbeat_client.number_checks import check_count
 from offbeat_client.probe import probe
 from offbeat_client.training import train
 from offbeat_client.update import put_update

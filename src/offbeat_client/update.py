@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
-from offbeat_client.checks import LARGEST_COUNT, LARGEST_FLOAT32
 from offbeat_client.client_folder.model_file import read_model
 from offbeat_client.client_folder.outbox import Outbox, Pending
 from offbeat_client.compression.base import check_finite
 from offbeat_client.errors import OffbeatError
 from offbeat_client.local_plan import Payload, normaliser
+from offbeat_client.number_checks import LARGEST_COUNT, LARGEST_FLOAT32
 from offbeat_client.randomness import Purpose, integer
 from offbeat_client.sending import Sent, control_variate, has_memory, send
 from offbeat_client.training import by_name, gradient_offset

@@ -13,7 +13,7 @@ from offbeat.config.experiment_file import load
 from offbeat.data.catalogue import load_dataset
 from offbeat.worlds.dry_run import dry_run
 from offbeat.worlds.simulation import build_simulation
-from offbeat_client.checks import check_count, check_positive
+from offbeat_client.number_checks import check_count, check_positive
 
 
 class FedPlain(Algorithm):

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from offbeat_client.checks import check_count, check_not_negative, check_positive
+from offbeat_client.number_checks import check_count, check_not_negative, check_positive
 
 Range = tuple[float, float]
 

@@ -16,7 +16,7 @@ from offbeat.coordinator.candidates import Candidates
 from offbeat.coordinator.late_updates import LateUpdates
 from offbeat.coordinator.leases import Leases
 from offbeat.coordinator.transitions import Transitions
-from offbeat_client.checks import check_not_negative
+from offbeat_client.number_checks import check_not_negative
 
 _NOT_RECORDED = frozenset({"client", "version", "plan"})  # parts of an update that its visit determines
 _REPLAYED_AS_NAMED = frozenset(

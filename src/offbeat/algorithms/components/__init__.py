@@ -23,8 +23,8 @@ from offbeat.algorithms.components.server_optimizer import ServerOptimizer, Serv
 from offbeat.algorithms.components.shares import Shares
 from offbeat.algorithms.components.staleness import Staleness, polynomial
 from offbeat.algorithms.components.update import Promise, Update, UpdateRefusedError, Vector, check_vector, resolve
-from offbeat_client.checks import check_not_negative
 from offbeat_client.local_plan import Compression, LocalPlan, Payload
+from offbeat_client.number_checks import check_not_negative
 
 __all__ = [
     "Aggregate",

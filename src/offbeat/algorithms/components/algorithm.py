@@ -18,8 +18,8 @@ from offbeat.algorithms.components.lazy_model import LazyModel
 from offbeat.algorithms.components.shares import Shares
 from offbeat.algorithms.components.state import prefixed, restored, saved, under
 from offbeat.algorithms.components.update import Update, check_client, check_update
-from offbeat_client.checks import check_count
 from offbeat_client.local_plan import LocalPlan
+from offbeat_client.number_checks import check_count
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)

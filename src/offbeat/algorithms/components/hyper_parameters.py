@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from annotated_types import Interval
 
-from offbeat_client.checks import LARGEST_COUNT, LARGEST_FLOAT32
+from offbeat_client.number_checks import LARGEST_COUNT, LARGEST_FLOAT32
 
 Count = Annotated[int, Interval(ge=1, le=LARGEST_COUNT)]
 Positive = Annotated[float, Interval(gt=0, le=LARGEST_FLOAT32)]

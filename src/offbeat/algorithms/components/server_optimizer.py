@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from offbeat.algorithms.components.component import Component, RunFacts
-from offbeat_client.checks import check_not_negative, check_positive
+from offbeat_client.number_checks import check_not_negative, check_positive
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import NamedTuple, NotRequired, Protocol, TypedDict
 import torch
 from torch import Tensor
 
-from offbeat_client.checks import LARGEST_COUNT, check_count, check_not_negative
 from offbeat_client.local_plan import LocalPlan
+from offbeat_client.number_checks import LARGEST_COUNT, check_count, check_not_negative
 
 
 class UpdateRefusedError(ValueError):

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from offbeat.algorithms.components.update import Report
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates.strict_json import read_object, shortened
-from offbeat_client.checks import LARGEST_COUNT
+from offbeat_client.number_checks import LARGEST_COUNT
 
 _MAX_CHARACTERS = 4096  # characters
 _LARGEST_NUMBER = 2**63 - 1  # in the database

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from offbeat_client.checks import LARGEST_COUNT, LARGEST_FLOAT32, check_count, check_not_negative, check_positive
+from offbeat_client.number_checks import LARGEST_COUNT, LARGEST_FLOAT32, check_count, check_not_negative, check_positive
 
 
 def test_the_limits_are_those_of_32_bits():
