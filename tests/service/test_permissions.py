@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from offbeat.cli import service as cli_service
 from offbeat.errors import OffbeatError
-from tests.e2e.server_process import Server, ServerLauncher
+from tests.e2e.server_process import Launcher, Server
 from tests.service.conftest import running
 
 CLIENT = """
@@ -37,7 +37,7 @@ def open_umask():
 @pytest.mark.skipif(os.name == "nt", reason="has other permissions")
 @pytest.mark.usefixtures("open_umask")
 def test_only_the_owner_can_read_the_servers_files_and_no_token_is_printed(tmp_path, capfd):
-    with ServerLauncher() as launcher:
+    with Launcher("server_launcher.py") as launcher:
         for tls in ("true", "false"):
             folder = tmp_path / tls
             folder.mkdir()

@@ -123,8 +123,8 @@ def test_a_run_resumes_from_every_step_to_the_same_end(name, when_away, batch_li
         if name in PLAIN or step % 3 == 0:
             restored = world(name, when_away, batch_limit)
             restored.load_state_dict(state)
-            remembered += len(restored._life.work._memories)
-            cut_short += any(visit.plan is not visit.assignment.plan for visit in restored._life.visits.values())
+            remembered += len(restored._stages.work._memories)
+            cut_short += any(visit.plan is not visit.assignment.plan for visit in restored._stages.visits.values())
             assert made + run(restored) == evaluations
             assert saved.ended + restored.ended == undisturbed.ended
             assert torch.equal(restored.model, undisturbed.model)
@@ -167,8 +167,8 @@ def test_infinities_stay_infinite(world, tmp_path):
     while saved._now < 40:
         saved.step()
     restored = resume(world("fedbuff", stop=Stop(virtual_seconds=60.0), **arguments), saved, tmp_path)
-    assert len(restored._life.visits) == len(saved._life.visits) == 3
-    assert {visit.assignment.lease_until for visit in restored._life.visits.values()} == {math.inf}
+    assert len(restored._stages.visits) == len(saved._stages.visits) == 3
+    assert {visit.assignment.lease_until for visit in restored._stages.visits.values()} == {math.inf}
     assert type(restored._evaluations._latest) is Evaluation
     assert restored._evaluations._latest == saved._evaluations._latest
     assert run(restored) == run(saved)
@@ -217,7 +217,7 @@ def test_training_that_diverged_before_it_was_needed_does_so_again_after_a_resta
     # The evaluation at 4.6 s has trained client 3's work along with that of others.
     while simulation._now < 4.6:
         simulation.step()
-    assert simulation._life.visits[3].work.error is not None
+    assert simulation._stages.visits[3].work.error is not None
     restored.load_state_dict(simulation.state_dict())
     for each in (simulation, restored):
         with pytest.raises(DivergedError, match="client 3, from version 0"):

@@ -47,7 +47,7 @@ def test_cancelled_jobs_are_not_trained():
 
 def test_a_trainer_that_returns_too_few_results_is_an_error():
     trainer = Recorder()
-    trainer.train = lambda jobs: []
+    trainer.collect = lambda jobs: []
     _, (work,) = promises(trainer, 1)
     with pytest.raises(ValueError, match="shorter"):
         work.resolve()

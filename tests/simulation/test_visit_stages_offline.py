@@ -159,7 +159,7 @@ def test_random_worlds_run_as_they_do_second_by_second(
         instant_is_over = simulation._queue.next_seconds > now and not simulation._attendance.assignment_due
         if name != "fedavg" and instant_is_over and simulation.coordinator.algorithm.slots() > 0:
             idle = {c for c in range(4) if any(begin <= now < end for begin, end in times[c])}
-            assert idle <= set(simulation._life.visits)
+            assert idle <= set(simulation._stages.visits)
 
     assigned = {}
     for call in calls:
@@ -171,7 +171,7 @@ def test_random_worlds_run_as_they_do_second_by_second(
         phases = (down, steps[client], up)
         for number, now in enumerate(moments):
             assert any(begin <= now < end for begin, end in times[client])
-            lost = simulation._life._devices.visit_is_lost(1, client, number)
+            lost = simulation._stages._devices.visit_is_lost(1, client, number)
             asked, end, is_lost, sent = fate(times[client], int(now), phases, when_away, lost)
             visit = ended.pop((client, number), None)
             if visit is None:

@@ -94,7 +94,7 @@ def test_a_checkpoint_is_made_when_it_is_due_and_there_is_something_new(change, 
 
 
 def test_the_reserve_is_left_to_a_log_that_cannot_be_written(engine):
-    engine.change = lambda: changes(disk__problem="full", journal__is_blocked=True)(engine)
+    engine.change = lambda: changes(disk__problem="full", log_writer__is_blocked=True)(engine)
     assert made(engine) == []
 
 

@@ -10,7 +10,7 @@ import torch
 
 from offbeat.errors import OffbeatError
 from offbeat.service.server.http_server import listen, max_connections, raise_file_limit
-from tests.e2e.server_process import Server, ServerLauncher
+from tests.e2e.server_process import Launcher, Server
 from tests.service.conftest import Peer, running
 
 SOFT, HARD = 150, 300
@@ -53,7 +53,7 @@ def test_the_soft_limit_is_raised_to_the_hard_one():
 def test_idle_connections_neither_end_the_server_nor_lock_others_out(tmp_path):
     algorithm = "algorithm = 'fedbuff'\nbuffer_size = 1\nconcurrency = 4"
     with (
-        ServerLauncher() as launcher,
+        Launcher("server_launcher.py") as launcher,
         Server(launcher, tmp_path, algorithm, length=6, clients=2, versions=1000) as server,
         ExitStack() as stack,
     ):

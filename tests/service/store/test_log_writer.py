@@ -89,7 +89,7 @@ async def test_records_have_consecutive_numbers(log_writer):
         log_writer.append(record(2))
 
 
-async def test_what_is_entered_is_written_when_the_journal_closes(log_writer, path):
+async def test_what_is_entered_is_written_when_the_log_writer_closes(log_writer, path):
     log_writer.append(record(1))
     await log_writer.close()
     assert logged(path) == [1]
