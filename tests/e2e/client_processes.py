@@ -51,7 +51,7 @@ class ClientProcess:
     @property
     def number(self) -> int | None:
         """Its number at the server, if it knows it."""
-        identity = read_json(self._folder / "identity.json")
+        identity = read_json(self._folder / "identity.json", dict)
         return None if identity is None else identity["client"]
 
     def receipts(self) -> dict[int, bool]:
@@ -61,9 +61,9 @@ class ClientProcess:
 
     def last(self) -> int | None:
         """Return the version that its last counted update was made from, as far as it knows."""
-        return (read_json(self._folder / "kept.json") or {}).get("since")
+        return (read_json(self._folder / "kept.json", dict) or {}).get("since")
 
     def memory(self) -> Tensor | None:
         """Return what it remembers of that."""
-        name = (read_json(self._folder / "kept.json") or {}).get("memory")
+        name = (read_json(self._folder / "kept.json", dict) or {}).get("memory")
         return None if name is None else load_file(self._folder / name)["memory"]
