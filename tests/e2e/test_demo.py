@@ -54,11 +54,19 @@ def is_there(group: int) -> bool:
     return True
 
 
+def check_gone(group: int) -> None:
+    """Check that no process of a group is left, once the system has noted the end of those without a parent."""
+    end = time.monotonic() + 5
+    while is_there(group):
+        assert time.monotonic() < end, "a process was left over"
+        time.sleep(0.05)
+
+
 def test_it_learns_while_its_processes_are_killed_and_leaves_none(start: Start, tmp_path: Path) -> None:
     demo = start()
     output, _ = demo.communicate()
     assert demo.returncode == 0
-    assert not is_there(demo.pid), "a process was left over"
+    check_gone(demo.pid)
 
     lines = output.splitlines()
     (accuracy,) = re.findall(r"^Accuracy on 364 test examples: ([\d.]+)%$", output, re.MULTILINE)
@@ -90,7 +98,4 @@ def test_a_signal_ends_all_of_it(start: Start, tmp_path: Path, number: int, send
         time.sleep(0.01)
     send(demo.pid, number)
     assert demo.wait() == 128 + number
-    end = time.monotonic() + 5  # for the system to note the end of those whose parent has ended
-    while is_there(demo.pid):
-        assert time.monotonic() < end, "a process was left over"
-        time.sleep(0.05)
+    check_gone(demo.pid)
