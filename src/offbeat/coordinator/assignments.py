@@ -62,7 +62,7 @@ class VisitTable:
         assignment = self._open.get(client)
         return assignment if visit is None or (assignment is not None and assignment.visit == visit) else None
 
-    def known(self, client: int, visit: int) -> Assignment | None:
+    def look_up(self, client: int, visit: int) -> Assignment | None:
         """Return the assignment of a visit; None if it is closed.
 
         Raises:
@@ -76,7 +76,7 @@ class VisitTable:
         return assignment
 
     def assignments(self, clients: Iterable[int]) -> list[Assignment]:
-        """Return the assignments of those of these clients that have an open visit."""
+        """Return the assignments of open visits, among those of these clients."""
         return [self._open[client] for client in clients if client in self._open]
 
     def open_assignments(self) -> Collection[Assignment]:

@@ -98,7 +98,7 @@ class Coordinator:
     def wants_speed(self, client: int) -> bool:
         """Return whether the algorithm needs the client's speed to be measured.
 
-        It does if it plans by speed, has been started for good, and the client has had no visit.
+        It does if it plans by speed, does not wait for examples, and the client has had no visit.
         """
         return self.algorithm.measures and not self.waits_for_examples and self.visits.latest(client) < 0
 
@@ -171,7 +171,7 @@ class Coordinator:
 
         The lease begins anew, within the visit's longest duration.
         """
-        assignment = self.visits.known(client, visit)
+        assignment = self.visits.look_up(client, visit)
         if assignment is None or not self.visits.has_slot(client):
             return False
         lease_until = self._leases.renewed(now, assignment)
@@ -185,7 +185,7 @@ class Coordinator:
 
         If the update would not count, the visit is closed without an upload. Like ``drop``, that may end a round.
         """
-        assignment = self.visits.known(client, visit)
+        assignment = self.visits.look_up(client, visit)
         if assignment is None:
             return self._transitions.closed_receipt(client, visit)
         self.algorithm.now = now
@@ -214,7 +214,7 @@ class Coordinator:
         Raises:
             ValueError: The update would count but is malformed.
         """
-        assignment = self.visits.known(client, visit)
+        assignment = self.visits.look_up(client, visit)
         if assignment is None:
             return self._transitions.closed_receipt(client, visit)
         self.algorithm.now = now
@@ -227,7 +227,7 @@ class Coordinator:
 
     def drop(self, now: float, client: int, visit: int) -> bool:
         """Record that the client gave up; return whether that made a new version."""
-        if self.visits.known(client, visit) is None or not self.visits.has_slot(client):
+        if self.visits.look_up(client, visit) is None or not self.visits.has_slot(client):
             return False
         self.algorithm.now = now
         new_version = self._transitions.lose(client)

@@ -1,14 +1,14 @@
-"""The rule which late updates count."""
+"""The rule that decides which late updates count."""
 
 from offbeat.algorithms.components import Algorithm
 from offbeat.coordinator.calls import Assignment
 
 
 class LateUpdates:
-    """The rule for late updates.
+    """The rule that decides which late updates count.
 
-    The update of an open visit counts as long as the algorithm wants it and it is not too stale, also after the visit's
-    lease has ended.
+    The update of an open visit counts if the algorithm wants it and it is not too stale. The end of the visit's lease
+    does not matter.
 
     Args:
         algorithm: The run's algorithm.

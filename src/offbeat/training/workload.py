@@ -20,7 +20,6 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 Metrics = Mapping[str, Callable[[Tensor, Tensor], float]]
 """By name, functions of the (outputs, labels) of the whole test set."""
 
-
 Evaluate = Callable[[Tensor], tuple[float, dict[str, float]]]
 """Maps a model's vector ``(d,)`` to its test loss and its metrics."""
 

@@ -50,7 +50,7 @@ class ClientFolder:
 
     def identity(self, server: str) -> Identity | None:
         """Return the client's identity at this server; None if it has not enrolled."""
-        identity = read_json(self.path / "identity.json", Identity)
+        identity = read_json(self.path / "identity.json", Identity, "take another folder, and enrol again")
         if identity is not None and identity.server != server:
             raise OffbeatError(
                 f"{self.path} belongs to client {identity.client} of {identity.server}, not of {server}: "

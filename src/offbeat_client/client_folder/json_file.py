@@ -16,11 +16,14 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     write_durably(path, json.dumps(value).encode(), mode=0o600)
 
 
-def read_json(path: Path, kind: Callable[..., _Saved]) -> _Saved | None:
-    """Return the JSON object in a file as ``kind``; None if the file does not exist."""
+def read_json(path: Path, kind: Callable[..., _Saved], advice: str = "remove it") -> _Saved | None:
+    """Return the JSON object in a file as ``kind``; None if the file does not exist.
+
+    The error about a broken file ends with the advice.
+    """
     try:
         return kind(**json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
     except (TypeError, ValueError):
-        raise OffbeatError(f"{path} is broken: take another folder, and enrol again") from None
+        raise OffbeatError(f"{path} is broken: {advice}") from None

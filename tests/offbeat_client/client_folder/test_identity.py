@@ -36,3 +36,9 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OffbeatError, match="cannot write into"), ClientFolder(tmp_path / "file" / "x"):
         pass
+
+
+def test_a_broken_identity_needs_another_folder(tmp_path):
+    (tmp_path / "identity.json").write_text('{"server": 1}')
+    with ClientFolder(tmp_path) as folder, pytest.raises(OffbeatError, match=r"broken: take another folder, and enrol"):
+        folder.identity("https://host")

@@ -20,5 +20,5 @@ def test_a_value_comes_back_and_only_its_owner_may_read_it(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"[]", b"null", b"{", b"\xff", b'{"other": 1}'])
 def test_a_broken_file_is_named(tmp_path, content):
     (tmp_path / "x").write_bytes(content)
-    with pytest.raises(OffbeatError, match=r"x is broken: take another folder"):
+    with pytest.raises(OffbeatError, match=r"x is broken: remove it$"):
         read_json(tmp_path / "x", Kept)
