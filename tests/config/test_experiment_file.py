@@ -1,3 +1,4 @@
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from offbeat.config import experiment_sections as sections
 from offbeat.config import population_sections
 from offbeat.config.algorithm_table import hyper_parameters_of
 from offbeat.config.experiment_file import Experiment, load
+from offbeat.errors import OffbeatError
 
 Load = Callable[..., Experiment]
 Save = Callable[..., Path]
@@ -22,11 +24,15 @@ FULL = """
 name = "full-1.0"
 seeds = [3, 0, 9223372036854775807]
 trainer = "vmap"
+device = "cuda:3"
+precision = "bf16"
+deterministic = false
 [data]
 name = "data.py:load"
 arguments = { size = 3 }
 fallback = "digits"
 augmentation = "crop-and-flip"
+on_device = "never"
 [model]
 name = "mlp"
 hidden = [32, 16]
@@ -86,7 +92,18 @@ class TestEveryKey:
         written = tomllib.loads(FULL)
         written["data"]["name"] = f"{path.parent}/data.py:load"
         written["evaluate"]["metrics"] = ("mae", "accuracy")
-        for key in ("name", "data", "local", "population", "server", "stop", "evaluate"):
+        for key in (
+            "name",
+            "device",
+            "precision",
+            "deterministic",
+            "data",
+            "local",
+            "population",
+            "server",
+            "stop",
+            "evaluate",
+        ):
             assert read[key] == written[key]
         assert experiment.seeds == (3, 0, 2**63 - 1)
         assert read["model"] == {"name": "mlp", "hidden": (32, 16), "loss": "mse", "batch_norm": "local"}
@@ -112,6 +129,23 @@ class TestEveryKey:
             # The file has one of every_seconds and every_versions.
             assert set(written[key]) == set(kind.model_fields) - {"every_versions"}, key
         assert set(written["population"]["lossy"]) == set(population_sections.LossySection.model_fields)
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ('device="gpu"', "device = 'gpu': must be auto, cpu, cuda, cuda:N or mps"),
+            ('device="cuda:"', "device = 'cuda:': must be auto, cpu, cuda, cuda:N or mps"),
+            ('precision="fp16"', "precision = 'fp16': must be 'float32', 'tf32' or 'bf16'"),
+        ],
+    )
+    def test_a_wrong_device_or_precision_is_one_line(self, save: Save, change: str, message: str) -> None:
+        with pytest.raises(OffbeatError, match=re.escape(message)):
+            load(save(FULL), [change])
+
+    @pytest.mark.parametrize("device", ["cpu", "mps"])
+    def test_tf32_needs_an_nvidia_gpu(self, save: Save, device: str) -> None:
+        with pytest.raises(OffbeatError, match="precision = 'tf32' is for NVIDIA GPUs: use float32 or bf16"):
+            load(save(FULL), ["precision='tf32'", f"device={device!r}"])
 
     def test_a_plan_is_the_section_with_the_algorithms_changes(self, save: Save) -> None:
         experiment = load(save(FULL))

@@ -24,6 +24,7 @@ from offbeat.training.objectives import LOSSES, METRICS
 from offbeat.training.training_loss import TRAINING_LOSS
 
 Table = dict[str, Any]
+DataOnDevice = Literal["auto", "always", "never"]
 
 
 class DataSection(Section):
@@ -37,6 +38,8 @@ class DataSection(Section):
     """The built-in data set to use if this one is missing; the command stops if it is left out."""
     augmentation: AugmentationName | None = None
     """For images, in training only: 4 pixels of zeros on each side, cropped at random, half of them mirrored."""
+    on_device: DataOnDevice = "auto"
+    """Whether the examples lie in a GPU's memory; auto: if they take at most half of what is free."""
 
     @field_validator("name", "fallback")
     @classmethod

@@ -54,18 +54,17 @@ def _plans(algorithm: Algorithm, model: Tensor, data_weights: Tensor, plan: Loca
     while trial.slots() > 0 and len(plans) < min(1 + algorithm.measures, clients):
         plans[len(plans)] = trial.assign(len(plans), plan)
     if plans and not type(algorithm).__module__.startswith(f"{algorithms.__name__}."):
-        _check_first_version(trial, dict(plans), plan, clients, len(model))
+        _check_first_version(trial, dict(plans), plan, clients, torch.zeros_like(model))
     return list(plans.values())
 
 
 def _check_first_version(
-    trial: Algorithm, plans: dict[int, LocalPlan], local: LocalPlan, clients: int, length: int
+    trial: Algorithm, plans: dict[int, LocalPlan], local: LocalPlan, clients: int, zeros: Tensor
 ) -> None:
     """Upload updates of zeros until the first version; check answers and model."""
     while trial.slots() > 0 and len(plans) < clients:
         client = len(plans)
         plans[client] = trial.assign(client, local)
-    zeros = torch.zeros(length)
     for client, plan in plans.items():
         if trial.version > 0 or not trial.wants(client, 0):
             continue
@@ -79,6 +78,6 @@ def _check_first_version(
     if trial.period is not None:
         check_answer("tick", trial.tick())
     try:
-        check_model(trial.model, length)
+        check_model(trial.model, len(zeros))
     except WrongStepError as error:
         raise ValueError(str(error)) from None

@@ -156,3 +156,26 @@ def test_a_client_that_has_finished_does_not_change(name):
 
 def test_the_number_of_examples():
     assert [make(VmapTrainer).workload.examples(client) for client in range(len(SIZES))] == list(SIZES)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_padded_batches_train_as_the_plain_trainer_does(name):
+    plans = [dataclasses.replace(PLAIN, steps=1 + number % 3) for number in range(6)]
+    jobs = jobs_of(plans, name)
+    padded = make(lambda workload: VmapTrainer(workload, batch_limit=4, padded=True), name)
+    assert_alike(padded.collect(jobs), make(LoopTrainer, name).collect(jobs))
+    assert_same_in_parts(padded, jobs)
+
+
+def test_padded_batches_always_have_the_same_shape(monkeypatch):
+    padded = make(lambda workload: VmapTrainer(workload, batch_limit=4, padded=True), "groupnorm")
+    rows, gradients = [], padded._gradients
+
+    def record(part, inputs, labels, dropout):
+        rows.append(len(labels))
+        return gradients(part, inputs, labels, dropout)
+
+    monkeypatch.setattr(padded, "_gradients", record)
+    padded.collect(jobs_of([PLAIN, dataclasses.replace(PLAIN, steps=9)], "groupnorm"))
+    padded.collect(jobs_of([PLAIN] * 5, "groupnorm"))
+    assert set(rows) == {4}

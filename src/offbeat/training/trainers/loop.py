@@ -1,6 +1,5 @@
 """The reference trainer: one client after the other, for any model."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,7 +10,7 @@ from offbeat.algorithms.components import LocalPlan
 from offbeat.randomness import Purpose, example_order, integer
 from offbeat.training.augmentation import AUGMENTATIONS
 from offbeat.training.evaluation import check_scalar
-from offbeat.training.trainers.trainer import Job, Result, Trainer, result_vector
+from offbeat.training.trainers.trainer import Job, Result, Trainer, result_vector, results_of
 from offbeat.training.workload import Workload
 from offbeat_client.user_code_errors import user_code
 
@@ -39,35 +38,37 @@ class LoopTrainer(Trainer):
         Raises ``OffbeatError`` if the model or the loss fails, or the loss is not a tensor of shape ``()``.
         """
         self._model.module.train()
-        with torch.random.fork_rng(devices=[]):
-            return [self._train(job) for job in jobs]
+        with self.workload.accelerator.forked_randomness():
+            trained = [self._train(job) for job in jobs]
+        return results_of([vector for vector, _ in trained], [loss for _, loss in trained])
 
-    def _train(self, job: Job) -> Result:
+    def _train(self, job: Job) -> tuple[Tensor, Tensor]:
+        """Return the result's vector and its mean loss, a tensor of shape ``()``."""
         plan, shard = job.plan, self._shards[job.client]
         batch_size = min(plan.batch_size, len(shard))
-        seed = self.workload.seed
+        seed, accelerator = self.workload.seed, self.workload.accelerator
         order = example_order(seed, job.client, job.visit, len(shard), plan.steps * batch_size)
         minibatches = shard[order].split(batch_size)
         client, visit = np.array([job.client]), np.array([job.visit])
         # Dropout and similar layers draw from torch's own generator.
-        torch.default_generator.manual_seed(integer(seed, Purpose.LAYERS, job.client, job.visit))
+        accelerator.seed(integer(seed, Purpose.LAYERS, job.client, job.visit))
 
         self._model.load(job.start)
         velocity = torch.zeros_like(job.start) if plan.momentum else None
-        losses = torch.empty(plan.steps)
+        losses = torch.empty(plan.steps, device=accelerator.device)
         what = f"client {job.client}, visit {job.visit}: the model or the loss failed"
         for step, chosen in enumerate(minibatches):
             self._model.gradient.zero_()
-            with user_code(what):
+            with user_code(what), accelerator.autocast():
                 # Copies, so changes in place by model and loss are lost.
-                inputs, labels = self.workload.train.take(chosen)
+                inputs, labels = self.workload.minibatch(chosen)
                 if self._augment:
                     inputs = self._augment(inputs[None], seed, client, visit, step)[0]
                 loss = check_scalar(self.workload.objective.loss(self._model.module(inputs), labels))
                 loss.backward()
             losses[step] = loss.detach()
             sgd_step(self._model.vector, self._model.gradient, velocity, job.start, plan, step, job.offset)
-        return Result(result_vector(job.payload, job.start, self._model.vector), losses.mean().item())
+        return result_vector(job.payload, job.start, self._model.vector), losses.mean()
 
 
 def sgd_step(
@@ -89,9 +90,9 @@ def sgd_step(
     if plan.mu:
         gradient.add_(weights - start, alpha=plan.mu)
     if plan.clip_norm is not None:
-        norm = torch.linalg.vector_norm(gradient).item()
-        if norm > plan.clip_norm and math.isfinite(norm):
-            gradient.mul_(plan.clip_norm / norm)
+        norm = torch.linalg.vector_norm(gradient).double()
+        is_too_long = (norm > plan.clip_norm) & norm.isfinite()
+        gradient.mul_(torch.where(is_too_long, plan.clip_norm / norm, 1.0).float())
     if plan.weight_decay:
         gradient.add_(weights, alpha=plan.weight_decay)
     if velocity is not None:
