@@ -14,6 +14,7 @@ from offbeat.config import population_sections
 from offbeat.config.algorithm_table import hyper_parameters_of
 from offbeat.config.experiment_file import Experiment, load
 from offbeat.errors import OffbeatError
+from offbeat_client.lr_decay import step
 
 Load = Callable[..., Experiment]
 Save = Callable[..., Path]
@@ -42,7 +43,9 @@ batch_norm = "local"
 steps = 7
 batch_size = 9
 lr = 0.25
-momentum = 0.5
+optimizer = "adamw"
+lr_decay = { name = "step", every = 10, factor = 0.5 }
+momentum = 0.0
 weight_decay = 0.125
 mu = 0.0
 clip_norm = 2.0
@@ -67,11 +70,12 @@ aggregate = "krum"
 [algorithms.one]
 algorithm = "fedbuff"
 buffer_size = 3
-local = { lr = 0.5, momentum = 0.0, mu = 0.25 }
+local = { lr = 0.5, optimizer = "sgd", mu = 0.25 }
 [algorithms.whole]
 algorithm = "fedasync"
-local = { compression = { name = "none" }, error_feedback = false }
+local = { compression = { name = "none" }, error_feedback = false, lr_decay = { name = "none" } }
 [algorithms.fedavg]
+local = { optimizer = "sgd", momentum = 0.5 }
 [stop]
 virtual_seconds = 100.0
 versions = 5
@@ -151,9 +155,10 @@ class TestEveryKey:
         experiment = load(save(FULL))
         common = {"steps": 7, "batch_size": 9, "weight_decay": 0.125, "clip_norm": 2.0}
         smaller = {"compression": Compression("random_k", (("share", 0.25), ("scaled", False))), "error_feedback": True}
-        assert experiment.plan("one") == LocalPlan(lr=0.5, momentum=0.0, mu=0.25, **common, **smaller)
-        assert experiment.plan("fedavg") == LocalPlan(lr=0.25, momentum=0.5, **common, **smaller)
-        assert experiment.plan("whole") == LocalPlan(lr=0.25, momentum=0.5, **common)
+        decay = step(10, factor=0.5)
+        assert experiment.plan("one") == LocalPlan(lr=0.5, mu=0.25, lr_decay=decay, **common, **smaller)
+        assert experiment.plan("fedavg") == LocalPlan(lr=0.25, momentum=0.5, lr_decay=decay, **common, **smaller)
+        assert experiment.plan("whole") == LocalPlan(lr=0.25, optimizer="adamw", **common)
 
     def test_the_file_names_the_experiment_and_the_rest_has_defaults(
         self, changed: Changed, save: Save, tiny: dict[str, Any]
@@ -284,7 +289,7 @@ class TestResolved:
         self, table: dict[str, Any], base: str, save: Save, tiny: dict[str, Any], tmp_path: Path
     ) -> None:
         whole = tomllib.loads(FULL) if base == "full" else tiny
-        whole["algorithms"]["a label"] = {**table, "local": {"lr": 0.3, "momentum": 0.0, "mu": 1 / 3}}
+        whole["algorithms"]["a label"] = {**table, "local": {"lr": 0.3, "weight_decay": 1 / 3}}
         first = load(save(whole))
         resolved = first.resolved("a label", 7, "digits")
         (tmp_path / "elsewhere").mkdir()
@@ -328,6 +333,10 @@ class TestResolved:
         }  # fmt: skip
         compression = {"name": "random_k", "share": 1.0, "scaled": True}
         assert here.resolved("fedbuff", 1, "digits")["local"] == {**resolved["local"], "compression": compression}
+        decaying = experiment("local.lr_decay={ name = 'step', every = 5 }", "local.optimizer='adamw'")
+        assert decaying.resolved("fedbuff", 1, "digits")["local"] == {
+            **resolved["local"], "optimizer": "adamw", "lr_decay": {"name": "step", "every": 5, "factor": 0.1},
+        }  # fmt: skip
         assert resolved["algorithms"]["fedasync"] == {
             "algorithm": "fedasync", "mixing_alpha": 0.6, "concurrency": 4,
             "staleness": {"name": "polynomial", "a": 0.5},

@@ -69,6 +69,10 @@ class AsyncCommSGD(Algorithm[Periodic]):
         self.iterates = torch.zeros_like(model if self.average else model[:0], dtype=torch.float64)
         self.weights = 0.0
 
+    def check_local(self, local: LocalPlan) -> None:
+        if local.lr_decay is not None:
+            raise ValueError("a visit of AsyncCommSGD lasts for several versions: set step_sizes in place of lr_decay")
+
     def plan(self, client: int, local: LocalPlan) -> LocalPlan:
         if isinstance(local.lr, tuple):
             raise ValueError("the step sizes of AsyncCommSGD come from step_sizes: give local.lr as one number")

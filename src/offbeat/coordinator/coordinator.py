@@ -48,7 +48,7 @@ class Coordinator:
         algorithm: Started here, with ``model``.
         model: Initial model, float32 ``(d,)``.
         clients: Number of clients N.
-        local: The run's plan for a visit.
+        local: The run's plan for a visit, whose step sizes decay here.
         seed: The run's seed.
         lease_seconds: How long a slot is kept for a silent client.
         max_visit_seconds: How long a slot is kept at most, however often the client renews its lease.
@@ -73,6 +73,7 @@ class Coordinator:
         waits_for_examples: bool = False,
         record: Callable[[Call], None] | None = None,
     ) -> None:
+        algorithm.check_local(local)
         self.late_updates = LateUpdates(algorithm, max_staleness)
         algorithm.start(model, clients, data_weights)
         self.algorithm = algorithm

@@ -24,6 +24,7 @@ def dry_run(algorithm: Algorithm, model: Tensor, data_weights: Tensor, plan: Loc
     algorithm that is not built in gives a wrong answer or a wrong model.
     """
     check_declarations(algorithm)
+    plan = plan.at(0)
     for made in _plans(algorithm, model, data_weights, plan) or [plan]:
         try:
             check_compression("the plan for a visit: compression", made.compression)
@@ -34,6 +35,8 @@ def dry_run(algorithm: Algorithm, model: Tensor, data_weights: Tensor, plan: Loc
             raise ValueError(
                 f"clients of {algorithm.name} remember c_i, not what compression left out: leave error_feedback out"
             )
+        if algorithm.corrects_gradients and made.optimizer != "sgd":
+            raise ValueError(f"the c_i of {algorithm.name} are means of plain gradients: leave optimizer out")
 
 
 def _plans(algorithm: Algorithm, model: Tensor, data_weights: Tensor, plan: LocalPlan) -> list[LocalPlan]:

@@ -10,17 +10,18 @@ from offbeat.algorithms.components import LocalPlan
 from offbeat.randomness import Purpose, example_order, integer
 from offbeat.training.augmentation import AUGMENTATIONS
 from offbeat.training.evaluation import check_scalar
+from offbeat.training.trainers.adamw import AdamW
 from offbeat.training.trainers.trainer import Job, Result, Trainer, result_vector, results_of
 from offbeat.training.workload import Workload
 from offbeat_client.user_code_errors import user_code
 
 
 class LoopTrainer(Trainer):
-    """Local SGD for one client at a time.
+    """Local training of one client at a time.
 
     A step's gradient is ``∇loss + offset + mu (w − w_start)``, clipped to ``clip_norm``, followed by weight decay and
-    momentum as in ``torch.optim.SGD``. Minibatches pass through the client's examples repeatedly, in random order. The
-    model is trained in place.
+    momentum as in ``torch.optim.SGD``, or by a step of ``torch.optim.AdamW``. Minibatches pass through the client's
+    examples repeatedly, in random order. The model is trained in place.
     """
 
     name = "loop"
@@ -55,6 +56,7 @@ class LoopTrainer(Trainer):
 
         self._model.load(job.start)
         velocity = torch.zeros_like(job.start) if plan.momentum else None
+        adamw = AdamW(job.start) if plan.optimizer == "adamw" else None
         losses = torch.empty(plan.steps, device=accelerator.device)
         what = f"client {job.client}, visit {job.visit}: the model or the loss failed"
         for step, chosen in enumerate(minibatches):
@@ -67,11 +69,11 @@ class LoopTrainer(Trainer):
                 loss = check_scalar(self.workload.objective.loss(self._model.module(inputs), labels))
                 loss.backward()
             losses[step] = loss.detach()
-            sgd_step(self._model.vector, self._model.gradient, velocity, job.start, plan, step, job.offset)
+            local_step(self._model.vector, self._model.gradient, velocity, job.start, plan, step, job.offset, adamw)
         return result_vector(job.payload, job.start, self._model.vector), losses.mean()
 
 
-def sgd_step(
+def local_step(
     weights: Tensor,
     gradient: Tensor,
     velocity: Tensor | None,
@@ -79,11 +81,12 @@ def sgd_step(
     plan: LocalPlan,
     step: int,
     offset: Tensor | None = None,
+    adamw: AdamW | None = None,
 ) -> None:
-    """Take a step of local SGD in place; all tensors are ``(d,)``.
+    """Take a step of local training in place; all tensors are ``(d,)``.
 
     The first step has index 0. Weights and velocity, which is zero before the first step and None without momentum, are
-    changed; the gradient is overwritten. The offset is added to it.
+    changed, as are AdamW's moments; the gradient is overwritten. The offset is added to it.
     """
     if offset is not None:
         gradient.add_(offset)
@@ -93,8 +96,12 @@ def sgd_step(
         norm = torch.linalg.vector_norm(gradient).double()
         is_too_long = (norm > plan.clip_norm) & norm.isfinite()
         gradient.mul_(torch.where(is_too_long, plan.clip_norm / norm, 1.0).float())
+    lr = plan.lr[step] if isinstance(plan.lr, tuple) else plan.lr
+    if adamw is not None:
+        adamw.step(weights, gradient, lr, plan.weight_decay)
+        return
     if plan.weight_decay:
         gradient.add_(weights, alpha=plan.weight_decay)
     if velocity is not None:
         gradient = velocity.mul_(plan.momentum).add_(gradient)
-    weights.sub_(gradient, alpha=plan.lr[step] if isinstance(plan.lr, tuple) else plan.lr)
+    weights.sub_(gradient, alpha=lr)

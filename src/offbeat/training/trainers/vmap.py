@@ -14,22 +14,23 @@ from offbeat.errors import OffbeatError
 from offbeat.randomness import Purpose, integer
 from offbeat.training.augmentation import AUGMENTATIONS
 from offbeat.training.minibatches import Integers, example_orders
+from offbeat.training.trainers.adamw import AdamW
 from offbeat.training.trainers.dense import dense_step, is_dense
 from offbeat.training.trainers.dropout import Draw, Dropout
 from offbeat.training.trainers.trainer import Job, Result, Trainer, read_numbers, result_vector
 from offbeat.training.workload import Workload
+from offbeat_client.local_plan import Optimizer
 
 _FETCHED = 256  # examples fetched together, if a step has no more: they stay in the cache until they are used
 _SMALLEST_BATCH = 2  # a CPU may compute a single model in another way, with other last bits
 
 
 class VmapTrainer(Trainer):
-    """Local SGD for a batch of clients, step by step, with ``torch.func.vmap``.
+    """Local training of a batch of clients, step by step, with ``torch.func.vmap``.
 
     Results equal those of ``LoopTrainer`` up to rounding, and are bit-equal for any division of the jobs into batches.
     Jobs with different numbers of steps or step sizes are trained together; jobs with different minibatch sizes,
-    momentum, proximal terms, weight decay or clipping in separate groups.
-    The model's values are not used.
+    optimisers, momentum, proximal terms, weight decay or clipping in separate groups. The model's values are not used.
 
     Args:
         workload: What is trained.
@@ -93,6 +94,7 @@ class VmapTrainer(Trainer):
         offsets = [job.offset for job in jobs if job.offset is not None]  # of all jobs of a group, or of none
         offset = self._model.stacked(torch.stack(offsets)) if offsets else {}
         velocity = {name: torch.zeros_like(part) for name, part in models.items()} if group.momentum else None
+        adamw = {name: AdamW(part) for name, part in models.items()} if group.optimizer == "adamw" else None
         rates = _rates(jobs, int(steps[0])).to(starts.device)
         losses = torch.zeros(len(jobs), int(steps[0]), device=starts.device)
         dropout = self._dropout(jobs, group.batch_size)
@@ -112,7 +114,7 @@ class VmapTrainer(Trainer):
                 slopes, losses[:taken, step] = self._gradients(part, inputs, labels, dropout)
                 for name, values in offset.items():
                     slopes[name].add_(values[:taken])
-                _sgd_step(part, slopes, first, velocity, rate, group)
+                _local_step(part, slopes, first, velocity, adamw, rate, group)
                 if dropout and self._draws.setdefault(group.batch_size, dropout.draws) != dropout.draws:
                     raise OffbeatError("the model's dropout differs from step to step: use trainer = 'loop'")
             for name, values in done.items():
@@ -162,6 +164,7 @@ class _Group(NamedTuple):
     """The common properties of jobs that are trained together."""
 
     batch_size: int
+    optimizer: Optimizer
     momentum: float
     weight_decay: float
     mu: float
@@ -171,18 +174,20 @@ class _Group(NamedTuple):
     @property
     def is_dense(self) -> bool:
         """True if ``dense_step`` supports these jobs."""
-        return not (self.momentum or self.weight_decay) and self.clip_norm is None
+        plain = not (self.momentum or self.weight_decay) and self.clip_norm is None
+        return plain and self.optimizer == "sgd"
 
 
-def _sgd_step(
+def _local_step(
     weights: dict[str, Tensor],
     slopes: dict[str, Tensor],
     starts: dict[str, Tensor],
     velocity: dict[str, Tensor] | None,
+    adamw: dict[str, AdamW] | None,
     rates: Tensor,
     group: _Group,
 ) -> None:
-    """Take ``loop.sgd_step`` for each model, in place; tensors are ``(models, …)``."""
+    """Take ``loop.local_step`` for each model, in place; tensors are ``(models, …)``."""
     models = len(rates)
     if group.mu:
         for name, slope in slopes.items():
@@ -195,6 +200,9 @@ def _sgd_step(
         for slope in slopes.values():
             slope.mul_(_along(factors, slope))
     for name, slope in slopes.items():
+        if adamw is not None:
+            adamw[name].step(weights[name], slope, _along(rates, slope), group.weight_decay)
+            continue
         if group.weight_decay:
             slope.add_(weights[name], alpha=group.weight_decay)
         if velocity is not None:
@@ -210,7 +218,7 @@ def _along(values: Tensor, other: Tensor) -> Tensor:
 def _group_of(job: Job, examples: int) -> _Group:
     plan, has_offset = job.plan, job.offset is not None
     batch_size = min(plan.batch_size, examples)
-    return _Group(batch_size, plan.momentum, plan.weight_decay, plan.mu, plan.clip_norm, has_offset)
+    return _Group(batch_size, plan.optimizer, plan.momentum, plan.weight_decay, plan.mu, plan.clip_norm, has_offset)
 
 
 def _rates(jobs: Sequence[Job], steps: int) -> Tensor:
