@@ -60,17 +60,22 @@ class LoopTrainer(Trainer):
         losses = torch.empty(plan.steps, device=accelerator.device)
         what = f"client {job.client}, visit {job.visit}: the model or the loss failed"
         for step, chosen in enumerate(minibatches):
-            self._model.gradient.zero_()
-            with user_code(what), accelerator.autocast():
+            with user_code(what):
                 # Copies, so changes in place by model and loss are lost.
                 inputs, labels = self.workload.minibatch(chosen)
                 if self._augment:
                     inputs = self._augment(inputs[None], seed, client, visit, step)[0]
-                loss = check_scalar(self.workload.objective.loss(self._model.module(inputs), labels))
-                loss.backward()
-            losses[step] = loss.detach()
+                losses[step] = self._differentiate(inputs, labels)
             local_step(self._model.vector, self._model.gradient, velocity, job.start, plan, step, job.offset, adamw)
         return result_vector(job.payload, job.start, self._model.vector), losses.mean()
+
+    def _differentiate(self, inputs: Tensor, labels: Tensor) -> Tensor:
+        """Compute the model's gradient on a minibatch; return the loss, ``()``."""
+        self._model.gradient.zero_()
+        with self.workload.accelerator.autocast():
+            loss = check_scalar(self.workload.objective.loss(self._model.module(inputs), labels))
+            loss.backward()
+        return loss.detach()
 
 
 def local_step(
