@@ -16,6 +16,7 @@ from offbeat.config.experiment_sections import metric_name
 from offbeat.coordinator.algorithm_checks import FaultError, check_restart
 from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
+from offbeat.garbage_collection import rare_garbage_collection
 from offbeat.runs.interruption import InterruptedRunError
 from offbeat.runs.package_versions import versions
 from offbeat.runs.writer import RunWriter
@@ -66,7 +67,8 @@ def carry_out(
             f"{dataset.name} returns other data at each call, so runs cannot be compared: draw its random numbers "
             "from a generator with a seed"
         )
-    with closing(build_simulation(task.experiment, task.label, task.seed, dataset, workers=task.workers)) as simulation:
+    simulation = build_simulation(task.experiment, task.label, task.seed, dataset, workers=task.workers)
+    with closing(simulation), rare_garbage_collection():
         recording = _Recording(task, simulation, _open(task, dataset, simulation, on_evaluation), began)
         diverged = _simulate(task, recording, on_evaluation, check)
         # A run that is interrupted after its last step finishes; a worker without its parent does not.
