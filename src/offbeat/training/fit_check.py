@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from offbeat.errors import OffbeatError
 from offbeat.training.accelerator import CPU, Accelerator
+from offbeat.training.device_errors import explained
 from offbeat.training.evaluation import check_scalar
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import LOSSES
@@ -49,6 +50,8 @@ def check_fit(
         with accelerator.forked_randomness(), torch.enable_grad(), accelerator.autocast():
             _try_training(model, loss, inputs, labels, classes)
             _try_evaluation(model, inputs)
+    except OffbeatError as error:
+        raise explained(error, model.module, accelerator) from error.__cause__
     finally:
         for hook in hooks:
             hook.remove()
