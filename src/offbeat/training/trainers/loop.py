@@ -11,6 +11,7 @@ from offbeat.algorithms.components import LocalPlan
 from offbeat.randomness import Purpose, example_order, integer
 from offbeat.training.augmentation import AUGMENTATIONS
 from offbeat.training.evaluation import check_scalar
+from offbeat.training.max_pooling import fast_max_pooling
 from offbeat.training.trainers.trainer import Job, Result, Trainer, result_vector
 from offbeat.training.workload import Workload
 from offbeat_client.user_code_errors import user_code
@@ -30,6 +31,7 @@ class LoopTrainer(Trainer):
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
         self._model = workload.model
+        self._pooling = fast_max_pooling(workload.model.module)
         self._shards = [torch.from_numpy(shard) for shard in workload.shards]
         self._augment = None if workload.augmentation is None else AUGMENTATIONS[workload.augmentation]
 
@@ -63,7 +65,9 @@ class LoopTrainer(Trainer):
                 inputs, labels = self.workload.train.take(chosen)
                 if self._augment:
                     inputs = self._augment(inputs[None], seed, client, visit, step)[0]
-                loss = check_scalar(self.workload.objective.loss(self._model.module(inputs), labels))
+                with self._pooling:
+                    outputs = self._model.module(inputs)
+                loss = check_scalar(self.workload.objective.loss(outputs, labels))
                 loss.backward()
             losses[step] = loss.detach()
             sgd_step(self._model.vector, self._model.gradient, velocity, job.start, plan, step, job.offset)
