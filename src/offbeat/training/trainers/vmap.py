@@ -17,6 +17,7 @@ from offbeat.training.minibatches import Integers, example_orders
 from offbeat.training.trainers.dense import dense_step, is_dense
 from offbeat.training.trainers.dropout import Draw, Dropout
 from offbeat.training.trainers.trainer import Job, Result, Trainer, result_vector
+from offbeat.training.trainers.unfolded_convolution import UnfoldedConvolutions
 from offbeat.training.workload import Workload
 
 _FETCHED = 256  # examples fetched together, if a step has no more: they stay in the cache until they are used
@@ -30,20 +31,25 @@ class VmapTrainer(Trainer):
     Jobs with different numbers of steps or step sizes are trained together; jobs with different minibatch sizes,
     momentum, proximal terms, weight decay or clipping in separate groups.
     The model's values are not used.
+
+    With ``unfold_convolutions`` convolutions are matrix products, with other last bits; the trainer's name says so.
     """
 
     name = "vmap"
 
-    def __init__(self, workload: Workload, *, batch_limit: int = 64) -> None:
+    def __init__(self, workload: Workload, *, batch_limit: int = 64, unfold_convolutions: bool = False) -> None:
+        if unfold_convolutions:
+            self.name = "vmap-unfolded"
         self.workload = workload
         self.batch_limit = batch_limit
         self._model = workload.model
         self._sizes = np.array([len(shard) for shard in workload.shards])
         self._augment = None if workload.augmentation is None else AUGMENTATIONS[workload.augmentation]
         module, loss = workload.model.module, workload.objective.loss
+        convolutions = UnfoldedConvolutions() if unfold_convolutions else nullcontext()
 
         def loss_of(parameters: dict[str, Tensor], inputs: Tensor, labels: Tensor, dropout: Dropout | None) -> Tensor:
-            with dropout.step(labels) if dropout else nullcontext():
+            with convolutions, dropout.step(labels) if dropout else nullcontext():
                 return loss(functional_call(module, parameters, (inputs,)), labels)
 
         self._is_dense = is_dense(module, loss)
