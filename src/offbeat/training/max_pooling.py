@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import max_pool2d
 from torch.overrides import TorchFunctionMode
 
-Size = int | Sequence[int]
+Size = int | list[int] | tuple[int, ...]
 
 
 def fast_max_pooling(module: nn.Module) -> AbstractContextManager[Any]:
