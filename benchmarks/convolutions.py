@@ -68,7 +68,7 @@ def batched(context: Any) -> Any:
 
 
 def products() -> Any:
-    """Return a function that does only the matrix products that unfolded convolutions of a step need."""
+    """Return a function that only does the products of a step's unfolded layers."""
     work = []
     for channels, out, width in _LAYERS:
         rows, weight = torch.randn(W2.batch_size * width**2, 9 * channels), torch.randn(9 * channels, out)

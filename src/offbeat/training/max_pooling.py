@@ -27,7 +27,7 @@ def fast_max_pooling(module: nn.Module) -> AbstractContextManager[Any]:
 
 
 class _FastMaxPooling(TorchFunctionMode):
-    """Computes ``torch.nn.functional.max_pool2d`` by oneDNN where this does not change the result."""
+    """Max-pooling of images by oneDNN, where this does not change the result."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None

@@ -17,7 +17,7 @@ Size = int | Sequence[int]
 
 
 class UnfoldedConvolutions(TorchFunctionMode):
-    """Computes ``torch.conv2d`` of batches of images by a matrix product, equal up to rounding.
+    """Convolutions of batches of images by matrix products, equal up to rounding.
 
     Convolutions with groups are left alone, as are those of other dimensions.
     """
@@ -51,7 +51,10 @@ def _convolve(
     dilation: Size = 1,
     groups: int = 1,
 ) -> Tensor | None:
-    """Return the convolution; None if it is not supported, or a mistake, which torch names."""
+    """Return the convolution; None if it is not supported.
+
+    That includes mistakes, which torch names.
+    """
     if groups != 1 or input.dim() != 4 or weight.dim() != 4 or input.shape[1] != weight.shape[1]:
         return None
     grid = _Grid(_pair(weight.shape[2:]), _pair(stride), _pair(dilation))
@@ -80,7 +83,10 @@ def _pair(size: Size) -> tuple[int, int]:
 
 
 def _paddings(padding: Size | str, grid: _Grid) -> tuple[Sequence[int], Sequence[int]]:
-    """Return the numbers of zeros before and after the images; negative if torch has no such padding."""
+    """Return the numbers of zeros before and after the images.
+
+    They are negative if torch has no such padding.
+    """
     if padding == "same" and grid.strides == (1, 1):
         total = [extent - 1 for extent in grid.extents]
         return [both // 2 for both in total], [both - both // 2 for both in total]
@@ -90,7 +96,9 @@ def _paddings(padding: Size | str, grid: _Grid) -> tuple[Sequence[int], Sequence
 
 
 class _Windows(torch.autograd.Function):
-    """The windows of images ``(n, h, w, channels)``, as ``(n, height, width, *kernel, channels)``.
+    """The windows of images.
+
+    Images ``(n, h, w, channels)`` become ``(n, height, width, *kernel, channels)``.
 
     ``torch.nn.functional.unfold`` starts a kernel on the GPU for each image, and the gradient of ``Tensor.unfold`` has
     no batched form.
@@ -119,7 +127,7 @@ class _Windows(torch.autograd.Function):
 
 
 class _Images(torch.autograd.Function):
-    """The transpose of ``_Windows``: each pixel is the sum of its values in all windows."""
+    """The transpose of ``_Windows``: each pixel sums its values in all windows."""
 
     @staticmethod
     def forward(windows: Tensor, shape: torch.Size, grid: _Grid) -> Tensor:
