@@ -25,6 +25,7 @@ from offbeat.config.algorithm_table import (
 )
 from offbeat.config.compression_table import FACTORIES as COMPRESSION
 from offbeat.config.experiment_file import Experiment
+from offbeat.config.lr_decay_table import FACTORIES as LR_DECAYS
 from offbeat_client.number_checks import LARGEST_COUNT, LARGEST_FLOAT32
 
 PAGE = Path(__file__).with_name("reference.md")
@@ -86,6 +87,9 @@ def _section(key: str, value: Mapping[str, Any], kinds: Mapping[str, Any]) -> It
             yield _kinds(inner, kinds) if first == name else f"The same tables as `{key}.{first}`."
     if key == "local":
         yield from _compression()
+        yield "### `local.lr_decay`"
+        yield "lr · f(v) is the step size of a visit that starts at version v."
+        yield _factories(LR_DECAYS)
 
 
 def _kinds(choices: Iterable[str], kinds: Mapping[str, Any]) -> str:
@@ -180,11 +184,14 @@ def _algorithms(table: Mapping[str, Any]) -> Iterator[str]:
     yield "\n".join(lines)
     for title, makers in FACTORIES.items():
         yield f"### `{title}`"
-        lines = ["| table | description |", "| --- | --- |"]
-        lines += [f"| {_made_by_name(name, maker)} | {_summary(maker)} |" for name, maker in makers.items()]
-        if title == "pattern":
-            lines.append(_OWN_PATTERN)
-        yield "\n".join(lines)
+        yield _factories(makers) + (f"\n{_OWN_PATTERN}" if title == "pattern" else "")
+
+
+def _factories(makers: Mapping[str, Callable[..., Any]]) -> str:
+    """Return the tables that name a maker."""
+    lines = ["| table | description |", "| --- | --- |"]
+    lines += [f"| {_made_by_name(name, maker)} | {_summary(maker)} |" for name, maker in makers.items()]
+    return "\n".join(lines)
 
 
 def _range_of(hint: Any) -> str:

@@ -27,9 +27,9 @@ _NAMES = {
 
 
 def write_tensors(file: BinaryIO, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """Write a safetensors file, with aligned entries, from tensors on the CPU.
+    """Write a safetensors file with aligned entries.
 
-    Those that are not contiguous are copied, one at a time.
+    Tensors that are not contiguous, or not on the CPU, are copied one at a time.
     """
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     end = 0
@@ -42,4 +42,4 @@ def write_tensors(file: BinaryIO, tensors: Mapping[str, Tensor], metadata: Mappi
     text += b" " * (-len(text) % 8)
     file.write(_PREFIX.pack(len(text)) + text)
     for _, tensor in ordered:
-        file.write(tensor.detach().contiguous().view(-1).view(torch.uint8).numpy().data)
+        file.write(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)

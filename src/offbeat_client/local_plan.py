@@ -3,12 +3,17 @@
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
+from offbeat_client.lr_decay import LrDecay
 from offbeat_client.number_checks import check_count, check_not_negative, check_positive
 
 Payload = Literal["delta", "params", "difference"]
 """The content of an update; see ``docs/protocol.md``."""
+
+Optimizer = Literal["sgd", "adamw"]
+
+_SMALLEST_LR = 2.0**-126  # the smallest normal float32; a decay may underflow, but a step size is above 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +31,23 @@ class Compression:
 
 @dataclass(frozen=True, slots=True)
 class LocalPlan:
-    """A client's work in a visit: ``steps`` of SGD from the model it downloaded.
+    """A client's work in a visit: local steps from the model it downloaded.
 
     Attributes:
-        steps: Local SGD steps, ≥ 1 (the papers' Q, k or C).
+        steps: Local steps, ≥ 1 (the papers' Q, k or C).
         batch_size: Examples a step, ≥ 1; a client with fewer uses all of them in every step.
         lr: Step size > 0, one for all steps or one for each (the papers' γ_t).
         momentum: ρ of SGD with momentum, 0 ≤ ρ < 1; the buffer starts at zero in every visit.
-        weight_decay: λ ≥ 0, adds λw to the gradient after clipping, as ``torch.optim.SGD`` does.
+        weight_decay: λ ≥ 0. SGD adds λw to the gradient after clipping, AdamW first shrinks w by the factor 1 − lr·λ,
+            as ``torch.optim.SGD`` and ``torch.optim.AdamW`` do. The default is 0 for both.
         mu: FedProx's μ ≥ 0, adds μ(w − w_start) to the gradient; lr·μ < 2; not together with momentum.
         clip_norm: Largest norm of a step's gradient, its proximal term included; None does not clip.
         compression: The update's compressor; None sends it uncompressed.
         error_feedback: The client remembers the part that compression dropped and adds it to its next update.
+        optimizer: ``sgd``, or ``adamw`` with betas 0.9 and 0.999 and ε = 1e-8, whose moments start at zero in every
+            visit. AdamW takes neither momentum nor mu: it would rescale the proximal term.
+        lr_decay: Of a run's plan: how lr falls with the version that a visit starts at; see ``at``. None in the plan of
+            a visit.
 
     Raises:
         ValueError: A value is out of range.
@@ -52,6 +62,8 @@ class LocalPlan:
     clip_norm: float | None = None
     compression: Compression | None = None
     error_feedback: bool = False
+    optimizer: Optimizer = "sgd"
+    lr_decay: LrDecay | None = None
 
     def __post_init__(self) -> None:
         check_count("steps", self.steps)
@@ -73,6 +85,13 @@ class LocalPlan:
             check_positive("clip_norm", self.clip_norm)
         if self.error_feedback and self.compression is None:
             raise ValueError("error_feedback makes up for compression: set compression, or leave it out")
+        if self.optimizer not in get_args(Optimizer):
+            raise ValueError(f"optimizer must be 'sgd' or 'adamw', got {self.optimizer!r}")
+        if self.optimizer == "adamw" and (self.momentum or self.mu):
+            name = "momentum" if self.momentum else "mu"
+            raise ValueError(f"{name} is for SGD: set optimizer to 'sgd', or {name} to 0")
+        if not isinstance(self.lr_decay, LrDecay | None):  # pyright: ignore[reportUnnecessaryIsInstance] - notebooks
+            raise ValueError(f"lr_decay must be a decay such as exponential(0.99), got {self.lr_decay!r}")
 
     @property
     def path(self) -> float:
@@ -85,6 +104,21 @@ class LocalPlan:
             raise ValueError(f"steps must be in 1 … {self.steps}, got {steps}")
         return replace(self, steps=steps, lr=self.lr[:steps] if isinstance(self.lr, tuple) else self.lr)
 
+    def at(self, version: int) -> "LocalPlan":
+        """Return the plan of a visit that starts at this version, with decayed step sizes."""
+        return self if self.lr_decay is None else _decayed(self, self.lr_decay, version)
+
+
+@lru_cache  # most visits start at one of the last versions
+def _decayed(plan: LocalPlan, decay: LrDecay, version: int) -> LocalPlan:
+    factor = decay(version)
+
+    def decayed(lr: float) -> float:
+        return max(lr * factor, _SMALLEST_LR)
+
+    lr = tuple(map(decayed, plan.lr)) if isinstance(plan.lr, tuple) else decayed(plan.lr)
+    return replace(plan, lr=lr, lr_decay=None)
+
 
 @lru_cache  # bounded: AsyncCommSGD has a new plan for each visit
 def normaliser(plan: LocalPlan) -> float:
@@ -92,7 +126,8 @@ def normaliser(plan: LocalPlan) -> float:
 
     Its unit is the mean lr. Wang et al., "Tackling the Objective Inconsistency Problem" (NeurIPS 2020), section 4. For
     one lr: plain SGD ``steps``; with momentum ρ ``(steps − ρ(1 − ρ^steps)/(1 − ρ))/(1 − ρ)``; with a proximal term
-    ``(1 − (1 − lr·mu)^steps)/(lr·mu)``. It is computed step by step, so that lr may change.
+    ``(1 − (1 − lr·mu)^steps)/(lr·mu)``. It is computed step by step, so that lr may change. AdamW has no such weights;
+    here it counts as plain SGD does.
     """
     rates = plan.lr if isinstance(plan.lr, tuple) else (plan.lr,) * plan.steps
     velocity = total = 0.0

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from offbeat_client.errors import OffbeatError
-from offbeat_client.local_plan import Compression, LocalPlan, Payload
+from offbeat_client.local_plan import Compression, LocalPlan, Optimizer, Payload
 from offbeat_client.number_checks import LARGEST_COUNT, LARGEST_FLOAT32
 from offbeat_client.sending import check_sending
 from offbeat_client.visit import Visit
@@ -92,6 +92,8 @@ class PlanMessage(Answer):
     clip_norm: float | None = None
     compression: CompressionMessage | None = None
     error_feedback: bool = False
+    # Left out for SGD, since older clients know SGD but not the key; they refuse AdamW with it.
+    optimizer: Annotated[Optimizer, Field(exclude_if=lambda optimizer: optimizer == "sgd")] = "sgd"
 
     @classmethod
     def of(cls, plan: LocalPlan) -> "PlanMessage":

@@ -131,10 +131,10 @@ def test_unknown_clients_are_not_wanted(case, same_state):
 
 def test_the_runs_options_of_local_steps_pass_through(case):
     """FedProx's term, momentum and the like pass through every algorithm; only steps, lr and compression may change."""
-    for option in ({"mu": 0.1, "clip_norm": 3.0}, {"momentum": 0.9, "weight_decay": 0.01}):
+    for option in ({"mu": 0.1, "clip_norm": 3.0}, {"momentum": 0.9, "weight_decay": 0.01}, {"optimizer": "adamw"}):
         local = LocalPlan(steps=2, batch_size=7, lr=0.1, **option)
-        if case.plain_gradients and (local.mu or local.momentum):
-            with pytest.raises(ValueError, match="momentum and mu"):
+        if case.plain_gradients:
+            with pytest.raises(ValueError, match="momentum, mu and optimizer"):
                 case.started().assign(0, local)
             continue
         planned = case.started().assign(0, local)

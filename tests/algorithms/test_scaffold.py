@@ -89,10 +89,11 @@ def test_updates_that_would_spoil_c_are_refused(change, message, begin):
 
 
 @pytest.mark.parametrize(
-    "option", [{"momentum": 0.9}, {"mu": 0.1}, {"compression": Compression("top_k", (("share", 0.1),))}]
+    "option",
+    [{"momentum": 0.9}, {"mu": 0.1}, {"compression": Compression("top_k", (("share", 0.1),))}, {"optimizer": "adamw"}],
 )
 def test_gradients_that_are_not_plain_are_refused(option):
     algorithm = SCAFFOLD()
     algorithm.start(torch.zeros(1), clients=10)
-    with pytest.raises(ValueError, match="leave compression, momentum and mu out"):
+    with pytest.raises(ValueError, match="leave compression, momentum, mu and optimizer out"):
         algorithm.assign(0, dataclasses.replace(PLAN, **option))

@@ -1,3 +1,4 @@
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,8 @@ from offbeat.config import experiment_sections as sections
 from offbeat.config import population_sections
 from offbeat.config.algorithm_table import hyper_parameters_of
 from offbeat.config.experiment_file import Experiment, load
+from offbeat.errors import OffbeatError
+from offbeat_client.lr_decay import step
 
 Load = Callable[..., Experiment]
 Save = Callable[..., Path]
@@ -22,11 +25,15 @@ FULL = """
 name = "full-1.0"
 seeds = [3, 0, 9223372036854775807]
 trainer = "vmap"
+device = "cuda:3"
+precision = "bf16"
+deterministic = false
 [data]
 name = "data.py:load"
 arguments = { size = 3 }
 fallback = "digits"
 augmentation = "crop-and-flip"
+on_device = "never"
 [model]
 name = "mlp"
 hidden = [32, 16]
@@ -36,7 +43,9 @@ batch_norm = "local"
 steps = 7
 batch_size = 9
 lr = 0.25
-momentum = 0.5
+optimizer = "adamw"
+lr_decay = { name = "step", every = 10, factor = 0.5 }
+momentum = 0.0
 weight_decay = 0.125
 mu = 0.0
 clip_norm = 2.0
@@ -61,11 +70,12 @@ aggregate = "krum"
 [algorithms.one]
 algorithm = "fedbuff"
 buffer_size = 3
-local = { lr = 0.5, momentum = 0.0, mu = 0.25 }
+local = { lr = 0.5, optimizer = "sgd", mu = 0.25 }
 [algorithms.whole]
 algorithm = "fedasync"
-local = { compression = { name = "none" }, error_feedback = false }
+local = { compression = { name = "none" }, error_feedback = false, lr_decay = { name = "none" } }
 [algorithms.fedavg]
+local = { optimizer = "sgd", momentum = 0.5 }
 [stop]
 virtual_seconds = 100.0
 versions = 5
@@ -86,7 +96,18 @@ class TestEveryKey:
         written = tomllib.loads(FULL)
         written["data"]["name"] = f"{path.parent}/data.py:load"
         written["evaluate"]["metrics"] = ("mae", "accuracy")
-        for key in ("name", "data", "local", "population", "server", "stop", "evaluate"):
+        for key in (
+            "name",
+            "device",
+            "precision",
+            "deterministic",
+            "data",
+            "local",
+            "population",
+            "server",
+            "stop",
+            "evaluate",
+        ):
             assert read[key] == written[key]
         assert experiment.seeds == (3, 0, 2**63 - 1)
         assert read["model"] == {"name": "mlp", "hidden": (32, 16), "loss": "mse", "batch_norm": "local"}
@@ -113,13 +134,31 @@ class TestEveryKey:
             assert set(written[key]) == set(kind.model_fields) - {"every_versions"}, key
         assert set(written["population"]["lossy"]) == set(population_sections.LossySection.model_fields)
 
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ('device="gpu"', "device = 'gpu': must be auto, cpu, cuda, cuda:N or mps"),
+            ('device="cuda:"', "device = 'cuda:': must be auto, cpu, cuda, cuda:N or mps"),
+            ('precision="fp16"', "precision = 'fp16': must be 'float32', 'tf32' or 'bf16'"),
+        ],
+    )
+    def test_a_wrong_device_or_precision_is_one_line(self, save: Save, change: str, message: str) -> None:
+        with pytest.raises(OffbeatError, match=re.escape(message)):
+            load(save(FULL), [change])
+
+    @pytest.mark.parametrize("device", ["cpu", "mps"])
+    def test_tf32_needs_an_nvidia_gpu(self, save: Save, device: str) -> None:
+        with pytest.raises(OffbeatError, match="precision = 'tf32' is for NVIDIA GPUs: use float32 or bf16"):
+            load(save(FULL), ["precision='tf32'", f"device={device!r}"])
+
     def test_a_plan_is_the_section_with_the_algorithms_changes(self, save: Save) -> None:
         experiment = load(save(FULL))
         common = {"steps": 7, "batch_size": 9, "weight_decay": 0.125, "clip_norm": 2.0}
         smaller = {"compression": Compression("random_k", (("share", 0.25), ("scaled", False))), "error_feedback": True}
-        assert experiment.plan("one") == LocalPlan(lr=0.5, momentum=0.0, mu=0.25, **common, **smaller)
-        assert experiment.plan("fedavg") == LocalPlan(lr=0.25, momentum=0.5, **common, **smaller)
-        assert experiment.plan("whole") == LocalPlan(lr=0.25, momentum=0.5, **common)
+        decay = step(10, factor=0.5)
+        assert experiment.plan("one") == LocalPlan(lr=0.5, mu=0.25, lr_decay=decay, **common, **smaller)
+        assert experiment.plan("fedavg") == LocalPlan(lr=0.25, momentum=0.5, lr_decay=decay, **common, **smaller)
+        assert experiment.plan("whole") == LocalPlan(lr=0.25, optimizer="adamw", **common)
 
     def test_the_file_names_the_experiment_and_the_rest_has_defaults(
         self, changed: Changed, save: Save, tiny: dict[str, Any]
@@ -250,7 +289,7 @@ class TestResolved:
         self, table: dict[str, Any], base: str, save: Save, tiny: dict[str, Any], tmp_path: Path
     ) -> None:
         whole = tomllib.loads(FULL) if base == "full" else tiny
-        whole["algorithms"]["a label"] = {**table, "local": {"lr": 0.3, "momentum": 0.0, "mu": 1 / 3}}
+        whole["algorithms"]["a label"] = {**table, "local": {"lr": 0.3, "weight_decay": 1 / 3}}
         first = load(save(whole))
         resolved = first.resolved("a label", 7, "digits")
         (tmp_path / "elsewhere").mkdir()
@@ -294,6 +333,10 @@ class TestResolved:
         }  # fmt: skip
         compression = {"name": "random_k", "share": 1.0, "scaled": True}
         assert here.resolved("fedbuff", 1, "digits")["local"] == {**resolved["local"], "compression": compression}
+        decaying = experiment("local.lr_decay={ name = 'step', every = 5 }", "local.optimizer='adamw'")
+        assert decaying.resolved("fedbuff", 1, "digits")["local"] == {
+            **resolved["local"], "optimizer": "adamw", "lr_decay": {"name": "step", "every": 5, "factor": 0.1},
+        }  # fmt: skip
         assert resolved["algorithms"]["fedasync"] == {
             "algorithm": "fedasync", "mixing_alpha": 0.6, "concurrency": 4,
             "staleness": {"name": "polynomial", "a": 0.5},

@@ -4,8 +4,10 @@ import math
 import pytest
 import torch
 
-from offbeat.training.trainers.loop import sgd_step
+from offbeat.training.trainers.loop import local_step
 from offbeat_client.local_plan import Compression, LocalPlan, normaliser
+from offbeat_client.lr_decay import exponential
+from offbeat_client.lr_decay import step as step_decay
 
 TOP_K = Compression("top_k", (("share", 0.1),))
 PLAN = {"steps": 2, "batch_size": 4, "lr": 0.1}
@@ -28,6 +30,10 @@ PLAN = {"steps": 2, "batch_size": 4, "lr": 0.1}
         ({"momentum": 0.9, "mu": 0.1}, "momentum and mu cannot be combined"),
         ({"clip_norm": 0.0}, "clip_norm must be greater than 0"),
         ({"error_feedback": True}, "error_feedback makes up for compression: set compression, or leave it out"),
+        ({"optimizer": "adam"}, "optimizer must be 'sgd' or 'adamw', got 'adam'"),
+        ({"optimizer": "adamw", "momentum": 0.9}, "^momentum is for SGD: set optimizer to 'sgd', or momentum to 0$"),
+        ({"optimizer": "adamw", "mu": 0.1}, "^mu is for SGD: set optimizer to 'sgd', or mu to 0$"),
+        ({"lr_decay": {"name": "exponential"}}, r"lr_decay must be a decay such as exponential\(0.99\), got {'name'"),
     ],
 )
 def test_values_out_of_range_are_refused(change, message):
@@ -44,6 +50,7 @@ def test_values_out_of_range_are_refused(change, message):
         {"weight_decay": 0.0, "mu": 2.0, "clip_norm": 1e-9},
         {"compression": TOP_K},
         {"compression": Compression("sign"), "error_feedback": True},
+        {"optimizer": "adamw", "weight_decay": 0.1, "clip_norm": 1.0, "lr_decay": exponential(1.0)},
     ],
 )
 def test_plan_takes_the_ends_of_its_ranges(change):
@@ -53,6 +60,8 @@ def test_plan_takes_the_ends_of_its_ranges(change):
 
 def test_a_visit_cut_short_takes_its_first_steps_and_keeps_all_else():
     whole = LocalPlan(5, 4, 0.1, momentum=0.5, weight_decay=0.01, clip_norm=2.0, compression=TOP_K, error_feedback=True)
+    adamw = LocalPlan(5, 4, 0.1, optimizer="adamw")
+    assert adamw.prefix(3) == LocalPlan(3, 4, 0.1, optimizer="adamw")
     assert whole.prefix(3) == dataclasses.replace(whole, steps=3)
     assert whole.prefix(5) == whole
     assert LocalPlan(3, 4, (0.3, 0.2, 0.1)).prefix(2) == LocalPlan(2, 4, (0.3, 0.2))
@@ -63,6 +72,25 @@ def test_a_visit_cut_short_takes_its_first_steps_and_keeps_all_else():
 def test_a_visit_is_not_cut_to_nothing_nor_to_more_than_it_was(lr, steps):
     with pytest.raises(ValueError, match=f"steps must be in 1 … 2, got {steps}"):
         LocalPlan(**{**PLAN, "lr": lr}).prefix(steps)
+
+
+class TestDecay:
+    def test_a_visit_has_the_step_size_of_its_version(self) -> None:
+        plan = LocalPlan(2, 4, 0.8, mu=0.5, clip_norm=1.0, lr_decay=exponential(0.5))
+        assert [plan.at(version).lr for version in (0, 1, 3)] == [0.8, 0.4, 0.1]
+        assert plan.at(3) == LocalPlan(2, 4, 0.1, mu=0.5, clip_norm=1.0)
+
+    def test_each_steps_own_size_decays(self) -> None:
+        plan = LocalPlan(2, 4, (0.8, 0.4), lr_decay=step_decay(10, factor=0.25))
+        assert plan.at(9).lr == (0.8, 0.4)
+        assert plan.at(10) == LocalPlan(2, 4, (0.2, 0.1))
+
+    def test_without_a_decay_the_plan_is_the_same_object(self) -> None:
+        plan = LocalPlan(**PLAN)
+        assert plan.at(1000) is plan
+
+    def test_a_step_size_is_above_0_at_any_version(self) -> None:
+        assert LocalPlan(1, 1, 0.1, lr_decay=exponential(0.5)).at(10**6).lr == 2.0**-126
 
 
 def ten_steps(**changes: object) -> LocalPlan:
@@ -89,11 +117,14 @@ class TestNormaliser:
         here = ten_steps(**changes)
         start, w, velocity = torch.full((3,), 2.0), torch.full((3,), 2.0), torch.zeros(3)
         for step in range(here.steps):
-            sgd_step(w, torch.ones(3), velocity if here.momentum else None, start, here, step)
+            local_step(w, torch.ones(3), velocity if here.momentum else None, start, here, step)
         assert ((start - w) / here.lr).tolist() == pytest.approx([normaliser(here)] * 3, rel=1e-5)
 
-    @pytest.mark.parametrize("changes", [{"lr": tuple([0.1] * 9 + [0.2])}, {"weight_decay": 0.1}, {"clip_norm": 0.1}])
-    def test_plain_sgd_counts_its_steps(self, changes: dict[str, object]) -> None:
+    @pytest.mark.parametrize(
+        "changes",
+        [{"lr": tuple([0.1] * 9 + [0.2])}, {"weight_decay": 0.1}, {"clip_norm": 0.1}, {"optimizer": "adamw"}],
+    )
+    def test_plain_sgd_and_adamw_count_their_steps(self, changes: dict[str, object]) -> None:
         assert normaliser(ten_steps(**changes)) == pytest.approx(10.0)
 
     def test_step_sizes_that_change_weigh_each_gradient_by_its_own(self) -> None:

@@ -60,6 +60,7 @@ def test_protocol_1_1_has_neither_corrections_nor_losses():
         LocalPlan(1, 1, 0.1, mu=0.5, compression=Compression("qsgd", (("bits", 4),))),
         LocalPlan(1, 1, 0.1, compression=Compression("random_k", (("share", 0.5), ("scaled", False)))),
         LocalPlan(1, 1, 0.1, compression=Compression("sign"), error_feedback=True),
+        LocalPlan(1, 1, 0.1, optimizer="adamw", weight_decay=0.1),
     ],
 )
 def test_a_plan_survives_the_wire(plan):
@@ -74,6 +75,8 @@ def test_a_plan_survives_the_wire(plan):
         {"plan": {}},
         {"plan": None},
         {"plan": {**VISIT["plan"], "unheard_of": 1}},
+        {"plan": {**VISIT["plan"], "optimizer": "unheard_of"}},
+        {"plan": {**VISIT["plan"], "optimizer": "adamw", "momentum": 0.5}},
         {"plan": {**VISIT["plan"], "compression": {"name": "unheard_of", "parameters": {}}}},
         {"plan": {**VISIT["plan"], "compression": {"name": "top_k", "parameters": {"unheard_of": 1}}}},
         {"plan": {**VISIT["plan"], "lr": -1}},
@@ -87,6 +90,15 @@ def test_an_unknown_visit_is_refused_before_training(changes):
     with pytest.raises(OffbeatError, match=r"is not understood \(.*as new as the server's") as caught:
         read_visit(**changes)
     assert "\n" not in str(caught.value)
+
+
+def test_clients_that_know_sgd_only_understand_its_plans_and_refuse_adamw():
+    """Such clients refuse unknown keys, as in ``unheard_of`` above."""
+    steps = {"steps", "batch_size", "lr", "momentum", "weight_decay", "mu", "clip_norm"}
+    known = {*steps, "compression", "error_feedback"}
+    sgd, adamw = (PlanMessage.of(LocalPlan(1, 1, 0.1, optimizer=name)) for name in ("sgd", "adamw"))
+    assert sgd.model_dump(mode="json").keys() == known
+    assert adamw.model_dump(mode="json").keys() == {*known, "optimizer"}
 
 
 def test_the_refusal_names_the_request_and_the_key():

@@ -26,7 +26,7 @@ def sha256(path):
 
 
 def test_the_packages_and_threads_have_their_versions():
-    found = versions({"trainer": "vmap"}, data("digits"))
+    found = versions({"trainer": "vmap", "device": "cpu"}, data("digits"))
     assert found["python"] == platform.python_version()
     assert found["numpy"] == np.__version__
     assert torch.__version__.startswith(found["torch"].partition("+")[0])
@@ -37,6 +37,7 @@ def test_the_packages_and_threads_have_their_versions():
 def test_the_users_files_are_listed_with_their_hash(own):
     config = {
         "trainer": "vmap",
+        "device": "cpu",
         "data": {"name": f"{own}:make", "arguments": {"many": [str(own.parent), 3, "relative.py:x"]}},
     }
     found = versions(config, data("digits"))
@@ -45,9 +46,9 @@ def test_the_users_files_are_listed_with_their_hash(own):
 
 
 def test_another_file_in_a_folder_shows(own):
-    before = versions({"trainer": "loop", "path": str(own.parent)}, data("digits"))
+    before = versions({"trainer": "loop", "device": "cpu", "path": str(own.parent)}, data("digits"))
     (own.parent / "two").write_text("two")
-    assert versions({"trainer": "loop", "path": str(own.parent)}, data("digits")) != before
+    assert versions({"trainer": "loop", "device": "cpu", "path": str(own.parent)}, data("digits")) != before
 
 
 def test_imports_from_the_same_folder_are_listed(own):
@@ -56,12 +57,14 @@ def test_imports_from_the_same_folder_are_listed(own):
     load_object(f"{own}:one")
     (own.parent / "other.py").write_text("one = 1")
     load_object(f"{own.parent / 'other.py'}:one")  # of another run
-    found = versions({"trainer": "loop", "model": {"name": f"{own}:one"}}, data("digits"))
+    found = versions({"trainer": "loop", "device": "cpu", "model": {"name": f"{own}:one"}}, data("digits"))
     assert str(own.parent / "other.py") not in found
     assert found[str(own.parent / "helper_of_own.py")] == sha256(own.parent / "helper_of_own.py")
 
 
 def test_users_data_are_identified_by_their_content():
-    assert "data" not in versions({"trainer": "loop"}, data("digits"))
-    one, again, other = (versions({"trainer": "loop"}, data("own.py:make", value))["data"] for value in (0.0, 0.0, 1.0))
+    assert "data" not in versions({"trainer": "loop", "device": "cpu"}, data("digits"))
+    one, again, other = (
+        versions({"trainer": "loop", "device": "cpu"}, data("own.py:make", value))["data"] for value in (0.0, 0.0, 1.0)
+    )
     assert one == again != other

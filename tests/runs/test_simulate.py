@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import offbeat
-from offbeat.algorithms import AsyncCommSGD, FedAsync, FedAvg, FedBuff, LocalPlan
+from offbeat.algorithms import AsyncCommSGD, FedAsync, FedAvg, FedBuff, FedNova, LocalPlan
 from offbeat.algorithms.components import Compression
 from offbeat.algorithms.components.schedules.patterns import own
 from offbeat.algorithms.components.server_optimizer import adam
@@ -22,6 +22,7 @@ from offbeat.errors import OffbeatError
 from offbeat.runs.directory import EVENTS
 from offbeat.runs.run_all import run_all
 from offbeat.training.models import mlp
+from offbeat_client.lr_decay import exponential
 
 
 def net():
@@ -206,6 +207,17 @@ class TestResult:
         assert last["bytes_down"] > 650 * 4 * last["counted"]
         assert table["loss"].iloc[-1] < table["loss"].iloc[0]
 
+    def test_adamw_and_a_decay_from_a_plan_or_a_table(self, simulate):
+        local = {"steps": 2, "batch_size": 8, "lr": 0.01, "optimizer": "adamw", "weight_decay": 0.1}
+        table = simulate(local=local | {"lr_decay": {"name": "exponential", "factor": 0.5}}, versions=6)
+        plan = LocalPlan(**local, lr_decay=exponential(0.5))
+        pd.testing.assert_frame_equal(table, simulate(local=plan, versions=6))
+        assert table["loss"].iloc[-1] < table["loss"].iloc[0]
+        for other in (local, local | {"optimizer": "sgd", "lr_decay": {"name": "exponential", "factor": 0.5}}):
+            changed = simulate(local=other, versions=6)
+            assert changed["seconds"].tolist() == table["seconds"].tolist()
+            assert changed["loss"].iloc[-1] != table["loss"].iloc[-1]
+
     def test_augmentation_is_for_training_only(self, simulate):
         plain, changed = simulate(), simulate(augmentation="crop-and-flip")
         assert changed["loss"].iloc[0] == plain["loss"].iloc[0]
@@ -272,6 +284,8 @@ MISTAKES = [
     ({"population": {"clients": 12, "when_away": "lose"}}, ["needs server.lease_seconds"]),
     ({"local": {"steps": 2, "batch_size": 8, "lr": 0}}, ["local.lr = 0", "greater than 0"]),
     ({"local": 0.1}, ["local = 0.1", "table"]),
+    ({"local": {"steps": 2, "batch_size": 8, "lr": 0.1, "lr_decay": 0.99}}, ["local.lr_decay = 0.99", "table"]),
+    ({"local": LocalPlan(2, 8, 0.1, optimizer="adamw"), "algorithm": FedNova()}, ["FedNova's a_i", "optimizer"]),
     ({"local": plan("topk")}, ["local.compression.name = 'topk'", "did you mean 'top_k'?"]),
     ({"local": LocalPlan(2, 8, 0.1, compression=cast("Any", "top_k"))}, ["local.compression = 'top_k'", "Compression"]),
     (

@@ -16,6 +16,7 @@ from offbeat.data.dataset import Dataset
 from offbeat.simulation.simulator import Simulation
 from offbeat.worlds.dry_run import dry_run
 from offbeat.worlds.simulation import build_simulation
+from offbeat_client.lr_decay import exponential
 from tests.error_line import error_line
 
 Load = Callable[..., Experiment]
@@ -78,6 +79,9 @@ def built(digits: Dataset) -> Callable[[Experiment], Simulation]:
         ),
         ("algorithm = 'async_comm_sgd', pattern = { name = 'full', every = 2000000000 }", "", "steps must be at most"),
         ("algorithm = 'async_comm_sgd', step_sizes = { name = 'inverse_time' }, local = { mu = 3.0 }", "", "lr · mu"),
+        ("algorithm = 'scaffold', cohort = 4, local = { optimizer = 'adamw' }", "", "SCAFFOLD's c_i .* optimizer out$"),
+        ("algorithm = 'fednova', cohort = 4, local = { optimizer = 'adamw' }", "", "FedNova's a_i .* optimizer out$"),
+        ("algorithm = 'mifa', local = { lr_decay = { name = 'step', every = 9 } }", "", "MIFA .* leave lr_decay out$"),
     ],
 )
 def test_a_plan_that_cannot_be_made_or_sent_is_one_line(
@@ -115,6 +119,28 @@ def test_without_a_slot_the_runs_plan_is_checked(kind: type[Diary]) -> None:
     plan = replace(PLAN, compression=Compression("random_k", (("share", 0.5),)), error_feedback=True)
     with pytest.raises(ValueError, match=r"^error_feedback needs a compressor that is a contraction"):
         dry_run(kind(), zeros(5), ones(4), plan)
+
+
+class Corrected(FedBuff):
+    corrects_gradients = True
+
+    def down(self) -> Tensor:
+        return zeros(len(self.model))
+
+
+def test_corrected_gradients_are_those_of_sgd() -> None:
+    dry_run(Corrected(), zeros(5), ones(4), PLAN)
+    with pytest.raises(ValueError, match=r"^the c_i of fedbuff are means of plain gradients: leave optimizer out$"):
+        dry_run(Corrected(), zeros(5), ones(4), replace(PLAN, optimizer="adamw"))
+
+
+def test_a_user_s_plan_is_asked_for_with_the_step_size_of_version_0() -> None:
+    class NeedsSmallSteps(FedBuff):
+        def plan(self, client: int, local: LocalPlan) -> LocalPlan:
+            assert (local.lr, local.lr_decay) == (0.1, None)
+            return local
+
+    dry_run(NeedsSmallSteps(), zeros(5), ones(4), replace(PLAN, lr_decay=exponential(0.5)))
 
 
 class NoAnswer(FedBuff):

@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,6 +48,23 @@ def test_settings_that_a_server_cannot_run_are_one_line(
     line = error_line(run_server, file(*lines), lambda _: pytest.fail("it listens"))
     assert line.startswith(f"algorithm: {message}")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "local", "message"),
+    [
+        ("fednova", "local.optimizer=adamw", "FedNova's a_i are weights of SGD's gradients: leave optimizer out"),
+        ("scaffold", "local.optimizer=adamw", "SCAFFOLD's c_i are means of plain gradients: leave .* optimizer out"),
+        ("fedlaavg", "local.lr_decay.name=inverse_square_root", "FedLaAvg averages .*: leave lr_decay out"),
+    ],
+)
+def test_a_plan_that_the_algorithm_refuses_is_one_line(
+    algorithm: str, local: str, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "server.toml"
+    path.write_text(f"{SERVER}[algorithm]\nalgorithm = '{algorithm}'\ncohort = 4", encoding="utf-8")
+    build_coordinator(load(path))
+    assert re.fullmatch(f"algorithm: {message}", error_line(build_coordinator, load(path, [local])))
 
 
 def test_the_norm_of_updates_is_limited_by_either_section(file: LoadServer) -> None:

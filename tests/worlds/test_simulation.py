@@ -13,6 +13,7 @@ from offbeat.config.experiment_file import Experiment
 from offbeat.data.dataset import Dataset
 from offbeat.data.user_data import from_user
 from offbeat.errors import OffbeatError
+from offbeat.training.accelerator import CPU
 from offbeat.training.objectives import LOSSES
 from offbeat.worlds import simulation as module
 from offbeat.worlds.simulation import build_simulation
@@ -186,7 +187,7 @@ class TestFit:
         assert len(inputs) == len(labels) == min(8, *map(len, made["workload"].shards)) < 8
         assert torch.equal(model.vector, made["initial"])
         assert loss is LOSSES["cross_entropy"]
-        assert named == {"classes": 10, "tokens": None}
+        assert named == {"classes": 10, "tokens": None, "accelerator": CPU}
         made = parts(experiment('population.partition={ name = "iid" }'))
         assert len(made["check_fit"][0][2]) == 8
 

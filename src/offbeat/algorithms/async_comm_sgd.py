@@ -66,8 +66,12 @@ class AsyncCommSGD(Algorithm[Periodic]):
 
     def begin(self, model: Tensor) -> None:
         # The weighted sum of x_0 … x_{t−1}, in float64 since it is of thousands of terms.
-        self.iterates = torch.zeros(len(model) if self.average else 0, dtype=torch.float64)
+        self.iterates = torch.zeros_like(model if self.average else model[:0], dtype=torch.float64)
         self.weights = 0.0
+
+    def check_local(self, local: LocalPlan) -> None:
+        if local.lr_decay is not None:
+            raise ValueError("a visit of AsyncCommSGD lasts for several versions: set step_sizes in place of lr_decay")
 
     def plan(self, client: int, local: LocalPlan) -> LocalPlan:
         if isinstance(local.lr, tuple):

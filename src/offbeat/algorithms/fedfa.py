@@ -12,6 +12,7 @@ from offbeat.algorithms.components import (
     ClosedBuffer,
     Continuous,
     Count,
+    LocalPlan,
     Positive,
     ServerOptimizer,
     ServerStep,
@@ -86,6 +87,10 @@ class FedFa(Algorithm):
         self.schedule = Continuous(self.concurrency)
         self.buffer = Window(self.window, self.release_every, "a")
         self.step = ServerStep(self.server_optimizer, self.server_lr)
+
+    def check_local(self, local: LocalPlan) -> None:
+        if self.normalise and local.optimizer != "sgd":
+            raise ValueError("the a_j of normalise are weights of SGD's gradients: leave normalise or optimizer out")
 
     def weigh(self, update: Update) -> Weight | None:
         a = float(update.normaliser) if self.normalise else 1.0

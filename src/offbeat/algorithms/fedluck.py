@@ -80,6 +80,10 @@ class FedLuck(Algorithm):
         self.step_seconds: dict[int, float] = {}  # α_i
         self.upload_seconds: dict[int, float] = {}  # β_i
 
+    def check_local(self, local: LocalPlan) -> None:
+        if self.normalise and local.optimizer != "sgd":
+            raise ValueError("the a_i of normalise are weights of SGD's gradients: leave normalise or optimizer out")
+
     def plan(self, client: int, local: LocalPlan) -> LocalPlan:
         if isinstance(local.lr, tuple):
             raise ValueError("FedLuck chooses the number of steps: give local.lr as one number")

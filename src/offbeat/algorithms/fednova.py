@@ -9,6 +9,7 @@ from offbeat.algorithms.components import (
     Algorithm,
     ClosedBuffer,
     Count,
+    LocalPlan,
     OverSelection,
     Positive,
     Rounds,
@@ -53,6 +54,10 @@ class FedNova(Algorithm):
         self.schedule = Rounds(self.cohort, self.over_selection)
         self.buffer = Sum("examples", "examples_times_a")
         self.step = ServerStep(self.server_optimizer, self.server_lr)
+
+    def check_local(self, local: LocalPlan) -> None:
+        if local.optimizer != "sgd":
+            raise ValueError("FedNova's a_i are weights of SGD's gradients: leave optimizer out")
 
     def weigh(self, update: Update) -> Weight | None:
         n, a = int(update.examples), float(update.normaliser)

@@ -55,8 +55,10 @@ class SCAFFOLD(Algorithm):
         self.heard: dict[int, int] = {}  # the version of each client's last counted update
 
     def plan(self, client: int, local: LocalPlan) -> LocalPlan:
-        if local.compression is not None or local.momentum or local.mu:
-            raise ValueError("SCAFFOLD's c_i are means of plain gradients: leave compression, momentum and mu out")
+        if local.compression is not None or local.momentum or local.mu or local.optimizer != "sgd":
+            raise ValueError(
+                "SCAFFOLD's c_i are means of plain gradients: leave compression, momentum, mu and optimizer out"
+            )
         return local
 
     def weigh(self, update: Update) -> Weight:

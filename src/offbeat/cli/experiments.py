@@ -35,6 +35,8 @@ class RunOptions:
     replace: bool
     resume: bool
     jobs: int
+    device: str | None
+    precision: str | None
     checkpoint_seconds: float
     tensorboard: bool
 
@@ -58,6 +60,8 @@ def _with_run_options(command: Callable[[RunOptions], None]) -> Command:
             show_default=True,
             help="Real seconds between two checkpoints of a run.",
         ),
+        click.option("--precision", metavar="NAME", help="float32, tf32 or bf16; short for --set precision=NAME."),
+        click.option("--device", metavar="NAME", help="auto, cpu, cuda, cuda:N or mps; short for --set device=NAME."),
         click.option(
             "--jobs",
             metavar="N",
@@ -146,7 +150,9 @@ def _run(options: RunOptions) -> tuple[Experiment, Path, list[Run]]:
         raise OffbeatError("--resume keeps runs and --replace removes them: leave one of them out")
     if not math.isfinite(options.checkpoint_seconds):
         raise OffbeatError(f"--checkpoint-every {options.checkpoint_seconds}: must be a finite number of seconds")
-    experiment = experiment_file.load(options.file, options.changes)
+    named = {"device": options.device, "precision": options.precision}
+    changes = [*options.changes, *(f"{key}={value}" for key, value in named.items() if value is not None)]
+    experiment = experiment_file.load(options.file, changes)
     folder = options.output or Path("runs") / experiment.name
     labels = select_labels(experiment, options.labels)
     metric = metric_name(experiment.metrics[0]) if experiment.metrics else None

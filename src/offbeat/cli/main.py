@@ -7,6 +7,7 @@ import sys
 import click
 
 from offbeat.cli import experiments, listings, service
+from offbeat.cli.devices import devices
 from offbeat.cli.theory import theory
 from offbeat.errors import OffbeatError
 from offbeat.runs.interruption import InterruptedRunError
@@ -26,6 +27,7 @@ for _command in (
     experiments.population,
     listings.algorithms,
     listings.data,
+    devices,
     service.serve,
     service.join,
     service.status,

@@ -2,9 +2,9 @@
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,6 +21,7 @@ from offbeat.service.server.admin import status as ask_status
 from offbeat.service.server.admin import tokens as list_tokens
 from offbeat.service.server.certificates import fingerprint
 from offbeat.service.store.backup import back_up
+from offbeat.training.accelerator import choose_device
 
 if TYPE_CHECKING:
     from offbeat.service.server.server import Listening
@@ -70,6 +71,7 @@ def serve(file: Path, changes: Sequence[str], logs: bool) -> None:
 )
 @click.option("--name", metavar="NAME", help="The client's name in lists and logs.")
 @click.option("--visits", metavar="N", type=click.IntRange(min=1), help="Stop after so many updates.")
+@click.option("--device", metavar="NAME", help="Where LocalSGD trains: auto, cpu, cuda, cuda:N or mps.")
 def join(
     url: str,
     token_file: Path | None,
@@ -79,6 +81,7 @@ def join(
     folder: Path,
     name: str | None,
     visits: int | None,
+    device: str | None,
 ) -> None:
     """Take part in the run of the server at URL until it ends.
 
@@ -90,8 +93,26 @@ def join(
     logging.getLogger("httpx").setLevel(logging.WARNING)
     if token_file is not None:
         token = _read_token(token_file, token)
-    counted = run_client(url, load_callable(path), folder, enrolment_token=token, name=name, ca=ca, visits=visits)
+    make_client = load_callable(path)
+    if device is not None:
+        choose_device(device)  # before the first request
+        make_client = _on_device(make_client, device)
+    counted = run_client(url, make_client, folder, enrolment_token=token, name=name, ca=ca, visits=visits)
     click.echo(f"Done: {counted} updates counted")
+
+
+def _on_device(make_client: Callable[[int], Any], device: str) -> Callable[[int], Any]:
+    """Return a function whose clients train on a device; they must be ``LocalSGD``."""
+    from offbeat.service.client import LocalSGD
+
+    def make(client: int) -> Any:
+        made = make_client(client)
+        if not isinstance(made, LocalSGD):
+            raise OffbeatError("--device is for clients that are LocalSGD: move a model of your own in its code")
+        made.to(device)
+        return made
+
+    return make
 
 
 def _read_token(file: Path, token: str | None) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
 from offbeat.algorithms import Algorithm
 from offbeat.algorithms.components import LocalPlan
@@ -23,6 +23,7 @@ from offbeat.config.population_sections import IntervalsSection, PopulationSecti
 from offbeat.config.section import Section
 from offbeat.config.validation_errors import error_prefix, one_line
 from offbeat.errors import OffbeatError
+from offbeat.training.accelerator import Accelerator, Precision, check_device_name, choose_device
 from offbeat.training.objectives import METRICS
 from offbeat.training.trainers.choice import TrainerName
 from offbeat.training.training_loss import TRAINING_LOSS
@@ -42,6 +43,12 @@ class Experiment(Section):
     """One run for each; a seed fixes clients, devices, initial model and minibatches."""
     trainer: TrainerName = "auto"
     """Clients one after the other, many at once, or several in processes of their own; auto chooses by the model."""
+    device: Annotated[str, AfterValidator(check_device_name)] = "auto"
+    """auto, cpu, cuda, cuda:N or mps: where models are trained and evaluated. auto takes a CUDA GPU if there is one."""
+    precision: Precision = "float32"
+    """Of matrix products and convolutions: float32, tf32 (NVIDIA GPUs), or bf16 in forward passes."""
+    deterministic: bool = True
+    """On a GPU, use only operations that give the same bits each time."""
     data: DataSection
     model: ModelSection
     local: LocalSection
@@ -69,6 +76,16 @@ class Experiment(Section):
         if target is not None and self.metrics[:1] == ("accuracy",) and not 0 <= target <= 1:
             raise ValueError(f"evaluate.target = {target:g}: an accuracy is between 0 and 1, for instance 0.8")
         return self
+
+    @model_validator(mode="after")
+    def _check_precision(self) -> "Experiment":
+        if self.precision == "tf32" and self.device in ("cpu", "mps"):
+            raise ValueError("precision = 'tf32' is for NVIDIA GPUs: use float32 or bf16")
+        return self
+
+    def accelerator(self) -> Accelerator:
+        """Return the processor of the runs; ``OffbeatError`` if it is not there."""
+        return Accelerator(choose_device(self.device), self.precision, self.deterministic)
 
     @property
     def metrics(self) -> tuple[str, ...]:

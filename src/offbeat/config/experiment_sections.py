@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 from offbeat.algorithms.components import LocalPlan
 from offbeat.config.compression_table import compression_from_table
 from offbeat.config.import_path import is_import_path
+from offbeat.config.lr_decay_table import lr_decay_from_table
 from offbeat.config.section import (
     Count,
     ImportPath,
@@ -22,8 +23,10 @@ from offbeat.errors import OffbeatError
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.objectives import LOSSES, METRICS
 from offbeat.training.training_loss import TRAINING_LOSS
+from offbeat_client.local_plan import Optimizer
 
 Table = dict[str, Any]
+DataOnDevice = Literal["auto", "always", "never"]
 
 
 class DataSection(Section):
@@ -37,6 +40,8 @@ class DataSection(Section):
     """The built-in data set to use if this one is missing; the command stops if it is left out."""
     augmentation: AugmentationName | None = None
     """For images, in training only: 4 pixels of zeros on each side, cropped at random, half of them mirrored."""
+    on_device: DataOnDevice = "auto"
+    """Whether the examples lie in a GPU's memory; auto: if they take at most half of what is free."""
 
     @field_validator("name", "fallback")
     @classmethod
@@ -131,17 +136,22 @@ class LocalSection(Section):
     """``[local]``: the work of a client in one visit, as in ``LocalPlan``."""
 
     steps: Count
-    """SGD steps."""
+    """Local steps."""
     batch_size: Count
     """Examples in a step."""
     lr: Positive
     """Step size."""
+    # Left out if it is the default, so that runs of earlier versions have the same settings.
+    optimizer: Annotated[Optimizer, Field(exclude_if=lambda optimizer: optimizer == "sgd")] = "sgd"
+    """AdamW has torch's betas and epsilon; its moments start from zero in each visit."""
+    lr_decay: Table | None = None
+    """How lr falls with the version that a visit starts at, see below; it does not if it is left out."""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Momentum of SGD; starts from zero in each visit."""
     weight_decay: NotNegative = 0.0
-    """Weight decay of SGD."""
+    """Weight decay: added to SGD's gradient, decoupled from AdamW's; 0 by default for both."""
     mu: NotNegative = 0.0
-    """FedProx's proximal term; not together with momentum."""
+    """FedProx's proximal term, for SGD without momentum."""
     clip_norm: Positive | None = None
     """The largest norm of a step's gradient."""
     compression: Table | None = None
@@ -149,15 +159,16 @@ class LocalSection(Section):
     error_feedback: bool = False
     """Clients keep what compression left out, and add it to their next update."""
 
-    @field_validator("compression", mode="before")
+    @field_validator("compression", "lr_decay", mode="before")
     @classmethod
-    def _check_compression(cls, table: Any) -> Any:
-        """Add the compressor's defaults, so that a run's settings are complete."""
+    def _check_made_by_name(cls, table: Any, info: ValidationInfo) -> Any:
+        """Add the defaults of the compressor or the decay, so that settings are complete."""
+        from_table = compression_from_table if info.field_name == "compression" else lr_decay_from_table
         try:
-            compression = None if table is None else compression_from_table("compression", table)
+            made = None if table is None else from_table(info.field_name or "", table)
         except OffbeatError as error:
             raise PydanticCustomError("made_by_name", "{message}", {"message": str(error)}) from None
-        return None if compression is None else {"name": compression.name, **dict(compression.parameters)}
+        return None if made is None else {"name": made.name, **dict(made.parameters)}
 
     @model_validator(mode="after")
     def _check_combination(self) -> "LocalSection":
@@ -168,9 +179,10 @@ class LocalSection(Section):
 
     def plan(self) -> LocalPlan:
         """Return the section as a plan."""
-        table = self.compression
-        compression = None if table is None else compression_from_table("compression", table)
-        return LocalPlan(**self.model_dump(exclude={"compression"}), compression=compression)
+        compression = None if self.compression is None else compression_from_table("compression", self.compression)
+        decay = None if self.lr_decay is None else lr_decay_from_table("lr_decay", self.lr_decay)
+        values = self.model_dump(exclude={"compression", "lr_decay"})
+        return LocalPlan(**values, compression=compression, lr_decay=decay)
 
 
 class ServerSection(Section):

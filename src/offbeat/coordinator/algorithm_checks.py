@@ -199,4 +199,4 @@ def _same(one: Any, other: Any) -> bool:
 def same_bits(one: Tensor, other: Tensor) -> bool:
     """Return whether two tensors are equal bit for bit."""
     is_alike = one.dtype == other.dtype and one.shape == other.shape
-    return is_alike and one.detach().numpy().tobytes() == other.detach().numpy().tobytes()
+    return is_alike and one.numpy(force=True).tobytes() == other.numpy(force=True).tobytes()

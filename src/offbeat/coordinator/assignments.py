@@ -155,7 +155,7 @@ class VisitTable:
         rows = torch.tensor([list(column) for column in columns.values()], dtype=torch.int64)
         (clients,) = (rows[0] != _NONE).nonzero(as_tuple=True)
         assignments = [
-            [*assignment[:3], plan_to_plain(assignment.plan, local), *assignment[4:]]
+            [*assignment[:3], plan_to_plain(assignment.plan, local.at(assignment.version)), *assignment[4:]]
             for assignment in self._open.values()
         ]
         return {"clients": clients, "rows": rows[:, clients], "open": assignments}
@@ -174,7 +174,7 @@ class VisitTable:
             setattr(self, f"_{name}", column)
         self._open = {}
         for client, visit, version, plan, *rest in state["open"]:
-            self._open[client] = Assignment(client, visit, version, plan_from_plain(plan, local), *rest)
+            self._open[client] = Assignment(client, visit, version, plan_from_plain(plan, local.at(version)), *rest)
 
 
 def _packed(receipt: Receipt) -> int:

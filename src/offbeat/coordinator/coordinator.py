@@ -48,7 +48,7 @@ class Coordinator:
         algorithm: Started here, with ``model``.
         model: Initial model, float32 ``(d,)``.
         clients: Number of clients N.
-        local: The run's plan for a visit.
+        local: The run's plan for a visit, whose step sizes decay here.
         seed: The run's seed.
         lease_seconds: How long a slot is kept for a silent client.
         max_visit_seconds: How long a slot is kept at most, however often the client renews its lease.
@@ -73,6 +73,7 @@ class Coordinator:
         waits_for_examples: bool = False,
         record: Callable[[Call], None] | None = None,
     ) -> None:
+        algorithm.check_local(local)
         self.late_updates = LateUpdates(algorithm, max_staleness)
         algorithm.start(model, clients, data_weights)
         self.algorithm = algorithm
@@ -93,7 +94,7 @@ class Coordinator:
     @property
     def has_work(self) -> bool:
         """True if ``assign`` would give work to a client now."""
-        return not self.waits_for_examples and bool(self._candidates.pool) and self.algorithm.slots() > 0
+        return not self.waits_for_examples and self.algorithm.slots() > 0 and bool(self._candidates.pool)
 
     def wants_speed(self, client: int) -> bool:
         """Return whether the algorithm needs the client's speed to be measured.
@@ -122,7 +123,7 @@ class Coordinator:
     def present(self, now: float, client: int) -> None:
         """Record that a client is available; a ``ValueError`` if it does not exist."""
         check_client(client, self.clients)
-        if self._candidates.arrive(client):
+        if self._candidates.arrive(client) and self.record:
             self._note("present", now=now, client=client)
 
     def absent(self, now: float, client: int) -> None:
@@ -162,7 +163,7 @@ class Coordinator:
             for client in clients:
                 assignments.append(self._transitions.assign(now, client))
         finally:
-            if assignments:
+            if assignments and self.record:
                 self._note("assign", now=now, clients=[assignment.client for assignment in assignments])
         return assignments
 

@@ -42,7 +42,7 @@ class Transitions:
     def assign(self, now: float, client: int) -> Assignment:
         """Open a visit of a client that was taken out of the pool."""
         try:
-            plan = self._algorithm.assign(client, self._local)
+            plan = self._algorithm.assign(client, self._local.at(self._algorithm.version))
         except BaseException:
             self._candidates.put_back(client)
             raise

@@ -6,7 +6,8 @@
 ``events.parquet``        a row for each visit that ended: client, version, staleness, times, bytes, outcome
 ``model.safetensors``     the final model, by parameter name
 ``versions.json``         versions that the numbers depend on: Python, packages, trainer, threads
-``timing.json``           real seconds; a file of its own, because all other files are equal in every run
+``timing.json``           real seconds, and notes such as that a GPU's memory ran out; a file of its own, because
+                          all other files are equal in every run
 ========================  ==========================================================================
 
 The folder of an unfinished run ends in ``.unfinished``: its tables are in chunks, its state after the last chunk is in

@@ -37,10 +37,22 @@ def versions(config: Mapping[str, Any], dataset: Dataset) -> dict[str, str]:
         "python": platform.python_version(),
         **packages,
         "trainer": config["trainer"],
+        **_gpu(config),
         # The number of threads decides the order of additions, and so the last bits.
         "threads": str(torch.get_num_threads()),
         **users_data,
         **hashes,
+    }
+
+
+def _gpu(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the card and its software, on which the last bits depend."""
+    if not config["device"].startswith("cuda"):
+        return {}
+    return {
+        "GPU": torch.cuda.get_device_name(config["device"]),
+        "CUDA": str(torch.version.cuda or torch.version.hip),
+        "cuDNN": str(torch.backends.cudnn.version()),
     }
 
 

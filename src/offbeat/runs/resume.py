@@ -11,12 +11,19 @@ import tomli_w
 from offbeat.errors import OffbeatError
 from offbeat.runs.parquet_chunks import chunk_paths
 
+# The values of keys that did not exist when older runs were begun.
+_ADDED_KEYS = {"device": "cpu", "precision": "float32", "deterministic": True}
+
 
 def has_settings(path: Path, config: Mapping[str, Any]) -> bool:
     """Return whether the folder holds a run with these settings."""
     settings = _settings(path)
-    # Compared as text, in which nan equals nan.
-    return settings is not None and tomli_w.dumps(settings) == tomli_w.dumps(tomllib.loads(tomli_w.dumps(config)))
+    return settings is not None and _as_text(settings) == _as_text(tomllib.loads(tomli_w.dumps(config)))
+
+
+def _as_text(settings: Mapping[str, Any]) -> str:
+    # As text, in which nan equals nan.
+    return json.dumps({**_ADDED_KEYS, **settings}, sort_keys=True, default=str)
 
 
 def check_settings(path: Path, config: Mapping[str, Any]) -> None:
@@ -43,7 +50,7 @@ def check_versions(folder: Path, versions: Mapping[str, str]) -> None:
     for name, version in versions.items():
         is_file = Path(name).is_absolute()
         # An unknown file belongs to another run, for instance to an algorithm that was added to the comparison.
-        if begun.get(name) == version or (is_file and name not in begun):
+        if begun.get(name) == version or ((is_file or name == "kernel") and name not in begun):
             continue
         if name == "data" or is_file:
             changed = "the return value of data.name" if name == "data" else name

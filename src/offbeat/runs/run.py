@@ -16,6 +16,7 @@ from offbeat.config.experiment_sections import metric_name
 from offbeat.coordinator.algorithm_checks import FaultError, check_restart
 from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
+from offbeat.garbage_collection import rare_garbage_collection
 from offbeat.runs.interruption import InterruptedRunError
 from offbeat.runs.package_versions import versions
 from offbeat.runs.writer import RunWriter
@@ -66,7 +67,11 @@ def carry_out(
             f"{dataset.name} returns other data at each call, so runs cannot be compared: draw its random numbers "
             "from a generator with a seed"
         )
-    with closing(build_simulation(task.experiment, task.label, task.seed, dataset, workers=task.workers)) as simulation:
+    with (
+        task.experiment.accelerator().numerics(),
+        closing(build_simulation(task.experiment, task.label, task.seed, dataset, workers=task.workers)) as simulation,
+        rare_garbage_collection(),
+    ):
         recording = _Recording(task, simulation, _open(task, dataset, simulation, on_evaluation), began)
         diverged = _simulate(task, recording, on_evaluation, check)
         # A run that is interrupted after its last step finishes; a worker without its parent does not.
@@ -74,7 +79,7 @@ def carry_out(
             check()
         model = simulation.workload.model
         vector = torch.full_like(model.vector, math.nan) if diverged else simulation.model
-        recording.writer.finish(model.named(vector), recording.real_seconds)
+        recording.writer.finish(model.named(vector), recording.real_seconds, simulation.notes)
 
 
 def _open(
@@ -82,7 +87,7 @@ def _open(
 ) -> RunWriter:
     """Return the run's writer; load the last checkpoint into the simulation."""
     config = task.config(dataset)
-    metrics, made_by = _metrics(task), versions(config, dataset)
+    metrics, made_by = _metrics(task), versions(config, dataset) | {"kernel": simulation.kernel}
     if not task.resume:
         return RunWriter.begin(task.path, config, metrics, made_by)
     writer, state = RunWriter.resume(task.path, config, metrics, made_by)

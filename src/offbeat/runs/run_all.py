@@ -18,6 +18,7 @@ from offbeat.runs.progress import Progress
 from offbeat.runs.resume import check_settings, check_versions, has_settings
 from offbeat.runs.run import RunTask, carry_out
 from offbeat.runs.worker_processes import Workers
+from offbeat.training.accelerator import choose_device
 from offbeat.training.allocator import keep_freed_memory
 from offbeat.training.trainers.choice import available_processors
 from offbeat.worlds.simulation import build_simulation
@@ -55,7 +56,8 @@ def run_all(
     keep_freed_memory()
     # Before the first run there is no state to save, so a signal ends the program at once.
     with run_directory.lock_folder(folder):
-        dataset = _load_data(experiment, progress.say)
+        experiment = experiment.model_copy(update={"device": str(choose_device(experiment.device))})
+        dataset = load_data(experiment, progress.say)
         # If a fallback replaced the data, all processes take the fallback.
         if dataset.name != experiment.data.name:
             experiment = experiment.model_copy(update={"data": DataSection(name=dataset.name)})
@@ -112,7 +114,8 @@ def _run_in(processes: Workers, tasks: Sequence[RunTask], progress: Progress, in
     )
 
 
-def _load_data(experiment: Experiment, say: Callable[[str], None]) -> Dataset:
+def load_data(experiment: Experiment, say: Callable[[str], None]) -> Dataset:
+    """Return the experiment's data; if they are missing, the fallback, and say so."""
     try:
         return build_dataset(experiment.data)
     except MissingDataError as error:
@@ -128,10 +131,11 @@ def _check_runs(experiment: Experiment, labels: Sequence[str], dataset: Dataset)
     Builds a simulation of each algorithm, so that an error shows before the first run.
     """
     seed = experiment.seeds[0]
-    for label in labels:
-        simulation = build_simulation(experiment, label, seed, dataset)
-        if experiment.trainer == "auto" and simulation.trainer == "loop":
-            experiment = experiment.model_copy(update={"trainer": "loop"})
+    with experiment.accelerator().numerics():
+        for label in labels:
+            simulation = build_simulation(experiment, label, seed, dataset)
+            if experiment.trainer == "auto" and simulation.trainer == "loop":
+                experiment = experiment.model_copy(update={"trainer": "loop"})
     return experiment.model_copy(update={"trainer": "vmap"}) if experiment.trainer == "auto" else experiment
 
 

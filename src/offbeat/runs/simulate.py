@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,9 +27,11 @@ from offbeat.data.catalogue import load_dataset
 from offbeat.data.dataset import Dataset
 from offbeat.data.user_data import from_user
 from offbeat.errors import OffbeatError, did_you_mean
+from offbeat.garbage_collection import rare_garbage_collection
 from offbeat.runs.directory import EVENTS, disk_errors
 from offbeat.runs.progress import Progress
 from offbeat.simulation.records import Evaluation, VisitEnded
+from offbeat.training.accelerator import Accelerator, Precision, choose_device
 from offbeat.training.augmentation import AUGMENTATIONS, AugmentationName
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.models import initial_randomness
@@ -62,6 +64,7 @@ def _one_thread() -> Generator[None]:
 
 
 @_one_thread()
+@rare_garbage_collection()
 def simulate(
     model: nn.Module | Callable[[], nn.Module],
     data: Dataset | tuple[Any, Any] | str,
@@ -80,6 +83,9 @@ def simulate(
     batch_norm: Literal["refuse", "local"] = "refuse",
     augmentation: AugmentationName | None = None,
     trainer: TrainerName = "auto",
+    device: str = "auto",
+    precision: Precision = "float32",
+    deterministic: bool = True,
     seed: int = 1,
     output: str | Path | None = None,
     progress: bool = True,
@@ -109,6 +115,9 @@ def simulate(
         augmentation: ``crop-and-flip`` shifts and mirrors training images at random; as ``data.augmentation``.
         trainer: ``loop`` for one client after the other, ``vmap`` for many at once, ``processes`` for several, each in
             a process of its own; ``auto`` chooses by the model.
+        device: ``auto``, ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; ``auto`` takes a CUDA GPU where there is one.
+        precision: ``float32``, ``tf32`` on NVIDIA GPUs, or ``bf16`` in forward passes.
+        deterministic: On a GPU, use only operations that give the same bits each time.
         seed: Fixes clients, devices, minibatches and, if ``model`` is a class or function, the initial model.
         output: A folder for ``history.parquet``, ``events.parquet`` (a row for each visit) and ``model.safetensors``.
         progress: Whether to show a progress bar.
@@ -130,47 +139,50 @@ def simulate(
     server_section = _table(ServerSection, server or {})
     objective = _objective(loss, metrics)
     folder = None if output is None else _make_folder(Path(output))
-    try:
-        check_lease(section, server_section)
-        train, test = as_examples(dataset)
-        clients = build_population(section, dataset, seed)
-        world = World(
-            algorithm=build_algorithm(algorithm, {}) if isinstance(algorithm, str) else copy.deepcopy(algorithm),
-            plan=_plan(local),
-            dataset=dataset,
-            population=clients,
-            workload=Workload(
-                FlatModel(_module(model, seed), batch_norm=batch_norm),
-                objective,
-                train,
-                clients.shards,
-                seed,
-                test=test,
-                augmentation=augmentation,
-            ),
-            server=server_section,
-            stop=stop,
-            evaluate=_table(
-                EvaluateSection,
-                {"every_seconds": evaluate_every_seconds, "every_versions": evaluate_every_versions},
-                "evaluate",
-            ),
-            trainer=trainer,
-            workers=1 if trainer == "loop" else available_processors(),
-            seed=seed,
-        )
-        simulation = world.build()
-    except ValueError as error:
-        raise OffbeatError(str(error)) from None
-    name = algorithm if isinstance(algorithm, str) else algorithm.name
+    accelerator = _accelerator(device, precision, deterministic)
     bars = Progress(Console(quiet=not progress), stop, next(iter(objective.metrics), None))
     evaluations: list[Evaluation] = []
-    with bars:
-        bars.begin(name, seed)
-        for evaluation in simulation.run():
-            evaluations.append(evaluation)
-            bars.advance(name, seed, evaluation)
-        bars.end(name, seed)
+    with accelerator.numerics():
+        try:
+            check_lease(section, server_section)
+            train, test = as_examples(dataset)
+            clients = build_population(section, dataset, seed)
+            world = World(
+                algorithm=build_algorithm(algorithm, {}) if isinstance(algorithm, str) else copy.deepcopy(algorithm),
+                plan=_plan(local),
+                dataset=dataset,
+                population=clients,
+                workload=Workload(
+                    FlatModel(_module(model, seed), batch_norm=batch_norm),
+                    objective,
+                    train,
+                    clients.shards,
+                    seed,
+                    test=test,
+                    augmentation=augmentation,
+                ),
+                server=server_section,
+                stop=stop,
+                evaluate=_table(
+                    EvaluateSection,
+                    {"every_seconds": evaluate_every_seconds, "every_versions": evaluate_every_versions},
+                    "evaluate",
+                ),
+                trainer=trainer,
+                workers=1 if trainer == "loop" else available_processors(),
+                seed=seed,
+                accelerator=accelerator,
+            )
+            simulation = world.build()
+        except ValueError as error:
+            raise OffbeatError(str(error)) from None
+        name = algorithm if isinstance(algorithm, str) else algorithm.name
+        with bars:
+            bars.begin(name, seed)
+            for evaluation in simulation.run():
+                evaluations.append(evaluation)
+                bars.advance(name, seed, evaluation)
+            bars.end(name, seed)
     history = _history(evaluations)
     if folder is not None:
         _write(folder, history, simulation.ended, world.workload.model.named(simulation.model))
@@ -191,6 +203,12 @@ def _check_arguments(
         raise OffbeatError(f"trainer = {trainer!r}: must be {' or '.join(map(repr, TRAINERS))}")
     if not isinstance(seed, Integral) or not 0 <= int(seed) < 2**63:
         raise OffbeatError(f"seed = {seed!r}: must be a whole number from 0 to 2**63 - 1")
+
+
+def _accelerator(device: object, precision: object, deterministic: bool) -> Accelerator:
+    if precision not in get_args(Precision):
+        raise OffbeatError(f"precision = {precision!r}: must be {' or '.join(map(repr, get_args(Precision)))}")
+    return Accelerator(choose_device(str(device)), cast(Precision, precision), deterministic)
 
 
 def _table(kind: type[_Table], values: Mapping[str, Any], key: str | None = None) -> _Table:

@@ -1,7 +1,7 @@
 """Writer of a run's folder; a kill loses only the rows after the last checkpoint."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
@@ -90,7 +90,7 @@ class RunWriter:
                 self._folder / "checkpoint.safetensors", {**state, "parts": chunks, "real_seconds": real_seconds}
             )
 
-    def finish(self, model: Mapping[str, Tensor], real_seconds: float) -> None:
+    def finish(self, model: Mapping[str, Tensor], real_seconds: float, notes: Sequence[str] = ()) -> None:
         """Write the finished run to its path; an earlier run there is removed afterwards."""
         new = self._path.with_name(f".{self._path.name}.partial")
         with _disk_errors(self._path):
@@ -104,7 +104,8 @@ class RunWriter:
                 self._history.join(new / "history.parquet")
                 self._events.join(new / "events.parquet")
                 (new / "model.safetensors").write_bytes(save(dict(model)))
-                _write(new / "timing.json", _as_json({"real_seconds": real_seconds}))
+                timing = {"real_seconds": real_seconds, **({"notes": list(notes)} if notes else {})}
+                _write(new / "timing.json", _as_json(timing))
                 for file in new.iterdir():
                     sync_file(file)
                 sync_folder(new)

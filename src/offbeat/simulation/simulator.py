@@ -1,7 +1,7 @@
 """The event loop of a simulation."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -189,6 +189,16 @@ class Simulation:
         return self._trainer.name
 
     @property
+    def kernel(self) -> str:
+        """The name of the computation that the trainer does."""
+        return self._trainer.kernel
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """The facts of the training that a user should know."""
+        return self._trainer.notes
+
+    @property
     def model(self) -> Tensor:
         """The result of the run so far, float32 ``(d,)``."""
         return self.coordinator.algorithm.result
@@ -211,12 +221,21 @@ class Simulation:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a saved state; the arguments of the constructor must be the same."""
+        state = self._on_device(state)
         self.coordinator.load_state_dict(under("coordinator", state))
         self._stages.load_state_dict(state)
         self._queue.load_state_dict(under("queue", state))
         self._now = state["now"]
         for part in self._parts():
             part.load_state_dict(state)
+
+    def _on_device(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Return a state whose vectors, ``(…, d)``, lie where the run's model lies."""
+        model = self.coordinator.algorithm.model
+        return {
+            key: value.to(model.device) if isinstance(value, Tensor) and value.shape[-1:] == model.shape else value
+            for key, value in state.items()
+        }
 
     def _parts(self) -> tuple[Attendance | Clock | Evaluations | StallGuard | Totals, ...]:
         """Return the parts whose saved numbers lie beside each other, without a prefix."""

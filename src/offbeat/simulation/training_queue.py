@@ -1,13 +1,16 @@
 """Training on demand: jobs are trained in batches when a result is needed."""
 
 import math
+from collections import OrderedDict
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from offbeat.algorithms.components import check_vector
+from offbeat.algorithms.components.update import check_shape, check_vector
 from offbeat.errors import OffbeatError
 from offbeat.randomness import Purpose, integer
 from offbeat.training.trainers.trainer import Job, Result, Trainer
@@ -73,7 +76,8 @@ class WorkQueue:
         self._trainer = trainer
         self._length = length
         self._seed = seed
-        self._waiting: dict[Work, None] = {}
+        # Its oldest are found at once. A dict would first pass over all that were taken from its front.
+        self._waiting: OrderedDict[Work, None] = OrderedDict()
         self._memories: dict[int, Memory] = {}  # of each client's last counted visit, where a client needs one
 
     def promise(self, job: Job) -> Work:
@@ -138,7 +142,7 @@ class WorkQueue:
             work.error = before.work.error
             return
         try:
-            check_vector(result.vector, self._length)
+            _check_result(result, self._length)
             if not math.isfinite(result.loss):
                 raise ValueError(f"its loss is {result.loss}")
             vector, memory = self._send(job, result.vector, None if before is None else before.vector)
@@ -160,12 +164,12 @@ class WorkQueue:
         plan, sent, kept = job.plan, vector, None
         if not is_plain(job.payload, plan):  # most are, and need not pay for a conversion
             seed = integer(self._seed, Purpose.COMPRESSION, job.client, job.visit) if plan.compression else 0
-            update = send(job.payload, vector.numpy(), None if memory is None else memory.numpy(), plan, seed)
-            sent = torch.from_numpy(update.vector)
-            kept = None if update.memory is None else torch.from_numpy(update.memory)
+            update = send(job.payload, _array(vector), None if memory is None else _array(memory), plan, seed)
+            sent = torch.from_numpy(update.vector).to(vector.device)
+            kept = None if update.memory is None else torch.from_numpy(update.memory).to(vector.device)
             check_vector(sent, self._length)
         if job.offset is not None:
-            kept = torch.from_numpy(control_variate(vector.numpy(), job.offset.numpy(), plan))
+            kept = torch.from_numpy(control_variate(_array(vector), _array(job.offset), plan)).to(vector.device)
         return sent, kept
 
     def state_dict(self) -> dict[str, Any]:
@@ -183,3 +187,16 @@ class WorkQueue:
         """Resume from saved memories."""
         memories = zip(state["memories_of"].tolist(), state["memories"], strict=True)
         self._memories = {client: Memory(None, memory.clone()) for client, memory in memories}
+
+
+def _array(vector: Tensor) -> NDArray[np.float32]:
+    """Return a vector's entries, in its own memory if it lies on the CPU."""
+    return vector.cpu().numpy()
+
+
+def _check_result(result: Result, length: int) -> None:
+    """Raise ``ValueError`` unless the vector is finite, float32 ``(length,)``."""
+    if result.squares is not None and math.isfinite(result.squares):
+        check_shape(result.vector, length)
+    else:  # the squares of finite entries may overflow
+        check_vector(result.vector, length)

@@ -11,9 +11,10 @@ _MAX_KEPT = 2**30
 def keep_freed_memory() -> None:
     """Let this process reuse freed memory instead of returning it to the system.
 
-    At most a gigabyte is kept. A step of training frees all that the next one needs, and the system clears memory before it gives it out again:
-    that takes a fifth of a small convolutional network's step. Blocks of more than 32 MiB are returned as before.
-    Results do not change. Only glibc, the C library of most Linux systems, has these settings.
+    At most a gigabyte is kept, and blocks of more than 32 MiB are returned as before. A step of training frees all that
+    the next one needs, but the system clears each page before it gives it out again, which takes up to a fifth of a
+    small convolutional network's step. Results do not change. Only glibc, the C library of most Linux systems, has
+    these settings.
     """
     with suppress(AttributeError, OSError, TypeError):  # another C library
         mallopt = ctypes.CDLL(None).mallopt

@@ -31,9 +31,9 @@ def crop_and_flip(inputs: Tensor, seed: int, clients: Integers, visits: Integers
     batch, channels, height, width = inputs.shape[1:]
     draws = step * batch + np.arange(batch)
     drawn = words(seed, Purpose.AUGMENTATION, clients[:, None], visits[:, None], draws).reshape(4, -1, 1)
-    top, left, side, _ = torch.from_numpy(drawn.astype(np.int64))
-    rows = (top * _POSITIONS >> 32) + torch.arange(height)
-    columns = torch.arange(width)
+    top, left, side, _ = torch.from_numpy(drawn.astype(np.int64)).to(inputs.device)
+    rows = (top * _POSITIONS >> 32) + torch.arange(height, device=inputs.device)
+    columns = torch.arange(width, device=inputs.device)
     columns = (left * _POSITIONS >> 32) + torch.where(side >> 31 == 1, width - 1 - columns, columns)
     # Index of each pixel in the padded image, (images, height · width); the same in all channels.
     indices = (rows[:, :, None] * (width + 2 * _BORDER) + columns[:, None, :]).flatten(1)

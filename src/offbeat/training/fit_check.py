@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from offbeat.errors import OffbeatError
+from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.evaluation import check_scalar
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import LOSSES
@@ -22,6 +23,7 @@ def check_fit(
     *,
     classes: int | None = None,
     tokens: int | None = None,
+    accelerator: Accelerator = CPU,
 ) -> None:
     """Raise ``OffbeatError`` if a model, a loss and the data do not fit together.
 
@@ -44,7 +46,7 @@ def check_fit(
         if isinstance(layer, (nn.Embedding, nn.EmbeddingBag))
     ]
     try:
-        with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        with accelerator.forked_randomness(), torch.enable_grad(), accelerator.autocast():
             _try_training(model, loss, inputs, labels, classes)
             _try_evaluation(model, inputs)
     finally:

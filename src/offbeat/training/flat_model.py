@@ -68,6 +68,13 @@ class FlatModel:
             for name, buffer in layer._buffers.items()  # pyright: ignore[reportPrivateUsage]
         ]
 
+    def to(self, device: torch.device) -> "FlatModel":
+        """Return the model on a device: this one if it is there, else the module moves."""
+        if self.vector.device == device:
+            return self
+        self.load(self.vector)  # resets the buffers, of which the new model takes copies
+        return FlatModel(self.module.to(device))
+
     def load(self, vector: Tensor) -> None:
         """Copy the parameters ``(d,)`` into the model, and reset its buffers.
 

@@ -1,13 +1,15 @@
 """The workload of a run: model, objective, every client's examples."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.evaluation import Evaluator
 from offbeat.training.flat_model import FlatModel
@@ -32,7 +34,17 @@ class Examples(NamedTuple):
 
     def take(self, chosen: Tensor) -> "Examples":
         """Return copies of the examples at indices, int64 of any shape."""
+        chosen = chosen.to(self.labels.device)
         return Examples(gather(self.inputs, chosen), gather(self.labels, chosen))
+
+    def to(self, device: torch.device) -> "Examples":
+        """Return the examples on a device; copies only if they are elsewhere."""
+        return Examples(self.inputs.to(device, non_blocking=True), self.labels.to(device, non_blocking=True))
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that the examples take."""
+        return self.inputs.nbytes + self.labels.nbytes
 
 
 @dataclass(frozen=True)
@@ -62,6 +74,7 @@ class Workload:
         seed: The run's seed.
         test: The test set; None where nothing is measured.
         augmentation: How training images are changed at random; None if they are not.
+        accelerator: The processor on which the model lies, and its arithmetic.
     """
 
     model: FlatModel
@@ -71,6 +84,29 @@ class Workload:
     seed: int
     test: Examples | None = None
     augmentation: AugmentationName | None = None
+    accelerator: Accelerator = CPU
+
+    def to(self, accelerator: Accelerator, *, with_data: bool = True) -> "Workload":
+        """Return the workload on another processor.
+
+        The model's module itself moves. Without ``with_data`` the examples stay where they are, and each minibatch is
+        copied when it is needed.
+        """
+        device = accelerator.device
+        moved = replace(self, model=self.model.to(device), accelerator=accelerator)
+        if not with_data:
+            return moved
+        test = None if self.test is None else self.test.to(device)
+        return replace(moved, train=self.train.to(device), test=test)
+
+    def minibatch(self, chosen: Tensor) -> Examples:
+        """Return copies of training examples at indices, where the model lies."""
+        examples = self.train.take(chosen)
+        device = self.accelerator.device
+        # From pinned memory a GPU copies while the CPU gathers the next minibatch.
+        if self.accelerator.is_cuda and not examples.labels.is_cuda:
+            examples = Examples(examples.inputs.pin_memory(), examples.labels.pin_memory())
+        return examples.to(device)
 
     def examples(self, client: int) -> int:
         """Return the client's number of examples, n_i."""
@@ -87,4 +123,12 @@ class Workload:
     def _evaluator(self, examples: Examples, metrics: Metrics) -> Evaluator:
         inputs, labels = examples
         loss, seed = self.objective.loss, self.seed
-        return Evaluator(self.model, loss=loss, metrics=metrics, inputs=inputs, labels=labels, seed=seed)
+        return Evaluator(
+            self.model,
+            loss=loss,
+            metrics=metrics,
+            inputs=inputs,
+            labels=labels,
+            seed=seed,
+            accelerator=self.accelerator,
+        )

@@ -24,6 +24,7 @@ def dry_run(algorithm: Algorithm, model: Tensor, data_weights: Tensor, plan: Loc
     algorithm that is not built in gives a wrong answer or a wrong model.
     """
     check_declarations(algorithm)
+    plan = plan.at(0)
     for made in _plans(algorithm, model, data_weights, plan) or [plan]:
         try:
             check_compression("the plan for a visit: compression", made.compression)
@@ -34,6 +35,8 @@ def dry_run(algorithm: Algorithm, model: Tensor, data_weights: Tensor, plan: Loc
             raise ValueError(
                 f"clients of {algorithm.name} remember c_i, not what compression left out: leave error_feedback out"
             )
+        if algorithm.corrects_gradients and made.optimizer != "sgd":
+            raise ValueError(f"the c_i of {algorithm.name} are means of plain gradients: leave optimizer out")
 
 
 def _plans(algorithm: Algorithm, model: Tensor, data_weights: Tensor, plan: LocalPlan) -> list[LocalPlan]:
@@ -54,18 +57,17 @@ def _plans(algorithm: Algorithm, model: Tensor, data_weights: Tensor, plan: Loca
     while trial.slots() > 0 and len(plans) < min(1 + algorithm.measures, clients):
         plans[len(plans)] = trial.assign(len(plans), plan)
     if plans and not type(algorithm).__module__.startswith(f"{algorithms.__name__}."):
-        _check_first_version(trial, dict(plans), plan, clients, len(model))
+        _check_first_version(trial, dict(plans), plan, clients, torch.zeros_like(model))
     return list(plans.values())
 
 
 def _check_first_version(
-    trial: Algorithm, plans: dict[int, LocalPlan], local: LocalPlan, clients: int, length: int
+    trial: Algorithm, plans: dict[int, LocalPlan], local: LocalPlan, clients: int, zeros: Tensor
 ) -> None:
     """Upload updates of zeros until the first version; check answers and model."""
     while trial.slots() > 0 and len(plans) < clients:
         client = len(plans)
         plans[client] = trial.assign(client, local)
-    zeros = torch.zeros(length)
     for client, plan in plans.items():
         if trial.version > 0 or not trial.wants(client, 0):
             continue
@@ -79,6 +81,6 @@ def _check_first_version(
     if trial.period is not None:
         check_answer("tick", trial.tick())
     try:
-        check_model(trial.model, length)
+        check_model(trial.model, len(zeros))
     except WrongStepError as error:
         raise ValueError(str(error)) from None

@@ -9,18 +9,20 @@ from torch import Tensor
 
 from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.config.experiment_file import Experiment
-from offbeat.config.experiment_sections import EvaluateSection, ServerSection, StopSection
+from offbeat.config.experiment_sections import DataOnDevice, EvaluateSection, ServerSection, StopSection
 from offbeat.coordinator import Coordinator
 from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
 from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
+from offbeat.training.accelerator import Accelerator
 from offbeat.training.augmentation import check_augmentation
 from offbeat.training.fit_check import check_fit
 from offbeat.training.trainers.choice import TrainerName, make_trainer
 from offbeat.training.trainers.trainer import Trainer
 from offbeat.training.workload import Workload
 from offbeat.worlds.buffer_wrappers import wrap_buffer
+from offbeat.worlds.data_placement import fits_on_device
 from offbeat.worlds.dry_run import dry_run
 from offbeat.worlds.pattern_guard import guard_pattern
 from offbeat.worlds.population import Population, build_population, pool_clients
@@ -41,6 +43,8 @@ class World:
     evaluate: EvaluateSection
     trainer: TrainerName
     seed: int
+    accelerator: Accelerator
+    data_on_device: DataOnDevice = "auto"
     workers: int = 1
 
     def build(self) -> Simulation:
@@ -54,11 +58,12 @@ class World:
         guard_pattern(algorithm)
         wrap_buffer(algorithm, self.server)
         examples = torch.tensor([len(shard) for shard in population.shards], dtype=torch.float64)
-        dry_run(algorithm, self.workload.model.vector, examples, self.plan)
-        workload = replace(self.workload, shards=population.shards)
+        workload = self._placed(replace(self.workload, shards=population.shards))
+        model = workload.model.vector
+        dry_run(algorithm, model, examples, self.plan)
         self._check_fit(workload)
         return Simulation(
-            self._coordinator(examples),
+            self._coordinator(model, examples),
             population.devices,
             self._trainer(workload),
             evaluate=workload.evaluator(),
@@ -70,6 +75,10 @@ class World:
             seed=self.seed,
         )
 
+    def _placed(self, workload: Workload) -> Workload:
+        """Return the workload on the accelerator, with its data if they fit there."""
+        return workload.to(self.accelerator, with_data=fits_on_device(workload, self.accelerator, self.data_on_device))
+
     def _check_fit(self, workload: Workload) -> None:
         check_augmentation(workload.augmentation, workload.train.inputs)
         # The smallest minibatch of all clients: a model that takes it takes the others.
@@ -77,15 +86,16 @@ class World:
         check_fit(
             workload.model,
             workload.objective.loss,
-            *workload.train.take(smallest),
+            *workload.minibatch(smallest),
             classes=self.dataset.classes,
             tokens=self.dataset.tokens,
+            accelerator=workload.accelerator,
         )
 
-    def _coordinator(self, examples: Tensor) -> Coordinator:
+    def _coordinator(self, model: Tensor, examples: Tensor) -> Coordinator:
         return Coordinator(
             self.algorithm,
-            self.workload.model.vector,
+            model,
             clients=len(examples),
             local=self.plan,
             seed=self.seed,
@@ -122,6 +132,8 @@ def build_simulation(
             evaluate=experiment.evaluate,
             trainer=experiment.trainer,
             seed=seed,
+            accelerator=experiment.accelerator(),
+            data_on_device=experiment.data.on_device,
             workers=workers,
         ).build()
     except ValueError as error:

@@ -23,6 +23,7 @@ from offbeat.report.theory_bound.constants import (
     plain_steps,
     rounds,
 )
+from offbeat_client.lr_decay import exponential
 
 FILE = {"distribution": "uniform", "low": 1.0, "high": 2.0}
 BERNOULLI = {"name": "bernoulli", "probability": 0.5, "round_seconds": 10.0}
@@ -173,14 +174,18 @@ def test_plain_steps():
         "clip_norm": 1.0,
         "compression": Compression("sign"),
         "error_feedback": True,
+        "lr_decay": exponential(0.9),
     }
     broken = plain_steps(FedBuff(server_optimizer=adam()), LocalPlan(steps=3, batch_size=8, lr=0.1, **own))
     assert [one.text.split(" is set")[0] for one in broken] == [
-        "local.momentum", "local.weight_decay", "local.clip_norm", "local.error_feedback", "local.compression",
-        "server_optimizer",
+        "local.momentum", "local.weight_decay", "local.clip_norm", "local.error_feedback", "local.lr_decay",
+        "local.compression", "server_optimizer",
     ]  # fmt: skip
     assert not any(one.holds for one in broken)
-    assert not plain_steps(FedBuff(), LocalPlan(steps=3, batch_size=8, lr=0.1, mu=0.1))[0].holds
+    for own in ({"mu": 0.1}, {"optimizer": "adamw"}):
+        (broken,) = plain_steps(FedBuff(), LocalPlan(steps=3, batch_size=8, lr=0.1, **own))
+        assert broken.text.startswith(f"local.{next(iter(own))} is set")
+        assert not broken.holds
 
 
 def test_fedlucks_theorem_includes_compression_without_feedback():

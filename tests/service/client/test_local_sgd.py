@@ -13,6 +13,7 @@ from offbeat.training.trainers.trainer import Job
 from tests.workloads import workload_of
 
 PLAN = LocalPlan(steps=5, batch_size=3, lr=(0.5, 0.4, 0.3, 0.2, 0.1), momentum=0.9, clip_norm=2.0)
+ADAMW = LocalPlan(steps=5, batch_size=3, lr=0.05, weight_decay=0.1, clip_norm=2.0, optimizer="adamw")
 INPUTS = torch.from_numpy(np.random.default_rng(1).normal(size=(30, 2, 3)).astype(np.float32))
 LABELS = torch.from_numpy(np.random.default_rng(2).integers(4, size=30))
 SHARDS = np.split(np.random.default_rng(3).permutation(30), [7, 11, 22])
@@ -46,14 +47,15 @@ def same(one, other):
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_it_ends_where_the_simulators_client_ends(visit):
+@pytest.mark.parametrize("plan", [PLAN, ADAMW])
+def test_it_ends_where_the_simulators_client_ends(visit, plan):
     client = LocalSGD(network(), cross_entropy, own_data(2))
     for number in (4, 5):
-        fitted = client.fit(start(), visit(PLAN, number, length=LENGTH))
-        model, loss = simulated(PLAN, number=number)
+        fitted = client.fit(start(), visit(plan, number, length=LENGTH))
+        model, loss = simulated(plan, number=number)
         assert same(fitted.model, model)
         assert (fitted.examples, fitted.steps, fitted.loss) == (11, 5, loss)
-    assert not same(simulated(PLAN, number=4)[0], model)
+    assert not same(simulated(plan, number=4)[0], model)
 
 
 def test_the_offset_is_added_to_each_gradient(visit):

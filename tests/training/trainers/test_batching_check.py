@@ -75,6 +75,14 @@ def test_a_run_that_will_diverge_is_accepted(lr, choose):
     assert type(choose("vmap", linear(), plan)) is VmapTrainer
 
 
+def test_adamw_may_make_much_of_rounding(choose):
+    """Each group has one channel, so the gradient of its bias is 0 but for rounding; AdamW's step is as long as any."""
+    shape = nn.Unflatten(1, (1, 2, 3))
+    module = made(lambda: nn.Sequential(shape, nn.Conv2d(1, 8, 2), nn.GroupNorm(8, 8), nn.Flatten(), nn.Linear(16, 3)))
+    plan = LocalPlan(steps=2, batch_size=4, lr=0.1, optimizer="adamw")
+    assert type(choose("vmap", module, plan)) is VmapTrainer
+
+
 @pytest.mark.parametrize("mu", [20.0, 1e4])
 def test_a_strong_proximal_term_is_tried_with_stable_steps(mu, choose):
     plan = LocalPlan(steps=2, batch_size=4, lr=1 / mu, mu=mu)

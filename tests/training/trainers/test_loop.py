@@ -30,12 +30,14 @@ PLANS = {
     "proximal": LocalPlan(steps=6, batch_size=4, lr=0.3, mu=0.9),
     "proximal, clipped": LocalPlan(steps=6, batch_size=4, lr=1.0, mu=1.9, clip_norm=0.3, weight_decay=0.1),
     "all": LocalPlan(steps=3, batch_size=9, lr=(0.5, 0.1, 0.2), momentum=0.5, weight_decay=0.1, clip_norm=0.3),
+    "adamw": LocalPlan(steps=6, batch_size=4, lr=0.05, optimizer="adamw"),
+    "adamw, all": LocalPlan(3, 9, lr=(0.05, 0.1, 0.02), weight_decay=0.2, clip_norm=0.3, optimizer="adamw"),
     "whole data": LocalPlan(steps=5, batch_size=100, lr=0.3),
 }
 
 
 def visit_with_torch(module, inputs, labels, shard, job):
-    """Do a visit with ``torch.optim.SGD`` on a module of its own; return its end and its mean loss."""
+    """Do a visit with ``torch.optim`` on a module of its own; return its end and its mean loss."""
     plan = job.plan
     parameters = list(module.parameters())
     with torch.no_grad():
@@ -43,7 +45,10 @@ def visit_with_torch(module, inputs, labels, shard, job):
     begin = [p.detach().clone() for p in parameters]
     size = min(plan.batch_size, len(shard))
     order = shard[example_order(SEED, job.client, job.visit, len(shard), plan.steps * size).numpy()]
-    optimizer = torch.optim.SGD(parameters, lr=1.0, momentum=plan.momentum, weight_decay=plan.weight_decay)
+    if plan.optimizer == "adamw":
+        optimizer = torch.optim.AdamW(parameters, weight_decay=plan.weight_decay)
+    else:
+        optimizer = torch.optim.SGD(parameters, lr=1.0, momentum=plan.momentum, weight_decay=plan.weight_decay)
     losses = []
     for step in range(plan.steps):
         batch = order[step * size : (step + 1) * size]
@@ -153,7 +158,7 @@ class TestPayload:
 
 
 class TestPrefix:
-    @pytest.mark.parametrize("name", ["plain", "momentum", "clipped", "proximal", "whole data"])
+    @pytest.mark.parametrize("name", ["plain", "momentum", "clipped", "proximal", "whole data", "adamw"])
     @pytest.mark.parametrize("dropout", [0.0, 0.5])
     def test_a_visit_cut_short_ends_where_the_whole_one_passes(self, name, dropout, trainer, job, network):
         plan = PLANS[name]
@@ -164,7 +169,9 @@ class TestPrefix:
         passed.append(whole)
         assert len(passed) == plan.steps + 1
         for steps in range(1, plan.steps):
-            changes = {key: getattr(plan, key) for key in ("batch_size", "lr", "momentum", "mu", "clip_norm")}
+            changes = {
+                key: getattr(plan, key) for key in ("batch_size", "lr", "momentum", "mu", "clip_norm", "optimizer")
+            }
             short = trainer(dropout=dropout).collect([job(LocalPlan(steps=steps, **changes))])[0].vector
             assert torch.equal(short, passed[steps])
             assert not torch.equal(short, whole)
@@ -178,10 +185,11 @@ class TestIndependence:
             job(PLANS["proximal"], client=1, visit=2, payload="delta"),
             job(PLANS["clipped"], client=2, start=torch.full((59,), 0.1)),
             job(PLANS["plain"], client=0, visit=1),
+            job(PLANS["adamw"], client=3),
         ]
         alone = [trainer(dropout=dropout).collect([task])[0] for task in jobs]
         here = trainer(dropout=dropout)
-        for order in ([0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 2, 1, 3]):
+        for order in ([0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [2, 4, 0, 4, 2, 1, 3]):
             assert_same(here.collect([jobs[number] for number in order]), [alone[number] for number in order])
 
     def test_a_visit_that_diverged_does_not_change_the_next(self, trainer, job):

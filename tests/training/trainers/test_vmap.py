@@ -77,6 +77,9 @@ def test_it_trains_as_the_plain_trainer_does(name):
         {"momentum": 0.5, "weight_decay": 0.1, "clip_norm": 0.3},
         {"lr": (0.4, 0.3, 0.2, 0.1)},
         {"batch_size": 1},
+        {"optimizer": "adamw"},
+        {"optimizer": "adamw", "weight_decay": 0.1, "clip_norm": 0.3},
+        {"optimizer": "adamw", "lr": (0.4, 0.3, 0.2, 0.1)},
     ],
     ids=str,
 )
@@ -110,6 +113,9 @@ def test_jobs_with_different_plans_are_trained_together():
         dataclasses.replace(PLAIN, momentum=0.9),
         dataclasses.replace(PLAIN, steps=2, batch_size=20),
         dataclasses.replace(PLAIN, lr=0.01, mu=0.1),
+        dataclasses.replace(PLAIN, lr=0.01, optimizer="adamw"),
+        dataclasses.replace(PLAIN, lr=0.02, steps=6, optimizer="adamw"),
+        dataclasses.replace(PLAIN, lr=0.02, steps=1, optimizer="adamw"),
     ]
     jobs = jobs_of(plans * 2)
     assert_alike(make(VmapTrainer).collect(jobs), make(LoopTrainer).collect(jobs))
@@ -120,9 +126,10 @@ def test_the_payload_can_be_the_end():
     assert torch.equal(delta.vector, start_of("mlp") - end.vector)
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
 @pytest.mark.parametrize("name", MODELS)
-def test_the_division_of_jobs_does_not_change_a_bit(name):
-    plans = [dataclasses.replace(PLAIN, steps=1 + number % 4) for number in range(10)]
+def test_the_division_of_jobs_does_not_change_a_bit(name, optimizer):
+    plans = [dataclasses.replace(PLAIN, steps=1 + number % 4, optimizer=optimizer) for number in range(10)]
     assert_same_in_parts(make(VmapTrainer, name), jobs_of(plans, name))
 
 
@@ -156,3 +163,26 @@ def test_a_client_that_has_finished_does_not_change(name):
 
 def test_the_number_of_examples():
     assert [make(VmapTrainer).workload.examples(client) for client in range(len(SIZES))] == list(SIZES)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_padded_batches_train_as_the_plain_trainer_does(name):
+    plans = [dataclasses.replace(PLAIN, steps=1 + number % 3) for number in range(6)]
+    jobs = jobs_of(plans, name)
+    padded = make(lambda workload: VmapTrainer(workload, batch_limit=4, padded=True), name)
+    assert_alike(padded.collect(jobs), make(LoopTrainer, name).collect(jobs))
+    assert_same_in_parts(padded, jobs)
+
+
+def test_padded_batches_always_have_the_same_shape(monkeypatch):
+    padded = make(lambda workload: VmapTrainer(workload, batch_limit=4, padded=True), "groupnorm")
+    rows, gradients = [], padded._gradients
+
+    def record(part, inputs, labels, dropout):
+        rows.append(len(labels))
+        return gradients(part, inputs, labels, dropout)
+
+    monkeypatch.setattr(padded, "_gradients", record)
+    padded.collect(jobs_of([PLAIN, dataclasses.replace(PLAIN, steps=9)], "groupnorm"))
+    padded.collect(jobs_of([PLAIN] * 5, "groupnorm"))
+    assert set(rows) == {4}

@@ -155,7 +155,7 @@ class Algorithm(Hooks[Schedule_co]):
         """
         check_count("clients", clients)
         initial = LazyModel(model, self.max_step_norm)
-        run = RunFacts(initial.length, clients, data_weights)
+        run = RunFacts(initial.length, clients, data_weights, model.device)
         components = [part for name in sorted(self._state) if hasattr(part := getattr(self, name), "check_run")]
         self.check_run(run)
         for component in components:

@@ -4,7 +4,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
+
+_CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +18,17 @@ class RunFacts:
         length: The model's number of parameters d.
         clients: Number of clients N.
         data_weights: Each client's share of the objective, ``(N,)``; None for uniform.
+        device: Where the model and the updates lie.
     """
 
     length: int
     clients: int
     data_weights: Tensor | None = None
+    device: torch.device = _CPU
+
+    def zeros(self, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Return a vector of zeros, ``(d,)``, on the run's device."""
+        return torch.zeros(self.length, dtype=dtype, device=self.device)
 
 
 class Component(ABC):

@@ -67,6 +67,9 @@ class Hooks(Generic[Schedule_co]):
     def check_run(self, run: RunFacts) -> None:
         """Raise ``ValueError`` if the hyper-parameters do not fit the run."""
 
+    def check_local(self, local: LocalPlan) -> None:
+        """Raise ``ValueError`` if the run's plan does not suit; ``lr_decay`` is in it."""
+
     def begin(self, model: Tensor) -> None:
         """Assign the rest of the saved state: tensors, numbers, dicts of numbers.
 
@@ -76,6 +79,8 @@ class Hooks(Generic[Schedule_co]):
 
     def plan(self, client: int, local: LocalPlan) -> LocalPlan:
         """Return the client's plan, made from the run's; change nothing.
+
+        Step sizes of ``local`` are those of this version, with the run's decay.
 
         Raises:
             ValueError: The run's plan does not suit.

@@ -76,7 +76,7 @@ class ServerStep(Component):
         self._lr = lr
 
     def start(self, run: RunFacts) -> None:
-        self._parameter = torch.zeros(run.length if self._kind else 0)
+        self._parameter = run.zeros() if self._kind else torch.zeros(0)
         self._optimizer = self._kind.make(self._parameter, self._lr) if self._kind else None
 
     def __call__(self, model: Tensor, mean_delta: Tensor) -> Tensor:

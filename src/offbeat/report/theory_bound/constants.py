@@ -191,10 +191,12 @@ def is_in_time(experiment: Experiment, plan: LocalPlan, period: float) -> Assump
 
 def plain_steps(algorithm: Algorithm, plan: LocalPlan) -> tuple[Assumption, ...]:
     """Return the assumption of plain steps, or a broken one for each other setting."""
-    keys = ["momentum", "weight_decay", "mu", "clip_norm", "error_feedback"]
+    keys = ["momentum", "weight_decay", "mu", "clip_norm", "error_feedback", "lr_decay"]
     if not isinstance(algorithm, FedLuck):  # its theorem includes its compression
         keys.append("compression")
     extras = [f"local.{key}" for key in keys if getattr(plan, key)]
+    if plan.optimizer != "sgd":
+        extras.append("local.optimizer")
     if getattr(algorithm, "server_optimizer", None) is not None:
         extras.append("server_optimizer")
     if not extras:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from offbeat.errors import OffbeatError
+from offbeat.training.accelerator import Accelerator, choose_device
 from offbeat.training.evaluation import check_scalar
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.loop import LoopTrainer
@@ -25,6 +26,7 @@ class LocalSGD:
         module: Its trainable parameters are those of the server's model, by name and shape; it is changed.
         loss: Maps (outputs, labels) to the mean loss of a minibatch.
         data: The client's inputs and labels, ``(n, …)`` each: tensors or arrays.
+        device: Where it trains: ``auto``, ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
 
     Raises:
         OffbeatError: The module cannot be trained this way, or the numbers of inputs and labels differ.
@@ -32,7 +34,14 @@ class LocalSGD:
 
     corrects_gradients = True
 
-    def __init__(self, module: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], data: tuple[Any, Any]) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        loss: Callable[[Tensor, Tensor], Tensor],
+        data: tuple[Any, Any],
+        *,
+        device: str = "cpu",
+    ) -> None:
         self._model = FlatModel(module)
         self._loss = loss
         inputs, labels = self._data = Examples(*(torch.as_tensor(part) for part in data))
@@ -40,6 +49,16 @@ class LocalSGD:
             raise OffbeatError(
                 f"a client needs examples, a label for each: got {len(inputs)} inputs, {len(labels)} labels"
             )
+        self.to(device)
+
+    def to(self, device: str) -> None:
+        """Train on another device from the next visit on.
+
+        Raises ``OffbeatError`` if it is not there.
+        """
+        self._accelerator = Accelerator(choose_device(device))
+        self._model = self._model.to(self._accelerator.device)
+        self._data = self._data.to(self._accelerator.device)
 
     @property
     def examples(self) -> int:
@@ -58,16 +77,20 @@ class LocalSGD:
         loss = _UntilUrgent(self._loss, visit)
         # The trainer finds the examples by the client's number, which the random numbers depend on too.
         shards = [np.arange(self.examples)] * (visit.client + 1)
-        trainer = LoopTrainer(Workload(self._model, Objective(loss), self._data, shards, visit.seed))
+        trainer = LoopTrainer(
+            Workload(self._model, Objective(loss), self._data, shards, visit.seed, accelerator=self._accelerator)
+        )
         job = Job(visit.client, visit.number, visit.version, start, visit.plan, "params", offset)
         try:
-            result = trainer.collect([job])[0]
+            with self._accelerator.numerics():
+                result = trainer.collect([job])[0]
         except _UrgentError:
             result = Result(self._model.vector.clone(), torch.stack(loss.values).float().mean().item())
         return Fitted(self._model.named(result.vector), self.examples, len(loss.values), loss=result.loss)
 
     def _vector(self, named: dict[str, Tensor]) -> Tensor:
-        return torch.cat([named[name].reshape(-1) for name in self._model.named(self._model.vector)])
+        vector = torch.cat([named[name].reshape(-1) for name in self._model.named(self._model.vector)])
+        return vector.to(self._accelerator.device)
 
     def _check(self, model: dict[str, Tensor]) -> None:
         own = self._model.named(self._model.vector)

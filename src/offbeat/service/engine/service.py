@@ -132,7 +132,7 @@ class Service:
         if self.engine.run.is_finished or not coordinator.wants_speed(client):
             return messages.Probe(probe=None, upload_bytes=0)
         newest = max(self.engine.models.versions())
-        step = Assignment(client, 0, newest, coordinator.local.prefix(1), math.inf, None)
+        step = Assignment(client, 0, newest, coordinator.local.at(newest).prefix(1), math.inf, None)
         upload_bytes = min(uncompressed_bytes(self.engine.models.length), LARGEST_PROBE)
         return messages.Probe(probe=self._visit(step, None), upload_bytes=upload_bytes)
 

@@ -5,12 +5,13 @@ from typing import Literal, get_args
 
 from offbeat.algorithms.components import LocalPlan
 from offbeat.errors import OffbeatError
-from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.batching_check import batching_problem
 from offbeat.training.trainers.dense import is_dense
+from offbeat.training.trainers.graph_loop import GraphLoopTrainer
 from offbeat.training.trainers.hooks import parameter_with_hook
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.processes import ProcessTrainer
+from offbeat.training.trainers.smaller_batches import SmallerBatches
 from offbeat.training.trainers.switching import SwitchingTrainer
 from offbeat.training.trainers.trainer import Trainer
 from offbeat.training.trainers.vmap import VmapTrainer
@@ -19,47 +20,73 @@ from offbeat.training.workload import Workload
 TrainerName = Literal["auto", "loop", "vmap", "processes"]
 TRAINERS: tuple[TrainerName, ...] = get_args(TrainerName)
 
-# Measured limits up to which batches are faster. The models are copied once per visit, so the second limit counts for
-# visits of few steps.
+# Measured limits up to which batches are faster on a CPU. The models are copied once per visit, so the second limit
+# counts for visits of few steps.
 _MAX_PARAMETERS = 2**18
 _MAX_PARAMETERS_PER_STEP = 2**15
+# On a GPU, larger models keep it busy one at a time. Not measured.
+_GPU_MAX_PARAMETERS = 2**21
 
 # A batch's models should fit into a processor's cache, but be enough to amortise the overhead.
 _PARAMETERS_PER_BATCH = 2**19
 _DENSE_BATCHES = (8, 64)  # smallest and largest
 _BATCHES = (32, 128)
+_GPU_PARAMETERS_PER_BATCH = 2**26
+_GPU_BATCHES = (2, 1024)
 
 
 def make_trainer(name: TrainerName, workload: Workload, *, plan: LocalPlan, workers: int = 1) -> Trainer:
     """Return the trainer of that name.
 
-    ``auto`` is ``vmap`` for small networks of linear layers with ReLU, which have a kernel, and ``loop`` for all
-    others: ``torch.func`` gains no more than a second process does, and does not support every model. Models with hooks
-    are trained by ``loop``, and with hooks on parameters in this process only. Timing does not affect the choice, so
-    equal runs have equal trainers.
-
     ``loop`` trains one client after the other; ``processes`` several at once in other processes, with bit-equal
-    results; ``vmap`` many at once, with results that differ by rounding. There are at most ``workers`` processes; with
-    more than one, ``loop`` uses them in runs of more than a few seconds.
+    results; ``vmap`` many at once, with results that differ by rounding; ``auto`` is the one of ``choose_trainer``.
+    There are at most ``workers`` processes; with more than one, ``loop`` uses them on a CPU in runs of more than a few
+    seconds. Models with hooks on parameters are trained in this process only.
 
     Raises:
         OffbeatError: The model cannot be trained in batches, for instance because it draws random numbers or has a
-            hook on a gradient, or it cannot be sent to another process.
+            hook on a gradient, or it cannot be sent to another process; or processes are asked for on a GPU.
     """
-    model = workload.model
+    on_cpu = workload.accelerator.device.type == "cpu"
     if name == "processes":
+        if not on_cpu:
+            raise OffbeatError(f"trainer = 'processes' is for CPUs: use 'auto' on {workload.accelerator.device}")
         return ProcessTrainer(workload, workers=workers)
+    chosen = choose_trainer(workload, plan)[0] if name == "auto" else name
     loop = LoopTrainer(workload)
-    dense = is_dense(model.module, workload.objective.loss)
-    if name == "vmap" or (name == "auto" and dense and _pays(model, plan)):
-        batched = VmapTrainer(workload, batch_limit=_batch_limit(model, dense))
+    if chosen == "vmap":
+        batched = _make_vmap(workload)
         problem = batching_problem(batched, loop, plan) if name == "vmap" else None
         if problem is not None:
             raise OffbeatError(f"trainer = 'vmap': this model cannot be trained in batches ({problem}): use 'loop'")
-        return batched
-    if workers < 2 or os.name == "nt" or parameter_with_hook(model.module) is not None:
+        return batched if on_cpu else SmallerBatches(batched)
+    if not on_cpu:
+        return SmallerBatches(GraphLoopTrainer(workload) if workload.accelerator.is_cuda else loop)
+    if workers < 2 or os.name == "nt" or parameter_with_hook(workload.model.module) is not None:
         return loop
     return SwitchingTrainer(loop, lambda: ProcessTrainer(workload, workers=workers))
+
+
+def choose_trainer(workload: Workload, plan: LocalPlan) -> tuple[Literal["loop", "vmap"], str]:
+    """Return the trainer that ``auto`` takes, and the reason as a clause.
+
+    The choice depends on the model, the plan and the kind of device, never on timing, so that equal runs have equal
+    trainers. On a CPU, networks of linear layers with ReLU have a kernel for batches; for others ``torch.func`` gains
+    no more than a second process does. On a GPU, batches also gain for other models, if these are small.
+    """
+    length = len(workload.model.vector)
+    if workload.accelerator.device.type == "cpu":
+        if not is_dense(workload.model.module, workload.objective.loss):
+            return "loop", "on a CPU only linear layers with ReLU and cross-entropy are faster in batches"
+        if length > min(_MAX_PARAMETERS, _MAX_PARAMETERS_PER_STEP * plan.steps):
+            return "loop", f"{length:,} parameters are too many for batches of {plan.steps} steps"
+        return "vmap", "small linear layers with ReLU and cross-entropy are faster in batches"
+    if length > _GPU_MAX_PARAMETERS:
+        return "loop", f"with {length:,} parameters one client keeps a GPU busy"
+    problem = batching_problem(_make_vmap(workload), LoopTrainer(workload), plan)
+    if problem is not None:
+        return "loop", f"the model cannot be trained in batches: {problem}"
+    return "vmap", f"with {length:,} parameters many clients fit on a GPU at once"
 
 
 def available_processors() -> int:
@@ -67,10 +94,15 @@ def available_processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _batch_limit(model: FlatModel, dense: bool) -> int:
-    smallest, largest = _DENSE_BATCHES if dense else _BATCHES
-    return max(smallest, min(largest, _PARAMETERS_PER_BATCH // len(model.vector)))
+def _make_vmap(workload: Workload) -> VmapTrainer:
+    length = len(workload.model.vector)
+    if workload.accelerator.device.type == "cpu":
+        smallest, largest = _DENSE_BATCHES if is_dense(workload.model.module, workload.objective.loss) else _BATCHES
+        return VmapTrainer(workload, batch_limit=_between(smallest, _PARAMETERS_PER_BATCH // length, largest))
+    smallest, largest = _GPU_BATCHES
+    limit = _between(smallest, _GPU_PARAMETERS_PER_BATCH // length, largest)
+    return VmapTrainer(workload, batch_limit=limit, padded=True)
 
 
-def _pays(model: FlatModel, plan: LocalPlan) -> bool:
-    return len(model.vector) <= min(_MAX_PARAMETERS, _MAX_PARAMETERS_PER_STEP * plan.steps)
+def _between(smallest: int, number: int, largest: int) -> int:
+    return max(smallest, min(largest, number))

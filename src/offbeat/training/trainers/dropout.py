@@ -110,9 +110,9 @@ class _Noise(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> tuple[Tensor, int]:
         """Return noise ``(models, *like.shape)`` and the index of the models' dimension."""
-        _, generators, keep, like = args
+        batched, generators, keep, like = args
         strides = torch.empty_like(like).stride()
         noise = torch.empty_strided((info.batch_size, *like.shape), (like.numel(), *strides), dtype=like.dtype).fill_(1)
         for row, generator in zip(noise, generators, strict=False):
             row.bernoulli_(keep, generator=generator)
-        return noise, 0
+        return noise.to(batched.device), 0

@@ -1,6 +1,5 @@
 """The reference trainer: one client after the other, for any model."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,17 +11,18 @@ from offbeat.randomness import Purpose, example_order, integer
 from offbeat.training.augmentation import AUGMENTATIONS
 from offbeat.training.evaluation import check_scalar
 from offbeat.training.max_pooling import fast_max_pooling
-from offbeat.training.trainers.trainer import Job, Result, Trainer, result_vector
+from offbeat.training.trainers.adamw import AdamW
+from offbeat.training.trainers.trainer import Job, Result, Trainer, result_vector, results_of
 from offbeat.training.workload import Workload
 from offbeat_client.user_code_errors import user_code
 
 
 class LoopTrainer(Trainer):
-    """Local SGD for one client at a time.
+    """Local training of one client at a time.
 
     A step's gradient is ``∇loss + offset + mu (w − w_start)``, clipped to ``clip_norm``, followed by weight decay and
-    momentum as in ``torch.optim.SGD``. Minibatches pass through the client's examples repeatedly, in random order. The
-    model is trained in place.
+    momentum as in ``torch.optim.SGD``, or by a step of ``torch.optim.AdamW``. Minibatches pass through the client's
+    examples repeatedly, in random order. The model is trained in place.
     """
 
     name = "loop"
@@ -41,40 +41,48 @@ class LoopTrainer(Trainer):
         Raises ``OffbeatError`` if the model or the loss fails, or the loss is not a tensor of shape ``()``.
         """
         self._model.module.train()
-        with torch.random.fork_rng(devices=[]):
-            return [self._train(job) for job in jobs]
+        with self.workload.accelerator.forked_randomness():
+            trained = [self._train(job) for job in jobs]
+        return results_of([vector for vector, _ in trained], [loss for _, loss in trained])
 
-    def _train(self, job: Job) -> Result:
+    def _train(self, job: Job) -> tuple[Tensor, Tensor]:
+        """Return the result's vector and its mean loss, a tensor of shape ``()``."""
         plan, shard = job.plan, self._shards[job.client]
         batch_size = min(plan.batch_size, len(shard))
-        seed = self.workload.seed
+        seed, accelerator = self.workload.seed, self.workload.accelerator
         order = example_order(seed, job.client, job.visit, len(shard), plan.steps * batch_size)
         minibatches = shard[order].split(batch_size)
         client, visit = np.array([job.client]), np.array([job.visit])
         # Dropout and similar layers draw from torch's own generator.
-        torch.default_generator.manual_seed(integer(seed, Purpose.LAYERS, job.client, job.visit))
+        accelerator.seed(integer(seed, Purpose.LAYERS, job.client, job.visit))
 
         self._model.load(job.start)
         velocity = torch.zeros_like(job.start) if plan.momentum else None
-        losses = torch.empty(plan.steps)
+        adamw = AdamW(job.start) if plan.optimizer == "adamw" else None
+        losses = torch.empty(plan.steps, device=accelerator.device)
         what = f"client {job.client}, visit {job.visit}: the model or the loss failed"
         for step, chosen in enumerate(minibatches):
-            self._model.gradient.zero_()
             with user_code(what):
                 # Copies, so changes in place by model and loss are lost.
-                inputs, labels = self.workload.train.take(chosen)
+                inputs, labels = self.workload.minibatch(chosen)
                 if self._augment:
                     inputs = self._augment(inputs[None], seed, client, visit, step)[0]
-                with self._pooling:
-                    outputs = self._model.module(inputs)
-                loss = check_scalar(self.workload.objective.loss(outputs, labels))
-                loss.backward()
-            losses[step] = loss.detach()
-            sgd_step(self._model.vector, self._model.gradient, velocity, job.start, plan, step, job.offset)
-        return Result(result_vector(job.payload, job.start, self._model.vector), losses.mean().item())
+                losses[step] = self._differentiate(inputs, labels)
+            local_step(self._model.vector, self._model.gradient, velocity, job.start, plan, step, job.offset, adamw)
+        return result_vector(job.payload, job.start, self._model.vector), losses.mean()
+
+    def _differentiate(self, inputs: Tensor, labels: Tensor) -> Tensor:
+        """Compute the model's gradient on a minibatch; return the loss, ``()``."""
+        self._model.gradient.zero_()
+        with self.workload.accelerator.autocast():
+            with self._pooling:
+                outputs = self._model.module(inputs)
+            loss = check_scalar(self.workload.objective.loss(outputs, labels))
+            loss.backward()
+        return loss.detach()
 
 
-def sgd_step(
+def local_step(
     weights: Tensor,
     gradient: Tensor,
     velocity: Tensor | None,
@@ -82,22 +90,27 @@ def sgd_step(
     plan: LocalPlan,
     step: int,
     offset: Tensor | None = None,
+    adamw: AdamW | None = None,
 ) -> None:
-    """Take a step of local SGD in place; all tensors are ``(d,)``.
+    """Take a step of local training in place; all tensors are ``(d,)``.
 
     The first step has index 0. Weights and velocity, which is zero before the first step and None without momentum, are
-    changed; the gradient is overwritten. The offset is added to it.
+    changed, as are AdamW's moments; the gradient is overwritten. The offset is added to it.
     """
     if offset is not None:
         gradient.add_(offset)
     if plan.mu:
         gradient.add_(weights - start, alpha=plan.mu)
     if plan.clip_norm is not None:
-        norm = torch.linalg.vector_norm(gradient).item()
-        if norm > plan.clip_norm and math.isfinite(norm):
-            gradient.mul_(plan.clip_norm / norm)
+        norm = torch.linalg.vector_norm(gradient).double()
+        is_too_long = (norm > plan.clip_norm) & norm.isfinite()
+        gradient.mul_(torch.where(is_too_long, plan.clip_norm / norm, 1.0).float())
+    lr = plan.lr[step] if isinstance(plan.lr, tuple) else plan.lr
+    if adamw is not None:
+        adamw.step(weights, gradient, lr, plan.weight_decay)
+        return
     if plan.weight_decay:
         gradient.add_(weights, alpha=plan.weight_decay)
     if velocity is not None:
         gradient = velocity.mul_(plan.momentum).add_(gradient)
-    weights.sub_(gradient, alpha=plan.lr[step] if isinstance(plan.lr, tuple) else plan.lr)
+    weights.sub_(gradient, alpha=lr)

@@ -13,7 +13,7 @@ import torch
 from offbeat.errors import OffbeatError
 from offbeat.training.trainers.packed_code import pack_code
 from offbeat.training.trainers.shared_memory import RowTable, SharedMemory, share
-from offbeat.training.trainers.trainer import Job, Result
+from offbeat.training.trainers.trainer import Job, Result, Trainer
 from offbeat.training.trainers.worker import JobMessage, Worker, WorkerSetup
 from offbeat.training.workload import Workload
 from offbeat_client.user_code_errors import error_line
@@ -45,7 +45,7 @@ class _Pool:
 
     def __init__(self, memory: SharedMemory, workload: Workload) -> None:
         self.memory = memory
-        self.setup = WorkerSetup(memory.locations, workload.seed, workload.augmentation)
+        self.setup = WorkerSetup(memory.locations, workload.seed, workload.augmentation, workload.accelerator)
         self.starts = RowTable(memory["starts"])
         self.results = memory["results"]
         self.free = list(range(len(self.results)))
@@ -74,7 +74,7 @@ class _Pool:
             self.memory.close()
 
 
-class ProcessTrainer:
+class ProcessTrainer(Trainer):
     """Local SGD for several clients at once, in processes of one thread each.
 
     Results are bit-equal to those of ``LoopTrainer`` with one thread. Processes start with the first job, also after

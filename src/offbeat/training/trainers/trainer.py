@@ -3,8 +3,9 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from offbeat.algorithms.components import LocalPlan, Payload
@@ -49,6 +50,7 @@ class Result:
 
     vector: Tensor  # delta or, for params, final model, float32 (d,), not shared with other tensors, not compressed
     loss: float  # mean training loss over the visit's steps
+    squares: float | None = None  # sum of the vector's squares, infinite or NaN if an entry is; None if not computed
 
 
 class Trainer(Protocol):
@@ -62,6 +64,13 @@ class Trainer(Protocol):
     """Results of trainers of one name are bit-equal, those of different names equal up to rounding."""
     batch_limit: int
     """The best number of jobs to train at once."""
+    notes: Sequence[str] = ()
+    """What a user should know of the run, for instance that memory ran out."""
+
+    @property
+    def kernel(self) -> str:
+        """The name of the computation of a step, for reports."""
+        return self.name
 
     def submit(self, job: Job) -> None:
         """Announce a job that will probably be collected.
@@ -83,6 +92,20 @@ class Trainer(Protocol):
 
     def close(self) -> None:
         """End the trainer's processes, if it has any."""
+
+
+def read_numbers(numbers: Tensor) -> list[Any]:
+    """Return a tensor's entries as nested lists.
+
+    Trainers read once a batch: a GPU has to finish all its computations for it.
+    """
+    return numbers.tolist()
+
+
+def results_of(vectors: Sequence[Tensor], losses: Sequence[Tensor]) -> list[Result]:
+    """Return results from vectors ``(d,)`` and mean losses ``()``."""
+    read = read_numbers(torch.stack([*losses, *(vector.dot(vector) for vector in vectors)]))
+    return [Result(*parts) for parts in zip(vectors, read[: len(losses)], read[len(losses) :], strict=True)]
 
 
 def result_vector(payload: Payload, start: Tensor, end: Tensor) -> Tensor:

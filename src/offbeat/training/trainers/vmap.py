@@ -14,34 +14,44 @@ from offbeat.errors import OffbeatError
 from offbeat.randomness import Purpose, integer
 from offbeat.training.augmentation import AUGMENTATIONS
 from offbeat.training.minibatches import Integers, example_orders
+from offbeat.training.trainers.adamw import AdamW
 from offbeat.training.trainers.dense import dense_step, is_dense
 from offbeat.training.trainers.dropout import Draw, Dropout
-from offbeat.training.trainers.trainer import Job, Result, Trainer, result_vector
+from offbeat.training.trainers.trainer import Job, Result, Trainer, read_numbers, result_vector
 from offbeat.training.trainers.unfolded_convolution import UnfoldedConvolutions
 from offbeat.training.workload import Workload
+from offbeat_client.local_plan import Optimizer
 
 _FETCHED = 256  # examples fetched together, if a step has no more: they stay in the cache until they are used
-_SMALLEST_BATCH = 2  # torch may compute a single model in another way, with other last bits
+_SMALLEST_BATCH = 2  # a CPU may compute a single model in another way, with other last bits
 
 
 class VmapTrainer(Trainer):
-    """Local SGD for a batch of clients, step by step, with ``torch.func.vmap``.
+    """Local training of a batch of clients, step by step, with ``torch.func.vmap``.
 
     Results equal those of ``LoopTrainer`` up to rounding, and are bit-equal for any division of the jobs into batches.
     Jobs with different numbers of steps or step sizes are trained together; jobs with different minibatch sizes,
-    momentum, proximal terms, weight decay or clipping in separate groups.
-    The model's values are not used.
+    optimisers, momentum, proximal terms, weight decay or clipping in separate groups. The model's values are not used.
 
-    With ``unfold_convolutions`` convolutions are matrix products, with other last bits; the trainer's name says so.
+    Args:
+        workload: What is trained.
+        batch_limit: The largest number of models to train together.
+        padded: Whether each batch is filled up to that number. GPUs choose the order of additions by the shapes, so
+            without it a result's last bits depend on the other jobs of its batch.
+        unfold_convolutions: Whether convolutions are matrix products, which GPUs batch well. This changes the last
+            bits, and the trainer's name says so.
     """
 
     name = "vmap"
 
-    def __init__(self, workload: Workload, *, batch_limit: int = 64, unfold_convolutions: bool = False) -> None:
+    def __init__(
+        self, workload: Workload, *, batch_limit: int = 64, padded: bool = False, unfold_convolutions: bool = False
+    ) -> None:
         if unfold_convolutions:
             self.name = "vmap-unfolded"
         self.workload = workload
         self.batch_limit = batch_limit
+        self._padded = padded
         self._model = workload.model
         self._sizes = np.array([len(shard) for shard in workload.shards])
         self._augment = None if workload.augmentation is None else AUGMENTATIONS[workload.augmentation]
@@ -49,12 +59,18 @@ class VmapTrainer(Trainer):
         convolutions = UnfoldedConvolutions() if unfold_convolutions else nullcontext()
 
         def loss_of(parameters: dict[str, Tensor], inputs: Tensor, labels: Tensor, dropout: Dropout | None) -> Tensor:
-            with convolutions, dropout.step(labels) if dropout else nullcontext():
+            mode = dropout.step(labels) if dropout else nullcontext()
+            with workload.accelerator.autocast(), convolutions, mode:
                 return loss(functional_call(module, parameters, (inputs,)), labels)
 
-        self._is_dense = is_dense(module, loss)
+        self._is_dense = is_dense(module, loss) and workload.accelerator.precision != "bf16"
         self._gradients = vmap(grad_and_value(loss_of), in_dims=(0, 0, 0, None))
         self._draws: dict[int, list[Draw]] = {}  # of the first step, by minibatch size
+
+    @property
+    def kernel(self) -> str:
+        """``dense``, which needs no derivatives by ``torch.func``, or ``vmap``."""
+        return "dense" if self._is_dense else "vmap"
 
     def collect(self, jobs: Sequence[Job]) -> list[Result]:
         """Train all jobs, each from its start."""
@@ -66,11 +82,19 @@ class VmapTrainer(Trainer):
         for group, indices in groups.items():
             # Jobs with the most steps come first, so that finished jobs are at the end.
             indices.sort(key=lambda index: -jobs[index].plan.steps)
-            results.update(zip(indices, self._train([jobs[index] for index in indices], group), strict=False))
+            for first in range(0, len(indices), self.batch_limit):
+                batch = indices[first : first + self.batch_limit]
+                results.update(zip(batch, self._train([jobs[index] for index in batch], group), strict=True))
         return [results[index] for index in range(len(jobs))]
 
+    @property
+    def _smallest(self) -> int:
+        """The smallest number of models to train together."""
+        return self.batch_limit if self._padded else _SMALLEST_BATCH
+
     def _train(self, jobs: Sequence[Job], group: "_Group") -> Iterable[Result]:
-        jobs = [*jobs, *[jobs[-1]] * (_SMALLEST_BATCH - len(jobs))]  # the last job is repeated
+        number = len(jobs)
+        jobs = [*jobs, *[jobs[-1]] * (self._smallest - number)]  # the last job is repeated
         steps, clients, visits = np.array([(job.plan.steps, job.client, job.visit) for job in jobs]).T
         examples = self._minibatches(clients, visits, steps, group.batch_size)
         starts = torch.stack([job.start for job in jobs])
@@ -79,8 +103,9 @@ class VmapTrainer(Trainer):
         offsets = [job.offset for job in jobs if job.offset is not None]  # of all jobs of a group, or of none
         offset = self._model.stacked(torch.stack(offsets)) if offsets else {}
         velocity = {name: torch.zeros_like(part) for name, part in models.items()} if group.momentum else None
-        rates = _rates(jobs, int(steps[0]))
-        losses = torch.zeros(len(jobs), int(steps[0]))
+        adamw = {name: AdamW(part) for name, part in models.items()} if group.optimizer == "adamw" else None
+        rates = _rates(jobs, int(steps[0])).to(starts.device)
+        losses = torch.zeros(len(jobs), int(steps[0]), device=starts.device)
         dropout = self._dropout(jobs, group.batch_size)
         actives = np.count_nonzero(steps[:, None] > np.arange(steps[0]), axis=0).tolist()
         for step, (active, (inputs, labels)) in enumerate(zip(actives, self._fetch(examples, actives), strict=True)):
@@ -98,31 +123,34 @@ class VmapTrainer(Trainer):
                 slopes, losses[:taken, step] = self._gradients(part, inputs, labels, dropout)
                 for name, values in offset.items():
                     slopes[name].add_(values[:taken])
-                _sgd_step(part, slopes, first, velocity, rate, group)
+                _local_step(part, slopes, first, velocity, adamw, rate, group)
                 if dropout and self._draws.setdefault(group.batch_size, dropout.draws) != dropout.draws:
                     raise OffbeatError("the model's dropout differs from step to step: use trainer = 'loop'")
             for name, values in done.items():
                 part[name][active:] = values
         ends = torch.cat([part.reshape(len(jobs), -1) for part in models.values()], dim=1)
-        for row, (job, step_losses) in enumerate(zip(jobs, losses.tolist(), strict=False)):
-            loss = math.fsum(step_losses[: job.plan.steps]) / job.plan.steps
-            yield Result(result_vector(job.payload, starts[row], ends[row]), loss)
+        vectors = [result_vector(job.payload, starts[row], ends[row]) for row, job in enumerate(jobs[:number])]
+        squares = torch.stack([vector.dot(vector) for vector in vectors])
+        numbers = read_numbers(torch.cat([losses[:number], squares[:, None]], dim=1))
+        for job, vector, (*step_losses, square) in zip(jobs[:number], vectors, numbers, strict=True):
+            yield Result(vector, math.fsum(step_losses[: job.plan.steps]) / job.plan.steps, square)
 
     def _fetch(self, examples: Tensor, actives: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield each step's minibatches of its active rows, ``(models, batch size, …)``.
 
-        If fewer than two rows are active, a finished row is added. Several steps are fetched at a time, which is
-        faster. The ``examples`` are numbers ``(rows, steps, batch size)``, the ``actives`` do not increase.
+        If fewer rows are active than are trained together at least, finished rows are added. Several steps are fetched
+        at a time, which is faster. The ``examples`` are numbers ``(rows, steps, batch size)``, the ``actives`` do not
+        increase.
         """
         step = 0
         while step < len(actives):
-            taken = max(actives[step], _SMALLEST_BATCH)
+            taken = max(actives[step], self._smallest)
             most = step + max(1, _FETCHED // (taken * examples.shape[2]))
             end = step + 1
-            while end < min(most, len(actives)) and max(actives[end], _SMALLEST_BATCH) == taken:
+            while end < min(most, len(actives)) and max(actives[end], self._smallest) == taken:
                 end += 1
             chosen = examples[:taken, step:end].transpose(0, 1)
-            yield from zip(*self.workload.train.take(chosen), strict=True)
+            yield from zip(*self.workload.minibatch(chosen), strict=True)
             step = end
 
     def _dropout(self, jobs: Sequence[Job], batch_size: int) -> Dropout | None:
@@ -137,13 +165,15 @@ class VmapTrainer(Trainer):
         examples = np.zeros((len(clients), int(steps[0]) * batch_size), np.int64)
         for row, (client, order) in enumerate(zip(clients, orders, strict=True)):
             examples[row, : len(order)] = self.workload.shards[client][order]
-        return torch.from_numpy(examples).view(len(clients), int(steps[0]), batch_size)
+        numbers = torch.from_numpy(examples).view(len(clients), int(steps[0]), batch_size)
+        return numbers.to(self.workload.train.labels.device)
 
 
 class _Group(NamedTuple):
     """The common properties of jobs that are trained together."""
 
     batch_size: int
+    optimizer: Optimizer
     momentum: float
     weight_decay: float
     mu: float
@@ -153,18 +183,20 @@ class _Group(NamedTuple):
     @property
     def is_dense(self) -> bool:
         """True if ``dense_step`` supports these jobs."""
-        return not (self.momentum or self.weight_decay) and self.clip_norm is None
+        plain = not (self.momentum or self.weight_decay) and self.clip_norm is None
+        return plain and self.optimizer == "sgd"
 
 
-def _sgd_step(
+def _local_step(
     weights: dict[str, Tensor],
     slopes: dict[str, Tensor],
     starts: dict[str, Tensor],
     velocity: dict[str, Tensor] | None,
+    adamw: dict[str, AdamW] | None,
     rates: Tensor,
     group: _Group,
 ) -> None:
-    """Take ``loop.sgd_step`` for each model, in place; tensors are ``(models, …)``."""
+    """Take ``loop.local_step`` for each model, in place; tensors are ``(models, …)``."""
     models = len(rates)
     if group.mu:
         for name, slope in slopes.items():
@@ -177,6 +209,9 @@ def _sgd_step(
         for slope in slopes.values():
             slope.mul_(_along(factors, slope))
     for name, slope in slopes.items():
+        if adamw is not None:
+            adamw[name].step(weights[name], slope, _along(rates, slope), group.weight_decay)
+            continue
         if group.weight_decay:
             slope.add_(weights[name], alpha=group.weight_decay)
         if velocity is not None:
@@ -192,7 +227,7 @@ def _along(values: Tensor, other: Tensor) -> Tensor:
 def _group_of(job: Job, examples: int) -> _Group:
     plan, has_offset = job.plan, job.offset is not None
     batch_size = min(plan.batch_size, examples)
-    return _Group(batch_size, plan.momentum, plan.weight_decay, plan.mu, plan.clip_norm, has_offset)
+    return _Group(batch_size, plan.optimizer, plan.momentum, plan.weight_decay, plan.mu, plan.clip_norm, has_offset)
 
 
 def _rates(jobs: Sequence[Job], steps: int) -> Tensor:

@@ -19,6 +19,7 @@ import torch
 
 from offbeat.algorithms.components import LocalPlan, Payload
 from offbeat.errors import OffbeatError
+from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.allocator import keep_freed_memory
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
@@ -40,6 +41,7 @@ class WorkerSetup(NamedTuple):
     locations: Mapping[str, TensorLocation]
     seed: int
     augmentation: AugmentationName | None = None
+    accelerator: Accelerator = CPU
 
 
 class JobMessage(NamedTuple):
@@ -147,6 +149,7 @@ class _JobRunner:
             np.split(self._memory["shards"].numpy(), np.cumsum(self._memory["sizes"].numpy())[:-1]),
             self._setup.seed,
             augmentation=self._setup.augmentation,
+            accelerator=self._setup.accelerator,
         )
         return LoopTrainer(workload)
 

@@ -4,17 +4,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offbeat.algorithms.components import RunFacts
 from offbeat.algorithms.components.buffers.running_sum import RunningSum
 
 
 def test_an_empty_sum_is_zero():
-    total = RunningSum(3).total()
+    total = RunningSum(RunFacts(3, 1)).total()
     assert total.tolist() == [0, 0, 0]
     assert total.dtype == torch.float32
 
 
 def test_weighted_sum_by_hand(vector):
-    running = RunningSum(2)
+    running = RunningSum(RunFacts(2, 1))
     running.add(vector(1, 2), 1.0)
     running.add(vector(-2, 4), 0.5)
     running.add(vector(1, 0), 3.0)
@@ -22,7 +23,7 @@ def test_weighted_sum_by_hand(vector):
 
 
 def test_vectors_are_left_alone_and_not_kept(vector):
-    running, added = RunningSum(2), vector(1, 2)
+    running, added = RunningSum(RunFacts(2, 1)), vector(1, 2)
     running.add(added, 2.0)
     running.total()
     assert added.tolist() == [1, 2]
@@ -33,7 +34,7 @@ def test_vectors_are_left_alone_and_not_kept(vector):
 @pytest.mark.parametrize("promised_first", [False, True])
 @pytest.mark.parametrize("wrong", [torch.zeros(3), torch.zeros(1, 2), torch.zeros(2, dtype=torch.float64)])
 def test_a_wrong_shape_changes_nothing(wrong, promised_first, deferred, vector):
-    running = RunningSum(2)
+    running = RunningSum(RunFacts(2, 1))
     running.add(deferred(vector(1, 2)) if promised_first else vector(1, 2), 1.0)
     with pytest.raises(ValueError, match="shape"):
         running.add(wrong, 1.0)
@@ -41,7 +42,7 @@ def test_a_wrong_shape_changes_nothing(wrong, promised_first, deferred, vector):
 
 
 def test_a_promise_waits_until_the_sum_is_read_and_is_resolved_once(deferred, vector):
-    running, promise = RunningSum(2), deferred(vector(1, 2))
+    running, promise = RunningSum(RunFacts(2, 1)), deferred(vector(1, 2))
     running.add(promise, 2.0)
     running.add(vector(1, 1), 1.0)
     assert promise.resolved == 0
@@ -59,7 +60,7 @@ def test_a_failed_promise_is_resolved_again_and_earlier_vectors_count_once(vecto
                 raise RuntimeError("no power")
             return torch.tensor([1.0, 1.0])
 
-    running, failing = RunningSum(2), Failing()
+    running, failing = RunningSum(RunFacts(2, 1)), Failing()
     running.add(vector(1, 2), 1.0)
     running.add(failing, 10.0)
     for _ in range(2):
@@ -74,7 +75,7 @@ FLOATS = st.floats(-1e6, 1e6, width=32)
 
 @given(st.lists(st.tuples(FLOATS, FLOATS, st.floats(0, 100), st.booleans()), max_size=12), st.integers(0, 12))
 def test_promises_and_saves_change_no_bit(deferred, items, saved_after):
-    plain, mixed = RunningSum(2), RunningSum(2)
+    plain, mixed = RunningSum(RunFacts(2, 1)), RunningSum(RunFacts(2, 1))
     reference = np.zeros(2)
     for number, (first, second, weight, promised) in enumerate(items):
         added = torch.tensor([first, second], dtype=torch.float32)
@@ -82,7 +83,7 @@ def test_promises_and_saves_change_no_bit(deferred, items, saved_after):
         mixed.add(deferred(added) if promised else added, weight)
         reference += weight * np.array([first, second])
         if number == saved_after:
-            state, mixed = mixed.state_dict(), RunningSum(2)
+            state, mixed = mixed.state_dict(), RunningSum(RunFacts(2, 1))
             mixed.load_state_dict(state)
     assert plain.total().numpy().tobytes() == mixed.total().numpy().tobytes()
     scale = 1 + sum(100 * max(abs(first), abs(second)) for first, second, _, _ in items)
@@ -90,7 +91,7 @@ def test_promises_and_saves_change_no_bit(deferred, items, saved_after):
 
 
 def test_loading_forgets_what_was_waiting(deferred, vector):
-    running, promise = RunningSum(1), deferred(vector(7))
+    running, promise = RunningSum(RunFacts(1, 1)), deferred(vector(7))
     running.add(promise, 1.0)
     running.load_state_dict({"sum": vector(2)})
     assert running.total().item() == 2

@@ -10,13 +10,13 @@ from offbeat.algorithms.components.buffers.window import WindowSum
 
 
 def test_an_empty_window_sums_to_zero():
-    total = WindowSum(3).total()
+    total = WindowSum(RunFacts(3, 1)).total()
     assert total.tolist() == [0, 0, 0]
     assert total.dtype == torch.float32
 
 
 def test_a_window_by_hand(vector):
-    window = WindowSum(2)
+    window = WindowSum(RunFacts(2, 1))
     window.add(vector(1, 2), 1.0)
     window.add(vector(-2, 4), 0.5)
     assert (len(window), window.total().tolist()) == (2, [0, 4])
@@ -31,7 +31,7 @@ def test_a_window_by_hand(vector):
 
 
 def test_nothing_can_be_removed_from_an_empty_window(vector):
-    window = WindowSum(1)
+    window = WindowSum(RunFacts(1, 1))
     for _ in range(2):
         with pytest.raises(IndexError):
             window.remove()
@@ -42,7 +42,7 @@ def test_nothing_can_be_removed_from_an_empty_window(vector):
 
 
 def test_a_total_is_a_copy(vector):
-    window = WindowSum(1)
+    window = WindowSum(RunFacts(1, 1))
     window.add(vector(1), 1.0)
     totals = [window.total()]
     window.add(vector(2), 1.0)
@@ -59,7 +59,7 @@ def test_a_total_is_a_copy(vector):
 @pytest.mark.parametrize("wrong", [torch.zeros(3), torch.zeros(1, 2), torch.zeros(2, dtype=torch.float64)])
 @pytest.mark.parametrize("promised", [False, True])
 def test_a_wrong_shape_changes_nothing(wrong, promised, deferred, vector):
-    window = WindowSum(2)
+    window = WindowSum(RunFacts(2, 1))
     window.add(vector(1, 2), 1.0)
     with pytest.raises(ValueError, match="shape"):
         window.add(deferred(wrong) if promised else wrong, 1.0)
@@ -67,7 +67,7 @@ def test_a_wrong_shape_changes_nothing(wrong, promised, deferred, vector):
 
 
 def test_a_promise_is_resolved_once_and_without_its_graph(deferred, vector):
-    window, promise = WindowSum(1), deferred(vector(2).requires_grad_())
+    window, promise = WindowSum(RunFacts(1, 1)), deferred(vector(2).requires_grad_())
     window.add(promise, 3.0)
     window.add(vector(1), 1.0)
     window.remove()
@@ -81,7 +81,7 @@ def test_no_drift_after_many_arrivals_of_badly_scaled_values():
     size, arrivals = 7, 20_000
     rng = np.random.default_rng(3)
     values = (rng.standard_normal((arrivals, 3)) * 10 ** rng.uniform(-9, 9, (arrivals, 1))).astype(np.float32)
-    window = WindowSum(3)
+    window = WindowSum(RunFacts(3, 1))
     for number, value in enumerate(torch.from_numpy(values), start=1):
         if len(window) == size:
             window.remove()
@@ -101,7 +101,7 @@ FLOATS = st.floats(-1e6, 1e6, width=32)
     st.integers(0, 30),
 )
 def test_random_additions_and_removals_agree_with_numpy(deferred, items, saved_after):
-    plain, saved, reference = WindowSum(2), WindowSum(2), []
+    plain, saved, reference = WindowSum(RunFacts(2, 1)), WindowSum(RunFacts(2, 1)), []
     for number, (first, second, weight, promised, removals) in enumerate(items):
         added = torch.tensor([first, second], dtype=torch.float32)
         plain.add(deferred(added) if promised else added, weight)
@@ -112,7 +112,7 @@ def test_random_additions_and_removals_agree_with_numpy(deferred, items, saved_a
             saved.remove()
             del reference[0]
         if number == saved_after:
-            state, saved = saved.state_dict(), WindowSum(2)
+            state, saved = saved.state_dict(), WindowSum(RunFacts(2, 1))
             saved.load_state_dict(state)
         assert len(plain) == len(saved) == len(reference)
         assert plain.total().numpy().tobytes() == saved.total().numpy().tobytes()
@@ -121,7 +121,7 @@ def test_random_additions_and_removals_agree_with_numpy(deferred, items, saved_a
 
 
 def test_loading_forgets_what_was_there(vector):
-    window, empty = WindowSum(1), WindowSum(1).state_dict()
+    window, empty = WindowSum(RunFacts(1, 1)), WindowSum(RunFacts(1, 1)).state_dict()
     for value in (1, 2, 4):
         window.add(vector(value), 1.0)
     window.remove()

@@ -163,7 +163,7 @@ class Aggregate(Component):
         return self._count
 
     def start(self, run: RunFacts) -> None:
-        self._length = run.length
+        self._run = run
         self._empty()
 
     def _empty(self) -> None:
@@ -194,7 +194,7 @@ class Sum(Aggregate):
 
     def _empty(self) -> None:
         super()._empty()
-        self._sum = RunningSum(self._length)
+        self._sum = RunningSum(self._run)
         self._weight = 0.0
         self._tallies = dict.fromkeys(self.tallies, 0.0)
 

@@ -25,7 +25,7 @@ class ByRound(Aggregate):
         assert isinstance(weight, Weight)
         assert weight.round is not None
         number = weight.round
-        total = self._sums.get(number) or RunningSum(self._length)
+        total = self._sums.get(number) or RunningSum(self._run)
         total.add(update.vector, weight.value)
         self._sums[number] = total
         self._counts[number] = self._counts.get(number, 0) + 1
@@ -33,7 +33,7 @@ class ByRound(Aggregate):
 
     def release(self, version: int) -> ClosedBuffer:
         """Return the sum of round ``version + 1``, of zeros if no client talked in it."""
-        total = self._sums.pop(version + 1, None) or RunningSum(self._length)
+        total = self._sums.pop(version + 1, None) or RunningSum(self._run)
         count = self._counts.pop(version + 1, 0)
         self._count -= count
         return ClosedBuffer(version, total.total, count=count)
@@ -43,13 +43,13 @@ class ByRound(Aggregate):
         return {
             "rounds": torch.tensor(rounds, dtype=torch.int64),
             "counts": torch.tensor([self._counts[number] for number in rounds], dtype=torch.int64),
-            "sums": stacked([self._sums[number].total() for number in rounds], self._length),
+            "sums": stacked([self._sums[number].total() for number in rounds], self._run),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._empty()
         for number, count, total in zip(state["rounds"].tolist(), state["counts"].tolist(), state["sums"], strict=True):
-            self._sums[number] = RunningSum(self._length)
+            self._sums[number] = RunningSum(self._run)
             self._sums[number].load_state_dict({"sum": total})
             self._counts[number] = count
             self._count += count

@@ -39,7 +39,7 @@ class LatestOfEach(Aggregate):
 
     def _open(self) -> None:
         self._count = 0
-        self._changes = RunningSum(self._length)
+        self._changes = RunningSum(self._run)
         self._new: list[_Sum] = []  # the latest updates of clients that counted since the last release
 
     def add(self, update: Update, weight: float | Weight) -> None:
@@ -53,7 +53,7 @@ class LatestOfEach(Aggregate):
                 f"{_name(last)}: " + ("let it send its whole update" if self.kept_by_server else _FORGOTTEN)
             )
         if self.kept_by_server:
-            change = _Sum(self._length, update.vector)  # needed twice, resolved once
+            change = _Sum(self._run.length, update.vector)  # needed twice, resolved once
             self._changes.add(change, weight)
             if has_lost_memory:
                 self._changes.add(self._kept[client], -weight)
@@ -64,7 +64,7 @@ class LatestOfEach(Aggregate):
         self._count += 1
 
     def _keep(self, client: int, change: "_Sum", *, is_full: bool) -> None:
-        latest = change if is_full else _Sum(self._length, self._kept[client], change)
+        latest = change if is_full else _Sum(self._run.length, self._kept[client], change)
         self._kept[client] = latest
         self._new.append(latest)
 
@@ -81,18 +81,18 @@ class LatestOfEach(Aggregate):
             latest.resolve()  # now, so that sums of sums do not grow without bound
         if self._average is None:
             # In float64, so that rounding errors of many differences do not add up.
-            self._average = torch.zeros(self._length, dtype=torch.float64)
+            self._average = self._run.zeros(torch.float64)
         check_finite(total, "the sum of the updates")
         self._average += total
         return self._average.float()
 
     def state_dict(self) -> dict[str, Any]:
         clients = sorted(self._kept)
-        average = torch.zeros(self._length, dtype=torch.float64) if self._average is None else self._average.clone()
+        average = self._run.zeros(torch.float64) if self._average is None else self._average.clone()
         return {
             "count": self._count,
             "average": average,
-            "kept": stacked([resolve(self._kept[client], self._length) for client in clients], self._length),
+            "kept": stacked([resolve(self._kept[client], self._run.length) for client in clients], self._run),
             "kept_of": torch.tensor(clients, dtype=torch.int64),
             **saved("heard", self._heard),
             **self._changes.state_dict(),

@@ -43,7 +43,8 @@ def krum(updates: Tensor) -> Tensor:
     distances = torch.cdist(updates, updates, compute_mode="donot_use_mm_for_euclid_dist").square()
     # The nearest of all is the update itself.
     nearest = distances.sort(dim=1).values[:, 1 : number - _tolerated(number) - 1]
-    return updates[nearest.sum(dim=1).argmin()].clone()
+    # index_select takes the index without reading it, for which a GPU would wait.
+    return updates.index_select(0, nearest.sum(dim=1).argmin(dim=0, keepdim=True)).squeeze(0)
 
 
 RULES: dict[str, Rule] = {"trimmed_mean": trimmed_mean, "krum": krum}

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from offbeat.algorithms.components.component import RunFacts
 from offbeat.algorithms.components.update import Vector, resolve
 
 
@@ -15,15 +15,15 @@ class RunningSum:
     every bit of the sum, is that of the calls. No memory is allocated before the first vector is added.
     """
 
-    def __init__(self, length: int) -> None:
-        self._length = length
+    def __init__(self, run: RunFacts) -> None:
+        self._run = run
         self._sum: Tensor | None = None
         self._waiting: list[tuple[Vector, float]] = []
 
     def add(self, vector: Vector, weight: float) -> None:
         """Add weight · vector; a ``ValueError`` if a tensor has the wrong shape."""
         if isinstance(vector, Tensor):
-            vector = resolve(vector, self._length)
+            vector = resolve(vector, self._run.length)
             if not self._waiting:
                 self._vector().add_(vector, alpha=weight)
                 return
@@ -33,19 +33,19 @@ class RunningSum:
         """Return the sum ``(d,)``, not a copy."""
         while self._waiting:
             vector, weight = self._waiting[0]
-            self._vector().add_(resolve(vector, self._length), alpha=weight)
+            self._vector().add_(resolve(vector, self._run.length), alpha=weight)
             del self._waiting[0]
         return self._vector()
 
     def _vector(self) -> Tensor:
         if self._sum is None:
-            self._sum = torch.zeros(self._length)
+            self._sum = self._run.zeros()
         return self._sum
 
     def state_dict(self) -> dict[str, Any]:
         """Return the sum; promises are resolved for it."""
         is_empty = self._sum is None and not self._waiting
-        return {"sum": torch.zeros(self._length) if is_empty else self.total().clone()}
+        return {"sum": self._run.zeros() if is_empty else self.total().clone()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._sum = state["sum"].clone()

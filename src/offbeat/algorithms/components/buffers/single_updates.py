@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Entry, Weight
+from offbeat.algorithms.components.component import RunFacts
 from offbeat.algorithms.components.update import Update, resolve
 
 _COLUMNS = {"client": torch.int64, "version": torch.int64, "examples": torch.int64, "steps": torch.int64}
@@ -25,13 +26,13 @@ class Each(Aggregate):
 
     def add(self, update: Update, weight: float | Weight) -> None:
         if update.base is not None:
-            update = update._replace(base=resolve(update.base, self._length))
-        self._entries.append(Entry(update, weight.value if isinstance(weight, Weight) else weight, self._length))
+            update = update._replace(base=resolve(update.base, self._run.length))
+        self._entries.append(Entry(update, weight.value if isinstance(weight, Weight) else weight, self._run.length))
         self._count += 1
 
     def release(self, version: int) -> ClosedBuffer:
         entries = self._entries
-        closed = ClosedBuffer(version, lambda: _total(entries, self._length), count=self._count, entries=entries)
+        closed = ClosedBuffer(version, lambda: _total(entries, self._run), count=self._count, entries=entries)
         self._empty()
         return closed
 
@@ -42,8 +43,8 @@ class Each(Aggregate):
             **{name: torch.tensor([getattr(u, name) for u in updates], dtype=kind) for name, kind in _COLUMNS.items()},
             "normaliser": torch.tensor([update.normaliser for update in updates], dtype=torch.float64),
             "weights": torch.tensor([entry.weight for entry in self._entries], dtype=torch.float64),
-            "vectors": stacked([entry.vector for entry in self._entries], self._length),
-            "bases": stacked(bases, self._length),
+            "vectors": stacked([entry.vector for entry in self._entries], self._run),
+            "bases": stacked(bases, self._run),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -56,13 +57,13 @@ class Each(Aggregate):
             self.add(Update(client, version, vector, examples, steps, normaliser, base), weight)
 
 
-def stacked(vectors: list[Tensor], length: int) -> Tensor:
+def stacked(vectors: list[Tensor], run: RunFacts) -> Tensor:
     """Return vectors ``(d,)`` as the rows of one tensor, of no rows if there are none."""
-    return torch.stack(vectors) if vectors else torch.zeros(0, length)
+    return torch.stack(vectors) if vectors else torch.zeros(0, run.length, device=run.device)
 
 
-def _total(entries: list[Entry], length: int) -> Tensor:
-    total = torch.zeros(length)
+def _total(entries: list[Entry], run: RunFacts) -> Tensor:
+    total = run.zeros()
     for entry in entries:
         total.add_(entry.vector, alpha=entry.weight)
     return total

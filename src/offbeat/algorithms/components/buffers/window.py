@@ -9,6 +9,7 @@ from torch import Tensor
 
 from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Weight
 from offbeat.algorithms.components.buffers.single_updates import stacked
+from offbeat.algorithms.components.component import RunFacts
 from offbeat.algorithms.components.state import prefixed, under
 from offbeat.algorithms.components.update import Update, Vector, resolve
 
@@ -31,7 +32,7 @@ class Window(Aggregate):
 
     def _empty(self) -> None:
         super()._empty()
-        self._sum = WindowSum(self._length)
+        self._sum = WindowSum(self._run)
         self._arrived: list[tuple[Vector, float]] = []  # since the last release, and not yet in the sum
         self._numbers = {name: deque[float](maxlen=self.size) for name in self.tallies}
 
@@ -39,7 +40,7 @@ class Window(Aggregate):
         """Take in an update as the newest."""
         factor = weight.value if isinstance(weight, Weight) else weight
         vector = update.vector
-        self._arrived.append((resolve(vector, self._length) if isinstance(vector, Tensor) else vector, factor))
+        self._arrived.append((resolve(vector, self._run.length) if isinstance(vector, Tensor) else vector, factor))
         self._count += 1
         if isinstance(weight, Weight):
             for name, number in weight.tallies.items():
@@ -86,18 +87,18 @@ class WindowSum:
     additions as with one sum from which the oldest is subtracted, and as much memory: K + 1 vectors.
     """
 
-    def __init__(self, length: int) -> None:
-        self._length = length
+    def __init__(self, run: RunFacts) -> None:
+        self._run = run
         self._older: list[Tensor] = []  # the last sums all older vectors, the last but one lacks the oldest, …
         self._newer: deque[tuple[Tensor, float]] = deque()
-        self._newer_sum = torch.zeros(length)
+        self._newer_sum = run.zeros()
 
     def __len__(self) -> int:
         return len(self._older) + len(self._newer)
 
     def add(self, vector: Vector, weight: float) -> None:
         """Take in weight · vector as the newest; a promise is resolved first."""
-        vector = resolve(vector, self._length)
+        vector = resolve(vector, self._run.length)
         self._newer.append((vector, weight))
         self._newer_sum.add_(vector, alpha=weight)
 
@@ -108,12 +109,12 @@ class WindowSum:
         self._older.pop()
 
     def _sum_anew(self) -> None:
-        total = torch.zeros(self._length)
+        total = self._run.zeros()
         while self._newer:
             vector, weight = self._newer.pop()
             total = total.add(vector, alpha=weight)
             self._older.append(total)
-        self._newer_sum = torch.zeros(self._length)
+        self._newer_sum = self._run.zeros()
 
     def total(self) -> Tensor:
         """Return the sum ``(d,)``, a new tensor."""
@@ -122,14 +123,14 @@ class WindowSum:
     def state_dict(self) -> dict[str, Any]:
         """Return the older vectors' sums, and the newer vectors with their weights."""
         return {
-            "older": stacked(self._older, self._length),
-            "newer": stacked([vector for vector, _ in self._newer], self._length),
+            "older": stacked(self._older, self._run),
+            "newer": stacked([vector for vector, _ in self._newer], self._run),
             "weights": torch.tensor([weight for _, weight in self._newer], dtype=torch.float64),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._older = list(state["older"].clone())
         self._newer.clear()
-        self._newer_sum = torch.zeros(self._length)
+        self._newer_sum = self._run.zeros()
         for vector, weight in zip(state["newer"].clone(), state["weights"].tolist(), strict=True):
             self.add(vector, weight)

@@ -33,7 +33,7 @@ class Wrapper(Aggregate):
         self.inner.check_run(run)
 
     def start(self, run: RunFacts) -> None:
-        self._length = run.length
+        self._run = run
         self.inner.start(run)
 
     def add(self, update: Update, weight: float | Weight) -> None:
@@ -65,7 +65,7 @@ class Clip(Wrapper):
 
     def add(self, update: Update, weight: float | Weight) -> None:
         """Pass a clipped update on; a promise is clipped when it is resolved."""
-        clipped = _Clipped(update.vector, self.max_norm, self._length)
+        clipped = _Clipped(update.vector, self.max_norm, self._run.length)
         vector = clipped.resolve() if isinstance(update.vector, Tensor) else clipped
         self.inner.add(update._replace(vector=vector), weight)
 
@@ -82,7 +82,7 @@ class Limit(Wrapper):
 
     def add(self, update: Update, weight: float | Weight) -> None:
         """Pass an update on; an ``UpdateRefusedError`` if it is too long."""
-        norm = _norm(resolve(update.vector, self._length))
+        norm = _norm(resolve(update.vector, self._run.length))
         if not norm <= self.max_norm:
             raise UpdateRefusedError(f"the update's norm is {norm:.6g}, allowed is at most {self.max_norm:.6g}")
         self.inner.add(update, weight)

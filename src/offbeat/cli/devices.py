@@ -1,0 +1,50 @@
+"""Command that lists the devices, and what an experiment would take."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import torch
+
+from offbeat.cli.options import SET
+from offbeat.config import experiment_file
+from offbeat.config.experiment_file import Experiment
+from offbeat.runs.run_all import load_data
+from offbeat.training.accelerator import Accelerator, choose_device
+from offbeat.training.trainers.choice import available_processors, choose_trainer
+from offbeat.worlds.population import build_population
+from offbeat.worlds.workload import build_workload
+
+
+@click.command(epilog="\b\nExample:\n  offbeat devices experiments/quickstart.toml")
+@click.argument("file", metavar="[FILE]", type=Path, required=False)
+@SET
+def devices(file: Path | None, changes: Sequence[str]) -> None:
+    """List this machine's devices, and what the experiment FILE would take."""
+    click.echo(f"cpu: {available_processors()} processors")
+    if torch.cuda.is_available():
+        for number in range(torch.cuda.device_count()):
+            free, total = torch.cuda.mem_get_info(number)
+            name = torch.cuda.get_device_name(number)
+            click.echo(f"cuda:{number}: {name}, {free / 2**30:.1f} of {total / 2**30:.1f} GiB free")
+    if torch.backends.mps.is_available():
+        click.echo("mps: Apple GPU")
+    automatic = choose_device("auto")
+    reason = "there is a CUDA GPU" if automatic.type == "cuda" else "there is no CUDA GPU that PyTorch can use"
+    click.echo(f'device = "auto" takes {automatic}: {reason}')
+    if file is not None:
+        _describe(experiment_file.load(file, changes))
+
+
+def _describe(experiment: Experiment) -> None:
+    """Print the device and the trainer that each algorithm of an experiment takes."""
+    accelerator: Accelerator = experiment.accelerator()
+    dataset, seed = load_data(experiment, click.echo), experiment.seeds[0]
+    shards = build_population(experiment.population, dataset, seed).shards
+    with accelerator.numerics():
+        workload = build_workload(experiment, dataset, shards, seed).to(accelerator)
+        for label in experiment.algorithms:
+            trainer, reason = experiment.trainer, "the experiment says so"
+            if trainer == "auto":
+                trainer, reason = choose_trainer(workload, experiment.plan(label))
+            click.echo(f"{label}: device {accelerator.device}, trainer {trainer}: {reason}")

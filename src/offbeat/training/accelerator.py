@@ -1,0 +1,150 @@
+"""The processor that a run trains and evaluates on, and how it computes."""
+
+import os
+import re
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from offbeat.errors import OffbeatError
+
+Precision = Literal["float32", "tf32", "bf16"]
+
+_CUBLAS = "CUBLAS_WORKSPACE_CONFIG"  # without it, cuBLAS may add in another order each time
+
+
+_DEVICE_NAME = re.compile(r"auto|cpu|mps|cuda(:\d{1,3})?")
+
+
+def check_device_name(name: str) -> str:
+    """Return the name; a ``ValueError`` if it is not that of a kind of device."""
+    if not _DEVICE_NAME.fullmatch(name):
+        raise ValueError("must be auto, cpu, cuda, cuda:N or mps")
+    return name
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """A processor, and the arithmetic that is used on it.
+
+    Attributes:
+        device: Where the model, the updates and the algorithm's sums lie.
+        precision: Of matrix products and convolutions. ``tf32`` rounds their inputs to 10 bits on NVIDIA GPUs, ``bf16``
+            computes forward passes with bfloat16; models, gradients and sums are float32 in each case.
+        deterministic: On a CUDA GPU, use only operations that give the same bits each time.
+    """
+
+    device: torch.device
+    precision: Precision = "float32"
+    deterministic: bool = True
+
+    @property
+    def is_cuda(self) -> bool:
+        """True on an NVIDIA or AMD GPU."""
+        return self.device.type == "cuda"
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """Return a context for forward passes in the precision."""
+        if self.precision != "bf16":
+            return nullcontext()
+        return torch.autocast(self.device.type, torch.bfloat16)
+
+    def forked_randomness(self) -> AbstractContextManager[None]:
+        """Return a context after which torch's generators are as before."""
+        return torch.random.fork_rng(devices=[self.device] if self.is_cuda else [])
+
+    def seed(self, seed: int) -> None:
+        """Seed torch's generators of the CPU and the device."""
+        torch.default_generator.manual_seed(seed)
+        if self.is_cuda:
+            with torch.cuda.device(self.device):
+                torch.cuda.manual_seed(seed)
+
+    @contextmanager
+    def numerics(self) -> Generator[None]:
+        """Set torch's global settings for the precision and for equal bits.
+
+        The CPU needs none of them. Those of before are restored.
+        """
+        if not self.is_cuda:
+            yield
+            return
+        os.environ.setdefault(_CUBLAS, ":4096:8")
+        before = _Settings.read()
+        _Settings(
+            matmul="high" if self.precision == "tf32" else "highest",
+            cudnn_tf32=self.precision == "tf32",
+            benchmark=False,
+            deterministic=self.deterministic,
+            fill=False,
+        ).apply()
+        try:
+            yield
+        finally:
+            before.apply()
+
+
+CPU = Accelerator(torch.device("cpu"))
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """Torch's global settings that ``numerics`` changes."""
+
+    matmul: str
+    cudnn_tf32: bool
+    benchmark: bool
+    deterministic: bool
+    fill: bool  # new memory with NaN, to find reads of it; slow
+
+    @classmethod
+    def read(cls) -> "_Settings":
+        return cls(
+            torch.get_float32_matmul_precision(),
+            torch.backends.cudnn.allow_tf32,
+            torch.backends.cudnn.benchmark,
+            torch.are_deterministic_algorithms_enabled(),
+            torch.utils.deterministic.fill_uninitialized_memory,  # pyright: ignore[reportAttributeAccessIssue]
+        )
+
+    def apply(self) -> None:
+        torch.set_float32_matmul_precision(self.matmul)
+        torch.backends.cudnn.allow_tf32 = self.cudnn_tf32
+        torch.backends.cudnn.benchmark = self.benchmark
+        torch.use_deterministic_algorithms(self.deterministic)
+        torch.utils.deterministic.fill_uninitialized_memory = self.fill  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def choose_device(name: str) -> torch.device:
+    """Return the device of a name; ``auto`` takes a CUDA GPU where there is one.
+
+    Raises:
+        OffbeatError: The device is not there.
+    """
+    try:
+        check_device_name(name)
+    except ValueError as error:
+        raise OffbeatError(f"device = {name!r}: {error}") from None
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(name)
+    if device.type == "cuda":
+        _check_cuda(name, device)
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise OffbeatError("device = 'mps': this machine has no Apple GPU that PyTorch can use: use 'cpu' or 'auto'")
+    return device
+
+
+def _check_cuda(name: str, device: torch.device) -> None:
+    if not torch.backends.cuda.is_built():
+        raise OffbeatError(
+            f"device = '{name}': this PyTorch is built without CUDA: install one that is, or use 'cpu' or 'auto'"
+        )
+    if not torch.cuda.is_available():
+        raise OffbeatError(f"device = '{name}': PyTorch finds no CUDA GPU here: use 'cpu' or 'auto'")
+    number = torch.cuda.device_count()
+    if ":" in name and device.index >= number:
+        raise OffbeatError(f"device = '{name}': there are {number} GPUs here, cuda:0 to cuda:{number - 1}")

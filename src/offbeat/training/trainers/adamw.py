@@ -1,0 +1,46 @@
+"""AdamW's rule, for one model and for stacked models.
+
+``torch.optim.AdamW`` has one step size for all entries of a tensor; stacked models have one each.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+_BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8  # torch's defaults
+
+
+class AdamW:
+    """The steps of one tensor, whose moments start at zero.
+
+    Loshchilov and Hutter, "Decoupled Weight Decay Regularization" (ICLR 2019).
+
+    Args:
+        weights: A tensor of the shape of the weights, not of size ().
+    """
+
+    def __init__(self, weights: Tensor) -> None:
+        self._mean = torch.zeros_like(weights)
+        self._square = torch.zeros_like(weights)
+        self._steps = 0
+
+    def step(self, weights: Tensor, gradient: Tensor, rate: float | Tensor, weight_decay: float) -> None:
+        """Change the weights in place.
+
+        Weights and gradient may be those of the first models only, once the others have finished. The step size
+        ``rate`` is a number, with which the step is bit-equal to that of ``torch.optim.AdamW``, or a tensor that
+        broadcasts with the weights.
+        """
+        self._steps += 1
+        mean, square = self._mean[: len(weights)], self._square[: len(weights)]
+        if weight_decay:
+            weights.mul_(1 - rate * weight_decay)
+        mean.lerp_(gradient, 1 - _BETA1)
+        square.mul_(_BETA2).addcmul_(gradient, gradient, value=1 - _BETA2)
+        scale = square.sqrt().div_(math.sqrt(1 - _BETA2**self._steps)).add_(_EPSILON)
+        rate = rate / (1 - _BETA1**self._steps)
+        if isinstance(rate, Tensor):
+            weights.addcmul_(mean / scale, rate, value=-1)
+        else:
+            weights.addcdiv_(mean, scale, value=-rate)

@@ -1,0 +1,61 @@
+"""Decays of the step size: a visit that starts at version v has lr · f(v).
+
+f(0) = 1, and f never grows.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import sqrt
+
+from offbeat_client.number_checks import check_count, check_positive
+
+
+@dataclass(frozen=True, slots=True)
+class LrDecay:
+    """A decay f(v) with a name, so that it can be printed and saved.
+
+    Attributes:
+        name: As in a configuration, for instance ``exponential``.
+        parameters: The decay's parameters, for instance ``(("factor", 0.99),)``.
+    """
+
+    name: str
+    parameters: tuple[tuple[str, float], ...]
+
+    def __call__(self, version: int) -> float:
+        """Return f(v) for v = ``version`` ≥ 0; it may underflow to 0."""
+        return _RULES[self.name](version, **dict(self.parameters))
+
+
+def exponential(factor: float) -> LrDecay:
+    """f(v) = factor^v, 0 < factor ≤ 1."""
+    return LrDecay("exponential", (("factor", _checked(factor)),))
+
+
+def step(every: int, factor: float = 0.1) -> LrDecay:
+    """f(v) = factor^⌊v / every⌋, every ≥ 1, 0 < factor ≤ 1."""
+    check_count("every", every)
+    return LrDecay("step", (("every", every), ("factor", _checked(factor))))
+
+
+def inverse_square_root(versions: float = 1.0) -> LrDecay:
+    """f(v) = 1/√(1 + v / versions), versions > 0."""
+    check_positive("versions", versions)
+    return LrDecay("inverse_square_root", (("versions", versions),))
+
+
+LR_DECAYS: dict[str, Callable[..., LrDecay]] = {
+    make.__name__: make for make in (exponential, step, inverse_square_root)
+}
+
+_RULES: dict[str, Callable[..., float]] = {
+    "exponential": lambda version, factor: factor**version,
+    "step": lambda version, every, factor: factor ** (version // every),
+    "inverse_square_root": lambda version, versions: 1.0 / sqrt(1.0 + version / versions),
+}
+
+
+def _checked(factor: float) -> float:
+    if not 0 < factor <= 1:
+        raise ValueError(f"factor must be in (0, 1], got {factor}")
+    return factor

@@ -1,0 +1,89 @@
+import os
+
+import pytest
+import torch
+
+from offbeat.errors import OffbeatError
+from offbeat.training.accelerator import CPU, Accelerator, check_device_name, choose_device
+
+CUDA = torch.device("cuda")
+needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+
+
+@pytest.mark.parametrize("name", ["auto", "cpu", "cuda", "cuda:0", "cuda:17", "mps"])
+def test_the_names_of_devices(name):
+    assert check_device_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "gpu", "cuda:", "cuda:x", "cuda:1000", "cpu:0", "CUDA", " cuda"])
+def test_other_names_are_refused(name):
+    with pytest.raises(OffbeatError, match="must be auto, cpu, cuda, cuda:N or mps"):
+        choose_device(name)
+
+
+@needs_no_gpu
+def test_a_machine_without_a_gpu():
+    assert choose_device("auto") == choose_device("cpu") == torch.device("cpu")
+    with pytest.raises(OffbeatError, match=r"device = 'cuda': .*: (install one that is, or )?use 'cpu' or 'auto'$"):
+        choose_device("cuda")
+    with pytest.raises(OffbeatError, match="device = 'mps': this machine has no Apple GPU"):
+        choose_device("mps")
+
+
+def test_a_gpu_that_is_not_there(monkeypatch):
+    monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert choose_device("auto") == CUDA
+    assert choose_device("cuda:1") == torch.device("cuda:1")
+    with pytest.raises(OffbeatError, match="device = 'cuda:2': there are 2 GPUs here, cuda:0 to cuda:1"):
+        choose_device("cuda:2")
+
+
+def settings():
+    return (
+        torch.get_float32_matmul_precision(),
+        torch.backends.cudnn.allow_tf32,
+        torch.are_deterministic_algorithms_enabled(),
+        torch.utils.deterministic.fill_uninitialized_memory,
+    )
+
+
+@pytest.mark.parametrize(
+    ("precision", "deterministic", "expected"),
+    [
+        ("float32", True, ("highest", False, True, False)),
+        ("tf32", True, ("high", True, True, False)),
+        ("bf16", False, ("highest", False, False, False)),
+    ],
+)
+def test_the_numerics_of_a_gpu_are_set_and_restored(monkeypatch, precision, deterministic, expected):
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    before = settings()
+    with Accelerator(CUDA, precision, deterministic).numerics():
+        assert settings() == expected
+        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert settings() == before
+
+
+def test_the_cpu_needs_no_settings():
+    before = settings()
+    with CPU.numerics():
+        assert settings() == before
+
+
+def test_bf16_is_for_forward_passes():
+    matrix = torch.ones(2, 2)
+    with Accelerator(torch.device("cpu"), "bf16").autocast():
+        assert (matrix @ matrix).dtype == torch.bfloat16
+    with CPU.autocast():
+        assert (matrix @ matrix).dtype == torch.float32
+
+
+def test_randomness_is_restored():
+    before = torch.get_rng_state()
+    with CPU.forked_randomness():
+        CPU.seed(5)
+        drawn = torch.rand(1)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert drawn == torch.rand(1, generator=torch.Generator().manual_seed(5))

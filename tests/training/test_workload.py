@@ -1,0 +1,77 @@
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from offbeat.training.accelerator import CPU, Accelerator
+from offbeat.training.flat_model import FlatModel
+from offbeat.training.workload import Examples, Objective, Workload
+from tests.training.separate_devices import META
+
+EXAMPLES = Examples(torch.arange(12.0).view(6, 2), torch.tensor([0, 1, 0, 1, 0, 1]))
+
+
+class Frozen(torch.nn.Module):
+    """A layer with a trained, a frozen and a buffered tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(2, 2))
+        self.frozen = torch.nn.Parameter(torch.ones(2), requires_grad=False)
+        self.register_buffer("shift", torch.zeros(2))
+
+    def forward(self, inputs):
+        return inputs @ self.weight * self.frozen + self.shift
+
+
+@pytest.fixture
+def workload():
+    objective = Objective(cross_entropy, {"size": lambda outputs, labels: len(outputs)})
+    return Workload(FlatModel(Frozen()), objective, EXAMPLES, [np.arange(4), np.array([4, 5])], 1, test=EXAMPLES)
+
+
+def test_a_workload_knows_how_many_examples_a_client_has(workload):
+    assert [workload.examples(client) for client in (0, 1)] == [4, 2]
+
+
+def test_a_minibatch_is_a_copy(workload):
+    inputs, labels = workload.minibatch(torch.tensor([[1, 5], [0, 1]]))
+    assert inputs.tolist() == [[[2, 3], [10, 11]], [[0, 1], [2, 3]]]
+    assert labels.tolist() == [[1, 1], [0, 1]]
+    inputs.zero_()
+    assert EXAMPLES.inputs[1].tolist() == [2, 3]
+
+
+def test_it_moves_with_all_tensors_of_the_model(workload):
+    moved = workload.to(META)
+    module = moved.model.module
+    tensors = [moved.model.vector, moved.model.gradient, *module.parameters(), *module.buffers()]
+    tensors += [*moved.train, *moved.test, *moved.minibatch(torch.tensor([0]))]
+    assert {tensor.device for tensor in tensors} == {META.device}
+    assert moved.accelerator is META
+    assert (moved.seed, moved.shards, moved.objective) == (workload.seed, workload.shards, workload.objective)
+    moved.model.load(moved.model.vector)  # with its buffers
+
+
+def test_data_that_stay_are_copied_as_minibatches(workload):
+    moved = workload.to(META, with_data=False)
+    assert {tensor.device.type for tensor in (*moved.train, *moved.test)} == {"cpu"}
+    assert {tensor.device for tensor in moved.minibatch(torch.tensor([0]))} == {META.device}
+
+
+def test_where_it_is_already_nothing_is_copied(workload):
+    moved = workload.to(CPU)
+    assert moved.model is workload.model
+    assert moved.train.inputs is workload.train.inputs
+
+
+def test_the_evaluation_is_in_the_precision_of_the_accelerator(workload):
+    model = torch.tensor([0.1, 0.7, 0.3, -0.2])
+    exact, metrics = workload.evaluator()(model)
+    rounded, _ = workload.to(Accelerator(torch.device("cpu"), "bf16")).evaluator()(model)
+    assert metrics == {"size": 6}
+    assert 0 < abs(exact - rounded) < 0.01
+
+
+def test_the_bytes_of_examples():
+    assert EXAMPLES.nbytes == 12 * 4 + 6 * 8

@@ -1,0 +1,65 @@
+"""Every trainer keeps to one device and reads from it once a batch."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from offbeat.algorithms import LocalPlan
+from offbeat.training.flat_model import FlatModel
+from offbeat.training.models import cnn, initial_randomness, mlp
+from offbeat.training.trainers import trainer as trainer_module
+from offbeat.training.trainers import vmap as vmap_module
+from offbeat.training.trainers.loop import LoopTrainer
+from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.vmap import VmapTrainer
+from offbeat.training.workload import Examples, Objective, Workload
+from tests.training.separate_devices import META, SeparateDevices
+
+MODELS = {"dense": lambda: mlp((3, 8, 8), 5, [6]), "convolutions": lambda: cnn((3, 8, 8), 5)}
+TRAINERS = {
+    "loop": LoopTrainer,
+    "vmap": VmapTrainer,
+    "padded": lambda workload: VmapTrainer(workload, batch_limit=4, padded=True),
+}
+
+
+@pytest.fixture
+def readings(monkeypatch):
+    """The shapes of what is read from the device; the numbers read are zeros."""
+    shapes = []
+
+    def read(numbers):
+        assert numbers.device == META.device
+        shapes.append(tuple(numbers.shape))
+        return torch.zeros(numbers.shape, device="cpu").tolist()
+
+    monkeypatch.setattr(trainer_module, "read_numbers", read)
+    monkeypatch.setattr(vmap_module, "read_numbers", read)
+    return shapes
+
+
+@pytest.mark.parametrize("with_data", [True, False], ids=["data there", "data elsewhere"])
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("name", TRAINERS)
+def test_a_batch_stays_on_its_device_and_is_read_once(name, model, with_data, readings):
+    examples = Examples(torch.zeros(20, 3, 8, 8), torch.zeros(20, dtype=torch.int64))
+    shards = [np.arange(10), np.arange(10, 20)]
+    with initial_randomness(1):
+        flat = FlatModel(MODELS[model]())
+    workload = Workload(flat, Objective(cross_entropy), examples, shards, 1, augmentation="crop-and-flip")
+    with SeparateDevices():
+        workload = workload.to(META, with_data=with_data)
+        trainer = TRAINERS[name](workload)
+        start = workload.model.vector.clone()
+        plan = LocalPlan(steps=2, batch_size=4, lr=0.1, momentum=0.9, weight_decay=0.1, clip_norm=1.0)
+        jobs = [Job(client, 0, 0, start, plan, "delta") for client in (0, 1)]
+        results = trainer.collect(jobs)
+    assert [result.vector.device for result in results] == [META.device] * 2
+    assert len(readings) == 1
+
+
+def test_the_mode_finds_mixed_devices():
+    one, other = torch.zeros(2, device="meta"), torch.zeros(2)
+    with SeparateDevices(), pytest.raises(AssertionError, match="mixes devices"):
+        torch.dot(one, other)
