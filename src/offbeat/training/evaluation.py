@@ -12,6 +12,7 @@ from offbeat.errors import OffbeatError
 from offbeat.randomness import Purpose, integer
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.max_pooling import fast_max_pooling
 from offbeat_client.user_code_errors import user_code
 
 _BATCH = 256  # fits into a CPU's cache: twice as fast for convolutions as thousands at once
@@ -42,6 +43,7 @@ class Evaluator:
         accelerator: Accelerator = CPU,
     ) -> None:
         self._model = model
+        self._pooling = fast_max_pooling(model.module)
         self._loss = loss
         self._metrics = dict(metrics)
         self._accelerator = accelerator
@@ -71,7 +73,8 @@ class Evaluator:
             self._accelerator.seed(integer(self._seed, Purpose.EVALUATION))
             for inputs, labels in self._batches:
                 with user_code("evaluation: the model or the loss failed"), self._accelerator.autocast():
-                    outputs = module(self._copy[: len(inputs)].copy_(inputs))
+                    with self._pooling:
+                        outputs = module(self._copy[: len(inputs)].copy_(inputs))
                     if self._metrics:
                         all_outputs.append(_check_tensor(outputs).clone())
                     losses.append(check_scalar(self._loss(outputs, labels.to(device, copy=True))))

@@ -10,6 +10,7 @@ from offbeat.algorithms.components import LocalPlan
 from offbeat.randomness import Purpose, example_order, integer
 from offbeat.training.augmentation import AUGMENTATIONS
 from offbeat.training.evaluation import check_scalar
+from offbeat.training.max_pooling import fast_max_pooling
 from offbeat.training.trainers.adamw import AdamW
 from offbeat.training.trainers.trainer import Job, Result, Trainer, result_vector, results_of
 from offbeat.training.workload import Workload
@@ -30,6 +31,7 @@ class LoopTrainer(Trainer):
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
         self._model = workload.model
+        self._pooling = fast_max_pooling(workload.model.module)
         self._shards = [torch.from_numpy(shard) for shard in workload.shards]
         self._augment = None if workload.augmentation is None else AUGMENTATIONS[workload.augmentation]
 
@@ -73,7 +75,9 @@ class LoopTrainer(Trainer):
         """Compute the model's gradient on a minibatch; return the loss, ``()``."""
         self._model.gradient.zero_()
         with self.workload.accelerator.autocast():
-            loss = check_scalar(self.workload.objective.loss(self._model.module(inputs), labels))
+            with self._pooling:
+                outputs = self._model.module(inputs)
+            loss = check_scalar(self.workload.objective.loss(outputs, labels))
             loss.backward()
         return loss.detach()
 
