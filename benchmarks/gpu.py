@@ -122,8 +122,9 @@ def trained(trainer: Trainer, plan: LocalPlan, clients: int) -> float:
     return clients / (_now(workload) - began)
 
 
-def simulated(case: Case, workload: Workload, updates: int) -> float:
+def simulated(case: Case, workload: Workload, at_work: int) -> float:
     """Return the updates per second of a whole simulation of FedBuff."""
+    updates = 4 * at_work
     fast = ConstantLink(np.full(case.clients, 1e12))
     devices = Devices(
         step_seconds=np.random.default_rng(1).uniform(0.5, 1.5, case.clients),
@@ -133,7 +134,7 @@ def simulated(case: Case, workload: Workload, updates: int) -> float:
         availability=Always(),
         when_away="pause",
     )
-    algorithm = FedBuff(buffer_size=max(1, case.at_once // 2), concurrency=case.at_once)
+    algorithm = FedBuff(buffer_size=max(1, at_work // 2), concurrency=at_work)
     world = Simulation(
         Coordinator(algorithm, workload.model.vector.clone(), clients=case.clients, local=case.plan),
         devices,
@@ -180,12 +181,16 @@ def measure(case: Case, accelerator: Accelerator, quick: bool) -> list[dict[str,
     clients = min(case.at_once, case.clients)
     looped, repetitions = (2, 1) if quick else (max(4, clients // 16), REPETITIONS)
     clients = min(clients, 4) if quick else clients
-    trainers = {name: make_trainer(name, workload, plan=case.plan) for name in ("loop", "vmap", "unfold") if _can(name, case, workload)}
+    trainers = {
+        name: make_trainer(name, workload, plan=case.plan)
+        for name in ("loop", "vmap", "unfold")
+        if _can(name, case, workload)
+    }
     rows: dict[str, Callable[[], float]] = {
         trainer.kernel if name == "loop" else name: lambda trainer=trainer: trained(trainer, case.plan, clients)
         for name, trainer in trainers.items()
     }
-    rows["offbeat"] = lambda: simulated(case, workload, 2 * clients)
+    rows["offbeat"] = lambda: simulated(case, workload, clients)
     found: list[dict[str, Any]] = []
     for name, work in rows.items():
         work()  # libraries choose kernels, graphs are recorded

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -131,12 +132,14 @@ def _check_runs(experiment: Experiment, labels: Sequence[str], dataset: Dataset)
     Builds a simulation of each algorithm, so that an error shows before the first run.
     """
     seed = experiment.seeds[0]
+    trainers: set[Any] = set()
     with experiment.accelerator().numerics():
         for label in labels:
-            simulation = build_simulation(experiment, label, seed, dataset)
-            if experiment.trainer == "auto" and simulation.trainer == "loop":
-                experiment = experiment.model_copy(update={"trainer": "loop"})
-    return experiment.model_copy(update={"trainer": "vmap"}) if experiment.trainer == "auto" else experiment
+            trainers.add(build_simulation(experiment, label, seed, dataset).trainer)
+    if experiment.trainer != "auto":
+        return experiment
+    # Plans may differ in whether they suit batches.
+    return experiment.model_copy(update={"trainer": "loop" if "loop" in trainers else trainers.pop()})
 
 
 def _is_finished(task: RunTask, dataset: Dataset, replace: bool) -> bool:

@@ -9,6 +9,7 @@ from torch import Tensor
 from offbeat.algorithms.components import LocalPlan
 from offbeat.randomness import Purpose, example_order, integer
 from offbeat.training.augmentation import AUGMENTATIONS
+from offbeat.training.deterministic_pooling import deterministic_pooling
 from offbeat.training.evaluation import check_scalar
 from offbeat.training.max_pooling import fast_max_pooling
 from offbeat.training.trainers.adamw import AdamW
@@ -75,7 +76,7 @@ class LoopTrainer(Trainer):
         """Compute the model's gradient on a minibatch; return the loss, ``()``."""
         self._model.gradient.zero_()
         with self.workload.accelerator.autocast():
-            with self._pooling:
+            with self._pooling, deterministic_pooling(self.workload.accelerator):
                 outputs = self._model.module(inputs)
             loss = check_scalar(self.workload.objective.loss(outputs, labels))
             loss.backward()

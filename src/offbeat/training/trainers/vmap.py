@@ -13,6 +13,7 @@ from torch.func import functional_call, grad_and_value, vmap  # pyright: ignore[
 from offbeat.errors import OffbeatError
 from offbeat.randomness import Purpose, integer
 from offbeat.training.augmentation import AUGMENTATIONS
+from offbeat.training.deterministic_pooling import deterministic_pooling
 from offbeat.training.minibatches import Integers, example_orders
 from offbeat.training.trainers.adamw import AdamW
 from offbeat.training.trainers.dense import dense_step, is_dense
@@ -48,7 +49,7 @@ class VmapTrainer(Trainer):
         self, workload: Workload, *, batch_limit: int = 64, padded: bool = False, unfold_convolutions: bool = False
     ) -> None:
         if unfold_convolutions:
-            self.name = "vmap-unfolded"
+            self.name = "unfold"
         self.workload = workload
         self.batch_limit = batch_limit
         self._padded = padded
@@ -60,7 +61,7 @@ class VmapTrainer(Trainer):
 
         def loss_of(parameters: dict[str, Tensor], inputs: Tensor, labels: Tensor, dropout: Dropout | None) -> Tensor:
             mode = dropout.step(labels) if dropout else nullcontext()
-            with workload.accelerator.autocast(), convolutions, mode:
+            with workload.accelerator.autocast(), convolutions, deterministic_pooling(workload.accelerator), mode:
                 return loss(functional_call(module, parameters, (inputs,)), labels)
 
         self._is_dense = is_dense(module, loss) and workload.accelerator.precision != "bf16"
@@ -69,8 +70,8 @@ class VmapTrainer(Trainer):
 
     @property
     def kernel(self) -> str:
-        """``dense``, which needs no derivatives by ``torch.func``, or ``vmap``."""
-        return "dense" if self._is_dense else "vmap"
+        """``dense``, which needs no derivatives by ``torch.func``, or the trainer's name."""
+        return "dense" if self._is_dense else self.name
 
     def collect(self, jobs: Sequence[Job]) -> list[Result]:
         """Train all jobs, each from its start."""
