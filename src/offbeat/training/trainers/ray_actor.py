@@ -1,0 +1,116 @@
+"""The actors of a Ray cluster that train clients, and their messages."""
+
+import platform
+import traceback
+import warnings
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from offbeat.errors import OffbeatError
+from offbeat.training.augmentation import AugmentationName
+from offbeat.training.flat_model import FlatModel
+from offbeat.training.trainers.loop import LoopTrainer
+from offbeat.training.trainers.packed_code import pack_code, unpack_code
+from offbeat.training.trainers.trainer import Job
+from offbeat.training.workload import Examples, Objective, Workload
+
+Vector = NDArray[np.float32]
+"""Vectors travel as arrays, which Ray keeps in memory that processes share."""
+
+Reply = tuple[Vector, float] | OffbeatError | str
+"""The result's vector and loss, or a user's mistake, or a traceback."""
+
+
+class PackedWorkload(NamedTuple):
+    """A workload that another process can load, without the test set."""
+
+    code: NDArray[np.uint8]
+    inputs: NDArray[Any]
+    labels: NDArray[Any]
+    shards: NDArray[np.int64]  # all concatenated
+    sizes: list[int]
+    seed: int
+    augmentation: AugmentationName | None
+
+
+class RayJob(NamedTuple):
+    """A ``Job`` without its vectors, and the indices of these among the vectors of its batch."""
+
+    job: Job
+    start: int
+    offset: int | None
+
+
+def pack_workload(workload: Workload) -> PackedWorkload:
+    """Return a workload for actors; raise ``OffbeatError`` if the model or the loss cannot be sent."""
+    workload.model.load(workload.model.vector)  # resets the buffers
+    return PackedWorkload(
+        pack_code(workload.model.module, workload.objective.loss, trainer="ray").numpy(),
+        workload.train.inputs.numpy(),
+        workload.train.labels.numpy(),
+        np.concatenate(workload.shards),
+        [len(shard) for shard in workload.shards],
+        workload.seed,
+        workload.augmentation,
+    )
+
+
+def versions() -> dict[str, str]:
+    """Return the versions on which results depend."""
+    python = ".".join(platform.python_version_tuple()[:2])
+    return {"Python": python, "torch": torch.__version__, "offbeat": version("offbeat")}
+
+
+class TrainingActor:
+    """A process that trains clients one after the other, with one thread."""
+
+    def __init__(self, packed: PackedWorkload) -> None:
+        torch.set_num_threads(1)
+        self._packed = packed
+        self._trainer: LoopTrainer | None = None
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of the actor's machine."""
+        return versions()
+
+    def train(self, batch: list[RayJob], *vectors: Vector) -> list[Reply]:
+        """Return the replies of a batch of jobs, in order."""
+        tensors = [as_tensor(vector) for vector in vectors]
+        return [self._reply(message, tensors) for message in batch]
+
+    def _reply(self, message: RayJob, tensors: list[Tensor]) -> Reply:
+        try:
+            # Created with the first job, so that a model that cannot be loaded is a reply, too.
+            self._trainer = self._trainer or LoopTrainer(_unpack(self._packed))
+            offset = None if message.offset is None else tensors[message.offset]
+            (result,) = self._trainer.collect([message.job._replace(start=tensors[message.start], offset=offset)])
+            return result.vector.numpy(), result.loss
+        except OffbeatError as error:
+            return OffbeatError(str(error))
+        except Exception:
+            return traceback.format_exc()
+
+
+def as_tensor(array: NDArray[Any]) -> Tensor:
+    """Return a tensor in the array's memory, which may be read-only and is then only read."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+        return torch.from_numpy(array)
+
+
+def _unpack(packed: PackedWorkload) -> Workload:
+    module, loss = unpack_code(torch.from_numpy(packed.code.copy()), trainer="ray")
+    return Workload(
+        FlatModel(module),
+        Objective(loss),
+        Examples(as_tensor(packed.inputs), as_tensor(packed.labels)),
+        # Copied, since the trainer makes tensors of them.
+        np.split(packed.shards.copy(), np.cumsum(packed.sizes)[:-1]),
+        packed.seed,
+        augmentation=packed.augmentation,
+    )
