@@ -126,9 +126,7 @@ def simulation(workload: Simulated, algorithm: Algorithm, durations: str, traine
         trainer,
         evaluate=lambda model: (0.0, {}),
         evaluate_every_seconds=1e9,
-        stop=Stop(
-            updates=workload.cohort + (workload.looped if isinstance(trainer, LoopTrainer) else workload.simulated)
-        ),
+        stop=Stop(updates=workload.cohort + updates),
         seed=1,
     )
     statistics_ = world.coordinator.statistics

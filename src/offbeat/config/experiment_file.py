@@ -41,7 +41,7 @@ class Experiment(Section):
     seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63)], ...], Field(strict=False)] = (1,)
     """One run for each; a seed fixes clients, devices, initial model and minibatches."""
     trainer: TrainerName = "auto"
-    """Clients one after the other, many at once, or several in processes of their own; auto chooses by the model."""
+    """Clients one after the other, many at once, or several in processes or on a cluster; auto chooses by the model."""
     data: DataSection
     model: ModelSection
     local: LocalSection

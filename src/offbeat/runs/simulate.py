@@ -108,7 +108,8 @@ def simulate(
         batch_norm: How to treat BatchNorm layers; as ``model.batch_norm``.
         augmentation: ``crop-and-flip`` shifts and mirrors training images at random; as ``data.augmentation``.
         trainer: ``loop`` for one client after the other, ``vmap`` for many at once, ``processes`` for several, each in
-            a process of its own; ``auto`` chooses by the model.
+            a process of its own, ``ray`` for several on the cluster of ``RAY_ADDRESS``, or else on this machine;
+            ``auto`` chooses by the model.
         seed: Fixes clients, devices, minibatches and, if ``model`` is a class or function, the initial model.
         output: A folder for ``history.parquet``, ``events.parquet`` (a row for each visit) and ``model.safetensors``.
         progress: Whether to show a progress bar.

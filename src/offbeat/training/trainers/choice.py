@@ -11,12 +11,14 @@ from offbeat.training.trainers.dense import is_dense
 from offbeat.training.trainers.hooks import parameter_with_hook
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.processes import ProcessTrainer
+from offbeat.training.trainers.ray_cluster import DEFAULT_CLUSTER, RayCluster
+from offbeat.training.trainers.ray_trainer import RayTrainer
 from offbeat.training.trainers.switching import SwitchingTrainer
 from offbeat.training.trainers.trainer import Trainer
 from offbeat.training.trainers.vmap import VmapTrainer
 from offbeat.training.workload import Workload
 
-TrainerName = Literal["auto", "loop", "vmap", "processes"]
+TrainerName = Literal["auto", "loop", "vmap", "processes", "ray"]
 TRAINERS: tuple[TrainerName, ...] = get_args(TrainerName)
 
 # Measured limits up to which batches are faster. The models are copied once per visit, so the second limit counts for
@@ -30,7 +32,9 @@ _DENSE_BATCHES = (8, 64)  # smallest and largest
 _BATCHES = (32, 128)
 
 
-def make_trainer(name: TrainerName, workload: Workload, *, plan: LocalPlan, workers: int = 1) -> Trainer:
+def make_trainer(
+    name: TrainerName, workload: Workload, *, plan: LocalPlan, workers: int = 1, cluster: RayCluster = DEFAULT_CLUSTER
+) -> Trainer:
     """Return the trainer of that name.
 
     ``auto`` is ``vmap`` for small networks of linear layers with ReLU, which have a kernel, and ``loop`` for all
@@ -39,16 +43,19 @@ def make_trainer(name: TrainerName, workload: Workload, *, plan: LocalPlan, work
     equal runs have equal trainers.
 
     ``loop`` trains one client after the other; ``processes`` several at once in other processes, with bit-equal
-    results; ``vmap`` many at once, with results that differ by rounding. There are at most ``workers`` processes; with
-    more than one, ``loop`` uses them in runs of more than a few seconds.
+    results; ``ray`` several at once on the machines of ``cluster``, with bit-equal results; ``vmap`` many at once, with
+    results that differ by rounding. There are at most ``workers`` processes on this machine; with more than one,
+    ``loop`` uses them in runs of more than a few seconds.
 
     Raises:
         OffbeatError: The model cannot be trained in batches, for instance because it draws random numbers or has a
-            hook on a gradient, or it cannot be sent to another process.
+            hook on a gradient, or it cannot be sent to another process; or Ray is not installed.
     """
     model = workload.model
     if name == "processes":
         return ProcessTrainer(workload, workers=workers)
+    if name == "ray":
+        return RayTrainer(workload, workers=workers, cluster=cluster)
     loop = LoopTrainer(workload)
     dense = is_dense(model.module, workload.objective.loss)
     if name == "vmap" or (name == "auto" and dense and _pays(model, plan)):

@@ -30,6 +30,9 @@ class RayCluster(NamedTuple):
     runs: int = 1
 
 
+DEFAULT_CLUSTER = RayCluster()
+
+
 def check_ray() -> None:
     """Raise ``OffbeatError`` if Ray is not installed."""
     if importlib.util.find_spec("ray") is None:

@@ -12,7 +12,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from offbeat.errors import OffbeatError
 from offbeat.training.trainers.queued_trainer import QueuedTrainer, Task
 from offbeat.training.trainers.ray_actor import RayJob, TrainingActor, pack_workload, versions
-from offbeat.training.trainers.ray_cluster import RayCluster, check_ray, connect, import_ray
+from offbeat.training.trainers.ray_cluster import DEFAULT_CLUSTER, RayCluster, check_ray, connect, import_ray
 from offbeat.training.trainers.trainer import Result
 from offbeat.training.workload import Workload
 from offbeat_client.user_code_errors import error_line
@@ -58,7 +58,7 @@ class RayTrainer(QueuedTrainer):
         OffbeatError: Ray is not installed, or the model or the loss cannot be sent.
     """
 
-    def __init__(self, workload: Workload, *, workers: int, cluster: RayCluster = RayCluster()) -> None:  # noqa: B008
+    def __init__(self, workload: Workload, *, workers: int, cluster: RayCluster = DEFAULT_CLUSTER) -> None:
         check_ray()
         super().__init__(workload, places=_BATCHES_PER_ACTOR * _MAX_BATCH * workers)
         self._packed = pack_workload(workload)
@@ -181,7 +181,8 @@ class RayTrainer(QueuedTrainer):
         _kill(actor)
         if not actor.is_ready:
             self._failed_starts += 1
-            if self._failed_starts == _MAX_FAILED_STARTS:
+            # An error of Python's comes again, while a machine that was lost does not.
+            if "creation task" in str(error) or self._failed_starts == _MAX_FAILED_STARTS:
                 self._failed_starts = 0
                 last = str(error).strip().splitlines()[-1]
                 raise OffbeatError(
