@@ -111,7 +111,7 @@ class TestHow:
     ) -> None:
         address = ("--ray-address", "head:6379", "--algorithm", "fedavg")
         assert offbeat("run", "tiny.toml", *address) == (
-            1, "", "Error: --ray-address head:6379: the trainer is 'auto': add --trainer ray\n"
+            2, "", "offbeat: --ray-address head:6379: the trainer is 'auto': add --trainer ray\n"
         )  # fmt: skip
         assert told == {}
         monkeypatch.setattr(experiments, "run_all", lambda *_, **how: told.update(how) or [])
