@@ -55,7 +55,7 @@ POOLS: dict[str, Callable[[Workload], Any]] = {
 
 
 def jobs_of(workload: Simulated, number: int, steps: int) -> list[Job]:
-    """Return jobs of the workload's clients, each visit from a model of its own version."""
+    """Return jobs of the workload's clients; each visit starts from another model."""
     model = FlatModel(workload.make())
     plan = replace(workload.plan, steps=steps)
     starts = [model.vector.clone() for _ in range(-(-number // workload.clients))]
@@ -74,7 +74,7 @@ def train(trainer: Trainer, jobs: Sequence[Job]) -> None:
 
 
 def cold(pool: str) -> dict[str, float]:
-    """Return the seconds from a fresh program to the first result, and to the end of a short run."""
+    """Return the seconds to the first result, and to the end of a short run."""
     workload = WORKLOADS["W2"]
     training, jobs = training_workload(workload), jobs_of(workload, SHORT_RUN, workload.steps)
     began = time.perf_counter()
@@ -129,7 +129,7 @@ def job_rates(rounds: int, steps: int, warm: ProcessPoolExecutor) -> None:
 
 
 def simulation_rates(rounds: int) -> None:
-    """Print the updates per second of a simulation with each pool beside the plain loop."""
+    """Print the updates per second of simulations beside the plain loop."""
     workload = WORKLOADS["W2"]
     ratios: dict[str, list[float]] = {name: [] for name in POOLS}
     shares: dict[str, list[float]] = {name: [] for name in POOLS}

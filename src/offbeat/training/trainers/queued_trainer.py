@@ -121,7 +121,10 @@ class QueuedTrainer(Trainer):
             queue.move_to_end(task.job.key, last=False)
 
     def _note_death(self, task: Task, workers: str, end: str) -> None:
-        """Count a worker's death, which the task may have caused; the third is its outcome."""
+        """Count a worker's death that the task may have caused.
+
+        The third is the task's outcome.
+        """
         task.deaths += 1
         if task.deaths == _MAX_DEATHS:
             job = task.job

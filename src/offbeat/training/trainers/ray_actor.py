@@ -39,7 +39,7 @@ class PackedWorkload(NamedTuple):
 
 
 class RayJob(NamedTuple):
-    """A ``Job`` without its vectors, and the indices of these among the vectors of its batch."""
+    """A ``Job`` without its vectors, which are given by their indices in the batch."""
 
     job: Job
     start: int
@@ -47,7 +47,10 @@ class RayJob(NamedTuple):
 
 
 def pack_workload(workload: Workload) -> PackedWorkload:
-    """Return a workload for actors; raise ``OffbeatError`` if the model or the loss cannot be sent."""
+    """Return a workload for actors.
+
+    Raises ``OffbeatError`` if the model or the loss cannot be sent.
+    """
     workload.model.load(workload.model.vector)  # resets the buffers
     return PackedWorkload(
         pack_code(workload.model.module, workload.objective.loss, trainer="ray").numpy(),
@@ -97,7 +100,7 @@ class TrainingActor:
 
 
 def as_tensor(array: NDArray[Any]) -> Tensor:
-    """Return a tensor in the array's memory, which may be read-only and is then only read."""
+    """Return a tensor in the memory of an array, which may be read-only."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
         return torch.from_numpy(array)

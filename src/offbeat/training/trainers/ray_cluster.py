@@ -1,5 +1,6 @@
 """The connection to a Ray cluster."""
 
+import importlib
 import importlib.util
 import logging
 import os
@@ -9,7 +10,7 @@ import threading
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from offbeat.errors import OffbeatError
 from offbeat_client.user_code_errors import error_line
@@ -70,13 +71,11 @@ def connect(cluster: RayCluster, workers: int) -> int:
     return max(1, int(ray.cluster_resources().get("CPU", 1)) // cluster.runs)
 
 
-def import_ray():
+def import_ray() -> Any:
     """Return the module ``ray``, without its reports of usage and its advice."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    import ray
-
-    return ray
+    return importlib.import_module("ray")
 
 
 def _check_answers(address: str) -> None:
@@ -97,7 +96,10 @@ def _check_answers(address: str) -> None:
 
 @contextmanager
 def _signal_handlers_kept() -> Generator[None]:
-    """Restore the handlers of signals, which stop a run with a checkpoint; ``ray.init`` replaces that of SIGTERM."""
+    """Restore the handlers of signals, which stop a run with a checkpoint.
+
+    ``ray.init`` replaces that of SIGTERM.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -35,7 +35,10 @@ class _Batch:
 
 @dataclass(eq=False, slots=True)
 class _Actor:
-    """An actor with its batches in the order of its replies; the first has no tasks, but asks for its versions."""
+    """An actor with its batches in the order of its replies.
+
+    The first batch has no tasks, but asks for the actor's versions.
+    """
 
     handle: Any
     batches: deque[_Batch] = field(default_factory=deque)
@@ -43,11 +46,11 @@ class _Actor:
 
 
 class RayTrainer(QueuedTrainer):
-    """Local SGD for several clients at once, by actors of a Ray cluster with one processor and one thread each.
+    """Local SGD for several clients at once, by actors of a Ray cluster.
 
-    Actors start with the first jobs, also after ``close``. The workload and each starting model are put into the
-    cluster's memory once. An actor has at most two batches of jobs, of one job each as long as few jobs wait. An actor
-    that dies is replaced, and its jobs are trained again.
+    Each actor has one processor and one thread. Actors start with the first jobs, also after ``close``. The workload
+    and each starting model are put into the cluster's memory once. An actor has at most two batches of jobs, of one job
+    each as long as few jobs wait. An actor that dies is replaced, and its jobs are trained again.
 
     Args:
         workload: What is trained; the model's values are not used.
@@ -112,7 +115,10 @@ class RayTrainer(QueuedTrainer):
         return least if least is not None and len(least.batches) < _BATCHES_PER_ACTOR else None
 
     def _take_batch(self, queue: dict[tuple[int, int], Task]) -> list[Task]:
-        """Return the next tasks: several if many wait, but one that an actor's death has met is alone."""
+        """Return the next tasks: one, or several if many wait.
+
+        A task whose actor has died is alone.
+        """
         size = max(1, min(_MAX_BATCH, len(queue) // (2 * _BATCHES_PER_ACTOR * self._most)))
         batch: list[Task] = []
         while queue and len(batch) < size:
@@ -176,7 +182,10 @@ class RayTrainer(QueuedTrainer):
                     task.outcome = reply if is_mistake else RuntimeError(f"an actor failed:\n{reply}")
 
     def _handle_death(self, actor: _Actor, error: Exception) -> None:
-        """Put the tasks of a dead actor back into the queues; those of its first batch may have caused its death."""
+        """Put the tasks of a dead actor back into the queues.
+
+        Those of its first batch may have caused its death.
+        """
         self._actors.remove(actor)
         _kill(actor)
         if not actor.is_ready:
