@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
@@ -106,26 +106,31 @@ def _half(jobs: int, steps: int, part: int) -> None:
     _loop.collect(jobs_of(workload, jobs, steps)[part::WORKERS])
 
 
-def job_rates(rounds: int, steps: int, warm: ProcessPoolExecutor) -> None:
+def job_rates(rounds: int) -> None:
     """Print the jobs per second of each pool beside two processes without one."""
     workload = WORKLOADS["W2"]
-    training, jobs = training_workload(workload), jobs_of(workload, JOBS, steps)
-    list(warm.map(partial(_half, WORKERS, steps), range(WORKERS)))
+    training = training_workload(workload)
     loop = LoopTrainer(training)
-    loop.collect(jobs[:1])
-    rates: dict[str, list[float]] = {name: [] for name in POOLS}
-    milliseconds: list[float] = []
-    for _ in range(rounds):
-        for name, make in POOLS.items():
-            milliseconds.append(1000 * _seconds(lambda: loop.collect(jobs[:5])) / 5)
-            two = _seconds(lambda: list(warm.map(partial(_half, JOBS, steps), range(WORKERS))))
-            with closing(make(training)) as trainer:
-                # Both workers are up once they have trained twice as many jobs as they hold.
-                train(trainer, [job._replace(visit=job.visit + JOBS) for job in jobs[: 4 * WORKERS]])
-                rates[name].append(two / _seconds(partial(train, trainer, jobs)))
-    for name, found in rates.items():
-        row = {"jobs": name, "steps": steps, "milliseconds": round(statistics.median(milliseconds), 1)}
-        _print(row, share_of_two_processes=found)
+    with ExitStack() as stack:
+        spawn = get_context("spawn")
+        warm = stack.enter_context(ProcessPoolExecutor(WORKERS, mp_context=spawn))
+        trainers = {name: stack.enter_context(closing(make(training))) for name, make in POOLS.items()}
+        for trainer in trainers.values():
+            # Both workers are up once they have trained more jobs than one of them holds.
+            train(trainer, jobs_of(workload, 8 * WORKERS, 1))
+        for steps in (3, workload.steps):
+            jobs = jobs_of(workload, JOBS, steps)
+            list(warm.map(partial(_half, WORKERS, steps), range(WORKERS)))
+            shares: dict[str, list[float]] = {name: [] for name in trainers}
+            milliseconds: list[float] = []
+            for _ in range(rounds):
+                milliseconds.append(1000 * _seconds(partial(loop.collect, jobs[:5])) / 5)
+                for name, trainer in trainers.items():
+                    two = _seconds(lambda steps=steps: list(warm.map(partial(_half, JOBS, steps), range(WORKERS))))
+                    shares[name].append(two / _seconds(partial(train, trainer, jobs)))
+            for name, found in shares.items():
+                row = {"jobs": name, "steps": steps, "milliseconds": round(statistics.median(milliseconds), 1)}
+                _print(row, share_of_two_processes=found)
 
 
 def simulation_rates(rounds: int) -> None:
@@ -190,9 +195,7 @@ def main() -> None:
     if arguments.only in (None, "simulation"):
         simulation_rates(arguments.rounds)
     if arguments.only in (None, "jobs"):
-        with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as warm:
-            for steps in (3, WORKLOADS["W2"].steps):
-                job_rates(arguments.rounds, steps, warm)
+        job_rates(arguments.rounds)
 
 
 if __name__ == "__main__":
