@@ -74,6 +74,7 @@ def connect(cluster: RayCluster, workers: int) -> int:
 def import_ray() -> Any:
     """Return the module ``ray``, without its reports of usage and its advice."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_worker_niceness", "0")  # else 15, so that any other program stops the training
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     return importlib.import_module("ray")
 
