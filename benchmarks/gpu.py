@@ -3,9 +3,11 @@
 ``make bench-gpu``, or ``python benchmarks/gpu.py [--device cuda] [--precision float32] [--workload W1] [--quick]
 [--output FILE.json]``. ``--device cpu --quick`` tries the script out where there is no GPU.
 
-W1 is softmax regression of 784 numbers, W2 the built-in CNN and W3 ResNet-18 with GroupNorm on 32x32 colour images, W4
-an encoder of MiniLM's shape with LoRA adapters of rank 8 on 50 tokens; weights and data are random numbers. A row is the
-median of five repetitions, each after the plain loop; ``offbeat`` is a whole simulation of FedBuff with the trainer that
+W1 is softmax regression of 784 numbers, W2 the built-in CNN and W3 ResNet-18 with GroupNorm on 32x32 colour images,
+W4 an encoder of MiniLM's shape with LoRA adapters of rank 8 on 50 tokens; weights and data are random numbers. A row
+is the
+median of five repetitions, each after the plain loop; ``offbeat`` is a whole simulation of FedBuff with the trainer
+that
 ``auto`` takes, the other rows are trainers alone. ``memory`` is the most that the trainer allocated on the GPU, beside
 the arithmetic of its vectors: starting points, models, gradients and results of all clients of a batch.
 """

@@ -22,6 +22,7 @@ from offbeat.runs.worker_processes import Workers
 from offbeat.training.accelerator import choose_device
 from offbeat.training.allocator import keep_freed_memory
 from offbeat.training.trainers.choice import available_processors
+from offbeat.training.trainers.ray_cluster import RayCluster
 from offbeat.worlds.simulation import build_simulation
 from offbeat.worlds.workload import build_dataset
 
@@ -40,13 +41,15 @@ def run_all(
     workers: Workers | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,  # real seconds between two checkpoints of a run
     keep_diverged: bool = False,
+    ray_address: str | None = None,
 ) -> list[Run]:
     """Run each of ``labels`` with each seed, and return the finished runs.
 
     ``folder`` gets a folder for each run; an earlier run with the same settings is replaced, with ``replace`` also one
     with others. ``resume`` keeps finished runs and continues unfinished ones. Up to ``jobs`` runs are carried out at
     once, each in a process of its own; 1 stands for this process. ``workers`` are processes to use, which stay alive.
-    With ``keep_diverged`` a run that diverges ends with NaN instead of an error.
+    With ``keep_diverged`` a run that diverges ends with NaN instead of an error. ``ray_address`` is that of
+    ``RayCluster``.
 
     Raises:
         OffbeatError: An error that the user can correct; finished runs stay.
@@ -76,6 +79,7 @@ def run_all(
                 data,
                 processors,
                 keep_diverged,
+                RayCluster(ray_address, jobs),
             )
             for label in labels
             for seed in experiment.seeds

@@ -114,7 +114,8 @@ def simulate(
         batch_norm: How to treat BatchNorm layers; as ``model.batch_norm``.
         augmentation: ``crop-and-flip`` shifts and mirrors training images at random; as ``data.augmentation``.
         trainer: ``loop`` for one client after the other, ``vmap`` for many at once, ``processes`` for several, each in
-            a process of its own; ``auto`` chooses by the model.
+            a process of its own, ``ray`` for several on the cluster of ``RAY_ADDRESS``, or else on this machine;
+            ``auto`` chooses by the model.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; ``auto`` takes a CUDA GPU where there is one.
         precision: ``float32``, ``tf32`` on NVIDIA GPUs, or ``bf16`` in forward passes.
         deterministic: On a GPU, use only operations that give the same bits each time.

@@ -9,6 +9,7 @@ from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.choice import available_processors, make_trainer
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.processes import ProcessTrainer
+from offbeat.training.trainers.ray_trainer import RayTrainer
 from offbeat.training.trainers.switching import SwitchingTrainer
 from offbeat.training.trainers.vmap import VmapTrainer
 from tests.training.conftest import data_of, made
@@ -31,6 +32,11 @@ def test_each_name_makes_its_trainer(choose):
     assert type(choose("loop", linear())) is LoopTrainer
     assert type(choose("vmap", linear())) is VmapTrainer
     assert type(choose("processes", linear(), workers=2)) is ProcessTrainer
+
+
+def test_a_cluster_is_by_name(choose, monkeypatch):
+    monkeypatch.setattr("offbeat.training.trainers.ray_trainer.check_ray", lambda: None)
+    assert type(choose("ray", linear(), workers=2)) is RayTrainer
 
 
 def test_a_loop_with_several_workers_may_switch_to_processes(choose):

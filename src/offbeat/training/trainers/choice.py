@@ -13,13 +13,15 @@ from offbeat.training.trainers.graph_loop import GraphLoopTrainer
 from offbeat.training.trainers.hooks import parameter_with_hook
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.processes import ProcessTrainer
+from offbeat.training.trainers.ray_cluster import DEFAULT_CLUSTER, RayCluster
+from offbeat.training.trainers.ray_trainer import RayTrainer
 from offbeat.training.trainers.smaller_batches import SmallerBatches
 from offbeat.training.trainers.switching import SwitchingTrainer
 from offbeat.training.trainers.trainer import Trainer
 from offbeat.training.trainers.vmap import VmapTrainer
 from offbeat.training.workload import Workload
 
-TrainerName = Literal["auto", "loop", "vmap", "unfold", "processes"]
+TrainerName = Literal["auto", "loop", "vmap", "unfold", "processes", "ray"]
 TRAINERS: tuple[TrainerName, ...] = get_args(TrainerName)
 
 # Measured limits up to which batches are faster on a CPU. The models are copied once per visit, so the second limit
@@ -37,24 +39,29 @@ _GPU_PARAMETERS_PER_BATCH = 2**26
 _GPU_BATCHES = (2, 1024)
 
 
-def make_trainer(name: TrainerName, workload: Workload, *, plan: LocalPlan, workers: int = 1) -> Trainer:
+def make_trainer(
+    name: TrainerName, workload: Workload, *, plan: LocalPlan, workers: int = 1, cluster: RayCluster = DEFAULT_CLUSTER
+) -> Trainer:
     """Return the trainer of that name.
 
     ``loop`` trains one client after the other; ``processes`` several at once in other processes, with bit-equal
-    results; ``vmap`` many at once, with results that differ by rounding; ``unfold`` does so with convolutions as matrix
-    products; ``auto`` is the one of ``choose_trainer``.
-    There are at most ``workers`` processes; with more than one, ``loop`` uses them on a CPU in runs of more than a few
-    seconds. Models with hooks on parameters are trained in this process only.
+    results; ``ray`` several at once on the machines of ``cluster``, with bit-equal results; ``vmap`` many at once, with
+    results that differ by rounding; ``unfold`` does so with convolutions as matrix products; ``auto`` is the one of
+    ``choose_trainer``. There are at most ``workers`` processes on this machine; with more than one, ``loop`` uses them
+    on a CPU in runs of more than a few seconds. Models with hooks on parameters are trained in this process only.
 
     Raises:
         OffbeatError: The model cannot be trained in batches, for instance because it draws random numbers or has a
-            hook on a gradient, or it cannot be sent to another process; or processes are asked for on a GPU.
+            hook on a gradient, or it cannot be sent to another process; or processes are asked for on a GPU; or Ray is
+            not installed.
     """
     on_cpu = workload.accelerator.device.type == "cpu"
     if name == "processes":
         if not on_cpu:
             raise OffbeatError(f"trainer = 'processes' is for CPUs: use 'auto' on {workload.accelerator.device}")
         return ProcessTrainer(workload, workers=workers)
+    if name == "ray":
+        return RayTrainer(workload, workers=workers, cluster=cluster)
     chosen = choose_trainer(workload, plan)[0] if name == "auto" else name
     loop = LoopTrainer(workload)
     if chosen != "loop":
