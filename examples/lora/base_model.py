@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,8 @@ def find_base(name: str, sha256: str) -> Path:
         raise OffbeatError(f"cannot read {folder / WEIGHTS}: {error.strerror}: save the model as one file") from None
     if found != sha256:
         raise OffbeatError(
-            f"{folder / WEIGHTS} is not the base model of this run: its SHA-256 is {found}, not {sha256}: replace it by "
-            "the server's file, or correct sha256 for the server and all clients"
+            f"{folder / WEIGHTS} is not the base model of this run: its SHA-256 is {found}, not {sha256}: replace it "
+            "by the server's file, or correct sha256 for the server and all clients"
         )
     return folder
 

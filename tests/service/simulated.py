@@ -17,6 +17,7 @@ from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.loop import LoopTrainer
+from offbeat.training.workload import Workload
 from tests.workloads import workload_of
 
 LAYOUT = [("weight", (3, 4)), ("bias", (3,))]
@@ -44,12 +45,15 @@ def simulate(
     record: Callable[[Any], None],
     loss_probability: Any = 0.0,
     lease_seconds: float = math.inf,
+    workload: Workload | None = None,
 ) -> Simulation:
-    """Run a simulation to its end, and return it."""
-    clients, model = len(step_seconds), FlatModel(module())
+    """Run a simulation to its end, and return it; its workload is that of this module by default."""
+    clients = len(step_seconds)
+    if workload is None:
+        workload = workload_of(FlatModel(module()), inputs=INPUTS, labels=LABELS, shards=shards, seed=7)
     coordinator = Coordinator(
         algorithm,
-        initial_model(),
+        workload.model.vector.clone(),
         clients=clients,
         local=plan,
         seed=7,
@@ -64,7 +68,7 @@ def simulate(
         availability=Always(),
         when_away="pause",
     )
-    trainer = LoopTrainer(workload_of(model, inputs=INPUTS, labels=LABELS, shards=shards, seed=7))
+    trainer = LoopTrainer(workload)
     simulation = Simulation(
         coordinator,
         devices,
