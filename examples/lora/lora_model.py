@@ -1,4 +1,4 @@
-"""A Hugging Face encoder with LoRA adapters, and a linear layer that classifies sentences.
+"""A classifier of sentences: a Hugging Face model with LoRA adapters.
 
 LoRA: Hu et al., "LoRA: low-rank adaptation of large language models", ICLR 2022. FFA-LoRA: Sun et al., "Improving LoRA
 in privacy-preserving federated learning", ICLR 2024.

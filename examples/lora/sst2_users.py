@@ -11,7 +11,7 @@ from offbeat.data.builtin import sst2
 
 
 def data(name: str, sha256: str, users: int, length: int = 32, test_examples: int | None = None) -> Dataset:
-    """Return SST-2 as tokens, int64 ``(n, length)``; each training sentence has a user.
+    """Return SST-2 as tokens, int64 ``(n, length)``, with users.
 
     Args:
         name: The base model whose tokenizer is used, as in ``lora_model.py``.

@@ -13,7 +13,7 @@ from torch import nn
 
 
 def count_bytes(module: nn.Module) -> Counter[str]:
-    """Return the bytes of a model's parameters: those of A, B and head, and of all that is frozen."""
+    """Return the bytes of a model's A, B and head, and of all that is frozen."""
     found: Counter[str] = Counter()
     for name, parameter in module.named_parameters():
         kind = next((kind for kind in ("lora_A", "lora_B", "head") if kind in name), "frozen")
