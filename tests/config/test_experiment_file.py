@@ -31,6 +31,7 @@ deterministic = false
 [data]
 name = "data.py:load"
 arguments = { size = 3 }
+collate = "data.py:pad"
 fallback = "digits"
 augmentation = "crop-and-flip"
 on_device = "never"

@@ -13,6 +13,7 @@ from offbeat.config.experiment_sections import DataOnDevice, EvaluateSection, Se
 from offbeat.coordinator import Coordinator
 from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
+from offbeat.inputs import name_inputs
 from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
 from offbeat.training.accelerator import Accelerator
@@ -106,7 +107,7 @@ class World:
 
     def _trainer(self, workload: Workload) -> Trainer:
         # Data on disk may not fit into memory, so they are not copied there for other processes.
-        is_on_disk = isinstance(self.dataset.train_inputs, np.memmap)
+        is_on_disk = any(isinstance(part, np.memmap) for part in name_inputs("", self.dataset.train_inputs).values())
         workers = 1 if is_on_disk and self.trainer != "processes" else self.workers
         return make_trainer(self.trainer, workload, plan=self.plan, workers=workers)
 

@@ -75,7 +75,7 @@ def choose_trainer(workload: Workload, plan: LocalPlan) -> tuple[Literal["loop",
     """
     length = len(workload.model.vector)
     if workload.accelerator.device.type == "cpu":
-        if not is_dense(workload.model.module, workload.objective.loss):
+        if not is_dense(workload):
             return "loop", "on a CPU only linear layers with ReLU and cross-entropy are faster in batches"
         if length > min(_MAX_PARAMETERS, _MAX_PARAMETERS_PER_STEP * plan.steps):
             return "loop", f"{length:,} parameters are too many for batches of {plan.steps} steps"
@@ -96,7 +96,7 @@ def available_processors() -> int:
 def _make_vmap(workload: Workload) -> VmapTrainer:
     length = len(workload.model.vector)
     if workload.accelerator.device.type == "cpu":
-        smallest, largest = _DENSE_BATCHES if is_dense(workload.model.module, workload.objective.loss) else _BATCHES
+        smallest, largest = _DENSE_BATCHES if is_dense(workload) else _BATCHES
         return VmapTrainer(workload, batch_limit=_between(smallest, _PARAMETERS_PER_BATCH // length, largest))
     smallest, largest = _GPU_BATCHES
     limit = _between(smallest, _GPU_PARAMETERS_PER_BATCH // length, largest)

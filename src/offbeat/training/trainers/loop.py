@@ -9,7 +9,6 @@ from torch import Tensor
 from offbeat.algorithms.components import LocalPlan
 from offbeat.randomness import Purpose, example_order, integer
 from offbeat.training.augmentation import AUGMENTATIONS
-from offbeat.training.evaluation import check_scalar
 from offbeat.training.trainers.adamw import AdamW
 from offbeat.training.trainers.trainer import Job, Result, Trainer, result_vector, results_of
 from offbeat.training.workload import Workload
@@ -47,7 +46,7 @@ class LoopTrainer(Trainer):
         """Return the result's vector and its mean loss, a tensor of shape ``()``."""
         plan, shard = job.plan, self._shards[job.client]
         batch_size = min(plan.batch_size, len(shard))
-        seed, accelerator = self.workload.seed, self.workload.accelerator
+        seed, accelerator, objective = self.workload.seed, self.workload.accelerator, self.workload.objective
         order = example_order(seed, job.client, job.visit, len(shard), plan.steps * batch_size)
         minibatches = shard[order].split(batch_size)
         client, visit = np.array([job.client]), np.array([job.visit])
@@ -65,8 +64,9 @@ class LoopTrainer(Trainer):
                 # Copies, so changes in place by model and loss are lost.
                 inputs, labels = self.workload.minibatch(chosen)
                 if self._augment:
+                    assert isinstance(inputs, Tensor)
                     inputs = self._augment(inputs[None], seed, client, visit, step)[0]
-                loss = check_scalar(self.workload.objective.loss(self._model.module(inputs), labels))
+                loss = objective.loss_of(objective.apply(self._model.module, inputs, labels), labels)
                 loss.backward()
             losses[step] = loss.detach()
             local_step(self._model.vector, self._model.gradient, velocity, job.start, plan, step, job.offset, adamw)

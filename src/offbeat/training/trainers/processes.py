@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from offbeat.errors import OffbeatError
+from offbeat.inputs import name_inputs
 from offbeat.training.trainers.packed_code import pack_code
 from offbeat.training.trainers.shared_memory import RowTable, SharedMemory, share
 from offbeat.training.trainers.trainer import Job, Result, Trainer
@@ -98,7 +99,7 @@ class ProcessTrainer(Trainer):
         jobs, length = _JOBS_PER_WORKER * workers, len(model.vector)
         self._tensors = {
             "code": pack_code(model.module, workload.objective.loss),
-            "inputs": workload.train.inputs,
+            **name_inputs("inputs", workload.train.inputs),
             "labels": workload.train.labels,
             "shards": torch.from_numpy(np.concatenate(shards)),
             "sizes": torch.tensor([len(shard) for shard in shards]),

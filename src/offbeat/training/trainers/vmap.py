@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap  # pyright: ignore[reportPrivateImportUsage]
 
 from offbeat.errors import OffbeatError
+from offbeat.inputs import Inputs, divide_inputs
 from offbeat.randomness import Purpose, integer
 from offbeat.training.augmentation import AUGMENTATIONS
 from offbeat.training.minibatches import Integers, example_orders
@@ -48,13 +49,18 @@ class VmapTrainer(Trainer):
         self._model = workload.model
         self._sizes = np.array([len(shard) for shard in workload.shards])
         self._augment = None if workload.augmentation is None else AUGMENTATIONS[workload.augmentation]
-        module, loss = workload.model.module, workload.objective.loss
+        module, objective = workload.model.module, workload.objective
 
-        def loss_of(parameters: dict[str, Tensor], inputs: Tensor, labels: Tensor, dropout: Dropout | None) -> Tensor:
+        def loss_of(
+            parameters: dict[str, Tensor], inputs: Inputs[Tensor], labels: Tensor, dropout: Dropout | None
+        ) -> Tensor:
+            def call(*args: Any, **kwargs: Any) -> Any:
+                return functional_call(module, parameters, args, kwargs)
+
             with workload.accelerator.autocast(), dropout.step(labels) if dropout else nullcontext():
-                return loss(functional_call(module, parameters, (inputs,)), labels)
+                return objective.loss_of(objective.apply(call, inputs, labels), labels)
 
-        self._is_dense = is_dense(module, loss) and workload.accelerator.precision != "bf16"
+        self._is_dense = is_dense(workload) and workload.accelerator.precision != "bf16"
         self._gradients = vmap(grad_and_value(loss_of), in_dims=(0, 0, 0, None))
         self._draws: dict[int, list[Draw]] = {}  # of the first step, by minibatch size
 
@@ -104,8 +110,9 @@ class VmapTrainer(Trainer):
             part = {name: values[:taken] for name, values in models.items()}
             done = {name: values[active:].clone() for name, values in part.items()} if active < taken else {}
             if self._augment:
+                assert isinstance(inputs, Tensor)
                 inputs = self._augment(inputs, self.workload.seed, clients[:taken], visits[:taken], step)
-            if self._is_dense and group.is_dense:
+            if self._is_dense and group.is_dense and isinstance(inputs, Tensor):
                 starting = [values[:taken] for values in first.values()] if group.mu else ()
                 losses[:taken, step] = dense_step(list(part.values()), inputs, labels, rate, starting, group.mu)
                 for name, values in offset.items():
@@ -126,7 +133,7 @@ class VmapTrainer(Trainer):
         for job, vector, (*step_losses, square) in zip(jobs[:number], vectors, numbers, strict=True):
             yield Result(vector, math.fsum(step_losses[: job.plan.steps]) / job.plan.steps, square)
 
-    def _fetch(self, examples: Tensor, actives: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
+    def _fetch(self, examples: Tensor, actives: Sequence[int]) -> Iterator[tuple[Inputs[Tensor], Tensor]]:
         """Yield each step's minibatches of its active rows, ``(models, batch size, …)``.
 
         If fewer rows are active than are trained together at least, finished rows are added. Several steps are fetched
@@ -141,7 +148,8 @@ class VmapTrainer(Trainer):
             while end < min(most, len(actives)) and max(actives[end], self._smallest) == taken:
                 end += 1
             chosen = examples[:taken, step:end].transpose(0, 1)
-            yield from zip(*self.workload.minibatch(chosen), strict=True)
+            inputs, labels = self.workload.minibatch(chosen)
+            yield from zip(divide_inputs(Tensor.unbind, inputs), labels, strict=True)
             step = end
 
     def _dropout(self, jobs: Sequence[Job], batch_size: int) -> Dropout | None:

@@ -19,6 +19,7 @@ import torch
 
 from offbeat.algorithms.components import LocalPlan, Payload
 from offbeat.errors import OffbeatError
+from offbeat.inputs import find_inputs
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
@@ -33,7 +34,8 @@ class WorkerSetup(NamedTuple):
     """The first message to a worker.
 
     Attributes:
-        locations: Tensors in the shared memory: ``code``, from ``pack_code``; ``inputs``; ``labels``; ``shards``, all
+        locations: Tensors in the shared memory: ``code``, from ``pack_code``; ``inputs``, or
+            ``inputs.NAME`` for each of several; ``labels``; ``shards``, all
             concatenated, and their ``sizes``; ``starts`` and ``results``, tables with one vector ``(d,)`` per row.
     """
 
@@ -140,12 +142,13 @@ class _JobRunner:
             return "failed", traceback.format_exc()
 
     def _make_trainer(self) -> LoopTrainer:
-        module, loss = unpack_code(self._memory["code"])
+        tensors = {name: self._memory[name] for name in self._memory.locations}
+        module, loss = unpack_code(tensors["code"])
         workload = Workload(
             FlatModel(module),
             Objective(loss),
-            Examples(self._memory["inputs"], self._memory["labels"]),
-            np.split(self._memory["shards"].numpy(), np.cumsum(self._memory["sizes"].numpy())[:-1]),
+            Examples(find_inputs("inputs", tensors), tensors["labels"]),
+            np.split(tensors["shards"].numpy(), np.cumsum(tensors["sizes"].numpy())[:-1]),
             self._setup.seed,
             augmentation=self._setup.augmentation,
             accelerator=self._setup.accelerator,
