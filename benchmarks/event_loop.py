@@ -25,6 +25,7 @@ from torch.nn.functional import mse_loss
 
 from offbeat.algorithms import FedBuff, LocalPlan
 from offbeat.coordinator import Coordinator
+from offbeat.garbage_collection import rare_garbage_collection
 from offbeat.population.availability import Always
 from offbeat.population.devices.devices import Devices
 from offbeat.population.devices.links import ConstantLink
@@ -106,6 +107,7 @@ def heap_operations(entries: int) -> float:
     return 50_000 / (time.perf_counter() - began)
 
 
+@rare_garbage_collection()  # as runs have
 def measure(clients: int, in_flight: int) -> None:
     """Measure one row in this process and print it."""
     torch.set_num_threads(1)

@@ -96,6 +96,7 @@ class TestEveryKey:
         read = experiment.model_dump(exclude_none=True)
         written = tomllib.loads(FULL)
         written["data"]["name"] = f"{path.parent}/data.py:load"
+        written["data"]["collate"] = f"{path.parent}/data.py:pad"
         written["evaluate"]["metrics"] = ("mae", "accuracy")
         for key in (
             "name",

@@ -94,7 +94,7 @@ class Coordinator:
     @property
     def has_work(self) -> bool:
         """True if ``assign`` would give work to a client now."""
-        return not self.waits_for_examples and bool(self._candidates.pool) and self.algorithm.slots() > 0
+        return not self.waits_for_examples and self.algorithm.slots() > 0 and bool(self._candidates.pool)
 
     def wants_speed(self, client: int) -> bool:
         """Return whether the algorithm needs the client's speed to be measured.
@@ -123,7 +123,7 @@ class Coordinator:
     def present(self, now: float, client: int) -> None:
         """Record that a client is available; a ``ValueError`` if it does not exist."""
         check_client(client, self.clients)
-        if self._candidates.arrive(client):
+        if self._candidates.arrive(client) and self.record:
             self._note("present", now=now, client=client)
 
     def absent(self, now: float, client: int) -> None:
@@ -163,7 +163,7 @@ class Coordinator:
             for client in clients:
                 assignments.append(self._transitions.assign(now, client))
         finally:
-            if assignments:
+            if assignments and self.record:
                 self._note("assign", now=now, clients=[assignment.client for assignment in assignments])
         return assignments
 

@@ -4,20 +4,20 @@ import csv
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
 from numpy.typing import NDArray
 
 from offbeat.errors import OffbeatError
+
+ColumnType = Literal["int64", "float64"]
 
 _LONGEST_HEADER = 1_000_000
 _INVALID_VALUE = re.compile(r"In CSV column #(\d+): Row #(\d+): .*?: invalid value '(.*)'", re.DOTALL)
 
 
-def read_columns(path: Path, columns: Mapping[str, pa.DataType]) -> dict[str, NDArray[Any]]:
+def read_columns(path: Path, columns: Mapping[str, ColumnType]) -> dict[str, NDArray[Any]]:
     """Return some columns of a CSV file with a header, ``(rows,)`` by name.
 
     Floats may still be NaN or infinite.
@@ -26,6 +26,10 @@ def read_columns(path: Path, columns: Mapping[str, pa.DataType]) -> dict[str, ND
         OffbeatError: The file cannot be read, a column is missing or occurs twice, or a value is not a number; the
             message names file and row. The header is row 1, and empty lines do not count.
     """
+    # Imported here, because it takes long to import, and most populations need no file.
+    import pyarrow as pa
+    import pyarrow.csv
+
     header: list[str] = []
     try:
         with path.open(encoding="utf-8-sig", newline="") as text:
@@ -42,13 +46,15 @@ def read_columns(path: Path, columns: Mapping[str, pa.DataType]) -> dict[str, ND
                 # Messages name rows only if a single thread reads.
                 read_options=pyarrow.csv.ReadOptions(use_threads=False),
                 convert_options=pyarrow.csv.ConvertOptions(
-                    include_columns=list(columns), column_types=dict(columns), null_values=[""]
+                    include_columns=list(columns),
+                    column_types={name: pa.type_for_alias(kind) for name, kind in columns.items()},
+                    null_values=[""],
                 ),
             )
     except (OSError, ValueError, KeyError, csv.Error) as error:
         if match := _INVALID_VALUE.search(str(error)):
             name = header[int(match[1])]
-            kind = "a whole number" if pa.types.is_integer(columns[name]) else "a number"
+            kind = "a whole number" if columns[name] == "int64" else "a number"
             raise OffbeatError(f"{path}, row {match[2]}: {name} must be {kind}, not {match[3][:80]!r}") from None
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise OffbeatError(f"cannot read {path}: {reason[:300]}") from error

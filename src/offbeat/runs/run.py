@@ -16,6 +16,7 @@ from offbeat.config.experiment_sections import metric_name
 from offbeat.coordinator.algorithm_checks import FaultError, check_restart
 from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
+from offbeat.garbage_collection import rare_garbage_collection
 from offbeat.runs.interruption import InterruptedRunError
 from offbeat.runs.package_versions import versions
 from offbeat.runs.writer import RunWriter
@@ -69,6 +70,7 @@ def carry_out(
     with (
         task.experiment.accelerator().numerics(),
         closing(build_simulation(task.experiment, task.label, task.seed, dataset, workers=task.workers)) as simulation,
+        rare_garbage_collection(),
     ):
         recording = _Recording(task, simulation, _open(task, dataset, simulation, on_evaluation), began)
         diverged = _simulate(task, recording, on_evaluation, check)

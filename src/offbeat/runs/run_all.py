@@ -19,6 +19,7 @@ from offbeat.runs.resume import check_settings, check_versions, has_settings
 from offbeat.runs.run import RunTask, carry_out
 from offbeat.runs.worker_processes import Workers
 from offbeat.training.accelerator import choose_device
+from offbeat.training.allocator import keep_freed_memory
 from offbeat.training.trainers.choice import available_processors
 from offbeat.worlds.simulation import build_simulation
 from offbeat.worlds.workload import build_dataset
@@ -52,6 +53,7 @@ def run_all(
     """
     # With small models a second thread costs more than it gains, and one thread always adds in the same order.
     torch.set_num_threads(1)
+    keep_freed_memory()
     # Before the first run there is no state to save, so a signal ends the program at once.
     with run_directory.lock_folder(folder):
         experiment = experiment.model_copy(update={"device": str(choose_device(experiment.device))})

@@ -28,6 +28,7 @@ from offbeat.data.dataset import Dataset
 from offbeat.data.user_data import from_user
 from offbeat.data.user_examples import Collate
 from offbeat.errors import OffbeatError, did_you_mean
+from offbeat.garbage_collection import rare_garbage_collection
 from offbeat.runs.directory import EVENTS, disk_errors
 from offbeat.runs.progress import Progress
 from offbeat.simulation.records import Evaluation, VisitEnded
@@ -64,6 +65,7 @@ def _one_thread() -> Generator[None]:
 
 
 @_one_thread()
+@rare_garbage_collection()
 def simulate(
     model: nn.Module | Callable[[], nn.Module],
     data: Dataset | tuple[Any, Any] | str,

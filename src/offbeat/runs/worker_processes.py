@@ -17,6 +17,7 @@ from offbeat.errors import OffbeatError
 from offbeat.runs.interruption import InterruptedRunError, Interruption
 from offbeat.runs.run import RunTask, carry_out
 from offbeat.simulation.records import Evaluation
+from offbeat.training.allocator import keep_freed_memory
 from offbeat.worlds.workload import build_dataset
 
 _PATIENCE_SECONDS = 60.0  # for a worker that was asked to stop
@@ -158,6 +159,7 @@ class Workers:
 def _work(connection: "Connection[Message, RunTask]", parent: int) -> None:
     """Carry out the received tasks, until the connection closes."""
     torch.set_num_threads(1)
+    keep_freed_memory()
     # Ctrl-C goes to all processes of a terminal; the parent passes it on as SIGTERM.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signals: list[int] = []

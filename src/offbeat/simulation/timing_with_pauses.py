@@ -2,7 +2,6 @@
 
 import math
 from array import array
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,11 +15,9 @@ _MAX_INTERVALS = 1_000_000
 _ROUNDING = 1e-12
 
 
-class Ending(NamedTuple):
-    """The end of a download, of local steps or of an upload."""
-
-    seconds: float  # virtual time; infinity if the client never comes back to finish it
-    left: float  # bytes or seconds that are not done: 0 unless the client went offline and does not resume
+Ending = tuple[float, float]
+"""The end of a download, of local steps or of an upload: virtual seconds, infinite if the client never comes back to
+finish it; and the bytes or seconds that are not done, 0 unless the client went offline and does not resume."""
 
 
 class _Computing:
@@ -39,6 +36,9 @@ class Timing:
     A client's work rests while the client is offline and resumes when it is back. If ``devices.when_away`` is
     ``"lose"``, the work is lost at the moment when the client goes offline. A transfer or step that would never end
     raises ``OffbeatError``, as does the constructor for a whole model.
+
+    Attributes:
+        step_seconds: The duration of each client's local step.
     """
 
     def __init__(self, devices: Devices, model_bytes: int) -> None:
@@ -50,7 +50,7 @@ class Timing:
         self._availability = devices.availability
         self._pauses = devices.when_away == "pause"
         self._nobody_leaves = isinstance(devices.availability, Always)
-        self._step_seconds = array("d", devices.step_seconds)
+        self.step_seconds = array("d", devices.step_seconds)
         self._computing = _Computing()
 
     def download(self, client: int, start: float, size: float) -> Ending:
@@ -59,7 +59,7 @@ class Timing:
 
     def compute(self, client: int, start: float, steps: int) -> Ending:
         """Return the end of local steps that begin at ``start``."""
-        amount = steps * self._step_seconds[client]
+        amount = steps * self.step_seconds[client]
         return self._carry_out(self._computing, client, start, amount, "step_seconds")
 
     def upload(self, client: int, start: float, size: float) -> Ending:
@@ -70,12 +70,12 @@ class Timing:
         if self._nobody_leaves:
             end = link.transfer_end(client, start, amount)
             if end < math.inf:
-                return Ending(end, 0.0)
+                return end, 0.0
         now, left = start, amount
         for _ in range(_MAX_INTERVALS):
             online = self._availability.next_available(client, now)
             if online == math.inf or (online > now and not self._pauses):
-                return Ending(online if self._pauses else now, left)
+                return (online if self._pauses else now), left
             end = link.transfer_end(client, online, left)
             if not math.isfinite(end):
                 raise OffbeatError(
@@ -84,11 +84,11 @@ class Timing:
                 )
             offline = self._availability.next_offline(client, online)
             if end <= offline:
-                return Ending(end, 0.0)
+                return end, 0.0
             left -= link.transferred(client, online, offline)
             if left <= _ROUNDING * amount:
                 # By rounding only it seemed to end after the client goes offline.
-                return Ending(offline, 0.0)
+                return offline, 0.0
             now = offline
         # For instance a trace without any bandwidth whenever the client is online.
         raise OffbeatError(

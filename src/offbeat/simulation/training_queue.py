@@ -1,6 +1,7 @@
 """Training on demand: jobs are trained in batches when a result is needed."""
 
 import math
+from collections import OrderedDict
 from itertools import islice
 from typing import Any
 
@@ -75,7 +76,8 @@ class WorkQueue:
         self._trainer = trainer
         self._length = length
         self._seed = seed
-        self._waiting: dict[Work, None] = {}
+        # Its oldest are found at once. A dict would first pass over all that were taken from its front.
+        self._waiting: OrderedDict[Work, None] = OrderedDict()
         self._memories: dict[int, Memory] = {}  # of each client's last counted visit, where a client needs one
 
     def promise(self, job: Job) -> Work:

@@ -1,7 +1,6 @@
 """The stages of a visit: download, local steps, offer, upload, end."""
 
 import math
-from array import array
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -76,7 +75,6 @@ class VisitStages:
         self._needs = _Needs.of(coordinator)
         self._devices = devices
         self._timing = Timing(devices, costs.model_bytes)
-        self._step_seconds = array("d", devices.step_seconds)
         self._is_lossy = (devices.loss_probability > 0).tobytes()
         self._trainer = trainer
         self._queue = queue
@@ -103,20 +101,20 @@ class VisitStages:
             visit.offset = down.clone() if memory is None else down - memory
         self.visits[client] = visit
         self._totals.bytes_down += self._costs.down_bytes
-        download = self._timing.download(client, now, self._costs.down_bytes)
-        if download.left:
-            self._expect(visit, now, download.seconds, Kind.LOSS)
+        seconds, left = self._timing.download(client, now, self._costs.down_bytes)
+        if left:
+            self._expect(visit, now, seconds, Kind.LOSS)
             return
-        visit.steps_began = download.seconds
-        ending = self._timing.compute(client, download.seconds, plan.steps)
-        if ending.left or self._is_lost(assignment):
-            self._expect(visit, now, ending.seconds, Kind.LOSS)
+        visit.steps_began = seconds
+        seconds, left = self._timing.compute(client, seconds, plan.steps)
+        if left or self._is_lost(assignment):
+            self._expect(visit, now, seconds, Kind.LOSS)
             return
         self._train(visit, model)
-        if self._needs.offers or ending.seconds == math.inf:
-            self._expect(visit, now, ending.seconds, Kind.OFFER)
+        if self._needs.offers or seconds == math.inf:
+            self._expect(visit, now, seconds, Kind.OFFER)
         else:
-            self._upload(visit, ending.seconds)
+            self._upload(visit, seconds)
 
     def offer(self, now: float, client: int) -> None:
         """Begin a trained client's upload, or end its visit if the update is unwanted."""
@@ -144,7 +142,7 @@ class VisitStages:
             normaliser=costs.normaliser(visit.plan),
             base=visit.start if algorithm.needs_base else None,
             since=visit.assignment.since,
-            step_seconds=self._step_seconds[client],
+            step_seconds=self._timing.step_seconds[client],
             upload_seconds=(now - visit.upload_began) * (costs.model_bytes / size if size else 1),
             loss=visit.work.loss if algorithm.needs_loss else None,
         )
@@ -178,16 +176,16 @@ class VisitStages:
             return
         began, full_plan = visit.steps_began, assignment.plan
         steps = 1 + bisect_left(
-            range(1, full_plan.steps), now, key=lambda steps: self._timing.compute(client, began, steps).seconds
+            range(1, full_plan.steps), now, key=lambda steps: self._timing.compute(client, began, steps)[0]
         )
-        ending = self._timing.compute(client, began, steps)
-        if steps == full_plan.steps or ending.left:
+        seconds, left = self._timing.compute(client, began, steps)
+        if steps == full_plan.steps or left:
             return
         assert visit.start is not None
         self._cancel_work(visit)
         visit.plan = full_plan.prefix(steps)
         self._train(visit, visit.start)
-        self._expect(visit, now, ending.seconds, Kind.OFFER)
+        self._expect(visit, now, seconds, Kind.OFFER)
 
     def _train(self, visit: OpenVisit, start: Tensor) -> None:
         client, number, version, *_ = visit.assignment
@@ -197,11 +195,11 @@ class VisitStages:
     def _upload(self, visit: OpenVisit, began: float) -> None:
         visit.upload_began = began
         size = self._costs.upload_bytes(visit.plan)
-        ending = self._timing.upload(visit.assignment.client, began, size)
-        if ending.left:
+        seconds, left = self._timing.upload(visit.assignment.client, began, size)
+        if left:
             self._cancel_work(visit)
-            visit.sent = size - math.ceil(ending.left)
-        self._expect(visit, began, ending.seconds, Kind.LOSS if ending.left else Kind.ARRIVAL)
+            visit.sent = size - math.ceil(left)
+        self._expect(visit, began, seconds, Kind.LOSS if left else Kind.ARRIVAL)
 
     def _expect(self, visit: OpenVisit, now: float, seconds: float, kind: int) -> None:
         """Let this be the visit's next event; it has none if the seconds are infinite."""

@@ -13,6 +13,7 @@ from offbeat.inputs import Inputs, divide_inputs, map_inputs
 from offbeat.randomness import Purpose, integer
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.max_pooling import fast_max_pooling
 from offbeat.training.objectives import Loss, Metrics, Objective, predictions
 from offbeat_client.user_code_errors import user_code
 
@@ -44,6 +45,7 @@ class Evaluator:
         accelerator: Accelerator = CPU,
     ) -> None:
         self._model = model
+        self._pooling = fast_max_pooling(model.module)
         self._objective = Objective(loss)
         self._metrics = dict(metrics)
         self._accelerator = accelerator
@@ -77,7 +79,8 @@ class Evaluator:
                 with user_code("evaluation: the model or the loss failed"), self._accelerator.autocast():
                     copies = map_inputs(lambda part, copy: copy[: len(part)].copy_(part), inputs, self._copy)
                     labels = labels.to(device, copy=True)
-                    outputs = self._objective.apply(module, copies, labels)
+                    with self._pooling:
+                        outputs = self._objective.apply(module, copies, labels)
                     if self._metrics:
                         all_outputs.append(_check_tensor(predictions(outputs)).clone())
                     losses.append(self._objective.loss_of(outputs, labels))

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from offbeat.errors import OffbeatError
 from offbeat.inputs import Inputs, map_inputs, token_numbers
 from offbeat.training.accelerator import CPU, Accelerator
+from offbeat.training.device_errors import explained
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import LOSSES, Loss, Objective, model_loss, predictions
 from offbeat_client.user_code_errors import failure, user_code
@@ -49,6 +50,8 @@ def check_fit(
         with accelerator.forked_randomness(), torch.enable_grad(), accelerator.autocast():
             _try_training(model, Objective(loss), inputs, labels, classes)
             _try_evaluation(model, Objective(loss), inputs, labels)
+    except OffbeatError as error:
+        raise explained(error, model.module, accelerator) from error.__cause__
     finally:
         for hook in hooks:
             hook.remove()

@@ -69,7 +69,7 @@ def test_one_client_that_does_not_fit_is_one_line():
 def test_other_errors_and_facts_are_those_of_the_trainer(monkeypatch):
     small = Small(room=9)
     trainer = SmallerBatches(small)
-    assert (trainer.name, trainer.kernel, trainer.batch_limit, trainer.notes) == ("small", "small", 8, ())
+    assert (trainer.name, trainer.kernel, trainer.batch_limit, trainer.notes) == ("small", "small", 8, [])
     assert trainer.workload is small.workload
 
     def fail(jobs):

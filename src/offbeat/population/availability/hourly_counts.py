@@ -3,13 +3,12 @@
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from offbeat.errors import OffbeatError
-from offbeat.population.csv_columns import check_numbers, check_rows, read_columns
+from offbeat.population.csv_columns import ColumnType, check_numbers, check_rows, read_columns
 
-_COLUMNS = {"client": pa.int64(), "hour": pa.int64(), "count": pa.float64()}
+_COLUMNS: dict[str, ColumnType] = {"client": "int64", "hour": "int64", "count": "float64"}
 _HOURS = 24
 
 

@@ -3,13 +3,12 @@
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
 from offbeat.errors import OffbeatError
 from offbeat.population.availability.intervals import Intervals
-from offbeat.population.csv_columns import check_numbers, check_rows, read_columns
+from offbeat.population.csv_columns import ColumnType, check_numbers, check_rows, read_columns
 
-_COLUMNS = {"client": pa.int64(), "start_seconds": pa.float64(), "end_seconds": pa.float64()}
+_COLUMNS: dict[str, ColumnType] = {"client": "int64", "start_seconds": "float64", "end_seconds": "float64"}
 
 
 def intervals_from_file(path: str | Path, clients: int) -> Intervals:

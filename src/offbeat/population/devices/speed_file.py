@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from offbeat.errors import OffbeatError
@@ -28,7 +27,7 @@ def from_file(
         OffbeatError: The file cannot be read, its number of rows is not N, or a number is not above 0 and finite.
     """
     path = Path(path)
-    values: NDArray[np.float64] = read_columns(path, {column: pa.float64()})[column]
+    values: NDArray[np.float64] = read_columns(path, {column: "float64"})[column]
     if len(values) != clients:
         raise OffbeatError(
             f"{path} has {len(values)} rows, but there are {clients} clients: it must have a row for each"

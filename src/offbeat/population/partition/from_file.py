@@ -3,15 +3,14 @@
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from offbeat.errors import OffbeatError
-from offbeat.population.csv_columns import check_numbers, check_rows, read_columns
+from offbeat.population.csv_columns import ColumnType, check_numbers, check_rows, read_columns
 from offbeat.population.partition.shards import check_clients, shards_by_owner
 from offbeat.randomness import Purpose, generator
 
-_COLUMNS = {"client": pa.int64(), "example": pa.int64()}
+_COLUMNS: dict[str, ColumnType] = {"client": "int64", "example": "int64"}
 
 
 def from_file(path: Path, examples: int, clients: int) -> list[NDArray[np.int64]]:

@@ -7,6 +7,7 @@ from offbeat.algorithms.components import LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.training.trainers.batching_check import batching_problem
 from offbeat.training.trainers.dense import is_dense
+from offbeat.training.trainers.graph_loop import GraphLoopTrainer
 from offbeat.training.trainers.hooks import parameter_with_hook
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.processes import ProcessTrainer
@@ -60,7 +61,7 @@ def make_trainer(name: TrainerName, workload: Workload, *, plan: LocalPlan, work
             raise OffbeatError(f"trainer = 'vmap': this model cannot be trained in batches ({problem}): use 'loop'")
         return batched if on_cpu else SmallerBatches(batched)
     if not on_cpu:
-        return SmallerBatches(loop)
+        return SmallerBatches(GraphLoopTrainer(workload) if workload.accelerator.is_cuda else loop)
     if workers < 2 or os.name == "nt" or parameter_with_hook(workload.model.module) is not None:
         return loop
     return SwitchingTrainer(loop, lambda: ProcessTrainer(workload, workers=workers))

@@ -73,7 +73,9 @@ def dense_step(
     chosen = labels[:, :, None]
     losses = log_probabilities.gather(2, chosen).mean(dim=(1, 2)).neg_()
     # ∂ loss / ∂ outputs of each layer, from the last to the first, times the step size.
-    slope = log_probabilities.exp_().scatter_(2, chosen, -1.0, reduce="add")
+    slope = log_probabilities.exp_()
+    # Not reduce="add", which torch refuses on GPUs where only deterministic operations are allowed.
+    slope.scatter_(2, chosen, slope.gather(2, chosen).sub_(1.0))
     slope *= (rates / labels.shape[1])[:, None, None]
     for layer in reversed(range(len(weights))):
         before = activations[layer]

@@ -7,8 +7,10 @@ import torch
 from torch import Tensor
 
 from offbeat.algorithms.components import LocalPlan
+from offbeat.inputs import Inputs
 from offbeat.randomness import Purpose, example_order, integer
 from offbeat.training.augmentation import AUGMENTATIONS
+from offbeat.training.max_pooling import fast_max_pooling
 from offbeat.training.trainers.adamw import AdamW
 from offbeat.training.trainers.trainer import Job, Result, Trainer, result_vector, results_of
 from offbeat.training.workload import Workload
@@ -29,6 +31,7 @@ class LoopTrainer(Trainer):
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
         self._model = workload.model
+        self._pooling = fast_max_pooling(workload.model.module)
         self._shards = [torch.from_numpy(shard) for shard in workload.shards]
         self._augment = None if workload.augmentation is None else AUGMENTATIONS[workload.augmentation]
 
@@ -46,7 +49,7 @@ class LoopTrainer(Trainer):
         """Return the result's vector and its mean loss, a tensor of shape ``()``."""
         plan, shard = job.plan, self._shards[job.client]
         batch_size = min(plan.batch_size, len(shard))
-        seed, accelerator, objective = self.workload.seed, self.workload.accelerator, self.workload.objective
+        seed, accelerator = self.workload.seed, self.workload.accelerator
         order = example_order(seed, job.client, job.visit, len(shard), plan.steps * batch_size)
         minibatches = shard[order].split(batch_size)
         client, visit = np.array([job.client]), np.array([job.visit])
@@ -59,18 +62,25 @@ class LoopTrainer(Trainer):
         losses = torch.empty(plan.steps, device=accelerator.device)
         what = f"client {job.client}, visit {job.visit}: the model or the loss failed"
         for step, chosen in enumerate(minibatches):
-            self._model.gradient.zero_()
-            with user_code(what), accelerator.autocast():
+            with user_code(what):
                 # Copies, so changes in place by model and loss are lost.
                 inputs, labels = self.workload.minibatch(chosen)
                 if self._augment:
                     assert isinstance(inputs, Tensor)
                     inputs = self._augment(inputs[None], seed, client, visit, step)[0]
-                loss = objective.loss_of(objective.apply(self._model.module, inputs, labels), labels)
-                loss.backward()
-            losses[step] = loss.detach()
+                losses[step] = self._differentiate(inputs, labels)
             local_step(self._model.vector, self._model.gradient, velocity, job.start, plan, step, job.offset, adamw)
         return result_vector(job.payload, job.start, self._model.vector), losses.mean()
+
+    def _differentiate(self, inputs: Inputs[Tensor], labels: Tensor) -> Tensor:
+        """Compute the model's gradient on a minibatch; return the loss, ``()``."""
+        self._model.gradient.zero_()
+        with self.workload.accelerator.autocast():
+            with self._pooling:
+                outputs = self.workload.objective.apply(self._model.module, inputs, labels)
+            loss = self.workload.objective.loss_of(outputs, labels)
+            loss.backward()
+        return loss.detach()
 
 
 def local_step(

@@ -22,6 +22,12 @@ class SmallerBatches(Trainer):
         self.name = trainer.name
         self.batch_limit = trainer.batch_limit
         self._trainer = trainer
+        self._notes: list[str] = []
+
+    @property
+    def notes(self) -> Sequence[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The other trainer's, and what did not fit."""
+        return [*self._trainer.notes, *self._notes]
 
     @property
     def kernel(self) -> str:
@@ -51,7 +57,7 @@ class SmallerBatches(Trainer):
             raise OffbeatError(f"one client does not fit into the memory of {device}: lower local.batch_size")
         self.batch_limit = self._trainer.batch_limit = limit // 2
         note = f"out of memory with {limit} clients at once: went on with {limit // 2}"
-        self.notes = [*self.notes, note]
+        self._notes.append(note)
         _log.warning("%s: %s", device, note)
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ from offbeat.training.trainers.adamw import AdamW
 from offbeat.training.trainers.dense import dense_step, is_dense
 from offbeat.training.trainers.dropout import Draw, Dropout
 from offbeat.training.trainers.trainer import Job, Result, Trainer, read_numbers, result_vector
+from offbeat.training.trainers.unfolded_convolution import UnfoldedConvolutions
 from offbeat.training.workload import Workload
 from offbeat_client.local_plan import Optimizer
 
@@ -38,11 +39,17 @@ class VmapTrainer(Trainer):
         batch_limit: The largest number of models to train together.
         padded: Whether each batch is filled up to that number. GPUs choose the order of additions by the shapes, so
             without it a result's last bits depend on the other jobs of its batch.
+        unfold_convolutions: Whether convolutions are matrix products, which GPUs batch well. This changes the last
+            bits, and the trainer's name says so.
     """
 
     name = "vmap"
 
-    def __init__(self, workload: Workload, *, batch_limit: int = 64, padded: bool = False) -> None:
+    def __init__(
+        self, workload: Workload, *, batch_limit: int = 64, padded: bool = False, unfold_convolutions: bool = False
+    ) -> None:
+        if unfold_convolutions:
+            self.name = "vmap-unfolded"
         self.workload = workload
         self.batch_limit = batch_limit
         self._padded = padded
@@ -50,6 +57,7 @@ class VmapTrainer(Trainer):
         self._sizes = np.array([len(shard) for shard in workload.shards])
         self._augment = None if workload.augmentation is None else AUGMENTATIONS[workload.augmentation]
         module, objective = workload.model.module, workload.objective
+        convolutions = UnfoldedConvolutions() if unfold_convolutions else nullcontext()
 
         def loss_of(
             parameters: dict[str, Tensor], inputs: Inputs[Tensor], labels: Tensor, dropout: Dropout | None
@@ -57,7 +65,8 @@ class VmapTrainer(Trainer):
             def call(*args: Any, **kwargs: Any) -> Any:
                 return functional_call(module, parameters, args, kwargs)
 
-            with workload.accelerator.autocast(), dropout.step(labels) if dropout else nullcontext():
+            mode = dropout.step(labels) if dropout else nullcontext()
+            with workload.accelerator.autocast(), convolutions, mode:
                 return objective.loss_of(objective.apply(call, inputs, labels), labels)
 
         self._is_dense = is_dense(workload) and workload.accelerator.precision != "bf16"

@@ -21,6 +21,7 @@ from offbeat.algorithms.components import LocalPlan, Payload
 from offbeat.errors import OffbeatError
 from offbeat.inputs import find_inputs
 from offbeat.training.accelerator import CPU, Accelerator
+from offbeat.training.allocator import keep_freed_memory
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.loop import LoopTrainer
@@ -178,6 +179,7 @@ def main() -> None:
     Its arguments are the descriptors of its connection and of the shared memory.
     """
     torch.set_num_threads(1)
+    keep_freed_memory()
     # The parent ends its workers when the run is interrupted.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection, memory = map(int, sys.argv[1:])

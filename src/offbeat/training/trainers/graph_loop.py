@@ -1,0 +1,98 @@
+"""Training of one client at a time, whose gradients are replayed as CUDA graphs."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from offbeat.inputs import Inputs, map_inputs
+from offbeat.training.trainers.loop import LoopTrainer
+from offbeat.training.trainers.trainer import Job
+from offbeat.training.workload import Workload
+from offbeat_client.user_code_errors import error_line
+
+_log = logging.getLogger(__name__)
+
+Compute = Callable[[], Tensor]
+Record = Callable[[Compute], Compute]
+"""Maps a computation to a function that repeats it, on the same tensors."""
+
+_WARM_UP = 3  # libraries choose kernels and allocate workspaces in the first runs
+_MAX_GRAPHS = 16  # each keeps its activations
+
+
+def record_cuda_graph(compute: Compute) -> Compute:
+    """Return a function that repeats a computation by one launch, a CUDA graph."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(_WARM_UP):
+            compute()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph: Any = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = compute()
+
+    def replay() -> Tensor:
+        graph.replay()
+        return result
+
+    return replay
+
+
+class GraphLoopTrainer(LoopTrainer):
+    """The loop on a GPU: a step's kernels are recorded once and launched together.
+
+    A GPU takes longer to launch the kernels of a small step one by one than to compute them. There is a graph for each
+    size of a minibatch, of its forward and backward pass; a model that cannot be recorded, for instance because it
+    reads an entry of a tensor, is trained as by the loop.
+    """
+
+    def __init__(self, workload: Workload, record: Record = record_cuda_graph) -> None:
+        super().__init__(workload)
+        self._record = record
+        self._graphs: dict[int, _Graph | None] = {}  # by the size of the minibatch
+
+    @property
+    def kernel(self) -> str:
+        """``graph``, or ``loop`` if the model cannot be recorded."""
+        return "loop" if self.notes else "graph"
+
+    def _train(self, job: Job) -> tuple[Tensor, Tensor]:
+        size = min(job.plan.batch_size, self.workload.examples(job.client))
+        # Before the trainer sets the model and the generators, both of which a recording changes.
+        if size not in self._graphs and not self.notes and len(self._graphs) < _MAX_GRAPHS:
+            self._graphs[size] = self._try_to_record(self._shards[job.client][:size])
+        return super()._train(job)
+
+    def _try_to_record(self, chosen: Tensor) -> "_Graph | None":
+        inputs, labels = self.workload.minibatch(chosen)
+        try:
+            replay = self._record(lambda: super(GraphLoopTrainer, self)._differentiate(inputs, labels))
+        except Exception as error:  # a user's code can raise any type
+            reason = f"the model's step cannot be recorded as a CUDA graph ({error_line(error)})"
+            self.notes = [f"{reason}: its kernels are launched one by one"]
+            _log.warning("%s", self.notes[0])
+            return None
+        return _Graph(inputs, labels, replay)
+
+    def _differentiate(self, inputs: Inputs[Tensor], labels: Tensor) -> Tensor:
+        graph = self._graphs.get(len(labels))
+        return super()._differentiate(inputs, labels) if graph is None else graph.differentiate(inputs, labels)
+
+
+class _Graph:
+    """A recorded computation, and the tensors that it reads."""
+
+    def __init__(self, inputs: Inputs[Tensor], labels: Tensor, replay: Compute) -> None:
+        self._inputs = inputs
+        self._labels = labels
+        self._replay = replay
+
+    def differentiate(self, inputs: Inputs[Tensor], labels: Tensor) -> Tensor:
+        """Compute the gradient on a minibatch of this size; return the loss, ``()``."""
+        map_inputs(Tensor.copy_, self._inputs, inputs)
+        self._labels.copy_(labels)
+        return self._replay()

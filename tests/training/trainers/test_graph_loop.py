@@ -1,0 +1,115 @@
+"""The loop with recorded steps; a recording on the CPU repeats the computation itself."""
+
+import dataclasses
+import logging
+
+import pytest
+import torch
+
+from offbeat.algorithms import LocalPlan
+from offbeat.training.flat_model import FlatModel
+from offbeat.training.models import mlp
+from offbeat.training.trainers.graph_loop import GraphLoopTrainer
+from offbeat.training.trainers.loop import LoopTrainer
+from offbeat.training.trainers.trainer import Job
+from tests.training.conftest import assert_same, data_of, made
+from tests.workloads import workload_of
+
+SIZES = (7, 23, 3, 12, 1)
+DATA = data_of(SIZES, 8, 8)
+PLAN = LocalPlan(steps=3, batch_size=4, lr=0.1, momentum=0.9, clip_norm=1.0)
+
+
+class Noisy(torch.nn.Module):
+    """A model with dropout and a buffer that counts its calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = mlp((8, 8), 4, [6])
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, inputs):
+        self.calls += 1
+        return torch.nn.functional.dropout(self.body(inputs), 0.5, self.training) * self.calls
+
+
+class Recorder:
+    """Records a computation as a CUDA graph does: tried out first, then repeated on the same tensors."""
+
+    def __init__(self, fails=False):
+        self.recorded = 0
+        self.replayed = 0
+        self.fails = fails
+
+    def __call__(self, compute):
+        self.recorded += 1
+        compute()
+        if self.fails:
+            raise RuntimeError("operation not permitted when stream is capturing")
+
+        def replay():
+            self.replayed += 1
+            return compute()
+
+        return replay
+
+
+def workload():
+    return workload_of(made(lambda: FlatModel(Noisy())), **DATA)
+
+
+def jobs():
+    start = made(lambda: FlatModel(Noisy()).vector.clone(), seed=30)
+    plans = [PLAN, dataclasses.replace(PLAN, batch_size=2), dataclasses.replace(PLAN, steps=5)]
+    return [
+        Job(client, visit, 0, start, plan, "delta") for visit, plan in enumerate(plans) for client in range(len(SIZES))
+    ]
+
+
+def test_results_are_those_of_the_loop_bit_for_bit():
+    recorder = Recorder()
+    trainer = GraphLoopTrainer(workload(), recorder)
+    results, expected = trainer.collect(jobs()), LoopTrainer(workload()).collect(jobs())
+    assert_same(results, expected)
+    assert recorder.recorded == len({min(size, limit) for size in SIZES for limit in (2, 4)})
+    assert recorder.replayed == sum(job.plan.steps for job in jobs())
+    assert (trainer.kernel, trainer.notes) == ("graph", ())
+
+
+def test_an_earlier_client_changes_nothing():
+    trainer = GraphLoopTrainer(workload(), Recorder())
+    together = trainer.collect(jobs())
+    apart = [GraphLoopTrainer(workload(), Recorder()).collect([job])[0] for job in jobs()]
+    assert_same(together, apart)
+
+
+def test_a_model_that_cannot_be_recorded_is_trained_by_the_loop(caplog):
+    recorder = Recorder(fails=True)
+    trainer = GraphLoopTrainer(workload(), recorder)
+    with caplog.at_level(logging.WARNING):
+        results, expected = trainer.collect(jobs()), LoopTrainer(workload()).collect(jobs())
+    assert_same(results, expected)
+    assert (recorder.recorded, recorder.replayed, trainer.kernel) == (1, 0, "loop")
+    assert caplog.messages == [
+        "the model's step cannot be recorded as a CUDA graph (RuntimeError: operation not permitted when stream is "
+        "capturing): its kernels are launched one by one"
+    ]
+
+
+def test_only_so_many_sizes_are_recorded(monkeypatch):
+    monkeypatch.setattr("offbeat.training.trainers.graph_loop._MAX_GRAPHS", 1)
+    recorder = Recorder()
+    GraphLoopTrainer(workload(), recorder).collect(jobs())
+    assert recorder.recorded == 1
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA GPU")
+def test_a_cuda_graph():  # also run by make test-gpu
+    from offbeat.training.accelerator import Accelerator
+
+    gpu = Accelerator(torch.device("cuda"))
+    moved = [job._replace(start=job.start.cuda()) for job in jobs()]
+    results = GraphLoopTrainer(workload().to(gpu)).collect(moved)
+    expected = LoopTrainer(workload().to(gpu)).collect(moved)
+    for result, other in zip(results, expected, strict=True):
+        torch.testing.assert_close(result.vector, other.vector, rtol=1e-4, atol=1e-6)
