@@ -214,3 +214,10 @@ def test_inputs_that_are_not_images_are_refused_in_one_line(inputs, found):
         check_augmentation(NAME, inputs)
     check_augmentation(None, inputs)
     check_augmentation(NAME, torch.zeros(4, 1, 8, 8))
+
+
+def test_inputs_by_name_are_refused_in_one_line():
+    inputs = {"image": torch.zeros(4, 1, 8, 8), "age": torch.zeros(4)}
+    with pytest.raises(OffbeatError, match=r"is for images, but the inputs are image, age: leave it out$"):
+        check_augmentation(NAME, inputs)
+    check_augmentation(None, inputs)
