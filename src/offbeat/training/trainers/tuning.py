@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 
 import torch
+from torch import nn
 
 from offbeat.algorithms.components import LocalPlan
 from offbeat.errors import OffbeatError
@@ -17,8 +18,12 @@ _MOST_JOBS = 256
 
 
 def measure_trainers(workload: Workload, plan: LocalPlan) -> Iterator[tuple[TrainerName, float | str]]:
-    """Yield each trainer with its visits per second, or why it cannot train the model."""
-    names: tuple[TrainerName, ...] = ("loop", "vmap", "unfold")
+    """Yield each trainer with its visits per second, or why it cannot train the model.
+
+    ``unfold`` is left out for models without convolutions.
+    """
+    has_convolutions = any(isinstance(layer, nn.Conv2d) for layer in workload.model.module.modules())
+    names: tuple[TrainerName, ...] = ("loop", "vmap", "unfold") if has_convolutions else ("loop", "vmap")
     for name in names:
         try:
             yield name, _rate(make_trainer(name, workload, plan=plan), plan)
