@@ -1,4 +1,4 @@
-"""Client updates per second on a GPU, beside a plain loop over clients on the same GPU.
+"""Client updates per second on a GPU, beside a plain loop on the same GPU.
 
 ``make bench-gpu``, or ``python benchmarks/gpu.py [--device cuda] [--precision float32] [--workload W1] [--quick]
 [--output FILE.json]``. ``--device cpu --quick`` tries the script out where there is no GPU.

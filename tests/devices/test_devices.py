@@ -1,4 +1,4 @@
-"""What holds on a GPU; without one, on the CPU by the same trainers, with recorded steps that are only repeated.
+"""Trainers and simulations on a GPU, or else on the CPU with steps that are not recorded.
 
 ``make test-gpu`` runs it where nothing but PyTorch and a few packages is installed.
 """
