@@ -1,11 +1,13 @@
-"""Client updates per second on a GPU, beside a plain loop over clients on the same GPU.
+"""Client updates per second on a GPU, beside a plain loop on the same GPU.
 
 ``make bench-gpu``, or ``python benchmarks/gpu.py [--device cuda] [--precision float32] [--workload W1] [--quick]
 [--output FILE.json]``. ``--device cpu --quick`` tries the script out where there is no GPU.
 
-W1 is softmax regression of 784 numbers, W2 the built-in CNN and W3 ResNet-18 with GroupNorm on 32x32 colour images, W4
-an encoder of MiniLM's shape with LoRA adapters of rank 8 on 50 tokens; weights and data are random numbers. A row is the
-median of five repetitions, each after the plain loop; ``offbeat`` is a whole simulation of FedBuff with the trainer that
+W1 is softmax regression of 784 numbers, W2 the built-in CNN and W3 ResNet-18 with GroupNorm on 32x32 colour images,
+W4 an encoder of MiniLM's shape with LoRA adapters of rank 8 on 50 tokens; weights and data are random numbers. A row
+is the
+median of five repetitions, each after the plain loop; ``offbeat`` is a whole simulation of FedBuff with the trainer
+that
 ``auto`` takes, the other rows are trainers alone. ``memory`` is the most that the trainer allocated on the GPU, beside
 the arithmetic of its vectors: starting points, models, gradients and results of all clients of a batch.
 """
@@ -87,7 +89,7 @@ CASES = [
 
 
 def plain_loop(workload: Workload, plan: LocalPlan, clients: int) -> float:
-    """Return the updates per second of a loop that only trains clients, as one writes it in PyTorch."""
+    """Return the updates per second of a plain loop that only trains clients."""
     module, (inputs, labels) = workload.model.module.train(), workload.train
     start = workload.model.vector.clone()
     shards = [torch.from_numpy(shard).to(inputs.device) for shard in workload.shards]
@@ -122,8 +124,9 @@ def trained(trainer: Trainer, plan: LocalPlan, clients: int) -> float:
     return clients / (_now(workload) - began)
 
 
-def simulated(case: Case, workload: Workload, updates: int) -> float:
+def simulated(case: Case, workload: Workload, at_work: int) -> float:
     """Return the updates per second of a whole simulation of FedBuff."""
+    updates = 4 * at_work
     fast = ConstantLink(np.full(case.clients, 1e12))
     devices = Devices(
         step_seconds=np.random.default_rng(1).uniform(0.5, 1.5, case.clients),
@@ -133,7 +136,7 @@ def simulated(case: Case, workload: Workload, updates: int) -> float:
         availability=Always(),
         when_away="pause",
     )
-    algorithm = FedBuff(buffer_size=max(1, case.at_once // 2), concurrency=case.at_once)
+    algorithm = FedBuff(buffer_size=max(1, at_work // 2), concurrency=at_work)
     world = Simulation(
         Coordinator(algorithm, workload.model.vector.clone(), clients=case.clients, local=case.plan),
         devices,
@@ -159,7 +162,7 @@ def _now(workload: Workload) -> float:
 
 
 def memory(trainer: Trainer, case: Case, clients: int) -> dict[str, float]:
-    """Return the most MiB that a batch takes on the GPU, and the arithmetic of its vectors."""
+    """Return the MiB that a batch takes on the GPU, and those of its vectors."""
     workload = trainer.workload
     if not workload.accelerator.is_cuda:
         return {}
@@ -180,12 +183,16 @@ def measure(case: Case, accelerator: Accelerator, quick: bool) -> list[dict[str,
     clients = min(case.at_once, case.clients)
     looped, repetitions = (2, 1) if quick else (max(4, clients // 16), REPETITIONS)
     clients = min(clients, 4) if quick else clients
-    trainers = {name: make_trainer(name, workload, plan=case.plan) for name in ("loop", "vmap", "unfold") if _can(name, case, workload)}
+    trainers = {
+        name: make_trainer(name, workload, plan=case.plan)
+        for name in ("loop", "vmap", "unfold")
+        if _can(name, case, workload)
+    }
     rows: dict[str, Callable[[], float]] = {
         trainer.kernel if name == "loop" else name: lambda trainer=trainer: trained(trainer, case.plan, clients)
         for name, trainer in trainers.items()
     }
-    rows["offbeat"] = lambda: simulated(case, workload, 2 * clients)
+    rows["offbeat"] = lambda: simulated(case, workload, clients)
     found: list[dict[str, Any]] = []
     for name, work in rows.items():
         work()  # libraries choose kernels, graphs are recorded

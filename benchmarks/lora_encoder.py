@@ -1,8 +1,7 @@
-"""An encoder of MiniLM's shape with LoRA adapters and random weights, in plain PyTorch."""
+"""An encoder of MiniLM's shape with LoRA adapters and random weights."""
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
 
 _WORDS, _LENGTH, _WIDTH, _HEADS, _LAYERS, _INNER = 30_522, 512, 384, 12, 6, 1536
 
@@ -38,7 +37,9 @@ class Layer(nn.Module):
         query, key, value = (
             part(states).unflatten(-1, (_HEADS, -1)).transpose(-2, -3) for part in (self.query, self.key, self.value)
         )
-        attended = scaled_dot_product_attention(query, key, value).transpose(-2, -3).flatten(-2)
+        # Written out, since torch's fused kernels have no batched form.
+        weights = torch.softmax(query @ key.transpose(-1, -2) / (_WIDTH // _HEADS) ** 0.5, dim=-1)
+        attended = (weights @ value).transpose(-2, -3).flatten(-2)
         states = self.norms[0](states + self.output(attended))
         return self.norms[1](states + self.inner(states))
 

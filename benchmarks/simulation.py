@@ -41,6 +41,8 @@ from offbeat.training.flat_model import FlatModel
 from offbeat.training.minibatches import gather
 from offbeat.training.trainers.choice import make_trainer
 from offbeat.training.trainers.dense import dense_step
+from offbeat.training.trainers.loop import LoopTrainer
+from offbeat.training.trainers.trainer import Trainer
 
 REPETITIONS = 5
 _PROCESSES = 2
@@ -79,13 +81,29 @@ def two_loops(pool: ProcessPoolExecutor, workload: Simulated) -> float:
     return sum(pool.map(plain_loop, [workload] * 2))
 
 
-def simulation(workload: Simulated, algorithm: Algorithm, durations: str, trainer: Any) -> float:
+def training_workload(workload: Simulated) -> training.Workload:
+    """Return the workload with the data in which clients train."""
+    return training.Workload(
+        FlatModel(workload.make()),
+        training.Objective(cross_entropy),
+        training.Examples(*workload.data()),
+        workload.shards,
+        seed=1,
+    )
+
+
+def trainer_named(name: Any, workload: Simulated) -> Trainer:
+    """Return one of Offbeat's trainers."""
+    workers = _PROCESSES if name == "processes" else 1
+    return make_trainer(name, training_workload(workload), plan=workload.plan, workers=workers)
+
+
+def simulation(workload: Simulated, algorithm: Algorithm, durations: str, trainer: Trainer) -> float:
     """Return updates per second of a whole simulation.
 
     Its construction and its first round are left out.
     """
-    inputs, labels = workload.data()
-    model = FlatModel(workload.make())
+    updates = workload.looped if isinstance(trainer, LoopTrainer) else workload.simulated
     random = np.random.default_rng(1)
     step_seconds = {
         "constant": lambda n: np.ones(n),
@@ -103,23 +121,12 @@ def simulation(workload: Simulated, algorithm: Algorithm, durations: str, traine
         when_away="pause",
     )
     world = Simulation(
-        Coordinator(algorithm, model.vector, clients=workload.clients, local=workload.plan),
+        Coordinator(algorithm, trainer.workload.model.vector, clients=workload.clients, local=workload.plan),
         devices,
-        make_trainer(
-            trainer,
-            training.Workload(
-                model,
-                training.Objective(cross_entropy),
-                training.Examples(inputs, labels),
-                workload.shards,
-                seed=1,
-            ),
-            plan=workload.plan,
-            workers=_PROCESSES if trainer == "processes" else 1,
-        ),
+        trainer,
         evaluate=lambda model: (0.0, {}),
         evaluate_every_seconds=1e9,
-        stop=Stop(updates=workload.cohort + (workload.looped if trainer == "loop" else workload.simulated)),
+        stop=Stop(updates=workload.cohort + updates),
         seed=1,
     )
     statistics_ = world.coordinator.statistics
@@ -213,7 +220,7 @@ def rows_of(
             for trainer in (workload.suits, *workload.others) if durations == "uniform" else (workload.suits,):
                 rows[algorithm, durations, f"offbeat-{trainer}"] = (
                     lambda make=make, durations=durations, trainer=trainer: simulation(
-                        workload, make(), durations, trainer
+                        workload, make(), durations, trainer_named(trainer, workload)
                     )
                 )
     return rows

@@ -87,13 +87,36 @@ class TestHow:
         only = ("--set", "stop.virtual_seconds=20", "--algorithm", "fedavg")
         assert offbeat(command, "tiny.toml", *only)[0] == 0
         assert told == {
-            "replace": False, "resume": False, "jobs": 1, "checkpoint_seconds": 30.0,
+            "replace": False, "resume": False, "jobs": 1, "checkpoint_seconds": 30.0, "ray_address": None,
             "labels": ["fedavg"], "folder": Path("runs/tiny"),
         }  # fmt: skip
         assert offbeat(command, "tiny.toml", *only, "--replace", "--jobs", "3", "--checkpoint-every", "0.5")[0] == 0
         assert (told["replace"], told["jobs"], told["checkpoint_seconds"]) == (True, 3, 0.5)
         assert offbeat(command, "tiny.toml", *only, "--resume")[0] == 0
         assert (told["resume"], told["replace"]) == (True, False)
+
+    @pytest.mark.usefixtures("folder")
+    def test_the_trainer(self, offbeat: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("RAY_ADDRESS", raising=False)
+        only = ("--set", "stop.virtual_seconds=20", "--algorithm", "fedavg")
+        assert offbeat("run", "tiny.toml", *only, "--set", "trainer=loop", "--trainer", "vmap")[0] == 0
+        assert read(Path("runs/tiny/fedavg-seed1")).config["trainer"] == "vmap"
+        code, _, err = offbeat("run", "tiny.toml", *only, "--trainer", "rai")
+        assert code != 0
+        assert "'auto', 'loop', 'vmap', 'processes', 'ray'" in err
+
+    @pytest.mark.usefixtures("folder")
+    def test_an_address_is_for_ray(
+        self, offbeat: Command, told: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        address = ("--ray-address", "head:6379", "--algorithm", "fedavg")
+        assert offbeat("run", "tiny.toml", *address) == (
+            2, "", "offbeat: --ray-address head:6379: the trainer is 'auto': add --trainer ray\n"
+        )  # fmt: skip
+        assert told == {}
+        monkeypatch.setattr(experiments, "run_all", lambda *_, **how: told.update(how) or [])
+        assert offbeat("run", "tiny.toml", *address, "--trainer", "ray") == (0, "", "")
+        assert told["ray_address"] == "head:6379"
 
     def test_tensorboard(self, folder: Path, offbeat: Command) -> None:
         pytest.importorskip("tensorboard")

@@ -20,6 +20,7 @@ from offbeat.runs.directory import Run
 from offbeat.runs.progress import Progress
 from offbeat.runs.run_all import CHECKPOINT_SECONDS, run_all
 from offbeat.runs.settings import world_of
+from offbeat.training.trainers.choice import TRAINERS
 
 Command = Callable[..., None]
 
@@ -38,6 +39,8 @@ class RunOptions:
     device: str | None
     precision: str | None
     checkpoint_seconds: float
+    trainer: str | None
+    ray_address: str | None
     tensorboard: bool
 
 
@@ -51,6 +54,14 @@ def _with_run_options(command: Callable[[RunOptions], None]) -> Command:
     result: Command = with_options
     for option in (
         TENSORBOARD,
+        click.option(
+            "--ray-address",
+            metavar="ADDRESS",
+            help="Ray cluster for --trainer ray: auto or HOST:PORT; by default $RAY_ADDRESS, else this machine.",
+        ),
+        click.option(
+            "--trainer", type=click.Choice(TRAINERS), help="How clients are trained; short for --set trainer=."
+        ),
         click.option(
             "--checkpoint-every",
             "checkpoint_seconds",
@@ -150,9 +161,13 @@ def _run(options: RunOptions) -> tuple[Experiment, Path, list[Run]]:
         raise OffbeatError("--resume keeps runs and --replace removes them: leave one of them out")
     if not math.isfinite(options.checkpoint_seconds):
         raise OffbeatError(f"--checkpoint-every {options.checkpoint_seconds}: must be a finite number of seconds")
-    named = {"device": options.device, "precision": options.precision}
+    named = {"trainer": options.trainer, "device": options.device, "precision": options.precision}
     changes = [*options.changes, *(f"{key}={value}" for key, value in named.items() if value is not None)]
     experiment = experiment_file.load(options.file, changes)
+    if options.ray_address is not None and experiment.trainer != "ray":
+        raise OffbeatError(
+            f"--ray-address {options.ray_address}: the trainer is {experiment.trainer!r}: add --trainer ray"
+        )
     folder = options.output or Path("runs") / experiment.name
     labels = select_labels(experiment, options.labels)
     metric = metric_name(experiment.metrics[0]) if experiment.metrics else None
@@ -165,6 +180,7 @@ def _run(options: RunOptions) -> tuple[Experiment, Path, list[Run]]:
         resume=options.resume,
         jobs=options.jobs,
         checkpoint_seconds=options.checkpoint_seconds,
+        ray_address=options.ray_address,
     )
     if options.tensorboard:
         _write_tensorboard(runs, folder)

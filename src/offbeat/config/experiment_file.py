@@ -42,7 +42,7 @@ class Experiment(Section):
     seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63)], ...], Field(strict=False)] = (1,)
     """One run for each; a seed fixes clients, devices, initial model and minibatches."""
     trainer: TrainerName = "auto"
-    """Clients one after the other, many at once, or several in processes of their own; auto chooses by the model."""
+    """Clients one after the other, many at once, or several in processes or on a cluster; auto chooses by the model."""
     device: Annotated[str, AfterValidator(check_device_name)] = "auto"
     """auto, cpu, cuda, cuda:N or mps: where models are trained and evaluated. auto takes a CUDA GPU if there is one."""
     precision: Precision = "float32"

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from offbeat.runs.writer import RunWriter
 from offbeat.simulation.records import Evaluation
 from offbeat.simulation.simulator import Simulation
 from offbeat.simulation.training_queue import DivergedError
+from offbeat.training.trainers.ray_cluster import DEFAULT_CLUSTER, RayCluster
 from offbeat.worlds.buffer_wrappers import wrap_buffer
 from offbeat.worlds.simulation import build_simulation
 
@@ -41,8 +42,9 @@ class RunTask:
     resume: bool  # continue the unfinished run at ``path``, if there is one
     checkpoint_seconds: float  # real seconds between two checkpoints
     data: str  # the fingerprint that the data must have; empty for any
-    workers: int = 1  # how many processes may train clients
+    workers: int = 1  # how many processes of this machine may train clients
     keep_diverged: bool = False  # a run that diverges ends with NaN instead of an error
+    cluster: RayCluster = DEFAULT_CLUSTER  # of the trainer "ray"
 
     @property
     def name(self) -> str:
@@ -67,11 +69,13 @@ def carry_out(
             f"{dataset.name} returns other data at each call, so runs cannot be compared: draw its random numbers "
             "from a generator with a seed"
         )
-    with (
-        task.experiment.accelerator().numerics(),
-        closing(build_simulation(task.experiment, task.label, task.seed, dataset, workers=task.workers)) as simulation,
-        rare_garbage_collection(),
-    ):
+    with ExitStack() as stack:
+        stack.enter_context(task.experiment.accelerator().numerics())
+        stack.enter_context(rare_garbage_collection())
+        simulation = build_simulation(
+            task.experiment, task.label, task.seed, dataset, workers=task.workers, cluster=task.cluster
+        )
+        stack.enter_context(closing(simulation))
         recording = _Recording(task, simulation, _open(task, dataset, simulation, on_evaluation), began)
         diverged = _simulate(task, recording, on_evaluation, check)
         # A run that is interrupted after its last step finishes; a worker without its parent does not.

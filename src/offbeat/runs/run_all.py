@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,6 +22,7 @@ from offbeat.runs.worker_processes import Workers
 from offbeat.training.accelerator import choose_device
 from offbeat.training.allocator import keep_freed_memory
 from offbeat.training.trainers.choice import available_processors
+from offbeat.training.trainers.ray_cluster import RayCluster
 from offbeat.worlds.simulation import build_simulation
 from offbeat.worlds.workload import build_dataset
 
@@ -39,13 +41,15 @@ def run_all(
     workers: Workers | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,  # real seconds between two checkpoints of a run
     keep_diverged: bool = False,
+    ray_address: str | None = None,
 ) -> list[Run]:
     """Run each of ``labels`` with each seed, and return the finished runs.
 
     ``folder`` gets a folder for each run; an earlier run with the same settings is replaced, with ``replace`` also one
     with others. ``resume`` keeps finished runs and continues unfinished ones. Up to ``jobs`` runs are carried out at
     once, each in a process of its own; 1 stands for this process. ``workers`` are processes to use, which stay alive.
-    With ``keep_diverged`` a run that diverges ends with NaN instead of an error.
+    With ``keep_diverged`` a run that diverges ends with NaN instead of an error. ``ray_address`` is that of
+    ``RayCluster``.
 
     Raises:
         OffbeatError: An error that the user can correct; finished runs stay.
@@ -75,6 +79,7 @@ def run_all(
                 data,
                 processors,
                 keep_diverged,
+                RayCluster(ray_address, jobs),
             )
             for label in labels
             for seed in experiment.seeds
@@ -131,12 +136,14 @@ def _check_runs(experiment: Experiment, labels: Sequence[str], dataset: Dataset)
     Builds a simulation of each algorithm, so that an error shows before the first run.
     """
     seed = experiment.seeds[0]
+    trainers: set[Any] = set()
     with experiment.accelerator().numerics():
         for label in labels:
-            simulation = build_simulation(experiment, label, seed, dataset)
-            if experiment.trainer == "auto" and simulation.trainer == "loop":
-                experiment = experiment.model_copy(update={"trainer": "loop"})
-    return experiment.model_copy(update={"trainer": "vmap"}) if experiment.trainer == "auto" else experiment
+            trainers.add(build_simulation(experiment, label, seed, dataset).trainer)
+    if experiment.trainer != "auto":
+        return experiment
+    # Plans may differ in whether they suit batches.
+    return experiment.model_copy(update={"trainer": "loop" if "loop" in trainers else trainers.pop()})
 
 
 def _is_finished(task: RunTask, dataset: Dataset, replace: bool) -> bool:

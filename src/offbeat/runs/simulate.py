@@ -36,10 +36,10 @@ from offbeat.training.accelerator import Accelerator, Precision, choose_device
 from offbeat.training.augmentation import AUGMENTATIONS, AugmentationName
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.models import initial_randomness
-from offbeat.training.objectives import LOSSES, METRICS
+from offbeat.training.objectives import LOSSES, METRICS, Objective
 from offbeat.training.trainers.choice import TRAINERS, TrainerName, available_processors
 from offbeat.training.training_loss import TRAINING_LOSS
-from offbeat.training.workload import Objective, Workload
+from offbeat.training.workload import Workload
 from offbeat.worlds.population import build_population
 from offbeat.worlds.simulation import World
 from offbeat.worlds.workload import as_examples
@@ -119,7 +119,8 @@ def simulate(
         collate: Pads a list of your examples to a batch; as ``data.collate``.
         augmentation: ``crop-and-flip`` shifts and mirrors training images at random; as ``data.augmentation``.
         trainer: ``loop`` for one client after the other, ``vmap`` for many at once, ``processes`` for several, each in
-            a process of its own; ``auto`` chooses by the model.
+            a process of its own, ``ray`` for several on the cluster of ``RAY_ADDRESS``, or else on this machine;
+            ``auto`` chooses by the model.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; ``auto`` takes a CUDA GPU where there is one.
         precision: ``float32``, ``tf32`` on NVIDIA GPUs, or ``bf16`` in forward passes.
         deterministic: On a GPU, use only operations that give the same bits each time.

@@ -5,13 +5,21 @@ are allowed.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from torch import Tensor
 from torch.nn.functional import max_pool2d
 from torch.overrides import TorchFunctionMode
 
+from offbeat.training.accelerator import Accelerator
+
 Size = int | Sequence[int]
+
+
+def deterministic_pooling(accelerator: Accelerator) -> AbstractContextManager[object]:
+    """Return a context for forward passes; it does nothing where none is needed."""
+    return DeterministicPooling() if accelerator.is_cuda and accelerator.deterministic else nullcontext()
 
 
 class DeterministicPooling(TorchFunctionMode):

@@ -20,6 +20,7 @@ from offbeat.training.accelerator import Accelerator
 from offbeat.training.augmentation import check_augmentation
 from offbeat.training.fit_check import check_fit
 from offbeat.training.trainers.choice import TrainerName, make_trainer
+from offbeat.training.trainers.ray_cluster import DEFAULT_CLUSTER, RayCluster
 from offbeat.training.trainers.trainer import Trainer
 from offbeat.training.workload import Workload
 from offbeat.worlds.buffer_wrappers import wrap_buffer
@@ -47,6 +48,7 @@ class World:
     accelerator: Accelerator
     data_on_device: DataOnDevice = "auto"
     workers: int = 1
+    cluster: RayCluster = DEFAULT_CLUSTER
 
     def build(self) -> Simulation:
         """Check that the parts fit together, and return their simulation.
@@ -108,17 +110,23 @@ class World:
     def _trainer(self, workload: Workload) -> Trainer:
         # Data on disk may not fit into memory, so they are not copied there for other processes.
         is_on_disk = any(isinstance(part, np.memmap) for part in name_inputs("", self.dataset.train_inputs).values())
-        workers = 1 if is_on_disk and self.trainer != "processes" else self.workers
-        return make_trainer(self.trainer, workload, plan=self.plan, workers=workers)
+        workers = 1 if is_on_disk and self.trainer not in ("processes", "ray") else self.workers
+        return make_trainer(self.trainer, workload, plan=self.plan, workers=workers, cluster=self.cluster)
 
 
 def build_simulation(
-    experiment: Experiment, label: str, seed: int, dataset: Dataset, *, workers: int = 1
+    experiment: Experiment,
+    label: str,
+    seed: int,
+    dataset: Dataset,
+    *,
+    workers: int = 1,
+    cluster: RayCluster = DEFAULT_CLUSTER,
 ) -> Simulation:
     """Return the simulation in which ``[algorithms.LABEL]`` runs.
 
     All algorithms of one seed get the same clients, data, devices and initial model. At most ``workers`` processes
-    train the clients.
+    of this machine train the clients, or ``cluster`` with the trainer ``ray``.
     """
     population = build_population(experiment.population, dataset, seed)
     try:
@@ -136,6 +144,7 @@ def build_simulation(
             accelerator=experiment.accelerator(),
             data_on_device=experiment.data.on_device,
             workers=workers,
+            cluster=cluster,
         ).build()
     except ValueError as error:
         raise OffbeatError(f"algorithms.{label}: {error}") from None

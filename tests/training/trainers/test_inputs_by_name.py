@@ -14,7 +14,8 @@ from offbeat.training.trainers.choice import choose_trainer
 from offbeat.training.trainers.graph_loop import GraphLoopTrainer
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.processes import ProcessTrainer
-from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.ray_actor import RayJob, TrainingActor, pack_workload
+from offbeat.training.trainers.trainer import Job, Result
 from offbeat.training.trainers.vmap import VmapTrainer
 from tests.inputs_by_name import Plain, Sentences, named, sentences_of
 from tests.training.conftest import assert_alike, assert_same, assert_same_in_parts, made
@@ -76,6 +77,15 @@ def test_recorded_steps(loss, expected):
 def test_processes(loss, expected):
     with closing(ProcessTrainer(workload(loss), workers=2)) as trainer:
         assert_same(trainer.collect(jobs()), expected)
+
+
+@LOSSES
+def test_an_actor_of_ray(loss, expected):
+    actor = TrainingActor(pack_workload(workload(loss)))
+    vectors = [job.start.numpy() for job in jobs()]
+    batch = [RayJob(job._replace(start=torch.empty(0)), index, None) for index, job in enumerate(jobs())]
+    replies = actor.train(batch, *vectors)
+    assert_same([Result(torch.from_numpy(vector), loss) for vector, loss in replies], expected)
 
 
 @LOSSES

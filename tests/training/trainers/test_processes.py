@@ -16,7 +16,7 @@ from offbeat.algorithms import LocalPlan
 from offbeat.algorithms.components import Compression
 from offbeat.errors import OffbeatError
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers import processes
+from offbeat.training.trainers import processes, queued_trainer
 from offbeat.training.trainers.packed_code import unpack_code
 from offbeat.training.trainers.processes import ProcessTrainer
 from offbeat.training.trainers.trainer import Job
@@ -140,7 +140,7 @@ class TestSchedule:
 
     @pytest.mark.parametrize(("room", "begun"), [(0, 4), (6, 6), (6.9, 6)])
     def test_expected_results_are_bounded(self, room, begun, workers, make, monkeypatch):
-        monkeypatch.setattr(processes, "_BYTES_AHEAD", int(room * 20))  # a vector has 20
+        monkeypatch.setattr(queued_trainer, "_BYTES_AHEAD", int(room * 20))  # a vector has 20
         trainer, jobs = make(1), jobs_of(12)
         trainer.submit(jobs[0])
         for job in jobs:
@@ -248,7 +248,7 @@ class TestDeaths:
         assert workers.clients == [[0, 1, 4], [1, 4, 2, 3]]
 
     def test_a_requested_job_is_assigned_again_beyond_the_bound(self, workers, make, monkeypatch):
-        monkeypatch.setattr(processes, "_BYTES_AHEAD", 0)
+        monkeypatch.setattr(queued_trainer, "_BYTES_AHEAD", 0)
         trainer, jobs = make(1), jobs_of(6)
         for job in jobs:
             trainer.submit(job)

@@ -3,6 +3,8 @@
 import os
 from typing import Literal, get_args
 
+from torch import nn
+
 from offbeat.algorithms.components import LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.training.trainers.batching_check import batching_problem
@@ -11,13 +13,15 @@ from offbeat.training.trainers.graph_loop import GraphLoopTrainer
 from offbeat.training.trainers.hooks import parameter_with_hook
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.processes import ProcessTrainer
+from offbeat.training.trainers.ray_cluster import DEFAULT_CLUSTER, RayCluster
+from offbeat.training.trainers.ray_trainer import RayTrainer
 from offbeat.training.trainers.smaller_batches import SmallerBatches
 from offbeat.training.trainers.switching import SwitchingTrainer
 from offbeat.training.trainers.trainer import Trainer
 from offbeat.training.trainers.vmap import VmapTrainer
 from offbeat.training.workload import Workload
 
-TrainerName = Literal["auto", "loop", "vmap", "processes"]
+TrainerName = Literal["auto", "loop", "vmap", "unfold", "processes", "ray"]
 TRAINERS: tuple[TrainerName, ...] = get_args(TrainerName)
 
 # Measured limits up to which batches are faster on a CPU. The models are copied once per visit, so the second limit
@@ -35,30 +39,36 @@ _GPU_PARAMETERS_PER_BATCH = 2**26
 _GPU_BATCHES = (2, 1024)
 
 
-def make_trainer(name: TrainerName, workload: Workload, *, plan: LocalPlan, workers: int = 1) -> Trainer:
+def make_trainer(
+    name: TrainerName, workload: Workload, *, plan: LocalPlan, workers: int = 1, cluster: RayCluster = DEFAULT_CLUSTER
+) -> Trainer:
     """Return the trainer of that name.
 
     ``loop`` trains one client after the other; ``processes`` several at once in other processes, with bit-equal
-    results; ``vmap`` many at once, with results that differ by rounding; ``auto`` is the one of ``choose_trainer``.
-    There are at most ``workers`` processes; with more than one, ``loop`` uses them on a CPU in runs of more than a few
-    seconds. Models with hooks on parameters are trained in this process only.
+    results; ``ray`` several at once on the machines of ``cluster``, with bit-equal results; ``vmap`` many at once, with
+    results that differ by rounding; ``unfold`` does so with convolutions as matrix products; ``auto`` is the one of
+    ``choose_trainer``. There are at most ``workers`` processes on this machine; with more than one, ``loop`` uses them
+    on a CPU in runs of more than a few seconds. Models with hooks on parameters are trained in this process only.
 
     Raises:
         OffbeatError: The model cannot be trained in batches, for instance because it draws random numbers or has a
-            hook on a gradient, or it cannot be sent to another process; or processes are asked for on a GPU.
+            hook on a gradient, or it cannot be sent to another process; or processes are asked for on a GPU; or Ray is
+            not installed.
     """
     on_cpu = workload.accelerator.device.type == "cpu"
     if name == "processes":
         if not on_cpu:
             raise OffbeatError(f"trainer = 'processes' is for CPUs: use 'auto' on {workload.accelerator.device}")
         return ProcessTrainer(workload, workers=workers)
+    if name == "ray":
+        return RayTrainer(workload, workers=workers, cluster=cluster)
     chosen = choose_trainer(workload, plan)[0] if name == "auto" else name
     loop = LoopTrainer(workload)
-    if chosen == "vmap":
-        batched = _make_vmap(workload)
-        problem = batching_problem(batched, loop, plan) if name == "vmap" else None
+    if chosen != "loop":
+        batched = _make_vmap(workload, unfold=chosen == "unfold")
+        problem = batching_problem(batched, loop, plan) if name != "auto" else None
         if problem is not None:
-            raise OffbeatError(f"trainer = 'vmap': this model cannot be trained in batches ({problem}): use 'loop'")
+            raise OffbeatError(f"trainer = '{name}': this model cannot be trained in batches ({problem}): use 'loop'")
         return batched if on_cpu else SmallerBatches(batched)
     if not on_cpu:
         return SmallerBatches(GraphLoopTrainer(workload) if workload.accelerator.is_cuda else loop)
@@ -67,7 +77,7 @@ def make_trainer(name: TrainerName, workload: Workload, *, plan: LocalPlan, work
     return SwitchingTrainer(loop, lambda: ProcessTrainer(workload, workers=workers))
 
 
-def choose_trainer(workload: Workload, plan: LocalPlan) -> tuple[Literal["loop", "vmap"], str]:
+def choose_trainer(workload: Workload, plan: LocalPlan) -> tuple[Literal["loop", "vmap", "unfold"], str]:
     """Return the trainer that ``auto`` takes, and the reason as a clause.
 
     The choice depends on the model, the plan and the kind of device, never on timing, so that equal runs have equal
@@ -83,10 +93,11 @@ def choose_trainer(workload: Workload, plan: LocalPlan) -> tuple[Literal["loop",
         return "vmap", "small linear layers with ReLU and cross-entropy are faster in batches"
     if length > _GPU_MAX_PARAMETERS:
         return "loop", f"with {length:,} parameters one client keeps a GPU busy"
-    problem = batching_problem(_make_vmap(workload), LoopTrainer(workload), plan)
+    unfold = any(isinstance(layer, nn.Conv2d) for layer in workload.model.module.modules())
+    problem = batching_problem(_make_vmap(workload, unfold=unfold), LoopTrainer(workload), plan)
     if problem is not None:
         return "loop", f"the model cannot be trained in batches: {problem}"
-    return "vmap", f"with {length:,} parameters many clients fit on a GPU at once"
+    return "unfold" if unfold else "vmap", f"with {length:,} parameters many clients fit on a GPU at once"
 
 
 def available_processors() -> int:
@@ -94,14 +105,15 @@ def available_processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _make_vmap(workload: Workload) -> VmapTrainer:
+def _make_vmap(workload: Workload, *, unfold: bool = False) -> VmapTrainer:
     length = len(workload.model.vector)
     if workload.accelerator.device.type == "cpu":
         smallest, largest = _DENSE_BATCHES if is_dense(workload) else _BATCHES
-        return VmapTrainer(workload, batch_limit=_between(smallest, _PARAMETERS_PER_BATCH // length, largest))
+        limit = _between(smallest, _PARAMETERS_PER_BATCH // length, largest)
+        return VmapTrainer(workload, batch_limit=limit, unfold_convolutions=unfold)
     smallest, largest = _GPU_BATCHES
     limit = _between(smallest, _GPU_PARAMETERS_PER_BATCH // length, largest)
-    return VmapTrainer(workload, batch_limit=limit, padded=True)
+    return VmapTrainer(workload, batch_limit=limit, padded=True, unfold_convolutions=unfold)
 
 
 def _between(smallest: int, number: int, largest: int) -> int:

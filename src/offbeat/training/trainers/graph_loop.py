@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from offbeat.inputs import Inputs, map_inputs
+from offbeat.training.trainers.hooks import has_hooks
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
 from offbeat.training.workload import Workload
@@ -46,24 +47,30 @@ class GraphLoopTrainer(LoopTrainer):
     """The loop on a GPU: a step's kernels are recorded once and launched together.
 
     A GPU takes longer to launch the kernels of a small step one by one than to compute them. There is a graph for each
-    size of a minibatch, of its forward and backward pass; a model that cannot be recorded, for instance because it
-    reads an entry of a tensor, is trained as by the loop.
+    size of a minibatch, of its forward and backward pass. A model that cannot be recorded, for instance because it
+    reads an entry of a tensor, is trained as by the loop, and so is one with hooks: a graph would run their kernels,
+    but not their Python.
     """
 
     def __init__(self, workload: Workload, record: Record = record_cuda_graph) -> None:
         super().__init__(workload)
         self._record = record
+        self._has_hooks = has_hooks(workload.model.module)
         self._graphs: dict[int, _Graph | None] = {}  # by the size of the minibatch
 
     @property
     def kernel(self) -> str:
         """``graph``, or ``loop`` if the model cannot be recorded."""
-        return "loop" if self.notes else "graph"
+        return "graph" if self._may_record else "loop"
+
+    @property
+    def _may_record(self) -> bool:
+        return not self.notes and not self._has_hooks
 
     def _train(self, job: Job) -> tuple[Tensor, Tensor]:
         size = min(job.plan.batch_size, self.workload.examples(job.client))
         # Before the trainer sets the model and the generators, both of which a recording changes.
-        if size not in self._graphs and not self.notes and len(self._graphs) < _MAX_GRAPHS:
+        if self._may_record and size not in self._graphs and len(self._graphs) < _MAX_GRAPHS:
             self._graphs[size] = self._try_to_record(self._shards[job.client][:size])
         return super()._train(job)
 

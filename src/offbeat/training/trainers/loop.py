@@ -10,6 +10,7 @@ from offbeat.algorithms.components import LocalPlan
 from offbeat.inputs import Inputs
 from offbeat.randomness import Purpose, example_order, integer
 from offbeat.training.augmentation import AUGMENTATIONS
+from offbeat.training.deterministic_pooling import deterministic_pooling
 from offbeat.training.max_pooling import fast_max_pooling
 from offbeat.training.trainers.adamw import AdamW
 from offbeat.training.trainers.trainer import Job, Result, Trainer, result_vector, results_of
@@ -76,7 +77,7 @@ class LoopTrainer(Trainer):
         """Compute the model's gradient on a minibatch; return the loss, ``()``."""
         self._model.gradient.zero_()
         with self.workload.accelerator.autocast():
-            with self._pooling:
+            with self._pooling, deterministic_pooling(self.workload.accelerator):
                 outputs = self.workload.objective.apply(self._model.module, inputs, labels)
             loss = self.workload.objective.loss_of(outputs, labels)
             loss.backward()

@@ -21,16 +21,16 @@ _STANDARD_LIBRARY = [Path(sysconfig.get_path(kind)) for kind in ("stdlib", "plat
 _INSTALLED = {"site-packages", "dist-packages"}  # names of folders anywhere
 
 
-def pack_code(module: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+def pack_code(module: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], trainer: str = "processes") -> Tensor:
     """Return a module and a loss as bytes, uint8 ``(n,)``.
 
     Code from the user's own files is included, so the other process does not run these files again. Raises
-    ``OffbeatError`` if they cannot be sent.
+    ``OffbeatError``, which names the trainer, if they cannot be sent.
     """
     hooked = parameter_with_hook(module)
     if hooked is not None:  # pickle drops the hook without an error
         raise OffbeatError(
-            f"trainer = 'processes': the model's parameter {hooked} has a hook, which cannot be sent to another "
+            f"trainer = {trainer!r}: the model's parameter {hooked} has a hook, which cannot be sent to another "
             "process: use 'loop'"
         )
     buffer = io.BytesIO()
@@ -39,11 +39,11 @@ def pack_code(module: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]) -> Te
             # Unlike plain pickle, this writes memory that parameters share only once.
             torch.save((module, loss), buffer, pickle_module=cloudpickle)
     except Exception as error:  # pickling a user's code can raise any type
-        raise _cannot_be_sent(error) from error
+        raise _cannot_be_sent(error, trainer) from error
     return torch.frombuffer(buffer.getbuffer(), dtype=torch.uint8)
 
 
-def unpack_code(code: Tensor) -> tuple[nn.Module, Callable[[Tensor, Tensor], Tensor]]:
+def unpack_code(code: Tensor, trainer: str = "processes") -> tuple[nn.Module, Callable[[Tensor, Tensor], Tensor]]:
     """Return the packed module and loss.
 
     Raises ``OffbeatError`` if they cannot be loaded in this process.
@@ -51,13 +51,13 @@ def unpack_code(code: Tensor) -> tuple[nn.Module, Callable[[Tensor, Tensor], Ten
     try:
         return torch.load(io.BytesIO(code.numpy().tobytes()), weights_only=False)
     except Exception as error:
-        raise _cannot_be_sent(error) from error
+        raise _cannot_be_sent(error, trainer) from error
 
 
-def _cannot_be_sent(error: Exception) -> OffbeatError:
+def _cannot_be_sent(error: Exception, trainer: str) -> OffbeatError:
     return OffbeatError(
-        "trainer = 'processes': the model or the loss cannot be sent to another process "
-        f"({error_line(error)}): use 'loop'"
+        f"trainer = {trainer!r}: the model or the loss cannot be sent to another process ({error_line(error)}): "
+        "use 'loop'"
     )
 
 

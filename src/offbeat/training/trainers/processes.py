@@ -2,8 +2,8 @@
 
 import os
 import weakref
-from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 
@@ -13,30 +13,21 @@ import torch
 from offbeat.errors import OffbeatError
 from offbeat.inputs import name_inputs
 from offbeat.training.trainers.packed_code import pack_code
+from offbeat.training.trainers.queued_trainer import QueuedTrainer, Task
 from offbeat.training.trainers.shared_memory import RowTable, SharedMemory, share
-from offbeat.training.trainers.trainer import Job, Result, Trainer
+from offbeat.training.trainers.trainer import Result
 from offbeat.training.trainers.worker import JobMessage, Worker, WorkerSetup
 from offbeat.training.workload import Workload
 from offbeat_client.user_code_errors import error_line
 
 _JOBS_PER_WORKER = 2  # one in training, and one so that the worker does not wait for the next
-_MAX_DEATHS = 3  # of workers with the same job, before it fails
-_BYTES_AHEAD = 2**30  # of results that were not requested yet
-
-
-@dataclass(eq=False, slots=True)
-class _Task:
-    job: Job
-    requested: bool = False
-    deaths: int = 0
-    outcome: Result | Exception | None = None
 
 
 @dataclass(eq=False, slots=True)
 class _Assignment:
     """A worker's task with its rows in shared memory."""
 
-    task: _Task
+    task: Task
     starts: list[int]  # of its starting model and its offset
     result: int
 
@@ -53,7 +44,7 @@ class _Pool:
         # In the order of the workers' replies.
         self.assigned: dict[Worker, deque[_Assignment]] = {}
 
-    def assign(self, worker: Worker, task: _Task) -> None:
+    def assign(self, worker: Worker, task: Task) -> None:
         job = task.job
         starts = [self.starts.take(vector) for vector in (job.start, job.offset) if vector is not None]
         result = self.free.pop()
@@ -75,21 +66,15 @@ class _Pool:
             self.memory.close()
 
 
-class ProcessTrainer(Trainer):
+class ProcessTrainer(QueuedTrainer):
     """Local SGD for several clients at once, in processes of one thread each.
 
-    Results are bit-equal to those of ``LoopTrainer`` with one thread. Processes start with the first job, also after
-    ``close``. They have torch's defaults except for the number of threads.
+    Processes start with the first job, also after ``close``. They have torch's defaults except for the number of
+    threads. A worker has at most two jobs.
 
-    A worker has at most two jobs. Collected jobs come first, then submitted ones in their order, as long as their
-    results take less than a gigabyte.
-
-    The model's values are not used. If the model or the loss cannot be sent to
-    another process, or the system is Windows, ``OffbeatError`` is raised.
+    The model's values are not used. If the model or the loss cannot be sent to another process, or the system is
+    Windows, ``OffbeatError`` is raised.
     """
-
-    name = "loop"
-    batch_limit = 1
 
     def __init__(self, workload: Workload, *, workers: int) -> None:
         if os.name == "nt":
@@ -97,6 +82,7 @@ class ProcessTrainer(Trainer):
         model, shards = workload.model, workload.shards
         model.load(model.vector)  # resets the buffers
         jobs, length = _JOBS_PER_WORKER * workers, len(model.vector)
+        super().__init__(workload, places=jobs)
         self._tensors = {
             "code": pack_code(model.module, workload.objective.loss),
             **name_inputs("inputs", workload.train.inputs),
@@ -106,82 +92,18 @@ class ProcessTrainer(Trainer):
             "starts": torch.empty(2 * jobs, length, device="meta"),  # starting models and offsets
             "results": torch.empty(jobs, length, device="meta"),
         }
-        self.workload = workload
         self._workers = workers
-        self._max_begun = max(2 * jobs, _BYTES_AHEAD // model.vector.nbytes)
         self._pool: _Pool | None = None
         self._end: Callable[[], object] | None = None
-        # By the job's key: all tasks, and those that no worker has yet.
-        self._tasks: dict[tuple[int, int], _Task] = {}
-        self._requested: OrderedDict[tuple[int, int], _Task] = OrderedDict()
-        self._submitted: OrderedDict[tuple[int, int], _Task] = OrderedDict()
-
-    def submit(self, job: Job) -> None:
-        """Begin with a job as soon as a worker has time for it, without waiting.
-
-        Raises ``OffbeatError`` if no process can be started.
-        """
-        self._get_task(job)
-        self._advance(0)
-
-    def cancel(self, job: Job) -> None:
-        """Withdraw a job, or drop its result."""
-        for tasks in (self._tasks, self._requested, self._submitted):
-            tasks.pop(job.key, None)
-
-    def collect(self, jobs: Sequence[Job]) -> list[Result]:
-        """Train each job from its start; expected jobs continue during and after this.
-
-        Raises:
-            OffbeatError: The model or the loss fails, or processes cannot be started or are killed repeatedly.
-            RuntimeError: A worker failed in another way; the message is its traceback.
-        """
-        try:
-            for job in jobs:
-                self._request(job)
-            return [self._result(job) for job in jobs]
-        finally:
-            for job in jobs:
-                self.cancel(job)
 
     def close(self) -> None:
         """End the processes and withdraw all jobs."""
         if self._end is not None:
             self._end()
         self._end = self._pool = None
-        for tasks in (self._tasks, self._requested, self._submitted):
-            tasks.clear()
-
-    def _get_task(self, job: Job) -> _Task:
-        task = self._tasks.get(job.key)
-        if task is None or not job.is_same(task.job):  # another run may have left a task of this key
-            self.cancel(job)
-            task = self._tasks[job.key] = self._submitted[job.key] = _Task(job)
-        return task
-
-    def _request(self, job: Job) -> _Task:
-        task = self._get_task(job)
-        task.requested = True
-        if self._submitted.pop(job.key, None) is not None:
-            self._requested[job.key] = task
-        return task
-
-    def _result(self, job: Job) -> Result:
-        # Requested again, in case the same job occurs twice.
-        task = self._request(job)
-        self._advance(0)
-        while task.outcome is None:
-            self._advance(None)
-        self.cancel(job)
-        if isinstance(task.outcome, Exception):
-            raise task.outcome
-        return task.outcome
+        super().close()
 
     def _advance(self, timeout: float | None) -> None:
-        """Handle the workers' replies, and assign tasks to workers.
-
-        Waits up to ``timeout`` seconds for the first reply; None means no limit.
-        """
         if self._pool is not None:
             ready = wait([worker.connection for worker in self._pool.assigned], timeout)
             for worker in [worker for worker in self._pool.assigned if worker.connection in ready]:
@@ -196,11 +118,6 @@ class ProcessTrainer(Trainer):
             if worker is None:
                 return
             pool.assign(worker, queue.popitem(last=False)[1])
-
-    def _next_queue(self) -> OrderedDict[tuple[int, int], _Task] | None:
-        """Return the queue whose first task is next; None or empty if no task may begin."""
-        begun = len(self._tasks) - len(self._requested) - len(self._submitted)
-        return self._requested or (self._submitted if begun < self._max_begun else None)
 
     def _open_pool(self) -> _Pool:
         pool = _Pool(share(self._tensors), self.workload)
@@ -243,20 +160,7 @@ class ProcessTrainer(Trainer):
         end = worker.wait()
         assigned = pool.assigned.pop(worker)
         if assigned:
-            task = assigned[0].task
-            task.deaths += 1
-            if task.deaths == _MAX_DEATHS:
-                task.outcome = OffbeatError(
-                    f"client {task.job.client}, visit {task.job.visit}: {_MAX_DEATHS} processes that trained it were "
-                    f"killed ({end}), perhaps for lack of memory: use trainer = 'loop'"
-                )
+            self._note_death(assigned[0].task, "processes", end)
         for assignment in reversed(assigned):
             pool.release(assignment)
-            task = assignment.task
-            if self._is_wanted(task) and task.outcome is None:
-                queue = self._requested if task.requested else self._submitted
-                queue[task.job.key] = task
-                queue.move_to_end(task.job.key, last=False)
-
-    def _is_wanted(self, task: _Task) -> bool:
-        return self._tasks.get(task.job.key) is task
+            self._put_back(assignment.task)

@@ -14,6 +14,7 @@ from offbeat.errors import OffbeatError
 from offbeat.inputs import Inputs, divide_inputs
 from offbeat.randomness import Purpose, integer
 from offbeat.training.augmentation import AUGMENTATIONS
+from offbeat.training.deterministic_pooling import deterministic_pooling
 from offbeat.training.minibatches import Integers, example_orders
 from offbeat.training.trainers.adamw import AdamW
 from offbeat.training.trainers.dense import dense_step, is_dense
@@ -49,7 +50,7 @@ class VmapTrainer(Trainer):
         self, workload: Workload, *, batch_limit: int = 64, padded: bool = False, unfold_convolutions: bool = False
     ) -> None:
         if unfold_convolutions:
-            self.name = "vmap-unfolded"
+            self.name = "unfold"
         self.workload = workload
         self.batch_limit = batch_limit
         self._padded = padded
@@ -66,7 +67,7 @@ class VmapTrainer(Trainer):
                 return functional_call(module, parameters, args, kwargs)
 
             mode = dropout.step(labels) if dropout else nullcontext()
-            with workload.accelerator.autocast(), convolutions, mode:
+            with workload.accelerator.autocast(), convolutions, deterministic_pooling(workload.accelerator), mode:
                 return objective.loss_of(objective.apply(call, inputs, labels), labels)
 
         self._is_dense = is_dense(workload) and workload.accelerator.precision != "bf16"
@@ -75,8 +76,8 @@ class VmapTrainer(Trainer):
 
     @property
     def kernel(self) -> str:
-        """``dense``, which needs no derivatives by ``torch.func``, or ``vmap``."""
-        return "dense" if self._is_dense else "vmap"
+        """``dense``, which needs no derivatives by ``torch.func``, or the trainer's name."""
+        return "dense" if self._is_dense else self.name
 
     def collect(self, jobs: Sequence[Job]) -> list[Result]:
         """Train all jobs, each from its start."""
