@@ -14,7 +14,10 @@ TOKENS = "input_ids"
 
 
 def map_inputs(function: Callable[..., S], inputs: Inputs[T], *others: Any) -> Inputs[S]:
-    """Return a function's values for each tensor, and for those of other inputs with the same names."""
+    """Return a function's values, for each tensor and those of other inputs.
+
+    All inputs have the same names.
+    """
     if isinstance(inputs, dict):
         return {name: function(value, *(other[name] for other in others)) for name, value in inputs.items()}
     return function(inputs, *others)
@@ -36,7 +39,10 @@ def name_inputs(prefix: str, inputs: Inputs[T]) -> dict[str, T]:
 
 
 def find_inputs(prefix: str, tensors: Mapping[str, T]) -> Inputs[T]:
-    """Return the inputs that ``name_inputs`` has named, from a mapping that may hold others, too."""
+    """Return the inputs that ``name_inputs`` has named.
+
+    The mapping may hold other tensors, too.
+    """
     if prefix in tensors:
         return tensors[prefix]
     start = f"{prefix}."

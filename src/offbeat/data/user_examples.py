@@ -99,8 +99,9 @@ def _as_batch(data: Any) -> Any:
     if isinstance(data, tuple | list):
         arrays = len(data) == 2 and isinstance(data[0], Tensor | np.ndarray | Mapping)
         return data if arrays and isinstance(data[1], Tensor | np.ndarray) else None
-    if hasattr(data, "column_names") and hasattr(data, "with_format"):  # of Hugging Face
-        columns = dict(data.with_format("numpy")[:])
+    with_format = getattr(data, "with_format", None)
+    if with_format is not None and hasattr(data, "column_names"):  # of Hugging Face
+        columns = dict(with_format("numpy")[:])
         # Ragged columns are read one by one, to name an example.
         return None if any(np.asarray(column).dtype == object for column in columns.values()) else columns
     return None

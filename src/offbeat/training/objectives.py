@@ -60,7 +60,7 @@ class Metric:
 
 
 def model_loss(outputs: Any, labels: Tensor) -> Tensor:
-    """Return the loss that the model itself has computed from the labels, ``loss`` in its outputs."""
+    """Return ``loss`` in the outputs, which the model has computed from the labels."""
     loss = _entry(outputs, "loss")
     if loss is None:
         raise OffbeatError(
@@ -71,7 +71,7 @@ def model_loss(outputs: Any, labels: Tensor) -> Tensor:
 
 
 def predictions(outputs: Any) -> Any:
-    """Return what losses and metrics get of a model's outputs: ``logits`` if there are any, else all."""
+    """Return a model's ``logits`` for losses and metrics, or else all its outputs."""
     if isinstance(outputs, Tensor):
         return outputs
     logits = _entry(outputs, "logits")
