@@ -32,7 +32,7 @@ def divide_inputs(function: Callable[[T], Iterable[T]], inputs: Inputs[T]) -> li
 
 
 def name_inputs(prefix: str, inputs: Inputs[T]) -> dict[str, T]:
-    """Return the tensors under flat names: ``prefix``, or ``prefix.NAME`` for each name."""
+    """Return the tensors as ``prefix``, or ``prefix.NAME`` for each name."""
     if isinstance(inputs, dict):
         return {f"{prefix}.{name}": value for name, value in inputs.items()}
     return {prefix: inputs}

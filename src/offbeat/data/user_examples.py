@@ -49,7 +49,7 @@ def read_examples(data: Any, part: str) -> ExampleArrays:
 
 
 def collate_examples(parts: Mapping[str, Any], collate: Collate) -> list[ExampleArrays]:
-    """Return the examples of several parts, by name, that a user's function has put into one batch.
+    """Return the examples of parts, by name, from the batch of a user's function.
 
     One call gets the examples of all parts, so that all inputs have one shape.
     """
@@ -93,7 +93,7 @@ def _length(data: Any, part: str) -> int:
 
 
 def _as_batch(data: Any) -> Any:
-    """Return data that are arrays already as a batch of all examples; None for other data."""
+    """Return data that are arrays as a batch of all examples; None for others."""
     if type(data) is TensorDataset and len(data.tensors) == 2:
         return data.tensors
     if isinstance(data, tuple | list):
@@ -167,7 +167,10 @@ def _array(value: Any, where: str) -> NDArray[Any]:
 
 
 def _type(key: str, values: NDArray[Any], where: str) -> np.dtype[Any]:
-    """Return the type as which values are kept; the key is ``label``, ``input`` or ``input.NAME``."""
+    """Return the type of the values of a key in memory.
+
+    The key is ``label``, ``input`` or ``input.NAME``.
+    """
     if values.dtype.kind == "f":
         return np.dtype(np.float32)
     if key == "label":
