@@ -25,12 +25,12 @@ from offbeat.training.fit_check import check_fit
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.models import cnn, mlp, resnet18
 from offbeat.training.objectives import accuracy
+from offbeat.training.trainers.batched.vmap import VmapTrainer
 from offbeat.training.trainers.choice import make_trainer
 from offbeat.training.trainers.graph_loop import GraphLoopTrainer
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.smaller_batches import SmallerBatches
 from offbeat.training.trainers.trainer import Job
-from offbeat.training.trainers.vmap import VmapTrainer
 from offbeat.training.workload import Examples, Objective, Workload
 
 HAS_GPU = torch.cuda.is_available()

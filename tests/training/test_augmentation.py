@@ -17,10 +17,10 @@ from offbeat.training import augmentation, models
 from offbeat.training.augmentation import AUGMENTATIONS, check_augmentation, crop_and_flip
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.minibatches import gather
+from offbeat.training.trainers.batched.vmap import VmapTrainer
 from offbeat.training.trainers.choice import make_trainer
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
-from offbeat.training.trainers.vmap import VmapTrainer
 from tests.training.conftest import SEED, assert_alike, assert_same, assert_same_in_parts, data_of, made
 from tests.workloads import workload_of
 

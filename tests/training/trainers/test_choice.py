@@ -8,13 +8,13 @@ from offbeat.algorithms import LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers import choice
+from offbeat.training.trainers.batched.vmap import VmapTrainer
 from offbeat.training.trainers.choice import available_processors, choose_trainer, make_trainer
+from offbeat.training.trainers.distributed.processes import ProcessTrainer
+from offbeat.training.trainers.distributed.ray_trainer import RayTrainer
+from offbeat.training.trainers.distributed.switching import SwitchingTrainer
 from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.processes import ProcessTrainer
-from offbeat.training.trainers.ray_trainer import RayTrainer
 from offbeat.training.trainers.smaller_batches import SmallerBatches
-from offbeat.training.trainers.switching import SwitchingTrainer
-from offbeat.training.trainers.vmap import VmapTrainer
 from tests.training.conftest import data_of, made
 from tests.training.separate_devices import META
 from tests.training.trainers.conftest import PLAN, Noisy, Recurrent, linear
@@ -39,7 +39,7 @@ def test_each_name_makes_its_trainer(choose):
 
 
 def test_a_cluster_is_by_name(choose, monkeypatch):
-    monkeypatch.setattr("offbeat.training.trainers.ray_trainer.check_ray", lambda: None)
+    monkeypatch.setattr("offbeat.training.trainers.distributed.ray_trainer.check_ray", lambda: None)
     assert type(choose("ray", linear(), workers=2)) is RayTrainer
 
 

@@ -10,13 +10,13 @@ from torch.nn.functional import cross_entropy
 from offbeat.algorithms import LocalPlan
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import model_loss
+from offbeat.training.trainers.batched.vmap import VmapTrainer
 from offbeat.training.trainers.choice import choose_trainer
+from offbeat.training.trainers.distributed.processes import ProcessTrainer
+from offbeat.training.trainers.distributed.ray_actor import RayJob, TrainingActor, pack_workload
 from offbeat.training.trainers.graph_loop import GraphLoopTrainer
 from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.processes import ProcessTrainer
-from offbeat.training.trainers.ray_actor import RayJob, TrainingActor, pack_workload
 from offbeat.training.trainers.trainer import Job, Result
-from offbeat.training.trainers.vmap import VmapTrainer
 from tests.inputs_by_name import Plain, Sentences, named, sentences_of
 from tests.training.conftest import assert_alike, assert_same, assert_same_in_parts, made
 from tests.workloads import workload_of

@@ -10,10 +10,10 @@ from offbeat.training.flat_model import FlatModel
 from offbeat.training.models import cnn, initial_randomness, mlp
 from offbeat.training.objectives import model_loss
 from offbeat.training.trainers import trainer as trainer_module
-from offbeat.training.trainers import vmap as vmap_module
+from offbeat.training.trainers.batched import vmap as vmap_module
+from offbeat.training.trainers.batched.vmap import VmapTrainer
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
-from offbeat.training.trainers.vmap import VmapTrainer
 from offbeat.training.workload import Examples, Objective, Workload
 from tests.inputs_by_name import Sentences, named
 from tests.training.separate_devices import META, SeparateDevices

@@ -7,18 +7,18 @@ from torch import nn
 
 from offbeat.algorithms.components import LocalPlan
 from offbeat.errors import OffbeatError
-from offbeat.training.trainers.batching_check import batching_problem
-from offbeat.training.trainers.dense import is_dense
+from offbeat.training.trainers.batched.batching_check import batching_problem
+from offbeat.training.trainers.batched.dense import is_dense
+from offbeat.training.trainers.batched.vmap import VmapTrainer
+from offbeat.training.trainers.distributed.processes import ProcessTrainer
+from offbeat.training.trainers.distributed.ray_cluster import DEFAULT_CLUSTER, RayCluster
+from offbeat.training.trainers.distributed.ray_trainer import RayTrainer
+from offbeat.training.trainers.distributed.switching import SwitchingTrainer
 from offbeat.training.trainers.graph_loop import GraphLoopTrainer
 from offbeat.training.trainers.hooks import parameter_with_hook
 from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.processes import ProcessTrainer
-from offbeat.training.trainers.ray_cluster import DEFAULT_CLUSTER, RayCluster
-from offbeat.training.trainers.ray_trainer import RayTrainer
 from offbeat.training.trainers.smaller_batches import SmallerBatches
-from offbeat.training.trainers.switching import SwitchingTrainer
 from offbeat.training.trainers.trainer import Trainer
-from offbeat.training.trainers.vmap import VmapTrainer
 from offbeat.training.workload import Workload
 
 TrainerName = Literal["auto", "loop", "vmap", "unfold", "processes", "ray"]

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from offbeat.training import models
-from offbeat.training.trainers.dense import dense_step, is_dense
+from offbeat.training.trainers.batched.dense import dense_step, is_dense
 from offbeat.training.workload import Examples, Objective, Workload
 
 

@@ -18,10 +18,10 @@ from offbeat.training.augmentation import AUGMENTATIONS
 from offbeat.training.deterministic_pooling import deterministic_pooling
 from offbeat.training.minibatches import Integers, example_orders
 from offbeat.training.trainers.adamw import AdamW
-from offbeat.training.trainers.dense import dense_step, is_dense
-from offbeat.training.trainers.dropout import Draw, Dropout
+from offbeat.training.trainers.batched.dense import dense_step, is_dense
+from offbeat.training.trainers.batched.dropout import Draw, Dropout
+from offbeat.training.trainers.batched.unfolded_convolution import UnfoldedConvolutions
 from offbeat.training.trainers.trainer import Job, Result, Trainer, read_numbers, result_vector
-from offbeat.training.trainers.unfolded_convolution import UnfoldedConvolutions
 from offbeat.training.workload import Workload
 from offbeat_client.local_plan import Optimizer
 

@@ -25,9 +25,9 @@ from offbeat.training.allocator import keep_freed_memory
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import Objective
+from offbeat.training.trainers.distributed.packed_code import unpack_code
+from offbeat.training.trainers.distributed.shared_memory import SharedMemory, TensorLocation
 from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.packed_code import unpack_code
-from offbeat.training.trainers.shared_memory import SharedMemory, TensorLocation
 from offbeat.training.trainers.trainer import Job
 from offbeat.training.workload import Examples, Workload
 

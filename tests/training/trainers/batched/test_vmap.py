@@ -10,9 +10,9 @@ from torch import nn
 from offbeat.algorithms import LocalPlan
 from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.trainers.batched.vmap import VmapTrainer
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
-from offbeat.training.trainers.vmap import VmapTrainer
 from tests.training.conftest import assert_alike, assert_same, assert_same_in_parts, data_of, made
 from tests.workloads import workload_of
 

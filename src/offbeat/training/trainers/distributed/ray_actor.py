@@ -19,9 +19,9 @@ from offbeat.training.accelerator import Accelerator
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import Objective
+from offbeat.training.trainers.distributed.packed_code import pack_code, unpack_code
 from offbeat.training.trainers.graph_loop import GraphLoopTrainer
 from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.packed_code import pack_code, unpack_code
 from offbeat.training.trainers.trainer import Job
 from offbeat.training.workload import Examples, Workload
 

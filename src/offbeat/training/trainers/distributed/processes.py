@@ -12,11 +12,11 @@ import torch
 
 from offbeat.errors import OffbeatError
 from offbeat.inputs import name_inputs
-from offbeat.training.trainers.packed_code import pack_code
-from offbeat.training.trainers.queued_trainer import QueuedTrainer, Task
-from offbeat.training.trainers.shared_memory import RowTable, SharedMemory, share
+from offbeat.training.trainers.distributed.packed_code import pack_code
+from offbeat.training.trainers.distributed.queued_trainer import QueuedTrainer, Task
+from offbeat.training.trainers.distributed.shared_memory import RowTable, SharedMemory, share
+from offbeat.training.trainers.distributed.worker import JobMessage, Worker, WorkerSetup
 from offbeat.training.trainers.trainer import Result
-from offbeat.training.trainers.worker import JobMessage, Worker, WorkerSetup
 from offbeat.training.workload import Workload
 from offbeat_client.user_code_errors import error_line
 
