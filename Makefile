@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit coverage kills torture faults bench-simulation bench-peers bench-service docs reference algorithm missing theory-docs performance-docs service-docs figures results clean
+.PHONY: help run test lint types unit coverage kills torture faults bench-simulation bench-peers bench-gpu test-gpu gpu-packages bench-service docs reference algorithm missing theory-docs performance-docs service-docs figures results clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,6 +49,19 @@ bench-simulation: .venv/installed ## client updates a second, beside a plain loo
 	$(BIN)/python benchmarks/simulation.py $(ARGS)
 	$(BIN)/python benchmarks/event_loop.py $(ARGS)
 	$(BIN)/python benchmarks/model_size.py $(ARGS)
+
+GPU_PACKAGES := build/gpu-packages
+gpu-packages: ## collect the few pure-Python packages that test-gpu and bench-gpu need, for a machine without a registry
+	$(PYTHON) -m pip install --quiet --upgrade --no-deps --target $(GPU_PACKAGES) annotated-types cloudpickle pytest pluggy iniconfig packaging pygments
+	$(PYTHON) -m pip install --quiet --upgrade --no-deps --only-binary :all: --python-version 3.12 --target $(GPU_PACKAGES) safetensors
+
+# On a GPU machine these two run with its own Python and PyTorch.
+GPU_PYTHON ?= $(PYTHON)
+test-gpu: ## tests that need a CUDA GPU, with GPU_PYTHON's own PyTorch; see gpu-packages
+	PYTHONPATH=src:$(GPU_PACKAGES) $(GPU_PYTHON) -m pytest --noconftest -p no:cacheprovider -W default tests/devices
+
+bench-gpu: ## client updates a second on a CUDA GPU, beside a plain loop on it; writes build/gpu.json
+	PYTHONPATH=src:$(GPU_PACKAGES) $(GPU_PYTHON) benchmarks/gpu.py --output build/gpu.json $(ARGS)
 
 bench-service: .venv/installed ## what the server takes, beside bare sockets (20 minutes); ARGS="--quick", or ARGS="--peer" for Flower's too
 	$(BIN)/python benchmarks/service.py $(ARGS)

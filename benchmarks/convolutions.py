@@ -23,7 +23,7 @@ from torch.nn.functional import cross_entropy, unfold
 
 from offbeat.training.allocator import keep_freed_memory
 from offbeat.training.max_pooling import fast_max_pooling
-from offbeat.training.trainers.unfolded_convolution import UnfoldedConvolutions
+from offbeat.training.trainers.batched.unfolded_convolution import UnfoldedConvolutions
 
 _ROUNDS, _STEPS, _MODELS = 5, 10, 4
 _LAYERS = ((3, 32, 32), (32, 64, 16), (64, 64, 8))  # channels in and out, width

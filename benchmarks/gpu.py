@@ -1,4 +1,4 @@
-"""Client updates per second on a GPU, beside a plain loop over clients on the same GPU.
+"""Client updates per second on a GPU, beside a plain loop on the same GPU.
 
 ``make bench-gpu``, or ``python benchmarks/gpu.py [--device cuda] [--precision float32] [--workload W1] [--quick]
 [--output FILE.json]``. ``--device cpu --quick`` tries the script out where there is no GPU.
@@ -89,7 +89,7 @@ CASES = [
 
 
 def plain_loop(workload: Workload, plan: LocalPlan, clients: int) -> float:
-    """Return the updates per second of a loop that only trains clients, as one writes it in PyTorch."""
+    """Return the updates per second of a plain loop that only trains clients."""
     module, (inputs, labels) = workload.model.module.train(), workload.train
     start = workload.model.vector.clone()
     shards = [torch.from_numpy(shard).to(inputs.device) for shard in workload.shards]
@@ -162,7 +162,7 @@ def _now(workload: Workload) -> float:
 
 
 def memory(trainer: Trainer, case: Case, clients: int) -> dict[str, float]:
-    """Return the most MiB that a batch takes on the GPU, and the arithmetic of its vectors."""
+    """Return the MiB that a batch takes on the GPU, and those of its vectors."""
     workload = trainer.workload
     if not workload.accelerator.is_cuda:
         return {}

@@ -8,8 +8,8 @@ import torch
 from loky import ProcessPoolExecutor
 
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.trainers.distributed.packed_code import pack_code, unpack_code
 from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.packed_code import pack_code, unpack_code
 from offbeat.training.trainers.trainer import Job, Result
 from offbeat.training.workload import Examples, Objective, Workload
 

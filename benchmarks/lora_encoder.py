@@ -1,4 +1,4 @@
-"""An encoder of MiniLM's shape with LoRA adapters and random weights, in plain PyTorch."""
+"""An encoder of MiniLM's shape with LoRA adapters and random weights."""
 
 import torch
 from torch import Tensor, nn

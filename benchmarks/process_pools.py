@@ -31,8 +31,8 @@ from simulation import WORKLOADS, Simulated, simulation, training_workload
 
 from offbeat.algorithms import FedBuff
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.trainers.distributed.processes import ProcessTrainer
 from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.processes import ProcessTrainer
 from offbeat.training.trainers.trainer import Job, Trainer
 from offbeat.training.workload import Workload
 
@@ -42,7 +42,7 @@ JOBS = 24
 
 
 def _ray(workload: Workload) -> Trainer:
-    from offbeat.training.trainers.ray_trainer import RayTrainer
+    from offbeat.training.trainers.distributed.ray_trainer import RayTrainer
 
     return RayTrainer(workload, workers=WORKERS)
 

@@ -39,8 +39,8 @@ from offbeat.simulation.simulator import Simulation
 from offbeat.training import workload as training
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.minibatches import gather
+from offbeat.training.trainers.batched.dense import dense_step
 from offbeat.training.trainers.choice import make_trainer
-from offbeat.training.trainers.dense import dense_step
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Trainer
 
@@ -94,7 +94,7 @@ def training_workload(workload: Simulated) -> training.Workload:
 
 def trainer_named(name: Any, workload: Simulated) -> Trainer:
     """Return one of Offbeat's trainers."""
-    workers = _PROCESSES if name == "processes" else 1
+    workers = 1 if name == "loop" else _PROCESSES
     return make_trainer(name, training_workload(workload), plan=workload.plan, workers=workers)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from offbeat import Dataset
 from offbeat.data.catalogue import load_dataset
+from offbeat.inputs import map_inputs
 
 
 def cifar10(test_examples: int = 2000) -> Dataset:
@@ -17,4 +18,8 @@ def cifar10(test_examples: int = 2000) -> Dataset:
     """
     whole = load_dataset("cifar10")
     every = len(whole.test_labels) // test_examples
-    return replace(whole, test_inputs=whole.test_inputs[::every], test_labels=whole.test_labels[::every])
+    return replace(
+        whole,
+        test_inputs=map_inputs(lambda images: images[::every], whole.test_inputs),
+        test_labels=whole.test_labels[::every],
+    )

@@ -53,3 +53,25 @@ def test_a_trainer_that_the_experiment_names(offbeat: Command, tmp_path: Path) -
     file.write_text(FILE.format(model="mlp"))
     _, out, _ = offbeat("devices", str(file), "--set", "trainer=loop", "--set", "device=cpu")
     assert out.count("trainer loop: the experiment says so") == 2
+
+
+def test_tuning_prints_the_key_of_the_fastest_trainer(
+    offbeat: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "some.toml"
+    file.write_text(FILE.format(model="mlp"))
+    measured = [("loop", 10.0), ("vmap", 1234.56), ("unfold", "it has no convolutions")]
+    monkeypatch.setattr("offbeat.cli.devices.measure_trainers", lambda workload, plan: iter(measured))
+    code, out, _ = offbeat("devices", str(file), "--tune", "--set", "device=cpu")
+    assert code == 0
+    assert out.splitlines()[-4:] == [
+        "loop: 10.0 visits per second",
+        "vmap: 1,234.6 visits per second",
+        "unfold: it has no convolutions",
+        'trainer = "vmap"',
+    ]
+
+
+def test_tuning_needs_an_experiment(offbeat: Command) -> None:
+    code, _, err = offbeat("devices", "--tune")
+    assert (code, err) == (2, "offbeat: --tune measures an experiment: name its FILE\n")

@@ -103,7 +103,14 @@ class TestHow:
         assert read(Path("runs/tiny/fedavg-seed1")).config["trainer"] == "vmap"
         code, _, err = offbeat("run", "tiny.toml", *only, "--trainer", "rai")
         assert code != 0
-        assert "'auto', 'loop', 'vmap', 'processes', 'ray'" in err
+        assert "'auto', 'loop', 'vmap', 'unfold', 'processes', 'ray'" in err
+
+    @pytest.mark.usefixtures("folder")
+    def test_the_device_and_the_precision(self, offbeat: Command) -> None:
+        only = ("--set", "stop.virtual_seconds=20", "--algorithm", "fedavg", "--set", "device=mps")
+        assert offbeat("run", "tiny.toml", *only, "--device", "cpu", "--precision", "bf16")[0] == 0
+        config = read(Path("runs/tiny/fedavg-seed1")).config
+        assert (config["device"], config["precision"]) == ("cpu", "bf16")
 
     @pytest.mark.usefixtures("folder")
     def test_an_address_is_for_ray(

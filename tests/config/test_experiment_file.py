@@ -31,6 +31,7 @@ deterministic = false
 [data]
 name = "data.py:load"
 arguments = { size = 3 }
+collate = "data.py:pad"
 fallback = "digits"
 augmentation = "crop-and-flip"
 on_device = "never"
@@ -95,6 +96,7 @@ class TestEveryKey:
         read = experiment.model_dump(exclude_none=True)
         written = tomllib.loads(FULL)
         written["data"]["name"] = f"{path.parent}/data.py:load"
+        written["data"]["collate"] = f"{path.parent}/data.py:pad"
         written["evaluate"]["metrics"] = ("mae", "accuracy")
         for key in (
             "name",
@@ -312,15 +314,19 @@ class TestResolved:
         for key in table.keys() - {"algorithm"}:
             assert resolved["algorithms"]["a label"][key] == table[key]
 
-    @pytest.mark.parametrize("more", [{}, {"arguments": {"size": 3}}, {"augmentation": "crop-and-flip"}], ids=str)
+    @pytest.mark.parametrize(
+        "more", [{}, {"arguments": {"size": 3}}, {"collate": "data.py:pad"}, {"augmentation": "crop-and-flip"}], ids=str
+    )
     def test_the_augmentation_also_applies_to_the_fallback(
         self, more: dict[str, Any], save: Save, tiny: dict[str, Any]
     ) -> None:
         tiny["data"] = {"name": "data.py:load", "fallback": "digits", **more}
         path = save(tiny)
         own = f"{path.parent}/data.py:load"
+        if "collate" in more:
+            more = more | {"collate": f"{path.parent}/data.py:pad"}
         assert load(path).resolved("fedavg", 1, own)["data"] == {"name": own, **more}
-        more.pop("arguments", None)
+        more = {key: value for key, value in more.items() if key == "augmentation"}
         assert load(path).resolved("fedavg", 1, "digits")["data"] == {"name": "digits", **more}
 
     def test_writes_the_defaults_out_and_leaves_out_what_is_switched_off(self, experiment: Load) -> None:

@@ -97,6 +97,8 @@ WRONG_TABLES: list[tuple[str, Any, str]] = [
     ("data.name", "no/py:load", "data.name = 'no/py:load': before the colon"),
     ("data.fallback", "mnits", "data.fallback = 'mnits': did you mean 'mnist'?"),
     ("data.arguments", {"size": 3}, "data: arguments are for a function of your own: name it in data.name"),
+    ("data.collate", "pad", "data.collate = 'pad': must be an import path such as"),
+    ("data.collate", "pad.py:pad", "data: collate is for data of your own: name their function in data.name"),
     ("model.name", "cnm", "model.name = 'cnm': must be one of 'softmax', 'mlp'"),
     ("model.name", "net.py:", "model.name = 'net.py:': after the colon"),
     ("model.loss", "crossentropy", "model.loss = 'crossentropy': did you mean 'cross_entropy'?"),

@@ -73,3 +73,49 @@ def test_the_first_bad_example_of_many_is_found(bad):
     inputs[[bad, -1]] = np.nan
     with pytest.raises(OffbeatError, match=f"in the inputs of train example {bad}:"):
         check(many)
+
+
+NAMED = dataclasses.replace(
+    GOOD,
+    train_inputs={"input_ids": TOKENS.train_inputs, "mask": INPUTS > 3, "kind": -np.ones(4, np.int64), "age": INPUTS},
+    test_inputs={
+        "age": INPUTS[:2],
+        "kind": np.ones(2, np.int64),
+        "mask": INPUTS[:2] > 3,
+        "input_ids": np.ones((2, 3), np.int64),
+    },
+    tokens=12,
+)
+
+
+def train(**changes):
+    return {"train_inputs": NAMED.train_inputs | changes}
+
+
+def test_inputs_by_name():
+    check(NAMED)
+    without = {name: part for name, part in NAMED.train_inputs.items() if name != "input_ids"}
+    others = {name: part for name, part in NAMED.test_inputs.items() if name != "input_ids"}
+    check(dataclasses.replace(NAMED, train_inputs=without, test_inputs=others, tokens=None))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"train_inputs": {}}, "train_inputs are empty: give at least one array"),
+        ({"test_inputs": INPUTS[:2]}, "train has inputs.input_ids, .*, test has inputs: make both the same"),
+        (train(more=INPUTS), "train has .*inputs.more, test has .*: make both the same"),
+        (train(mask=[1, 0]), "train_inputs.mask is a list: make it a numpy array"),
+        (train(age=INPUTS.astype(float)), "train_inputs.age are float64: make them float32, or int64 or bool"),
+        (train(age=INPUTS[:3]), "3 train_inputs.age but 4 train_labels: give as many"),
+        (train(age=with_one(INPUTS, (2, 1), np.nan)), "NaN or infinity in the inputs.age of train example 2"),
+        (train(age=INPUTS[:, :2]), r"train inputs.age have shape \(2,\) per example, test inputs.age \(3,\)"),
+        (train(kind=INPUTS[:, 0]), "train inputs.kind are float32, test inputs.kind int64"),
+        ({"tokens": 11}, "inputs.input_ids out of range: train example 3 has 11, allowed are 0 … 10"),
+        ({"tokens": None}, "train_inputs.input_ids are int64 but tokens is None"),
+    ],
+)
+def test_mistakes_in_inputs_by_name_are_named(changes, reason):
+    with pytest.raises(OffbeatError, match=f"^mine: {reason}") as caught:
+        check(dataclasses.replace(NAMED, **changes))
+    assert "\n" not in str(caught.value)

@@ -142,7 +142,10 @@ FLAT = torch.zeros(3)
         ((replaced(2, (1, 2, 3)), Listed(TEST)), "train example 2 is a tuple of 3: give the pair"),
         ((Listed(TRAIN), Listed([floats(2)])), "test example 0 is a value of type ndarray: give the pair"),
         ((TensorDataset(FLAT), Listed(TEST)), "train example 0 is a tuple of 1: give the pair"),
-        ((replaced(2, (floats(3), 0)), Listed(TEST)), r"train example 2: the input has shape \(3,\), .* 0 \(2,\)"),
+        (
+            (replaced(2, (floats(3), 0)), Listed(TEST)),
+            r"train example 2: the input has shape \(3,\), .* 0 \(2,\): .* data.collate",
+        ),
         ((replaced(2, (floats(2), [0])), Listed(TEST)), r"train example 2: the label has shape \(1,\), .* 0 \(\)"),
         ((replaced(1, (np.array([1, 2]), 0)), Listed(TEST)), "train example 1: the input is int64, not float32"),
         ((replaced(3, (floats(2), 0.5)), Listed(TEST)), "train example 3: the label is float64, not int64"),

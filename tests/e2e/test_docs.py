@@ -65,6 +65,17 @@ def test_a_simulation_from_python_is_as_short_as_the_docs_say(capsys):
     assert "accuracy" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("index", [0, 1], ids=["PyTorch", "Hugging Face"])
+def test_ones_own_model_and_data_take_less_than_30_lines(index, capsys):
+    example = blocks(DOCS / "concepts/data-and-models.md", "python")[index]
+    assert len([line for line in example.splitlines() if line]) < 30
+    names = {}
+    exec(example, names)
+    history = names["history"]
+    assert history.accuracy.iloc[-1] > 0.9 > history.accuracy.iloc[0]
+    assert "accuracy" in capsys.readouterr().out
+
+
 def test_the_page_on_compression_counts_right():
     page = (DOCS / "concepts/compression.md").read_text(encoding="utf-8")
     experiment = experiment_file.load(ROOT / "experiments/compression.toml")

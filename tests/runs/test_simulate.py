@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import nn
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import TensorDataset
 
 import offbeat
@@ -23,6 +24,7 @@ from offbeat.runs.directory import EVENTS
 from offbeat.runs.run_all import run_all
 from offbeat.training.models import mlp
 from offbeat_client.lr_decay import exponential
+from tests.inputs_by_name import WORDS, Sentences, named
 
 
 def net():
@@ -356,3 +358,37 @@ def test_the_package_exports_it():
     assert offbeat.OffbeatError is OffbeatError
     with pytest.raises(AttributeError, match="simulat"):
         _ = offbeat.simulat
+
+
+class TestInputsByName:
+    """Sentences of different lengths, a model with names for its inputs, and its own loss."""
+
+    @pytest.fixture
+    def sentences(self):
+        random = np.random.default_rng(3)
+        words = [random.integers(1, WORDS, size=length) for length in random.integers(1, 7, size=60)]
+        return [{"words": row, "label": int(row.mean() > WORDS / 2)} for row in words]
+
+    @pytest.mark.parametrize("trainer", ["loop", "vmap", "processes"])
+    def test_are_learnt(self, trainer, simulate, sentences):
+        def pad(examples):
+            rows = [torch.tensor(example["words"]) for example in examples]
+            return named(pad_sequence(rows, batch_first=True)), [example["label"] for example in examples]
+
+        history = [
+            simulate(
+                Sentences, (sentences, sentences[:50]), collate=pad, loss=loss, metrics=["accuracy"], trainer=trainer,
+                local={"steps": 5, "batch_size": 8, "lr": 0.2},
+            )
+            for loss in ("model", "cross_entropy")
+        ]  # fmt: skip
+        assert history[0].equals(history[1])
+        assert history[0].loss.iloc[-1] < history[0].loss.iloc[0]
+
+    def test_collate_is_for_data_of_ones_own(self, simulate):
+        with pytest.raises(OffbeatError, match=r"^data = 'digits' with collate: .* leave it out$"):
+            simulate(collate=list)
+
+    def test_a_model_that_returns_no_loss_is_one_line(self, simulate):
+        with pytest.raises(OffbeatError, match=r"the model cannot take inputs .* unexpected keyword argument 'labels'"):
+            simulate(loss="model")

@@ -14,9 +14,9 @@ from torch.nn.functional import cross_entropy
 from offbeat.algorithms import FedAsync, FedAvg, FedBuff, FedFa, FedLaAvg, LocalPlan, Port
 from offbeat.simulation.records import Stop
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.trainers.batched.vmap import VmapTrainer
+from offbeat.training.trainers.distributed.processes import ProcessTrainer
 from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.processes import ProcessTrainer
-from offbeat.training.trainers.vmap import VmapTrainer
 from tests.simulation.conftest import times_of
 from tests.workloads import workload_of
 

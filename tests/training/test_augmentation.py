@@ -17,10 +17,10 @@ from offbeat.training import augmentation, models
 from offbeat.training.augmentation import AUGMENTATIONS, check_augmentation, crop_and_flip
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.minibatches import gather
+from offbeat.training.trainers.batched.vmap import VmapTrainer
 from offbeat.training.trainers.choice import make_trainer
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
-from offbeat.training.trainers.vmap import VmapTrainer
 from tests.training.conftest import SEED, assert_alike, assert_same, assert_same_in_parts, data_of, made
 from tests.workloads import workload_of
 
@@ -214,3 +214,10 @@ def test_inputs_that_are_not_images_are_refused_in_one_line(inputs, found):
         check_augmentation(NAME, inputs)
     check_augmentation(None, inputs)
     check_augmentation(NAME, torch.zeros(4, 1, 8, 8))
+
+
+def test_inputs_by_name_are_refused_in_one_line():
+    inputs = {"image": torch.zeros(4, 1, 8, 8), "age": torch.zeros(4)}
+    with pytest.raises(OffbeatError, match=r"is for images, but the inputs are image, age: leave it out$"):
+        check_augmentation(NAME, inputs)
+    check_augmentation(None, inputs)

@@ -10,7 +10,8 @@ from torch.nn.functional import cross_entropy
 from offbeat.errors import OffbeatError
 from offbeat.training.evaluation import Evaluator
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.objectives import accuracy
+from offbeat.training.objectives import accuracy, model_loss
+from tests.inputs_by_name import Plain, Sentences, named, sentences_of
 from tests.training.conftest import made
 
 ACCURACY = {"accuracy": accuracy}
@@ -265,3 +266,31 @@ def test_random_numbers_depend_on_the_seed_alone(evaluator):
     assert other[0] != first[0]
     assert other[1] != first[1]
     torch.set_rng_state(before)
+
+
+def test_inputs_by_name_are_those_of_one_tensor():
+    """More than a batch, of a model that returns a mapping; also its own loss."""
+    data = sentences_of((400,))
+    words, labels = data["inputs"], data["labels"]
+    plain, model = made(lambda: FlatModel(Plain())), made(lambda: FlatModel(Sentences()))
+    vector = plain.vector.clone()
+    world = {"metrics": ACCURACY, "labels": labels, "seed": 1}
+    expected = Evaluator(plain, loss=cross_entropy, inputs=words, **world)(vector)
+    for loss in (cross_entropy, model_loss):
+        assert Evaluator(model, loss=loss, inputs=named(words), **world)(vector) == expected
+
+
+def test_changes_to_inputs_by_name_are_lost():
+    words = sentences_of((300,))["inputs"]
+
+    class Spoiling(Sentences):
+        def forward(self, input_ids, attention_mask):
+            logits = super().forward(input_ids, attention_mask)["logits"]
+            input_ids.zero_()
+            return logits
+
+    model, labels, before = made(lambda: FlatModel(Spoiling())), torch.zeros(300).long(), words.clone()
+    evaluate = Evaluator(model, loss=cross_entropy, metrics={}, inputs=named(words), labels=labels, seed=1)
+    vector = model.vector.clone()
+    assert evaluate(vector) == evaluate(vector)
+    assert torch.equal(words, before)

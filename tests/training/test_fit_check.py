@@ -11,6 +11,7 @@ from offbeat.training.fit_check import check_fit
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.models import cnn, lstm, mlp
 from offbeat.training.objectives import LOSSES
+from tests.inputs_by_name import Sentences, named
 from tests.training.conftest import made
 
 ONES = torch.ones(3, 2)
@@ -286,3 +287,43 @@ class TestDoesNotFit:
 
         message = problem(model(lambda: InPlace(2, 4)))
         assert message.startswith("the loss cannot be differentiated: RuntimeError: one of the variables")
+
+
+WORDS = torch.tensor([[1, 2], [8, 0], [3, 3]])
+
+
+class NeedsLabels(Sentences):
+    def forward(self, input_ids, attention_mask, labels):
+        return super().forward(input_ids, attention_mask, labels)
+
+
+class Scores(Sentences):
+    def forward(self, input_ids, attention_mask, labels=None):
+        return {"scores": super().forward(input_ids, attention_mask)["logits"]}
+
+
+class TestInputsByName:
+    @pytest.mark.parametrize("loss", ["cross_entropy", "model"])
+    def test_what_fits_passes(self, loss):
+        check_fit(model(Sentences), LOSSES[loss], named(WORDS), LABELS, classes=4, tokens=9)
+
+    def test_the_largest_token_is_tried(self):
+        inputs = named(WORDS)
+        assert "entries 0 to 8, but is called with index 9" in problem(model(Sentences), inputs=inputs, tokens=10)
+        assert torch.equal(inputs["input_ids"], WORDS)
+
+    def test_other_names_are_one_line_with_all_inputs(self):
+        line = problem(model(Sentences), inputs={"words": WORDS, "attention_mask": WORDS > 0})
+        assert "inputs words of shape (3, 2) and type int64, attention_mask of shape (3, 2) and type bool" in line
+        assert "unexpected keyword argument 'words'" in line
+
+    @pytest.mark.parametrize("make", [NeedsLabels, Scores])
+    def test_a_model_that_takes_labels_is_offered_its_own_loss(self, make):
+        assert 'or set model.loss = "model" to use its own loss' in problem(model(make), inputs=named(WORDS))
+
+    def test_others_are_not(self):
+        assert "model.loss" not in problem(model(lambda: nn.Linear(3, 4)))
+        assert problem(model(Scores), loss=LOSSES["model"], inputs=named(WORDS)).endswith("name another loss")
+
+    def test_labels_that_do_not_fit_the_logits_are_named(self):
+        assert "give the model 10 outputs" in problem(model(Sentences), inputs=named(WORDS), classes=10)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbeat.errors import OffbeatError
-from offbeat.training.objectives import LOSSES, METRICS, accuracy, bce, mse
+from offbeat.training.objectives import LOSSES, METRICS, Objective, accuracy, bce, model_loss, mse, predictions
 
 NUMBERS = st.lists(st.tuples(st.floats(-50, 50, width=32), st.floats(0, 1, width=32)), min_size=2, max_size=6)
 
@@ -100,3 +100,59 @@ class TestAccuracy:
     def test_other_labels_are_refused(self, outputs, labels):
         with pytest.raises(OffbeatError, match="accuracy needs labels of shape"):
             accuracy(torch.zeros(outputs), torch.zeros(labels))
+
+
+class Outputs:
+    """An object with fields, such as Hugging Face's."""
+
+    def __init__(self, **fields):
+        vars(self).update(fields)
+
+
+LOGITS, LABELS = torch.tensor([[1.0, 3.0]]), torch.tensor([1])
+
+
+def test_inputs_by_name_are_keyword_arguments():
+    calls = []
+
+    def module(*args, **kwargs):
+        calls.append((args, kwargs))
+
+    for loss in (mse, model_loss):
+        Objective(loss).apply(module, LOGITS, LABELS)
+        Objective(loss).apply(module, {"a": LOGITS}, LABELS)
+    named = {"labels": LABELS}
+    assert calls == [((LOGITS,), {}), ((), {"a": LOGITS}), ((LOGITS,), named), ((), {"a": LOGITS} | named)]
+
+
+@pytest.mark.parametrize(
+    "outputs", [LOGITS, {"logits": LOGITS, "loss": None}, Outputs(logits=LOGITS, hidden=LABELS)], ids=lambda o: type(o)
+)
+def test_a_named_loss_gets_the_logits(outputs):
+    assert predictions(outputs) is LOGITS
+    assert Objective(lambda given, labels: (given[0, 1] - labels).sum()).loss_of(outputs, LABELS) == 2
+
+
+@pytest.mark.parametrize("outputs", [(LOGITS, LABELS), {"scores": LOGITS}])
+def test_other_outputs_are_left_to_a_loss_of_the_users(outputs):
+    assert predictions(outputs) is outputs
+    seen = []
+    Objective(lambda given, labels: seen.append(given) or torch.tensor(0.0)).loss_of(outputs, LABELS)
+    assert seen == [outputs]
+
+
+@pytest.mark.parametrize("kind", [dict, Outputs])
+def test_the_models_own_loss(kind):
+    loss = Objective(LOSSES["model"]).loss_of(kind(loss=torch.tensor(3.0), logits=LOGITS), LABELS)
+    assert loss.item() == 3
+
+
+@pytest.mark.parametrize("outputs", [LOGITS, {"loss": None}, Outputs(logits=LOGITS)])
+def test_a_model_without_a_loss_is_one_line(outputs):
+    with pytest.raises(OffbeatError, match=r'model\.loss = "model" needs a model .* without loss: name another loss$'):
+        Objective(model_loss).loss_of(outputs, LABELS)
+
+
+def test_a_loss_is_a_scalar():
+    with pytest.raises(OffbeatError, match=r"shape \(\), but it is one of shape \(1, 2\)"):
+        Objective(model_loss).loss_of({"loss": LOGITS}, LABELS)

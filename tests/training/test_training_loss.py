@@ -16,3 +16,9 @@ def test_examples_are_chosen_evenly(monkeypatch, limit, chosen):
     monkeypatch.setattr(training_loss, "EXAMPLES", limit)
     inputs, labels = choose_evenly(torch.arange(10.0)[:, None], torch.arange(10))
     assert inputs.flatten().tolist() == labels.tolist() == chosen
+
+
+def test_inputs_by_name_stay_together(monkeypatch):
+    monkeypatch.setattr(training_loss, "EXAMPLES", 4)
+    inputs, _ = choose_evenly({"a": torch.arange(10), "b": -torch.arange(10)}, torch.arange(10))
+    assert {name: part.tolist() for name, part in inputs.items()} == {"a": [0, 2, 5, 7], "b": [0, -2, -5, -7]}

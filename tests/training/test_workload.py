@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -75,3 +77,25 @@ def test_the_evaluation_is_in_the_precision_of_the_accelerator(workload):
 
 def test_the_bytes_of_examples():
     assert EXAMPLES.nbytes == 12 * 4 + 6 * 8
+
+
+WORDS = Examples({"a": torch.arange(12).view(6, 2), "b": torch.arange(6.0) > 2}, EXAMPLES.labels)
+
+
+def test_examples_by_name_are_taken_and_moved_together():
+    taken = WORDS.take(torch.tensor([[5, 0]]))
+    assert taken.inputs["a"].tolist() == [[[10, 11], [0, 1]]]
+    assert taken.inputs["b"].tolist() == [[True, False]]
+    assert taken.labels.tolist() == [[1, 0]]
+    moved = WORDS.to(META.device)
+    assert {tensor.device for tensor in (*moved.inputs.values(), moved.labels)} == {META.device}
+    assert WORDS.nbytes == 12 * 8 + 6 + 6 * 8
+
+
+def test_all_inputs_by_name_are_pinned_for_a_gpu(workload, monkeypatch):
+    pinned = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.append(tensor.dtype) or tensor)
+    monkeypatch.setattr(Examples, "to", lambda examples, device: examples)
+    on_gpu = replace(workload, train=WORDS, accelerator=Accelerator(torch.device("cuda")))
+    assert on_gpu.minibatch(torch.tensor([1])).labels.tolist() == [1]
+    assert pinned == [torch.int64, torch.bool, torch.int64]

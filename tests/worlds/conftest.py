@@ -35,6 +35,18 @@ def data(examples=30):
     pair = torch.utils.data.TensorDataset(inputs, labels)
     return pair, pair
 
+def ragged():
+    part = [{"input_ids": [1, 2, 3][: 1 + label], "label": label} for label in (0, 1, 2)]
+    return part, part
+
+def pad(examples):
+    ids = [torch.tensor(example["input_ids"]) for example in examples]
+    ids = nn.utils.rnn.pad_sequence(ids, batch_first=True)
+    return {"input_ids": ids, "attention_mask": ids > 0, "labels": [example["label"] for example in examples]}
+
+def fails(examples):
+    return examples[0]["inputs"]
+
 def hinge(outputs, labels):
     return nn.functional.multi_margin_loss(outputs, labels)
 

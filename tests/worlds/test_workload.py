@@ -12,7 +12,7 @@ from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
 from offbeat.training.objectives import LOSSES, METRICS
 from offbeat.training.workload import Objective
-from offbeat.worlds.workload import build_dataset, build_model, build_objective, build_workload
+from offbeat.worlds.workload import as_examples, build_dataset, build_model, build_objective, build_workload
 
 Load = Callable[..., Experiment]
 
@@ -28,6 +28,30 @@ class TestDataset:
         assert dataset.name == f"{Path(own).resolve()}:data"
         assert dataset.train_labels.tolist() == [*range(10)] * 5
         assert dataset.classes == 10
+
+    def test_ragged_examples_need_collate(self, experiment: Load, own: str) -> None:
+        with pytest.raises(
+            OffbeatError, match=r"train example 1: the input\.input_ids has shape \(2,\), .*data\.collate"
+        ):
+            build_dataset(experiment(f"data.name={own}:ragged").data)
+        section = experiment(f"data.name={own}:ragged", f"data.collate={own}:pad").data
+        dataset = build_dataset(section)
+        train, test = as_examples(dataset)
+        for part in (train, test):
+            assert isinstance(part.inputs, dict)
+            assert part.inputs["input_ids"].tolist() == [[1, 0, 0], [1, 2, 0], [1, 2, 3]]
+            assert part.inputs["attention_mask"].sum(dim=1).tolist() == [1, 2, 3]
+        assert isinstance(train.inputs, dict)
+        assert isinstance(dataset.train_inputs, dict)
+        assert np.shares_memory(train.inputs["input_ids"].numpy(), dataset.train_inputs["input_ids"])
+
+    @pytest.mark.parametrize(
+        ("name", "line"),
+        [("fail", "data.collate: .*there is no 'fail'"), ("fails", "data.collate failed: KeyError: .*own.py:")],
+    )
+    def test_a_collate_that_fails_is_one_line(self, name: str, line: str, experiment: Load, own: str) -> None:
+        with pytest.raises(OffbeatError, match=f"^{line}"):
+            build_dataset(experiment(f"data.name={own}:ragged", f"data.collate={own}:{name}").data)
 
 
 class TestObjective:
@@ -106,6 +130,14 @@ class TestModel:
         dataset = digits if data == "digits" else tokens(11)
         with pytest.raises(OffbeatError, match=rf"model\.name = '{model}': {data} holds {content}; use another model"):
             build_model(experiment(f"model={{ name = '{model}' }}").model, dataset, 1)
+
+    def test_built_in_models_take_one_input(self, experiment: Load, own: str) -> None:
+        here = experiment(f"data.name={own}:ragged", f"data.collate={own}:pad")
+        with pytest.raises(
+            OffbeatError,
+            match=r"^model\.name = 'softmax': .* by name \(input_ids, attention_mask\): use a model of your",
+        ):
+            build_model(here.model, build_dataset(here.data), 1)
 
     def test_batch_norm_is_refused_or_local(self, experiment: Load, digits: Dataset, own: str) -> None:
         model = f"model={{ name = '{own}:normed' }}"

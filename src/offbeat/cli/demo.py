@@ -17,6 +17,7 @@ from offbeat.config.server_file import load
 from offbeat.data import load_dataset
 from offbeat.data.dataset import Dataset, MissingDataError
 from offbeat.errors import OffbeatError
+from offbeat.inputs import map_inputs
 from offbeat.population import partition
 from offbeat.runs.interruption import InterruptedRunError, Interruption
 from offbeat.service.client import LocalSGD
@@ -86,7 +87,8 @@ def make_client(client: int) -> LocalSGD:
     dataset = build_dataset(file.data)
     share = partition.dirichlet(dataset.train_labels, file.service.clients, _ALPHA, file.service.seed)[client]
     model = build_model(file.model, dataset, file.service.seed).module
-    return LocalSGD(model, LOSSES[file.model.loss], (dataset.train_inputs[share], dataset.train_labels[share]))
+    inputs = map_inputs(lambda part: part[share], dataset.train_inputs)
+    return LocalSGD(model, LOSSES[file.model.loss], (inputs, dataset.train_labels[share]))
 
 
 class _Processes:

@@ -6,12 +6,16 @@ from pathlib import Path
 import click
 import torch
 
+from offbeat.algorithms import LocalPlan
 from offbeat.cli.options import SET
 from offbeat.config import experiment_file
 from offbeat.config.experiment_file import Experiment
+from offbeat.errors import OffbeatError
 from offbeat.runs.run_all import load_data
 from offbeat.training.accelerator import Accelerator, choose_device
 from offbeat.training.trainers.choice import available_processors, choose_trainer
+from offbeat.training.trainers.tuning import measure_trainers
+from offbeat.training.workload import Workload
 from offbeat.worlds.population import build_population
 from offbeat.worlds.workload import build_workload
 
@@ -19,8 +23,11 @@ from offbeat.worlds.workload import build_workload
 @click.command(epilog="\b\nExample:\n  offbeat devices experiments/quickstart.toml")
 @click.argument("file", metavar="[FILE]", type=Path, required=False)
 @SET
-def devices(file: Path | None, changes: Sequence[str]) -> None:
+@click.option("--tune", is_flag=True, help="Measure the trainers on FILE, and print the key of the fastest.")
+def devices(file: Path | None, changes: Sequence[str], tune: bool) -> None:
     """List this machine's devices, and what the experiment FILE would take."""
+    if tune and file is None:
+        raise OffbeatError("--tune measures an experiment: name its FILE")
     click.echo(f"cpu: {available_processors()} processors")
     if torch.cuda.is_available():
         for number in range(torch.cuda.device_count()):
@@ -33,11 +40,15 @@ def devices(file: Path | None, changes: Sequence[str]) -> None:
     reason = "there is a CUDA GPU" if automatic.type == "cuda" else "there is no CUDA GPU that PyTorch can use"
     click.echo(f'device = "auto" takes {automatic}: {reason}')
     if file is not None:
-        _describe(experiment_file.load(file, changes))
+        _describe(experiment_file.load(file, changes), tune=tune)
 
 
-def _describe(experiment: Experiment) -> None:
-    """Print the device and the trainer that each algorithm of an experiment takes."""
+def _describe(experiment: Experiment, *, tune: bool) -> None:
+    """Print the device and the trainer that each algorithm of an experiment takes.
+
+    With ``tune`` the trainers are measured, too.
+    """
+    torch.set_num_threads(1)  # as runs do
     accelerator: Accelerator = experiment.accelerator()
     dataset, seed = load_data(experiment, click.echo), experiment.seeds[0]
     shards = build_population(experiment.population, dataset, seed).shards
@@ -48,3 +59,15 @@ def _describe(experiment: Experiment) -> None:
             if trainer == "auto":
                 trainer, reason = choose_trainer(workload, experiment.plan(label))
             click.echo(f"{label}: device {accelerator.device}, trainer {trainer}: {reason}")
+        if tune:
+            _tune(workload, experiment.plan(next(iter(experiment.algorithms))))
+
+
+def _tune(workload: Workload, plan: LocalPlan) -> None:
+    """Print the visits per second of each trainer, and the key of the fastest."""
+    rates: dict[str, float] = {}
+    for name, measured in measure_trainers(workload, plan):
+        click.echo(f"{name}: {measured if isinstance(measured, str) else f'{measured:,.1f} visits per second'}")
+        if not isinstance(measured, str):
+            rates[name] = measured
+    click.echo(f'trainer = "{max(rates, key=lambda name: rates[name])}"')

@@ -115,7 +115,7 @@ class Experiment(Section):
     def resolved(self, label: str, seed: int, dataset: str) -> dict[str, Any]:
         """Return the configuration of one run, which can be run again, with all defaults."""
         table = self.model_dump(exclude_none=True, exclude={"algorithms", "local", "data"})
-        omitted = {"fallback"} if self.data.name == dataset else {"fallback", "arguments"}
+        omitted = {"fallback"} if self.data.name == dataset else {"fallback", "arguments", "collate"}
         data = self.data.model_dump(exclude=omitted, exclude_defaults=True)
         # A copy keeps the order of the keys, so that a run of the result writes the same file.
         evaluate = self.evaluate.model_copy(update={"metrics": self.metrics, "better": self.better})

@@ -36,6 +36,8 @@ class DataSection(Section):
     """A built-in data set, or the import path of a function that returns a data set or a pair (train, test)."""
     arguments: Table = Field(default_factory=dict)
     """Keyword arguments of such a function."""
+    collate: ImportPath | None = None
+    """The import path of a function that pads a list of examples to a batch, as a ``DataLoader``'s ``collate_fn``."""
     fallback: str | None = None
     """The built-in data set to use if this one is missing; the command stops if it is left out."""
     augmentation: AugmentationName | None = None
@@ -52,6 +54,8 @@ class DataSection(Section):
     def _check_arguments(self) -> "DataSection":
         if self.arguments and not is_import_path(self.name):
             raise ValueError("arguments are for a function of your own: name it in data.name, or leave them out")
+        if self.collate is not None and not is_import_path(self.name):
+            raise ValueError("collate is for data of your own: name their function in data.name, or leave it out")
         return self
 
 
@@ -59,7 +63,8 @@ class AnyModelSection(Section):
     """Keys of all models."""
 
     loss: str = "cross_entropy"
-    """cross_entropy, mse, bce, or the import path of a function of (outputs, labels)."""
+    """cross_entropy, mse, bce, model (the model gets the labels and returns its own ``loss``), or the import path of a
+    function of (outputs, labels)."""
     batch_norm: Literal["refuse", "local"] = "refuse"
     """BatchNorm layers: an error, or statistics of each minibatch, which are never sent."""
 

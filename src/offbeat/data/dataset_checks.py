@@ -8,45 +8,61 @@ from numpy.typing import NDArray
 
 from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
+from offbeat.inputs import TOKENS, name_inputs
 
 _BLOCK = 2**16  # values checked together: a check of all of them may not fit into memory
-
-_ARRAYS = ("train_inputs", "train_labels", "test_inputs", "test_labels")
 
 
 def check(dataset: Dataset) -> None:
     """Raise ``OffbeatError`` unless a data set is as ``Dataset`` describes."""
     name = dataset.name
-    for field in _ARRAYS:
-        array: Any = getattr(dataset, field)
-        if not isinstance(array, np.ndarray):
-            raise OffbeatError(f"{name}: {field} is a {type(array).__name__}: make it a numpy array")
-        if array.dtype not in (np.float32, np.int64):
-            integers = "token numbers" if field.endswith("inputs") else "classes"
-            raise OffbeatError(f"{name}: {field} are {array.dtype}: make them float32, or int64 for {integers}")
-        if array.ndim == 0 or len(array) == 0:
-            raise OffbeatError(f"{name}: {field} are empty: give at least one example")
-    _check_same_type(name, "inputs", dataset.train_inputs, dataset.test_inputs)
+    for field in ("train_inputs", "train_labels", "test_inputs", "test_labels"):
+        given: Any = getattr(dataset, field)
+        if isinstance(given, dict) and not given:
+            raise OffbeatError(f"{name}: {field} are empty: give at least one array")
+        for key, array in name_inputs(field, given).items() if field.endswith("inputs") else [(field, given)]:
+            _check_array(name, key, array)
+    train_inputs, test_inputs = (name_inputs("inputs", part) for part in (dataset.train_inputs, dataset.test_inputs))
+    if train_inputs.keys() != test_inputs.keys():
+        raise OffbeatError(
+            f"{name}: train has {', '.join(train_inputs)}, test has {', '.join(test_inputs)}: make both the same"
+        )
+    for key, train in train_inputs.items():
+        _check_same_type(name, key, train, test_inputs[key])
     _check_same_type(name, "labels", dataset.train_labels, dataset.test_labels)
-    for part in ("train", "test"):
-        inputs, labels = getattr(dataset, f"{part}_inputs"), getattr(dataset, f"{part}_labels")
-        if len(inputs) != len(labels):
-            raise OffbeatError(f"{name}: {len(inputs)} {part}_inputs but {len(labels)} {part}_labels: give as many")
-        _check_values(name, part, "inputs", inputs, "tokens", dataset.tokens)
+    for part, inputs in (("train", train_inputs), ("test", test_inputs)):
+        labels = getattr(dataset, f"{part}_labels")
+        for key, array in inputs.items():
+            if len(array) != len(labels):
+                raise OffbeatError(f"{name}: {len(array)} {part}_{key} but {len(labels)} {part}_labels: give as many")
+            if key in ("inputs", f"inputs.{TOKENS}"):
+                _check_values(name, part, key, array, "tokens", dataset.tokens)
+            else:
+                _check_finite(name, part, key, array)
         if labels.dtype == np.int64 and labels.ndim != 1:
             raise OffbeatError(
                 f"{name}: {part}_labels are classes of shape {labels.shape[1:]} per example: give one number each"
             )
         _check_values(name, part, "labels", labels, "classes", dataset.classes)
     if dataset.users is not None:
-        _check_users(name, dataset.users, len(dataset.train_inputs))
+        _check_users(name, dataset.users, len(dataset.train_labels))
+
+
+def _check_array(name: str, key: str, array: Any) -> None:
+    if not isinstance(array, np.ndarray):
+        raise OffbeatError(f"{name}: {key} is a {type(array).__name__}: make it a numpy array")
+    is_by_name = "." in key
+    if array.dtype not in ((np.float32, np.int64, np.bool_) if is_by_name else (np.float32, np.int64)):
+        integers = "or bool" if is_by_name else "for token numbers" if key.endswith("inputs") else "for classes"
+        raise OffbeatError(f"{name}: {key} are {array.dtype}: make them float32, or int64 {integers}")
+    if array.ndim == 0 or len(array) == 0:
+        raise OffbeatError(f"{name}: {key} are empty: give at least one example")
 
 
 def _check_values(name: str, part: str, what: str, values: NDArray[Any], kind: str, count: int | None) -> None:
     """Refuse floats that are not finite, and integers outside ``0 … count − 1``."""
     if values.dtype == np.float32:
-        if (bad := _find_first(values, lambda block: ~np.isfinite(block))) is not None:
-            raise OffbeatError(f"{name}: NaN or infinity in the {what} of {part} example {bad}: remove or correct it")
+        _check_finite(name, part, what, values)
         if count is not None:
             raise OffbeatError(f"{name}: {kind} is {count}, but {part}_{what} are float32: make it None")
         return
@@ -59,6 +75,13 @@ def _check_values(name: str, part: str, what: str, values: NDArray[Any], kind: s
         raise OffbeatError(
             f"{name}: {what} out of range: {part} example {bad} has {wrong}, allowed are 0 … {allowed - 1}"
         )
+
+
+def _check_finite(name: str, part: str, what: str, values: NDArray[Any]) -> None:
+    if values.dtype != np.float32:
+        return
+    if (bad := _find_first(values, lambda block: ~np.isfinite(block))) is not None:
+        raise OffbeatError(f"{name}: NaN or infinity in the {what} of {part} example {bad}: remove or correct it")
 
 
 def _check_same_type(name: str, what: str, train: NDArray[Any], test: NDArray[Any]) -> None:

@@ -23,7 +23,7 @@ from offbeat.runs.writer import RunWriter
 from offbeat.simulation.records import Evaluation
 from offbeat.simulation.simulator import Simulation
 from offbeat.simulation.training_queue import DivergedError
-from offbeat.training.trainers.ray_cluster import DEFAULT_CLUSTER, RayCluster
+from offbeat.training.trainers.distributed.ray_cluster import DEFAULT_CLUSTER, RayCluster
 from offbeat.worlds.buffer_wrappers import wrap_buffer
 from offbeat.worlds.simulation import build_simulation
 

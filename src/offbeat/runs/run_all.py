@@ -22,7 +22,7 @@ from offbeat.runs.worker_processes import Workers
 from offbeat.training.accelerator import choose_device
 from offbeat.training.allocator import keep_freed_memory
 from offbeat.training.trainers.choice import available_processors
-from offbeat.training.trainers.ray_cluster import RayCluster
+from offbeat.training.trainers.distributed.ray_cluster import RayCluster
 from offbeat.worlds.simulation import build_simulation
 from offbeat.worlds.workload import build_dataset
 

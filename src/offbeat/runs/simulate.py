@@ -26,6 +26,7 @@ from offbeat.config.validation_errors import one_line
 from offbeat.data.catalogue import load_dataset
 from offbeat.data.dataset import Dataset
 from offbeat.data.user_data import from_user
+from offbeat.data.user_examples import Collate
 from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.garbage_collection import rare_garbage_collection
 from offbeat.runs.directory import EVENTS, disk_errors
@@ -35,10 +36,10 @@ from offbeat.training.accelerator import Accelerator, Precision, choose_device
 from offbeat.training.augmentation import AUGMENTATIONS, AugmentationName
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.models import initial_randomness
-from offbeat.training.objectives import LOSSES, METRICS
+from offbeat.training.objectives import LOSSES, METRICS, Objective
 from offbeat.training.trainers.choice import TRAINERS, TrainerName, available_processors
 from offbeat.training.training_loss import TRAINING_LOSS
-from offbeat.training.workload import Objective, Workload
+from offbeat.training.workload import Workload
 from offbeat.worlds.population import build_population
 from offbeat.worlds.simulation import World
 from offbeat.worlds.workload import as_examples
@@ -81,6 +82,7 @@ def simulate(
     loss: str | Function = "cross_entropy",
     metrics: Sequence[str] | Mapping[str, Function] | None = None,
     batch_norm: Literal["refuse", "local"] = "refuse",
+    collate: Collate | None = None,
     augmentation: AugmentationName | None = None,
     trainer: TrainerName = "auto",
     device: str = "auto",
@@ -96,7 +98,8 @@ def simulate(
 
     Args:
         model: A module, whose parameters are the initial ones, or a class or function that makes one.
-        data: The name of a built-in data set, a pair (train, test) of torch data sets, or a ``Dataset``.
+        data: The name of a built-in data set, a ``Dataset``, or a pair (train, test) of data sets of torch or Hugging
+            Face, or of pairs of arrays.
         algorithm: For instance ``FedBuff(buffer_size=5)``, or a name for the algorithm with its defaults.
         population: The number of clients, or a table as ``[population]`` in an experiment's file.
         local: The work of a client in a visit: a plan, or a table as ``[local]``.
@@ -108,10 +111,12 @@ def simulate(
         versions: The number of versions after which the run ends.
         updates: The number of counted updates after which the run ends.
         server: A table as ``[server]``.
-        loss: The name of a built-in loss, or a function of (outputs, labels) that returns the mean.
+        loss: The name of a built-in loss, such as ``model`` for the one that the model returns when called with
+            labels; or a function of (outputs, labels) that returns the mean.
         metrics: Names of built-in metrics or ``training_loss``, or functions of the test set's (outputs, labels) by
             name. Default: accuracy for a loss between classes, else none.
         batch_norm: How to treat BatchNorm layers; as ``model.batch_norm``.
+        collate: Pads a list of your examples to a batch; as ``data.collate``.
         augmentation: ``crop-and-flip`` shifts and mirrors training images at random; as ``data.augmentation``.
         trainer: ``loop`` for one client after the other, ``vmap`` for many at once, ``processes`` for several, each in
             a process of its own, ``ray`` for several on the cluster of ``RAY_ADDRESS``, or else on this machine;
@@ -131,7 +136,9 @@ def simulate(
         OffbeatError: An argument is wrong, or two do not fit together; the message is one line.
     """
     _check_arguments(algorithm, batch_norm, augmentation, trainer, seed)
-    dataset = load_dataset(data) if isinstance(data, str) else from_user(data, "data")
+    if collate is not None and isinstance(data, str):
+        raise OffbeatError(f"data = {data!r} with collate: collate is for data of your own, leave it out")
+    dataset = load_dataset(data) if isinstance(data, str) else from_user(data, "data", collate=collate)
     seed = int(seed)
     if isinstance(population, Integral) and not isinstance(population, bool | int):  # for instance numpy's
         population = int(population)

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from offbeat.errors import OffbeatError
+from offbeat.inputs import Inputs
 from offbeat.randomness import Purpose, words
 from offbeat.training.minibatches import Integers
 
@@ -44,9 +45,15 @@ def crop_and_flip(inputs: Tensor, seed: int, clients: Integers, visits: Integers
 AUGMENTATIONS: Mapping[AugmentationName, Augmentation] = {"crop-and-flip": crop_and_flip}
 
 
-def check_augmentation(name: AugmentationName | None, inputs: Tensor) -> None:
+def check_augmentation(name: AugmentationName | None, inputs: Inputs[Tensor]) -> None:
     """Raise ``OffbeatError`` if an augmentation cannot take the inputs ``(n, …)``."""
-    if name is not None and not (inputs.ndim == 4 and inputs.is_floating_point()):
+    if name is None:
+        return
+    if isinstance(inputs, dict):
+        raise OffbeatError(
+            f"data.augmentation = {name!r} is for images, but the inputs are {', '.join(inputs)}: leave it out"
+        )
+    if not (inputs.ndim == 4 and inputs.is_floating_point()):
         kind = str(inputs.dtype).removeprefix("torch.")
         raise OffbeatError(
             f"data.augmentation = {name!r} is for images, floats of shape (channels, height, width), but the inputs "

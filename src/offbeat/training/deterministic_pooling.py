@@ -18,7 +18,7 @@ Size = int | Sequence[int]
 
 
 def deterministic_pooling(accelerator: Accelerator) -> AbstractContextManager[object]:
-    """Return a context for forward passes; it does nothing where torch's kernel may be used."""
+    """Return a context for forward passes; it does nothing where none is needed."""
     return DeterministicPooling() if accelerator.is_cuda and accelerator.deterministic else nullcontext()
 
 

@@ -23,7 +23,7 @@ def explained(error: OffbeatError, module: nn.Module, accelerator: Accelerator) 
 
 
 def tensors_elsewhere(module: nn.Module, accelerator: Accelerator) -> list[str]:
-    """Return the names of tensors that are plain attributes of layers, on another device."""
+    """Return the names of plain attributes that are tensors on another device."""
     return [
         f"{name}.{attribute}" if name else attribute
         for name, layer in module.named_modules()

@@ -1,7 +1,7 @@
 """Evaluation of a model on a test set."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from offbeat.errors import OffbeatError
+from offbeat.inputs import Inputs, divide_inputs, map_inputs
 from offbeat.randomness import Purpose, integer
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.max_pooling import fast_max_pooling
+from offbeat.training.objectives import Loss, Metrics, Objective, predictions
 from offbeat_client.user_code_errors import user_code
 
 _BATCH = 256  # fits into a CPU's cache: twice as fast for convolutions as thousands at once
@@ -35,25 +37,27 @@ class Evaluator:
         self,
         model: FlatModel,
         *,
-        loss: Callable[[Tensor, Tensor], Tensor],
-        metrics: Mapping[str, Callable[[Tensor, Tensor], float]],
-        inputs: Tensor,
+        loss: Loss,
+        metrics: Metrics,
+        inputs: Inputs[Tensor],
         labels: Tensor,
         seed: int,
         accelerator: Accelerator = CPU,
     ) -> None:
         self._model = model
         self._pooling = fast_max_pooling(model.module)
-        self._loss = loss
+        self._objective = Objective(loss)
         self._metrics = dict(metrics)
         self._accelerator = accelerator
         device = self._accelerator.device
         self._labels = labels
         self._seed = seed
         sizes = _batch_sizes(len(labels), _BATCH if device.type == "cpu" else _GPU_BATCH)
-        self._batches = list(zip(inputs.split(sizes), labels.split(sizes), strict=True))
+        self._batches = list(
+            zip(divide_inputs(lambda part: part.split(sizes), inputs), labels.split(sizes), strict=True)
+        )
         # Reused for each batch: new memory from the system costs more time than a small model.
-        self._copy = torch.empty_like(inputs[: max(sizes)], device=device)
+        self._copy = map_inputs(lambda part: torch.empty_like(part[: max(sizes)], device=device), inputs)
 
     def __call__(self, vector: Tensor) -> tuple[float, dict[str, float]]:
         """Return (mean loss, value of each metric) at ``vector``, ``(d,)``.
@@ -73,11 +77,13 @@ class Evaluator:
             self._accelerator.seed(integer(self._seed, Purpose.EVALUATION))
             for inputs, labels in self._batches:
                 with user_code("evaluation: the model or the loss failed"), self._accelerator.autocast():
+                    copies = map_inputs(lambda part, copy: copy[: len(part)].copy_(part), inputs, self._copy)
+                    labels = labels.to(device, copy=True)
                     with self._pooling:
-                        outputs = module(self._copy[: len(inputs)].copy_(inputs))
+                        outputs = self._objective.apply(module, copies, labels)
                     if self._metrics:
-                        all_outputs.append(_check_tensor(outputs).clone())
-                    losses.append(check_scalar(self._loss(outputs, labels.to(device, copy=True))))
+                        all_outputs.append(_check_tensor(predictions(outputs)).clone())
+                    losses.append(self._objective.loss_of(outputs, labels))
             # Read once: on a GPU each reading waits for all computations.
             sizes = [len(labels) for _, labels in self._batches]
             values = torch.stack(losses).tolist()
@@ -88,14 +94,6 @@ class Evaluator:
                 return loss, {}
             outputs, labels = torch.cat(all_outputs), self._labels.to(device)
             return loss, {name: _measure(name, metric, outputs, labels) for name, metric in self._metrics.items()}
-
-
-def check_scalar(value: Any) -> Tensor:
-    """Return a loss, or raise ``OffbeatError`` if it is not a tensor of shape ``()``."""
-    if isinstance(value, Tensor) and value.ndim == 0:
-        return value
-    found = f"one of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
-    raise OffbeatError(f"the loss must be the mean over the minibatch, a tensor of shape (), but it is {found}")
 
 
 def _batch_sizes(examples: int, batch: int) -> list[int]:

@@ -1,5 +1,6 @@
 """A check that a model, a loss and the data fit together, before the first run."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -8,18 +9,18 @@ import torch
 from torch import Tensor, nn
 
 from offbeat.errors import OffbeatError
+from offbeat.inputs import Inputs, map_inputs, token_numbers
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.device_errors import explained
-from offbeat.training.evaluation import check_scalar
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.objectives import LOSSES
+from offbeat.training.objectives import LOSSES, Loss, Objective, model_loss, predictions
 from offbeat_client.user_code_errors import failure, user_code
 
 
 def check_fit(
     model: FlatModel,
-    loss: Callable[[Tensor, Tensor], Tensor],
-    inputs: Tensor,
+    loss: Loss,
+    inputs: Inputs[Tensor],
     labels: Tensor,
     *,
     classes: int | None = None,
@@ -37,8 +38,7 @@ def check_fit(
     """
     if tokens is not None:
         # An embedding that is too small fails on the largest token.
-        inputs = inputs.clone()
-        inputs[(0,) * inputs.ndim] = tokens - 1
+        inputs = _with_token(inputs, tokens - 1)
     _check_labels(loss, labels, classes)
     vector, mode = model.vector.clone(), model.module.training
     hooks = [
@@ -48,8 +48,8 @@ def check_fit(
     ]
     try:
         with accelerator.forked_randomness(), torch.enable_grad(), accelerator.autocast():
-            _try_training(model, loss, inputs, labels, classes)
-            _try_evaluation(model, inputs)
+            _try_training(model, Objective(loss), inputs, labels, classes)
+            _try_evaluation(model, Objective(loss), inputs, labels)
     except OffbeatError as error:
         raise explained(error, model.module, accelerator) from error.__cause__
     finally:
@@ -60,17 +60,19 @@ def check_fit(
 
 
 def _try_training(
-    model: FlatModel, loss: Callable[[Tensor, Tensor], Tensor], inputs: Tensor, labels: Tensor, classes: int | None
+    model: FlatModel, objective: Objective, inputs: Inputs[Tensor], labels: Tensor, classes: int | None
 ) -> None:
-    with user_code(f"the model cannot take inputs {_describe(inputs)}"):
-        outputs = model.module.train()(inputs.clone())
+    loss, hint = objective.loss, _hint(model.module, objective.loss)
+    with user_code(f"the model cannot take inputs {_describe(inputs)}{hint}"):
+        returned = objective.apply(model.module.train(), _copy(inputs), labels.clone())
+    outputs = predictions(returned)
     if isinstance(outputs, Tensor):
         if loss is LOSSES["cross_entropy"]:
             _check_classes(outputs, labels, classes)
         elif loss not in LOSSES.values():
             _refuse_broadcasting(loss, outputs, labels)
-    with user_code(f"the loss cannot take outputs {_describe(outputs)} with labels {_describe(labels)}"):
-        value = check_scalar(loss(outputs, labels.clone()))
+    with user_code(f"the loss cannot take outputs {_describe(outputs)} with labels {_describe(labels)}{hint}"):
+        value = objective.loss_of(returned, labels.clone())
     if not value.isfinite():
         raise OffbeatError(f"the loss of the initial model is {value.item()}: are the inputs and labels scaled?")
     parameters = {name: p for name, p in model.module.named_parameters() if p.requires_grad}
@@ -85,10 +87,10 @@ def _try_training(
             raise OffbeatError(f"the gradient of the initial model's parameter {name} is not finite")
 
 
-def _try_evaluation(model: FlatModel, inputs: Tensor) -> None:
+def _try_evaluation(model: FlatModel, objective: Objective, inputs: Inputs[Tensor], labels: Tensor) -> None:
     model.load(model.vector.clone())
     with user_code(f"the model cannot take inputs {_describe(inputs)} in evaluation mode"), torch.inference_mode():
-        model.module.eval()(inputs.clone())
+        objective.apply(model.module.eval(), _copy(inputs), labels.clone())
 
 
 def _differentiate(value: Tensor, parameters: Sequence[Tensor]) -> Sequence[Tensor | None]:
@@ -164,7 +166,28 @@ def _check_embedding(name: str, layer: nn.Module, arguments: tuple[Any, ...]) ->
             )
 
 
+def _with_token(inputs: Inputs[Tensor], token: int) -> Inputs[Tensor]:
+    """Return a copy of the inputs in which the first token is another."""
+    inputs = _copy(inputs)
+    numbers = token_numbers(inputs)
+    assert numbers is not None
+    numbers[(0,) * numbers.ndim] = token
+    return inputs
+
+
+def _copy(inputs: Inputs[Tensor]) -> Inputs[Tensor]:
+    return map_inputs(Tensor.clone, inputs)
+
+
+def _hint(module: nn.Module, loss: Loss) -> str:
+    """Return the end of a message for models that compute a loss themselves."""
+    takes_labels = "labels" in inspect.signature(module.forward).parameters
+    return ', or set model.loss = "model" to use its own loss' if takes_labels and loss is not model_loss else ""
+
+
 def _describe(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_describe(part)}" for name, part in value.items())
     if not isinstance(value, Tensor):
         return f"of type {type(value).__name__}"
     return f"of shape {tuple(value.shape)} and type {str(value.dtype).removeprefix('torch.')}"

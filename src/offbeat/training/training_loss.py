@@ -2,6 +2,7 @@
 
 from torch import Tensor, arange
 
+from offbeat.inputs import Inputs, map_inputs
 from offbeat.training.evaluation import Evaluator
 
 TRAINING_LOSS = "training_loss"
@@ -24,10 +25,10 @@ class TrainingLossEvaluator:
         return loss, {**metrics, TRAINING_LOSS: training_loss}
 
 
-def choose_evenly(inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def choose_evenly(inputs: Inputs[Tensor], labels: Tensor) -> tuple[Inputs[Tensor], Tensor]:
     """Return ``EXAMPLES`` evenly spaced examples, or all if there are no more."""
     number = len(labels)
     if number <= EXAMPLES:
         return inputs, labels
     chosen = arange(EXAMPLES) * number // EXAMPLES
-    return inputs[chosen], labels[chosen]
+    return map_inputs(lambda part: part[chosen], inputs), labels[chosen]

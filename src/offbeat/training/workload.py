@@ -1,7 +1,7 @@
 """The workload of a run: model, objective, every client's examples."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -9,57 +9,45 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from offbeat.inputs import Inputs, map_inputs, name_inputs
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.evaluation import Evaluator
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.minibatches import gather
+from offbeat.training.objectives import Metrics, Objective
 from offbeat.training.training_loss import TrainingLossEvaluator, choose_evenly
-
-Loss = Callable[[Tensor, Tensor], Tensor]
-"""Maps (outputs, labels) to the mean loss of a minibatch, a tensor of shape ``()``."""
-
-Metrics = Mapping[str, Callable[[Tensor, Tensor], float]]
-"""By name, functions of the (outputs, labels) of the whole test set."""
 
 Evaluate = Callable[[Tensor], tuple[float, dict[str, float]]]
 """Maps a model's vector ``(d,)`` to its test loss and its metrics."""
 
 
 class Examples(NamedTuple):
-    """Inputs and labels, ``(n, …)`` each."""
+    """Inputs and labels, ``(n, …)`` each.
 
-    inputs: Tensor
+    Inputs by name are the model's keyword arguments.
+    """
+
+    inputs: Inputs[Tensor]
     labels: Tensor
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> "Examples":
+        """Return the examples with each tensor replaced by its function value."""
+        return Examples(map_inputs(function, self.inputs), function(self.labels))
 
     def take(self, chosen: Tensor) -> "Examples":
         """Return copies of the examples at indices, int64 of any shape."""
         chosen = chosen.to(self.labels.device)
-        return Examples(gather(self.inputs, chosen), gather(self.labels, chosen))
+        return self.map(lambda part: gather(part, chosen))
 
     def to(self, device: torch.device) -> "Examples":
         """Return the examples on a device; copies only if they are elsewhere."""
-        return Examples(self.inputs.to(device, non_blocking=True), self.labels.to(device, non_blocking=True))
+        return self.map(lambda part: part.to(device, non_blocking=True))
 
     @property
     def nbytes(self) -> int:
         """The bytes that the examples take."""
-        return self.inputs.nbytes + self.labels.nbytes
-
-
-@dataclass(frozen=True)
-class Objective:
-    """A loss and the metrics that are measured beside it.
-
-    Attributes:
-        loss: What clients minimise.
-        metrics: Measured on the test set.
-        training_loss: Whether the loss on training examples is measured, too.
-    """
-
-    loss: Loss
-    metrics: Metrics = field(default_factory=dict)
-    training_loss: bool = False
+        return sum(part.nbytes for part in name_inputs("inputs", self.inputs).values()) + self.labels.nbytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +93,7 @@ class Workload:
         device = self.accelerator.device
         # From pinned memory a GPU copies while the CPU gathers the next minibatch.
         if self.accelerator.is_cuda and not examples.labels.is_cuda:
-            examples = Examples(examples.inputs.pin_memory(), examples.labels.pin_memory())
+            examples = examples.map(Tensor.pin_memory)
         return examples.to(device)
 
     def examples(self, client: int) -> int:

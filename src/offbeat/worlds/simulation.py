@@ -13,13 +13,14 @@ from offbeat.config.experiment_sections import DataOnDevice, EvaluateSection, Se
 from offbeat.coordinator import Coordinator
 from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
+from offbeat.inputs import name_inputs
 from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
 from offbeat.training.accelerator import Accelerator
 from offbeat.training.augmentation import check_augmentation
 from offbeat.training.fit_check import check_fit
 from offbeat.training.trainers.choice import TrainerName, make_trainer
-from offbeat.training.trainers.ray_cluster import DEFAULT_CLUSTER, RayCluster
+from offbeat.training.trainers.distributed.ray_cluster import DEFAULT_CLUSTER, RayCluster
 from offbeat.training.trainers.trainer import Trainer
 from offbeat.training.workload import Workload
 from offbeat.worlds.buffer_wrappers import wrap_buffer
@@ -108,7 +109,7 @@ class World:
 
     def _trainer(self, workload: Workload) -> Trainer:
         # Data on disk may not fit into memory, so they are not copied there for other processes.
-        is_on_disk = isinstance(self.dataset.train_inputs, np.memmap)
+        is_on_disk = any(isinstance(part, np.memmap) for part in name_inputs("", self.dataset.train_inputs).values())
         workers = 1 if is_on_disk and self.trainer not in ("processes", "ray") else self.workers
         return make_trainer(self.trainer, workload, plan=self.plan, workers=workers, cluster=self.cluster)
 

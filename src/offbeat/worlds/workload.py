@@ -27,12 +27,13 @@ from offbeat.data import load_dataset
 from offbeat.data.dataset import Dataset
 from offbeat.data.user_data import from_user
 from offbeat.errors import OffbeatError
+from offbeat.inputs import map_inputs
 from offbeat.randomness import Purpose, integer
 from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.objectives import LOSSES, METRICS
+from offbeat.training.objectives import LOSSES, METRICS, Objective
 from offbeat.training.training_loss import TRAINING_LOSS
-from offbeat.training.workload import Examples, Objective, Workload
+from offbeat.training.workload import Examples, Workload
 from offbeat.worlds.global_randomness import fixed_randomness
 
 
@@ -49,8 +50,8 @@ def build_workload(
 def as_examples(dataset: Dataset) -> tuple[Examples, Examples]:
     """Return the training and the test set of a data set, in the same memory."""
     return (
-        Examples(as_tensor(dataset.train_inputs), as_tensor(dataset.train_labels)),
-        Examples(as_tensor(dataset.test_inputs), as_tensor(dataset.test_labels)),
+        Examples(map_inputs(as_tensor, dataset.train_inputs), as_tensor(dataset.train_labels)),
+        Examples(map_inputs(as_tensor, dataset.test_inputs), as_tensor(dataset.test_labels)),
     )
 
 
@@ -61,7 +62,8 @@ def build_dataset(data: DataSection) -> Dataset:
         _import("data.name", name)  # so that an error names the key
         # Every process of a comparison calls the function: each gets the same random numbers, for instance for a split.
         with fixed_randomness(integer(0, Purpose.OWN_DATA)):
-            return from_user(call(name, data.arguments, "data"), name)
+            collate = None if data.collate is None else _import("data.collate", data.collate)
+            return from_user(call(name, data.arguments, "data"), name, collate=collate)
     return load_dataset(name)
 
 
@@ -86,7 +88,8 @@ def _built_in_model(section: ModelSection, dataset: Dataset | None) -> nn.Module
             f"model.name = {section.name!r}: its size depends on the data: name a data set in data.name, or use a "
             "model of your own"
         )
-    shape = dataset.input_shape
+    with error_prefix(f"model.name = {section.name!r}"):
+        shape = dataset.input_shape
     if (dataset.tokens is None) is isinstance(section, LstmSection):
         content = "no tokens" if dataset.tokens is None else "tokens"
         raise OffbeatError(f"model.name = {section.name!r}: {dataset.name} holds {content}; use another model")

@@ -5,9 +5,9 @@ from torch.nn import functional
 
 from offbeat.algorithms import LocalPlan
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.trainers.batched.vmap import VmapTrainer
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
-from offbeat.training.trainers.vmap import VmapTrainer
 from tests.examples.lora.conftest import function
 from tests.workloads import workload_of
 

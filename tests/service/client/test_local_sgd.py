@@ -10,6 +10,8 @@ from offbeat.service.client.local_sgd import LocalSGD
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
+from tests.inputs_by_name import Plain, Sentences, named, sentences_of
+from tests.training.conftest import made
 from tests.workloads import workload_of
 
 PLAN = LocalPlan(steps=5, batch_size=3, lr=(0.5, 0.4, 0.3, 0.2, 0.1), momentum=0.9, clip_norm=2.0)
@@ -117,3 +119,28 @@ def test_a_loss_that_fails_is_named(visit):
 
     with pytest.raises(OffbeatError, match="client 2, visit 4: the model or the loss failed: ZeroDivisionError: mine"):
         LocalSGD(network(), loss, own_data(2)).fit(start(), visit(PLAN, length=LENGTH))
+
+
+@pytest.mark.parametrize("loss", [cross_entropy, "model"])
+def test_inputs_by_name_and_the_models_own_loss(visit, loss):
+    data = sentences_of((7, 4, 11))
+    model, words, mine = made(lambda: FlatModel(Plain())), data["inputs"], data["shards"][2]
+    begin = {name: tensor.clone() for name, tensor in model.named(model.vector).items()}
+    trainer = LoopTrainer(workload_of(model, **data))
+    (result,) = trainer.collect([Job(2, 4, 12, model.vector.clone(), PLAN, "params")])
+    client = LocalSGD(made(Sentences), loss, (named(words[mine]), data["labels"][mine]))
+    fitted = client.fit(begin, visit(PLAN, length=len(result.vector)))
+    assert same(fitted.model, model.named(result.vector))
+    assert (fitted.examples, fitted.steps) == (11, 5)
+
+
+@pytest.mark.parametrize(
+    ("loss", "inputs", "line"),
+    [
+        ("modle", INPUTS, "loss = 'modle': did you mean 'model'"),
+        ("model", {"a": INPUTS, "b": INPUTS[:4]}, "got 4 inputs.b, 30 labels"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(loss, inputs, line):
+    with pytest.raises(OffbeatError, match=line):
+        LocalSGD(network(), loss, (inputs, LABELS))

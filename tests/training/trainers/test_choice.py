@@ -5,15 +5,19 @@ import torch
 from torch import nn
 
 from offbeat.algorithms import LocalPlan
+from offbeat.errors import OffbeatError
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.choice import available_processors, make_trainer
+from offbeat.training.trainers import choice
+from offbeat.training.trainers.batched.vmap import VmapTrainer
+from offbeat.training.trainers.choice import available_processors, choose_trainer, make_trainer
+from offbeat.training.trainers.distributed.processes import ProcessTrainer
+from offbeat.training.trainers.distributed.ray_trainer import RayTrainer
+from offbeat.training.trainers.distributed.switching import SwitchingTrainer
 from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.processes import ProcessTrainer
-from offbeat.training.trainers.ray_trainer import RayTrainer
-from offbeat.training.trainers.switching import SwitchingTrainer
-from offbeat.training.trainers.vmap import VmapTrainer
+from offbeat.training.trainers.smaller_batches import SmallerBatches
 from tests.training.conftest import data_of, made
-from tests.training.trainers.conftest import Noisy, Recurrent, linear
+from tests.training.separate_devices import META
+from tests.training.trainers.conftest import PLAN, Noisy, Recurrent, linear
 from tests.workloads import workload_of
 
 
@@ -35,7 +39,7 @@ def test_each_name_makes_its_trainer(choose):
 
 
 def test_a_cluster_is_by_name(choose, monkeypatch):
-    monkeypatch.setattr("offbeat.training.trainers.ray_trainer.check_ray", lambda: None)
+    monkeypatch.setattr("offbeat.training.trainers.distributed.ray_trainer.check_ray", lambda: None)
     assert type(choose("ray", linear(), workers=2)) is RayTrainer
 
 
@@ -93,3 +97,51 @@ def test_large_models_are_trained_in_small_batches(make, inputs, limit):
         "vmap", workload_of(model, **data_of((1, 1), inputs)), plan=LocalPlan(steps=1, batch_size=1, lr=0.1)
     )
     assert trainer.batch_limit == limit
+
+
+class TestOnAGpu:
+    """On torch's ``meta`` device, which has no data; whether a model has a batched form is tested elsewhere."""
+
+    @pytest.fixture(autouse=True)
+    def _every_model_has_a_batched_form(self, monkeypatch):
+        monkeypatch.setattr(choice, "batching_problem", lambda *_: None)
+
+    @pytest.mark.parametrize(
+        ("make", "name", "reason"),
+        [
+            (linear, "vmap", "with 21 parameters many clients fit on a GPU at once"),
+            (lambda: nn.Sequential(nn.Linear(6, 3), nn.Tanh()), "vmap", "with 21 parameters many"),
+            (lambda: nn.Sequential(nn.Conv2d(1, 3, 1), nn.Flatten()), "unfold", "with 6 parameters many"),
+            (lambda: nn.Sequential(nn.Linear(6, 2**19)), "loop", "with 3,670,016 parameters one client"),
+        ],
+    )
+    def test_the_choice_is_by_the_model(self, make, name, reason):
+        chosen, why = choose_trainer(on_meta(made(make)), PLAN)
+        assert chosen == name
+        assert why.startswith(reason)
+
+    def test_a_model_without_a_batched_form_is_trained_by_the_loop(self, monkeypatch):
+        monkeypatch.setattr(choice, "batching_problem", lambda *_: "LSTM has no batched form")
+        assert choose_trainer(on_meta(linear()), PLAN) == (
+            "loop",
+            "the model cannot be trained in batches: LSTM has no batched form",
+        )
+
+    @pytest.mark.parametrize(
+        ("parameters", "limit"), [(6, 1024), (2**17, 2**26 // (3 * 2**17 + 3)), (2**24, 2)], ids=str
+    )
+    def test_batches_are_large_and_of_one_shape(self, parameters, limit):
+        trainer = make_trainer("vmap", on_meta(linear(parameters)), plan=PLAN)
+        assert (type(trainer), trainer.batch_limit) == (SmallerBatches, limit)
+        assert trainer._trainer._smallest == limit
+
+    def test_the_loop_goes_on_when_memory_runs_out(self):
+        assert type(make_trainer("loop", on_meta(linear()), plan=PLAN, workers=2)) is SmallerBatches
+
+    def test_processes_are_for_cpus(self):
+        with pytest.raises(OffbeatError, match="trainer = 'processes' is for CPUs: use 'auto' on meta"):
+            make_trainer("processes", on_meta(linear()), plan=PLAN)
+
+
+def on_meta(module):
+    return workload_of(FlatModel(module), **data_of((10, 2), 6, classes=3)).to(META)

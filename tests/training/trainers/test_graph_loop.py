@@ -96,6 +96,15 @@ def test_a_model_that_cannot_be_recorded_is_trained_by_the_loop(caplog):
     ]
 
 
+@pytest.mark.parametrize("register", ["register_forward_hook", "register_full_backward_hook"])
+def test_hooks_of_python_are_called_in_each_step(register):
+    model, recorder, calls = made(lambda: FlatModel(Noisy())), Recorder(), []
+    getattr(model.module.body[3], register)(lambda *arguments: calls.append(1))
+    trainer = GraphLoopTrainer(workload_of(model, **DATA), recorder)
+    trainer.collect(jobs()[:2])
+    assert (len(calls), recorder.recorded, trainer.kernel) == (2 * PLAN.steps, 0, "loop")
+
+
 def test_only_so_many_sizes_are_recorded(monkeypatch):
     monkeypatch.setattr("offbeat.training.trainers.graph_loop._MAX_GRAPHS", 1)
     recorder = Recorder()

@@ -8,15 +8,21 @@ from torch.nn.functional import cross_entropy
 from offbeat.algorithms import LocalPlan
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.models import cnn, initial_randomness, mlp
+from offbeat.training.objectives import model_loss
 from offbeat.training.trainers import trainer as trainer_module
-from offbeat.training.trainers import vmap as vmap_module
+from offbeat.training.trainers.batched import vmap as vmap_module
+from offbeat.training.trainers.batched.vmap import VmapTrainer
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
-from offbeat.training.trainers.vmap import VmapTrainer
 from offbeat.training.workload import Examples, Objective, Workload
+from tests.inputs_by_name import Sentences, named
 from tests.training.separate_devices import META, SeparateDevices
 
-MODELS = {"dense": lambda: mlp((3, 8, 8), 5, [6]), "convolutions": lambda: cnn((3, 8, 8), 5)}
+MODELS = {
+    "dense": lambda: mlp((3, 8, 8), 5, [6]),
+    "convolutions": lambda: cnn((3, 8, 8), 5),
+    "inputs by name": Sentences,
+}
 TRAINERS = {
     "loop": LoopTrainer,
     "vmap": VmapTrainer,
@@ -43,11 +49,14 @@ def readings(monkeypatch):
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("name", TRAINERS)
 def test_a_batch_stays_on_its_device_and_is_read_once(name, model, with_data, readings):
-    examples = Examples(torch.zeros(20, 3, 8, 8), torch.zeros(20, dtype=torch.int64))
+    is_named = model == "inputs by name"
+    inputs = named(torch.ones(20, 6, dtype=torch.int64)) if is_named else torch.zeros(20, 3, 8, 8)
+    examples = Examples(inputs, torch.zeros(20, dtype=torch.int64))
     shards = [np.arange(10), np.arange(10, 20)]
     with initial_randomness(1):
         flat = FlatModel(MODELS[model]())
-    workload = Workload(flat, Objective(cross_entropy), examples, shards, 1, augmentation="crop-and-flip")
+    objective, augmentation = (Objective(model_loss), None) if is_named else (Objective(cross_entropy), "crop-and-flip")
+    workload = Workload(flat, objective, examples, shards, 1, augmentation=augmentation)
     with SeparateDevices():
         workload = workload.to(META, with_data=with_data)
         trainer = TRAINERS[name](workload)

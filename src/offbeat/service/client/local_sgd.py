@@ -1,19 +1,21 @@
 """The built-in client: local SGD on its own examples by the simulator's trainer."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from offbeat.errors import OffbeatError
+from offbeat.errors import OffbeatError, did_you_mean
+from offbeat.inputs import map_inputs, name_inputs
 from offbeat.training.accelerator import Accelerator, choose_device
-from offbeat.training.evaluation import check_scalar
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.objectives import LOSSES, Loss, Objective
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job, Result
-from offbeat.training.workload import Examples, Objective, Workload
+from offbeat.training.workload import Examples, Workload
 from offbeat_client.visit import Fitted, Visit
 
 
@@ -24,8 +26,8 @@ class LocalSGD:
 
     Args:
         module: Its trainable parameters are those of the server's model, by name and shape; it is changed.
-        loss: Maps (outputs, labels) to the mean loss of a minibatch.
-        data: The client's inputs and labels, ``(n, …)`` each: tensors or arrays.
+        loss: Maps (outputs, labels) to the mean loss of a minibatch; or a built-in loss's name, such as ``model``.
+        data: The client's inputs and labels, ``(n, …)`` each: tensors or arrays. A dict of inputs is keyword arguments.
         device: Where it trains: ``auto``, ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
 
     Raises:
@@ -37,18 +39,23 @@ class LocalSGD:
     def __init__(
         self,
         module: nn.Module,
-        loss: Callable[[Tensor, Tensor], Tensor],
+        loss: Loss | str,
         data: tuple[Any, Any],
         *,
         device: str = "cpu",
     ) -> None:
         self._model = FlatModel(module)
-        self._loss = loss
-        inputs, labels = self._data = Examples(*(torch.as_tensor(part) for part in data))
-        if not 1 <= len(inputs) == len(labels):
-            raise OffbeatError(
-                f"a client needs examples, a label for each: got {len(inputs)} inputs, {len(labels)} labels"
-            )
+        if isinstance(loss, str) and loss not in LOSSES:
+            raise OffbeatError(f"loss = {loss!r}: {did_you_mean(loss, LOSSES)}, or pass a function")
+        self._loss = LOSSES[loss] if isinstance(loss, str) else loss
+        inputs, labels = data
+        inputs = map_inputs(torch.as_tensor, dict(inputs) if isinstance(inputs, Mapping) else inputs)
+        self._data = Examples(inputs, torch.as_tensor(labels))
+        for name, part in name_inputs("inputs", inputs).items():
+            if not 1 <= len(part) == len(labels):
+                raise OffbeatError(
+                    f"a client needs examples, a label for each: got {len(part)} {name}, {len(labels)} labels"
+                )
         self.to(device)
 
     def to(self, device: str) -> None:
@@ -63,7 +70,7 @@ class LocalSGD:
     @property
     def examples(self) -> int:
         """The number of examples that the client holds."""
-        return len(self._data.inputs)
+        return len(self._data.labels)
 
     def fit(self, model: dict[str, Tensor], visit: Visit) -> Fitted:
         """Train, in an urgent visit only to the end of the step that it is at.
@@ -74,19 +81,19 @@ class LocalSGD:
         self._check(model)
         start = self._vector(model)
         offset = None if visit.offset is None else self._vector(visit.offset)
-        loss = _UntilUrgent(self._loss, visit)
+        objective = _UntilUrgent(self._loss, visit=visit)
         # The trainer finds the examples by the client's number, which the random numbers depend on too.
         shards = [np.arange(self.examples)] * (visit.client + 1)
         trainer = LoopTrainer(
-            Workload(self._model, Objective(loss), self._data, shards, visit.seed, accelerator=self._accelerator)
+            Workload(self._model, objective, self._data, shards, visit.seed, accelerator=self._accelerator)
         )
         job = Job(visit.client, visit.number, visit.version, start, visit.plan, "params", offset)
         try:
             with self._accelerator.numerics():
                 result = trainer.collect([job])[0]
         except _UrgentError:
-            result = Result(self._model.vector.clone(), torch.stack(loss.values).float().mean().item())
-        return Fitted(self._model.named(result.vector), self.examples, len(loss.values), loss=result.loss)
+            result = Result(self._model.vector.clone(), torch.stack(objective.values).float().mean().item())
+        return Fitted(self._model.named(result.vector), self.examples, len(objective.values), loss=result.loss)
 
     def _vector(self, named: dict[str, Tensor]) -> Tensor:
         vector = torch.cat([named[name].reshape(-1) for name in self._model.named(self._model.vector)])
@@ -107,17 +114,16 @@ class _UrgentError(OffbeatError):
     """The visit became urgent after at least one step; the trainer lets it through."""
 
 
-class _UntilUrgent:
+@dataclass(frozen=True, kw_only=True)
+class _UntilUrgent(Objective):
     """A loss that ends an urgent visit where a step would begin."""
 
-    def __init__(self, loss: Callable[[Tensor, Tensor], Tensor], visit: Visit) -> None:
-        self._loss = loss
-        self._visit = visit
-        self.values: list[Tensor] = []
+    visit: Visit
+    values: list[Tensor] = field(default_factory=list)
 
-    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        if self.values and self._visit.urgent.is_set():
+    def loss_of(self, outputs: Any, labels: Tensor) -> Tensor:
+        if self.values and self.visit.urgent.is_set():
             raise _UrgentError
-        loss = check_scalar(self._loss(outputs, labels))
+        loss = super().loss_of(outputs, labels)
         self.values.append(loss.detach())
         return loss

@@ -7,18 +7,18 @@ from torch import nn
 
 from offbeat.algorithms.components import LocalPlan
 from offbeat.errors import OffbeatError
-from offbeat.training.trainers.batching_check import batching_problem
-from offbeat.training.trainers.dense import is_dense
+from offbeat.training.trainers.batched.batching_check import batching_problem
+from offbeat.training.trainers.batched.dense import is_dense
+from offbeat.training.trainers.batched.vmap import VmapTrainer
+from offbeat.training.trainers.distributed.processes import ProcessTrainer
+from offbeat.training.trainers.distributed.ray_cluster import DEFAULT_CLUSTER, RayCluster
+from offbeat.training.trainers.distributed.ray_trainer import RayTrainer
+from offbeat.training.trainers.distributed.switching import SwitchingTrainer
 from offbeat.training.trainers.graph_loop import GraphLoopTrainer
 from offbeat.training.trainers.hooks import parameter_with_hook
 from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.processes import ProcessTrainer
-from offbeat.training.trainers.ray_cluster import DEFAULT_CLUSTER, RayCluster
-from offbeat.training.trainers.ray_trainer import RayTrainer
 from offbeat.training.trainers.smaller_batches import SmallerBatches
-from offbeat.training.trainers.switching import SwitchingTrainer
 from offbeat.training.trainers.trainer import Trainer
-from offbeat.training.trainers.vmap import VmapTrainer
 from offbeat.training.workload import Workload
 
 TrainerName = Literal["auto", "loop", "vmap", "unfold", "processes", "ray"]
@@ -65,7 +65,7 @@ def make_trainer(
     chosen = choose_trainer(workload, plan)[0] if name == "auto" else name
     loop = LoopTrainer(workload)
     if chosen != "loop":
-        batched = _make_vmap(workload, unfold=chosen == "unfold")
+        batched = _make_vmap(workload, unfold=chosen == "unfold", threads=workers)
         problem = batching_problem(batched, loop, plan) if name != "auto" else None
         if problem is not None:
             raise OffbeatError(f"trainer = '{name}': this model cannot be trained in batches ({problem}): use 'loop'")
@@ -86,7 +86,7 @@ def choose_trainer(workload: Workload, plan: LocalPlan) -> tuple[Literal["loop",
     """
     length = len(workload.model.vector)
     if workload.accelerator.device.type == "cpu":
-        if not is_dense(workload.model.module, workload.objective.loss):
+        if not is_dense(workload):
             return "loop", "on a CPU only linear layers with ReLU and cross-entropy are faster in batches"
         if length > min(_MAX_PARAMETERS, _MAX_PARAMETERS_PER_STEP * plan.steps):
             return "loop", f"{length:,} parameters are too many for batches of {plan.steps} steps"
@@ -105,12 +105,12 @@ def available_processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _make_vmap(workload: Workload, *, unfold: bool = False) -> VmapTrainer:
+def _make_vmap(workload: Workload, *, unfold: bool = False, threads: int = 1) -> VmapTrainer:
     length = len(workload.model.vector)
     if workload.accelerator.device.type == "cpu":
-        smallest, largest = _DENSE_BATCHES if is_dense(workload.model.module, workload.objective.loss) else _BATCHES
-        limit = _between(smallest, _PARAMETERS_PER_BATCH // length, largest)
-        return VmapTrainer(workload, batch_limit=limit, unfold_convolutions=unfold)
+        smallest, largest = _DENSE_BATCHES if is_dense(workload) else _BATCHES
+        limit = threads * _between(smallest, _PARAMETERS_PER_BATCH // length, largest)
+        return VmapTrainer(workload, batch_limit=limit, threads=threads, unfold_convolutions=unfold)
     smallest, largest = _GPU_BATCHES
     limit = _between(smallest, _GPU_PARAMETERS_PER_BATCH // length, largest)
     return VmapTrainer(workload, batch_limit=limit, padded=True, unfold_convolutions=unfold)

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from offbeat.inputs import Inputs, map_inputs
+from offbeat.training.trainers.hooks import has_hooks
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
 from offbeat.training.workload import Workload
@@ -45,24 +47,30 @@ class GraphLoopTrainer(LoopTrainer):
     """The loop on a GPU: a step's kernels are recorded once and launched together.
 
     A GPU takes longer to launch the kernels of a small step one by one than to compute them. There is a graph for each
-    size of a minibatch, of its forward and backward pass; a model that cannot be recorded, for instance because it
-    reads an entry of a tensor, is trained as by the loop.
+    size of a minibatch, of its forward and backward pass. A model that cannot be recorded, for instance because it
+    reads an entry of a tensor, is trained as by the loop, and so is one with hooks: a graph would run their kernels,
+    but not their Python.
     """
 
     def __init__(self, workload: Workload, record: Record = record_cuda_graph) -> None:
         super().__init__(workload)
         self._record = record
+        self._has_hooks = has_hooks(workload.model.module)
         self._graphs: dict[int, _Graph | None] = {}  # by the size of the minibatch
 
     @property
     def kernel(self) -> str:
         """``graph``, or ``loop`` if the model cannot be recorded."""
-        return "loop" if self.notes else "graph"
+        return "graph" if self._may_record else "loop"
+
+    @property
+    def _may_record(self) -> bool:
+        return not self.notes and not self._has_hooks
 
     def _train(self, job: Job) -> tuple[Tensor, Tensor]:
         size = min(job.plan.batch_size, self.workload.examples(job.client))
         # Before the trainer sets the model and the generators, both of which a recording changes.
-        if size not in self._graphs and not self.notes and len(self._graphs) < _MAX_GRAPHS:
+        if self._may_record and size not in self._graphs and len(self._graphs) < _MAX_GRAPHS:
             self._graphs[size] = self._try_to_record(self._shards[job.client][:size])
         return super()._train(job)
 
@@ -77,7 +85,7 @@ class GraphLoopTrainer(LoopTrainer):
             return None
         return _Graph(inputs, labels, replay)
 
-    def _differentiate(self, inputs: Tensor, labels: Tensor) -> Tensor:
+    def _differentiate(self, inputs: Inputs[Tensor], labels: Tensor) -> Tensor:
         graph = self._graphs.get(len(labels))
         return super()._differentiate(inputs, labels) if graph is None else graph.differentiate(inputs, labels)
 
@@ -85,13 +93,13 @@ class GraphLoopTrainer(LoopTrainer):
 class _Graph:
     """A recorded computation, and the tensors that it reads."""
 
-    def __init__(self, inputs: Tensor, labels: Tensor, replay: Compute) -> None:
+    def __init__(self, inputs: Inputs[Tensor], labels: Tensor, replay: Compute) -> None:
         self._inputs = inputs
         self._labels = labels
         self._replay = replay
 
-    def differentiate(self, inputs: Tensor, labels: Tensor) -> Tensor:
+    def differentiate(self, inputs: Inputs[Tensor], labels: Tensor) -> Tensor:
         """Compute the gradient on a minibatch of this size; return the loss, ``()``."""
-        self._inputs.copy_(inputs)
+        map_inputs(Tensor.copy_, self._inputs, inputs)
         self._labels.copy_(labels)
         return self._replay()

@@ -21,6 +21,11 @@ def has_forward_hook(layer: nn.Module) -> bool:
     return bool(hooks) or "forward" in vars(layer)
 
 
+def has_hooks(module: nn.Module) -> bool:
+    """Return whether a module, a layer or a parameter of it has any hook."""
+    return gradient_hook(module) is not None or any(map(has_forward_hook, module.modules()))
+
+
 def gradient_hook(module: nn.Module) -> str | None:
     """Return a clause that names a hook on a module's gradients, or None."""
     parameter = parameter_with_hook(module)

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from offbeat.algorithms.components import LocalPlan
+from offbeat.inputs import Inputs
 from offbeat.randomness import Purpose, example_order, integer
 from offbeat.training.augmentation import AUGMENTATIONS
 from offbeat.training.deterministic_pooling import deterministic_pooling
-from offbeat.training.evaluation import check_scalar
 from offbeat.training.max_pooling import fast_max_pooling
 from offbeat.training.trainers.adamw import AdamW
 from offbeat.training.trainers.trainer import Job, Result, Trainer, result_vector, results_of
@@ -67,18 +67,19 @@ class LoopTrainer(Trainer):
                 # Copies, so changes in place by model and loss are lost.
                 inputs, labels = self.workload.minibatch(chosen)
                 if self._augment:
+                    assert isinstance(inputs, Tensor)
                     inputs = self._augment(inputs[None], seed, client, visit, step)[0]
                 losses[step] = self._differentiate(inputs, labels)
             local_step(self._model.vector, self._model.gradient, velocity, job.start, plan, step, job.offset, adamw)
         return result_vector(job.payload, job.start, self._model.vector), losses.mean()
 
-    def _differentiate(self, inputs: Tensor, labels: Tensor) -> Tensor:
+    def _differentiate(self, inputs: Inputs[Tensor], labels: Tensor) -> Tensor:
         """Compute the model's gradient on a minibatch; return the loss, ``()``."""
         self._model.gradient.zero_()
         with self.workload.accelerator.autocast():
             with self._pooling, deterministic_pooling(self.workload.accelerator):
-                outputs = self._model.module(inputs)
-            loss = check_scalar(self.workload.objective.loss(outputs, labels))
+                outputs = self.workload.objective.apply(self._model.module, inputs, labels)
+            loss = self.workload.objective.loss_of(outputs, labels)
             loss.backward()
         return loss.detach()
 

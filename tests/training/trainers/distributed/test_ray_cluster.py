@@ -7,8 +7,8 @@ import pytest
 
 from offbeat.errors import OffbeatError
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.ray_cluster import RayCluster, check_ray, connect
-from offbeat.training.trainers.ray_trainer import RayTrainer
+from offbeat.training.trainers.distributed.ray_cluster import RayCluster, check_ray, connect
+from offbeat.training.trainers.distributed.ray_trainer import RayTrainer
 from tests.training.conftest import data_of
 from tests.training.trainers.conftest import linear
 from tests.workloads import workload_of
@@ -41,7 +41,7 @@ class FakeRay:
 @pytest.fixture
 def ray(monkeypatch):
     fake = FakeRay()
-    monkeypatch.setattr("offbeat.training.trainers.ray_cluster.import_ray", lambda: fake)
+    monkeypatch.setattr("offbeat.training.trainers.distributed.ray_cluster.import_ray", lambda: fake)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     return fake
 

@@ -6,7 +6,7 @@ from torch import nn
 
 from offbeat.algorithms import LocalPlan
 from offbeat.errors import OffbeatError
-from offbeat.training.trainers.vmap import VmapTrainer
+from offbeat.training.trainers.batched.vmap import VmapTrainer
 from tests.training.conftest import made
 from tests.training.trainers.conftest import Noisy, Recurrent, linear
 

@@ -17,12 +17,12 @@ from torch.nn.functional import cross_entropy
 from offbeat.errors import OffbeatError
 from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers import ray_trainer
+from offbeat.training.trainers.distributed import ray_trainer
+from offbeat.training.trainers.distributed.ray_cluster import RayCluster, connect
+from offbeat.training.trainers.distributed.ray_trainer import RayTrainer
 from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.ray_cluster import RayCluster, connect
-from offbeat.training.trainers.ray_trainer import RayTrainer
 from tests.training.conftest import assert_same, data_of, made
-from tests.training.trainers.test_real_processes import SIZES, real_jobs
+from tests.training.trainers.distributed.test_real_processes import SIZES, real_jobs
 from tests.workloads import workload_of
 
 ray = pytest.importorskip("ray")

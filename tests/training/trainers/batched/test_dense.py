@@ -1,10 +1,13 @@
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from offbeat.training import models
-from offbeat.training.trainers.dense import dense_step, is_dense
+from offbeat.training.trainers.batched.dense import dense_step, is_dense
+from offbeat.training.workload import Examples, Objective, Workload
 
 
 def frozen() -> nn.Module:
@@ -65,7 +68,18 @@ def seeded():
     ],
 )
 def test_the_models_and_losses_with_explicit_gradients(make, loss, answer):
-    assert is_dense(make(), loss) is answer
+    assert is_dense(workload(make(), loss, torch.zeros(4, 6))) is answer
+
+
+def test_inputs_by_name_have_no_explicit_gradients():
+    model = nn.Sequential(nn.Linear(6, 3))
+    assert model(**{"input": torch.zeros(4, 6)}).shape == (4, 3)  # such a call is possible
+    assert not is_dense(workload(model, cross_entropy, {"input": torch.zeros(4, 6)}))
+
+
+def workload(module, loss, inputs):
+    # Not a FlatModel, which refuses a module without parameters.
+    return Workload(SimpleNamespace(module=module), Objective(loss), Examples(inputs, torch.zeros(4)), [], 1)
 
 
 @pytest.mark.parametrize("hidden", [[], [4], [5, 4]])

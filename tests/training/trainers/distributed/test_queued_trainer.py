@@ -9,8 +9,8 @@ from torch.nn.functional import cross_entropy
 from offbeat.algorithms import LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers import queued_trainer
-from offbeat.training.trainers.queued_trainer import QueuedTrainer
+from offbeat.training.trainers.distributed import queued_trainer
+from offbeat.training.trainers.distributed.queued_trainer import QueuedTrainer
 from offbeat.training.trainers.trainer import Job, Result
 from tests.training.conftest import made
 from tests.workloads import workload_of

@@ -10,9 +10,15 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from offbeat.errors import OffbeatError
-from offbeat.training.trainers.queued_trainer import QueuedTrainer, Task
-from offbeat.training.trainers.ray_actor import RayJob, TrainingActor, pack_workload, versions
-from offbeat.training.trainers.ray_cluster import DEFAULT_CLUSTER, RayCluster, check_ray, connect, import_ray
+from offbeat.training.trainers.distributed.queued_trainer import QueuedTrainer, Task
+from offbeat.training.trainers.distributed.ray_actor import RayJob, TrainingActor, pack_workload, versions
+from offbeat.training.trainers.distributed.ray_cluster import (
+    DEFAULT_CLUSTER,
+    RayCluster,
+    check_ray,
+    connect,
+    import_ray,
+)
 from offbeat.training.trainers.trainer import Result
 from offbeat.training.workload import Workload
 from offbeat_client.user_code_errors import error_line

@@ -10,8 +10,8 @@ from torch.nn.functional import cross_entropy
 from offbeat.algorithms import LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.trainers.distributed.ray_actor import RayJob, TrainingActor, as_tensor, pack_workload, versions
 from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.ray_actor import RayJob, TrainingActor, as_tensor, pack_workload, versions
 from offbeat.training.trainers.trainer import Job
 from tests.training.conftest import SHARD_SIZES, data_of
 from tests.training.trainers.conftest import linear

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,19 +12,21 @@ from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap  # pyright: ignore[reportPrivateImportUsage]
 
 from offbeat.errors import OffbeatError
+from offbeat.inputs import Inputs, divide_inputs
 from offbeat.randomness import Purpose, integer
 from offbeat.training.augmentation import AUGMENTATIONS
 from offbeat.training.deterministic_pooling import deterministic_pooling
 from offbeat.training.minibatches import Integers, example_orders
 from offbeat.training.trainers.adamw import AdamW
-from offbeat.training.trainers.dense import dense_step, is_dense
-from offbeat.training.trainers.dropout import Draw, Dropout
+from offbeat.training.trainers.batched.dense import dense_step, is_dense
+from offbeat.training.trainers.batched.dropout import Draw, Dropout
+from offbeat.training.trainers.batched.unfolded_convolution import UnfoldedConvolutions
 from offbeat.training.trainers.trainer import Job, Result, Trainer, read_numbers, result_vector
-from offbeat.training.trainers.unfolded_convolution import UnfoldedConvolutions
 from offbeat.training.workload import Workload
 from offbeat_client.local_plan import Optimizer
 
 _FETCHED = 256  # examples fetched together, if a step has no more: they stay in the cache until they are used
+_SMALLEST_SHARE = 8  # of a thread
 _SMALLEST_BATCH = 2  # a CPU may compute a single model in another way, with other last bits
 
 
@@ -39,6 +42,7 @@ class VmapTrainer(Trainer):
         batch_limit: The largest number of models to train together.
         padded: Whether each batch is filled up to that number. GPUs choose the order of additions by the shapes, so
             without it a result's last bits depend on the other jobs of its batch.
+        threads: How many threads share a batch, where the kernel for linear layers trains it.
         unfold_convolutions: Whether convolutions are matrix products, which GPUs batch well. This changes the last
             bits, and the trainer's name says so.
     """
@@ -46,7 +50,13 @@ class VmapTrainer(Trainer):
     name = "vmap"
 
     def __init__(
-        self, workload: Workload, *, batch_limit: int = 64, padded: bool = False, unfold_convolutions: bool = False
+        self,
+        workload: Workload,
+        *,
+        batch_limit: int = 64,
+        padded: bool = False,
+        threads: int = 1,
+        unfold_convolutions: bool = False,
     ) -> None:
         if unfold_convolutions:
             self.name = "unfold"
@@ -56,17 +66,25 @@ class VmapTrainer(Trainer):
         self._model = workload.model
         self._sizes = np.array([len(shard) for shard in workload.shards])
         self._augment = None if workload.augmentation is None else AUGMENTATIONS[workload.augmentation]
-        module, loss = workload.model.module, workload.objective.loss
+        module, objective = workload.model.module, workload.objective
         convolutions = UnfoldedConvolutions() if unfold_convolutions else nullcontext()
 
-        def loss_of(parameters: dict[str, Tensor], inputs: Tensor, labels: Tensor, dropout: Dropout | None) -> Tensor:
+        def loss_of(
+            parameters: dict[str, Tensor], inputs: Inputs[Tensor], labels: Tensor, dropout: Dropout | None
+        ) -> Tensor:
+            def call(*args: Any, **kwargs: Any) -> Any:
+                return functional_call(module, parameters, args, kwargs)
+
             mode = dropout.step(labels) if dropout else nullcontext()
             with workload.accelerator.autocast(), convolutions, deterministic_pooling(workload.accelerator), mode:
-                return loss(functional_call(module, parameters, (inputs,)), labels)
+                return objective.loss_of(objective.apply(call, inputs, labels), labels)
 
-        self._is_dense = is_dense(module, loss) and workload.accelerator.precision != "bf16"
+        self._is_dense = is_dense(workload) and workload.accelerator.precision != "bf16"
         self._gradients = vmap(grad_and_value(loss_of), in_dims=(0, 0, 0, None))
         self._draws: dict[int, list[Draw]] = {}  # of the first step, by minibatch size
+        self._threads = threads
+        # Each thread's operations use one thread, as everywhere.
+        self._pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
 
     @property
     def kernel(self) -> str:
@@ -76,6 +94,14 @@ class VmapTrainer(Trainer):
     def collect(self, jobs: Sequence[Job]) -> list[Result]:
         """Train all jobs, each from its start."""
         self._model.module.train()
+        share = -(-len(jobs) // self._threads)
+        # Models of torch.func are not divided: it puts each batch's tensors into the one module.
+        if not self._is_dense or share < _SMALLEST_SHARE or len(jobs) == share:
+            return self._collect(jobs)
+        parts = self._pool.map(self._collect, [jobs[at : at + share] for at in range(0, len(jobs), share)])
+        return [result for part in parts for result in part]
+
+    def _collect(self, jobs: Sequence[Job]) -> list[Result]:
         groups: dict[_Group, list[int]] = {}
         for index, job in enumerate(jobs):
             groups.setdefault(_group_of(job, self.workload.examples(job.client)), []).append(index)
@@ -87,6 +113,10 @@ class VmapTrainer(Trainer):
                 batch = indices[first : first + self.batch_limit]
                 results.update(zip(batch, self._train([jobs[index] for index in batch], group), strict=True))
         return [results[index] for index in range(len(jobs))]
+
+    def close(self) -> None:
+        """End the threads, if there are any."""
+        self._pool.shutdown()
 
     @property
     def _smallest(self) -> int:
@@ -114,8 +144,9 @@ class VmapTrainer(Trainer):
             part = {name: values[:taken] for name, values in models.items()}
             done = {name: values[active:].clone() for name, values in part.items()} if active < taken else {}
             if self._augment:
+                assert isinstance(inputs, Tensor)
                 inputs = self._augment(inputs, self.workload.seed, clients[:taken], visits[:taken], step)
-            if self._is_dense and group.is_dense:
+            if self._is_dense and group.is_dense and isinstance(inputs, Tensor):
                 starting = [values[:taken] for values in first.values()] if group.mu else ()
                 losses[:taken, step] = dense_step(list(part.values()), inputs, labels, rate, starting, group.mu)
                 for name, values in offset.items():
@@ -136,7 +167,7 @@ class VmapTrainer(Trainer):
         for job, vector, (*step_losses, square) in zip(jobs[:number], vectors, numbers, strict=True):
             yield Result(vector, math.fsum(step_losses[: job.plan.steps]) / job.plan.steps, square)
 
-    def _fetch(self, examples: Tensor, actives: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
+    def _fetch(self, examples: Tensor, actives: Sequence[int]) -> Iterator[tuple[Inputs[Tensor], Tensor]]:
         """Yield each step's minibatches of its active rows, ``(models, batch size, …)``.
 
         If fewer rows are active than are trained together at least, finished rows are added. Several steps are fetched
@@ -151,7 +182,8 @@ class VmapTrainer(Trainer):
             while end < min(most, len(actives)) and max(actives[end], self._smallest) == taken:
                 end += 1
             chosen = examples[:taken, step:end].transpose(0, 1)
-            yield from zip(*self.workload.minibatch(chosen), strict=True)
+            inputs, labels = self.workload.minibatch(chosen)
+            yield from zip(divide_inputs(Tensor.unbind, inputs), labels, strict=True)
             step = end
 
     def _dropout(self, jobs: Sequence[Job], batch_size: int) -> Dropout | None:

@@ -19,22 +19,25 @@ import torch
 
 from offbeat.algorithms.components import LocalPlan, Payload
 from offbeat.errors import OffbeatError
+from offbeat.inputs import find_inputs
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.allocator import keep_freed_memory
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.objectives import Objective
+from offbeat.training.trainers.distributed.packed_code import unpack_code
+from offbeat.training.trainers.distributed.shared_memory import SharedMemory, TensorLocation
 from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.packed_code import unpack_code
-from offbeat.training.trainers.shared_memory import SharedMemory, TensorLocation
 from offbeat.training.trainers.trainer import Job
-from offbeat.training.workload import Examples, Objective, Workload
+from offbeat.training.workload import Examples, Workload
 
 
 class WorkerSetup(NamedTuple):
     """The first message to a worker.
 
     Attributes:
-        locations: Tensors in the shared memory: ``code``, from ``pack_code``; ``inputs``; ``labels``; ``shards``, all
+        locations: Tensors in the shared memory: ``code``, from ``pack_code``; ``inputs``, or
+            ``inputs.NAME`` for each of several; ``labels``; ``shards``, all
             concatenated, and their ``sizes``; ``starts`` and ``results``, tables with one vector ``(d,)`` per row.
     """
 
@@ -141,12 +144,13 @@ class _JobRunner:
             return "failed", traceback.format_exc()
 
     def _make_trainer(self) -> LoopTrainer:
-        module, loss = unpack_code(self._memory["code"])
+        tensors = {name: self._memory[name] for name in self._memory.locations}
+        module, loss = unpack_code(tensors["code"])
         workload = Workload(
             FlatModel(module),
             Objective(loss),
-            Examples(self._memory["inputs"], self._memory["labels"]),
-            np.split(self._memory["shards"].numpy(), np.cumsum(self._memory["sizes"].numpy())[:-1]),
+            Examples(find_inputs("inputs", tensors), tensors["labels"]),
+            np.split(tensors["shards"].numpy(), np.cumsum(tensors["sizes"].numpy())[:-1]),
             self._setup.seed,
             augmentation=self._setup.augmentation,
             accelerator=self._setup.accelerator,

@@ -15,11 +15,11 @@ from offbeat.algorithms import LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers import vmap
+from offbeat.training.trainers.batched import vmap
+from offbeat.training.trainers.batched.vmap import VmapTrainer
 from offbeat.training.trainers.choice import make_trainer
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
-from offbeat.training.trainers.vmap import VmapTrainer
 from tests.training.conftest import assert_alike, assert_same, data_of
 from tests.workloads import workload_of
 

@@ -3,8 +3,8 @@ import torch
 
 from offbeat.algorithms import LocalPlan
 from offbeat.errors import OffbeatError
-from offbeat.training.trainers import switching
-from offbeat.training.trainers.switching import SwitchingTrainer
+from offbeat.training.trainers.distributed import switching
+from offbeat.training.trainers.distributed.switching import SwitchingTrainer
 from offbeat.training.trainers.trainer import Job, Result, Trainer
 
 PLAN = LocalPlan(steps=1, batch_size=1, lr=0.1)

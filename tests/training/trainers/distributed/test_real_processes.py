@@ -19,8 +19,8 @@ from torch.nn.functional import cross_entropy
 from offbeat.algorithms import LocalPlan
 from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.trainers.distributed.processes import ProcessTrainer
 from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.processes import ProcessTrainer
 from offbeat.training.trainers.trainer import Job
 from tests.training.conftest import assert_same, data_of, made
 from tests.workloads import workload_of
@@ -138,7 +138,7 @@ class TestRealProcesses:
 import time, numpy as np, torch
 from offbeat.algorithms import LocalPlan
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.processes import ProcessTrainer
+from offbeat.training.trainers.distributed.processes import ProcessTrainer
 from offbeat.training.trainers.trainer import Job
 from offbeat.training.workload import Examples, Objective, Workload
 model, loss = FlatModel(torch.nn.Linear(2, 1)), lambda outputs, _: outputs.mean()

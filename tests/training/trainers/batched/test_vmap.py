@@ -1,6 +1,7 @@
 """The batched trainer gives the plain one's results, for any division of the jobs."""
 
 import dataclasses
+import threading
 
 import pytest
 import torch
@@ -9,9 +10,9 @@ from torch import nn
 from offbeat.algorithms import LocalPlan
 from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.trainers.batched.vmap import VmapTrainer
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
-from offbeat.training.trainers.vmap import VmapTrainer
 from tests.training.conftest import assert_alike, assert_same, assert_same_in_parts, data_of, made
 from tests.workloads import workload_of
 
@@ -186,3 +187,30 @@ def test_padded_batches_always_have_the_same_shape(monkeypatch):
     padded.collect(jobs_of([PLAIN, dataclasses.replace(PLAIN, steps=9)], "groupnorm"))
     padded.collect(jobs_of([PLAIN] * 5, "groupnorm"))
     assert set(rows) == {4}
+
+
+def test_threads_share_a_batch_and_change_no_bit(monkeypatch):
+    plans = [dataclasses.replace(PLAIN, steps=1 + number % 4) for number in range(19)]
+    jobs = jobs_of(plans)
+    threaded = make(lambda workload: VmapTrainer(workload, threads=2))
+    parts, collect = [], threaded._collect
+
+    def record(part):
+        parts.append((len(part), threading.current_thread() is threading.main_thread()))
+        return collect(part)
+
+    monkeypatch.setattr(threaded, "_collect", record)
+    assert_same(threaded.collect(jobs), make(VmapTrainer).collect(jobs))
+    assert sorted(parts) == [(9, False), (10, False)]
+    parts.clear()
+    threaded.collect(jobs[:14])  # a thread would have too few
+    assert parts == [(14, True)]
+    threaded.close()
+
+
+def test_models_without_the_kernel_stay_in_one_thread():
+    """torch.func puts the tensors of a batch into the module, which all threads share."""
+    jobs = jobs_of([PLAIN] * 20, "groupnorm")
+    threaded = make(lambda workload: VmapTrainer(workload, threads=2), "groupnorm")
+    assert_same(threaded.collect(jobs), make(VmapTrainer, "groupnorm").collect(jobs))
+    assert not threaded._pool._threads

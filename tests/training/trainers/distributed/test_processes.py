@@ -16,13 +16,13 @@ from offbeat.algorithms import LocalPlan
 from offbeat.algorithms.components import Compression
 from offbeat.errors import OffbeatError
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers import processes, queued_trainer
-from offbeat.training.trainers.packed_code import unpack_code
-from offbeat.training.trainers.processes import ProcessTrainer
+from offbeat.training.trainers.distributed import processes, queued_trainer
+from offbeat.training.trainers.distributed.packed_code import unpack_code
+from offbeat.training.trainers.distributed.processes import ProcessTrainer
+from offbeat.training.trainers.distributed.worker import JobMessage, Reply
 from offbeat.training.trainers.trainer import Job
-from offbeat.training.trainers.worker import JobMessage, Reply
 from tests.training.conftest import made
-from tests.training.trainers.fake_workers import FakeWorker, FakeWorkers
+from tests.training.trainers.distributed.fake_workers import FakeWorker, FakeWorkers
 from tests.workloads import workload_of
 
 PLAN = LocalPlan(steps=2, batch_size=5, lr=0.1)

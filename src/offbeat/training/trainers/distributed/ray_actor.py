@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from offbeat.errors import OffbeatError
+from offbeat.inputs import Inputs, map_inputs
 from offbeat.training.accelerator import Accelerator
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.objectives import Objective
+from offbeat.training.trainers.distributed.packed_code import pack_code, unpack_code
 from offbeat.training.trainers.graph_loop import GraphLoopTrainer
 from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.packed_code import pack_code, unpack_code
 from offbeat.training.trainers.trainer import Job
-from offbeat.training.workload import Examples, Objective, Workload
+from offbeat.training.workload import Examples, Workload
 
 Vector = NDArray[np.float32]
 """Vectors travel as arrays, which Ray keeps in memory that processes share."""
@@ -34,7 +36,7 @@ class PackedWorkload(NamedTuple):
     """A workload that another process can load, without the test set."""
 
     code: NDArray[np.uint8]
-    inputs: NDArray[Any]
+    inputs: Inputs[NDArray[Any]]
     labels: NDArray[Any]
     shards: NDArray[np.int64]  # all concatenated
     sizes: list[int]
@@ -62,7 +64,7 @@ def pack_workload(workload: Workload) -> PackedWorkload:
     module = workload.model.module if is_here else copy.deepcopy(workload.model.module).cpu()
     return PackedWorkload(
         pack_code(module, workload.objective.loss, trainer="ray").numpy(),
-        workload.train.inputs.cpu().numpy(),
+        map_inputs(lambda part: part.cpu().numpy(), workload.train.inputs),
         workload.train.labels.cpu().numpy(),
         np.concatenate(workload.shards),
         [len(shard) for shard in workload.shards],
@@ -122,7 +124,7 @@ def _unpack(packed: PackedWorkload) -> Workload:
     return Workload(
         FlatModel(module),
         Objective(loss),
-        Examples(as_tensor(packed.inputs), as_tensor(packed.labels)),
+        Examples(map_inputs(as_tensor, packed.inputs), as_tensor(packed.labels)),
         # Copied, since the trainer makes tensors of them.
         np.split(packed.shards.copy(), np.cumsum(packed.sizes)[:-1]),
         packed.seed,

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from multiprocessing import Pipe
 from typing import Any
 
-from offbeat.training.trainers.shared_memory import SharedMemory
-from offbeat.training.trainers.worker import JobMessage, Reply, WorkerSetup
+from offbeat.training.trainers.distributed.shared_memory import SharedMemory
+from offbeat.training.trainers.distributed.worker import JobMessage, Reply, WorkerSetup
 
 
 class FakeWorker:

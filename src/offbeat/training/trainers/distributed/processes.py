@@ -11,11 +11,12 @@ import numpy as np
 import torch
 
 from offbeat.errors import OffbeatError
-from offbeat.training.trainers.packed_code import pack_code
-from offbeat.training.trainers.queued_trainer import QueuedTrainer, Task
-from offbeat.training.trainers.shared_memory import RowTable, SharedMemory, share
+from offbeat.inputs import name_inputs
+from offbeat.training.trainers.distributed.packed_code import pack_code
+from offbeat.training.trainers.distributed.queued_trainer import QueuedTrainer, Task
+from offbeat.training.trainers.distributed.shared_memory import RowTable, SharedMemory, share
+from offbeat.training.trainers.distributed.worker import JobMessage, Worker, WorkerSetup
 from offbeat.training.trainers.trainer import Result
-from offbeat.training.trainers.worker import JobMessage, Worker, WorkerSetup
 from offbeat.training.workload import Workload
 from offbeat_client.user_code_errors import error_line
 
@@ -84,7 +85,7 @@ class ProcessTrainer(QueuedTrainer):
         super().__init__(workload, places=jobs)
         self._tensors = {
             "code": pack_code(model.module, workload.objective.loss),
-            "inputs": workload.train.inputs,
+            **name_inputs("inputs", workload.train.inputs),
             "labels": workload.train.labels,
             "shards": torch.from_numpy(np.concatenate(shards)),
             "sizes": torch.tensor([len(shard) for shard in shards]),

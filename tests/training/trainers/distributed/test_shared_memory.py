@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from offbeat.training.trainers.shared_memory import RowTable, SharedMemory, share
+from offbeat.training.trainers.distributed.shared_memory import RowTable, SharedMemory, share
 
 TENSORS = {
     "float32": torch.arange(6.0).reshape(2, 3),

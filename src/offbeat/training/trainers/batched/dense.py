@@ -4,22 +4,28 @@
 in memory; here each is added to its weights at once.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from offbeat.training.trainers.hooks import gradient_hook, has_forward_hook
+from offbeat.training.workload import Workload
 
 
-def is_dense(module: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]) -> bool:
-    """Return whether ``dense_step`` supports a model and a loss.
+def is_dense(workload: Workload) -> bool:
+    """Return whether ``dense_step`` supports a workload's model, loss and inputs.
 
-    The model must be ``Linear`` layers separated by ``ReLU``, after an optional ``Flatten``, without hooks, which would
-    not run here. The loss must be cross-entropy.
+    The inputs must be one tensor. The model must be ``Linear`` layers separated by ``ReLU``, after an optional
+    ``Flatten``, without hooks, which would not run here. The loss must be cross-entropy.
     """
-    if type(module) is not nn.Sequential or loss is not cross_entropy:
+    module = workload.model.module
+    if (
+        type(module) is not nn.Sequential
+        or workload.objective.loss is not cross_entropy
+        or isinstance(workload.train.inputs, dict)
+    ):
         return False
     layers: list[nn.Module] = list(module)
     if layers and type(layers[0]) is nn.Flatten and layers[0].start_dim == 1 and layers[0].end_dim == -1:

@@ -13,10 +13,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from offbeat.algorithms import LocalPlan
 from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.trainers.batched.unfolded_convolution import UnfoldedConvolutions
+from offbeat.training.trainers.batched.vmap import VmapTrainer
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
-from offbeat.training.trainers.unfolded_convolution import UnfoldedConvolutions
-from offbeat.training.trainers.vmap import VmapTrainer
 from tests.training.conftest import assert_alike, assert_same_in_parts, data_of, made
 from tests.workloads import workload_of
 

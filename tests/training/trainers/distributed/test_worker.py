@@ -18,11 +18,11 @@ from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
 from offbeat.errors import OffbeatError
-from offbeat.training.trainers import worker
-from offbeat.training.trainers.packed_code import pack_code
-from offbeat.training.trainers.shared_memory import SharedMemory, share
+from offbeat.training.trainers.distributed import worker
+from offbeat.training.trainers.distributed.packed_code import pack_code
+from offbeat.training.trainers.distributed.shared_memory import SharedMemory, share
+from offbeat.training.trainers.distributed.worker import JobMessage, Reply, Worker, WorkerSetup
 from offbeat.training.trainers.trainer import Job
-from offbeat.training.trainers.worker import JobMessage, Reply, Worker, WorkerSetup
 from tests.training.conftest import SEED, SHARD_SIZES
 
 PLAN = LocalPlan(steps=3, batch_size=4, lr=0.3)

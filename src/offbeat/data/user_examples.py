@@ -1,0 +1,190 @@
+"""Users' examples as arrays."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import TensorDataset
+
+from offbeat.errors import OffbeatError
+from offbeat.inputs import Inputs, find_inputs, map_inputs, name_inputs
+from offbeat_client.user_code_errors import failure
+
+Collate = Callable[[list[Any]], Any]
+"""Makes a batch of a list of examples, as a ``DataLoader``'s ``collate_fn``."""
+
+_LABELS = ("labels", "label")  # names of the labels in examples by name
+
+
+class ExampleArrays(NamedTuple):
+    """Inputs, float32, int64 or bool, and labels, float32 or int64."""
+
+    inputs: Inputs[NDArray[Any]]
+    labels: NDArray[Any]
+
+
+def read_examples(data: Any, part: str) -> ExampleArrays:
+    """Return all examples of a part; errors begin with its name."""
+    size = _length(data, part)
+    batch = _as_batch(data)
+    if batch is not None:
+        return _arrays(batch, part)
+    columns: dict[str, NDArray[Any]] = {}
+    for index in range(size):
+        where = f"{part} example {index}"
+        inputs, labels = _split(_read(data, index, part), where)
+        named = name_inputs("input", map_inputs(lambda value, where=where: _array(value, f"{where}, input"), inputs))
+        named["label"] = _array(labels, f"{where}, label")
+        if not columns:
+            columns = {key: np.empty((size, *value.shape), _type(key, value, where)) for key, value in named.items()}
+        if named.keys() != columns.keys():
+            raise OffbeatError(f"{where} has {_names(named)}, example 0 has {_names(columns)}: give all the same")
+        for key, value in named.items():
+            _put(columns[key], index, value, key, where)
+    labels = columns.pop("label")
+    return ExampleArrays(find_inputs("input", columns), labels)
+
+
+def collate_examples(parts: Mapping[str, Any], collate: Collate) -> list[ExampleArrays]:
+    """Return the examples of parts, by name, from the batch of a user's function.
+
+    One call gets the examples of all parts, so that all inputs have one shape.
+    """
+    examples = [[_read(data, index, part) for index in range(_length(data, part))] for part, data in parts.items()]
+    try:
+        batch = collate([example for part in examples for example in part])
+    except OffbeatError:
+        raise
+    except Exception as error:
+        raise failure("data.collate failed", error, or_library=True) from error
+    inputs, labels = _arrays(batch, "the batch of data.collate")
+    sizes = [len(part) for part in examples]
+    for key, array in [*name_inputs("inputs", inputs).items(), ("labels", labels)]:
+        if array.ndim == 0 or len(array) != sum(sizes):
+            raise OffbeatError(
+                f"data.collate made {key} of shape {array.shape} from {sum(sizes)} examples: the first dimension must "
+                "be the examples'"
+            )
+    ends = np.cumsum(sizes)
+    return [
+        ExampleArrays(map_inputs(lambda array, rows=rows: array[rows], inputs), labels[rows])
+        for rows in (slice(end - size, end) for end, size in zip(ends, sizes, strict=True))
+    ]
+
+
+def describe(value: object) -> str:
+    """Return a value's type for a message."""
+    if isinstance(value, tuple | list):
+        return f"a {type(value).__name__} of {len(value)}"
+    return f"a value of type {type(value).__name__}"
+
+
+def _length(data: Any, part: str) -> int:
+    try:
+        size = len(data)
+    except Exception as error:
+        raise OffbeatError(f"{part}: {describe(data)} has no length: give a map-style data set") from error
+    if size == 0:
+        raise OffbeatError(f"{part}: there are no examples: give at least one")
+    return size
+
+
+def _as_batch(data: Any) -> Any:
+    """Return data that are arrays as a batch of all examples; None for others."""
+    if type(data) is TensorDataset and len(data.tensors) == 2:
+        return data.tensors
+    if isinstance(data, tuple | list):
+        arrays = len(data) == 2 and isinstance(data[0], Tensor | np.ndarray | Mapping)
+        return data if arrays and isinstance(data[1], Tensor | np.ndarray) else None
+    with_format = getattr(data, "with_format", None)
+    if with_format is not None and hasattr(data, "column_names"):  # of Hugging Face
+        columns = dict(with_format("numpy")[:])
+        # Ragged columns are read one by one, to name an example.
+        return None if any(np.asarray(column).dtype == object for column in columns.values()) else columns
+    return None
+
+
+def _read(data: Any, index: int, part: str) -> Any:
+    try:
+        return data[index]
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise OffbeatError(f"{part} example {index} cannot be read: {reason}") from error
+
+
+def _split(batch: Any, where: str) -> tuple[Inputs[Any], Any]:
+    """Return the inputs and the labels of an example or a batch."""
+    if isinstance(batch, Mapping):
+        label = next((name for name in _LABELS if name in batch), None)
+        inputs = {name: value for name, value in batch.items() if name != label}
+        if label is None or not inputs:
+            raise OffbeatError(f"{where} has {', '.join(map(str, batch))}: give inputs, and labels as 'labels'")
+        return inputs, batch[label]
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        raise OffbeatError(f"{where} is {describe(batch)}: give the pair (input, label), or a dict with 'labels'")
+    inputs, labels = batch
+    return dict(inputs) if isinstance(inputs, Mapping) else inputs, labels
+
+
+def _arrays(batch: Any, where: str) -> ExampleArrays:
+    inputs, labels = _split(batch, where)
+    named = name_inputs("input", map_inputs(lambda value: _array(value, f"{where}, input"), inputs))
+    arrays = {key: _cast(value, _type(key, value, where)) for key, value in named.items()}
+    labels = _array(labels, f"{where}, labels")
+    return ExampleArrays(find_inputs("input", arrays), _cast(labels, _type("label", labels, where)))
+
+
+def _put(values: NDArray[Any], index: int, value: NDArray[Any], key: str, where: str) -> None:
+    if value.shape != values.shape[1:]:
+        raise OffbeatError(
+            f"{where}: the {key} has shape {value.shape}, that of example 0 {values.shape[1:]}: use one shape, or name "
+            "a function that pads them in data.collate"
+        )
+    if _type(key, value, where) != values.dtype:
+        raise OffbeatError(f"{where}: the {key} is {value.dtype}, not {values.dtype} like that of example 0")
+    values[index] = _cast(value, values.dtype)
+
+
+def _cast(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    with np.errstate(over="ignore"):  # The checks find the infinity that a value too large becomes.
+        return values.astype(dtype, copy=False)
+
+
+def _array(value: Any, where: str) -> NDArray[Any]:
+    try:
+        if isinstance(value, Tensor):
+            value = value.detach().cpu()
+            # numpy has no bfloat16.
+            return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
+        return np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise OffbeatError(
+            f"{where}: {describe(value)} is not an array: give a tensor, a numpy array or a number"
+        ) from error
+
+
+def _type(key: str, values: NDArray[Any], where: str) -> np.dtype[Any]:
+    """Return the type of the values of a key in memory.
+
+    The key is ``label``, ``input`` or ``input.NAME``.
+    """
+    if values.dtype.kind == "f":
+        return np.dtype(np.float32)
+    if key == "label":
+        if values.dtype.kind in "iu":
+            return np.dtype(np.int64)
+        raise OffbeatError(f"{where}: labels are {values.dtype}: make classes int64, targets float32")
+    if values.dtype.name in ("int32", "int64"):
+        return np.dtype(np.int64)
+    if key != "input":
+        if values.dtype.kind == "b":
+            return values.dtype
+        raise OffbeatError(f"{where}: the {key} is {values.dtype}: make it floats, int64 or bool, or leave it out")
+    raise OffbeatError(f"{where}: inputs are {values.dtype}: make images and other numbers floats, token numbers int64")
+
+
+def _names(keys: Sequence[str] | Mapping[str, Any]) -> str:
+    return ", ".join(key for key in keys if key != "label")

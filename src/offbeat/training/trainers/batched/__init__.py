@@ -1,0 +1,1 @@
+"""Many clients as one computation."""

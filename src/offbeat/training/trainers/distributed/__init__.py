@@ -1,0 +1,1 @@
+"""Clients in several processes or on several machines."""

@@ -1,0 +1,117 @@
+"""Every trainer passes inputs by name as keyword arguments, and gives the results of one tensor."""
+
+import dataclasses
+from contextlib import closing
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from offbeat.algorithms import LocalPlan
+from offbeat.training.flat_model import FlatModel
+from offbeat.training.objectives import model_loss
+from offbeat.training.trainers.batched.vmap import VmapTrainer
+from offbeat.training.trainers.choice import choose_trainer
+from offbeat.training.trainers.distributed.processes import ProcessTrainer
+from offbeat.training.trainers.distributed.ray_actor import RayJob, TrainingActor, pack_workload
+from offbeat.training.trainers.graph_loop import GraphLoopTrainer
+from offbeat.training.trainers.loop import LoopTrainer
+from offbeat.training.trainers.trainer import Job, Result
+from tests.inputs_by_name import Plain, Sentences, named, sentences_of
+from tests.training.conftest import assert_alike, assert_same, assert_same_in_parts, made
+from tests.workloads import workload_of
+
+SIZES = (7, 23, 3, 12, 1)
+DATA = sentences_of(SIZES)
+NAMED = DATA | {"inputs": named(DATA["inputs"])}
+PLAN = LocalPlan(steps=4, batch_size=5, lr=0.3)
+LOSSES = pytest.mark.parametrize("loss", [cross_entropy, model_loss])
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def workload(loss=cross_entropy, data=NAMED, model=Sentences):
+    return workload_of(made(lambda: FlatModel(model())), **data | {"loss": loss})
+
+
+def jobs():
+    starts = [made(lambda: FlatModel(Sentences()).vector.clone(), seed=seed) for seed in (30, 31)]
+    plans = [PLAN, dataclasses.replace(PLAN, steps=2), dataclasses.replace(PLAN, batch_size=2)]
+    return [
+        Job(client, visit, 0, starts[client % 2], plan, "delta")
+        for visit, plan in enumerate(plans)
+        for client in range(len(SIZES))
+    ]
+
+
+@pytest.fixture
+def expected():
+    return LoopTrainer(workload(data=DATA, model=Plain)).collect(jobs())
+
+
+@LOSSES
+def test_the_loop(loss, expected):
+    assert_same(LoopTrainer(workload(loss)).collect(jobs()), expected)
+
+
+@LOSSES
+def test_recorded_steps(loss, expected):
+    recorded = []
+
+    def record(compute):
+        compute()  # once to try it, and then on other minibatches
+        recorded.append(compute)
+        return compute
+
+    assert_same(GraphLoopTrainer(workload(loss), record).collect(jobs()), expected)
+    assert len(recorded) == 4  # minibatches of 1, 2, 3 and 5
+
+
+@LOSSES
+def test_processes(loss, expected):
+    with closing(ProcessTrainer(workload(loss), workers=2)) as trainer:
+        assert_same(trainer.collect(jobs()), expected)
+
+
+@LOSSES
+def test_an_actor_of_ray(loss, expected):
+    actor = TrainingActor(pack_workload(workload(loss)))
+    vectors = [job.start.numpy() for job in jobs()]
+    batch = [RayJob(job._replace(start=torch.empty(0)), index, None) for index, job in enumerate(jobs())]
+    replies = actor.train(batch, *vectors)
+    assert_same([Result(torch.from_numpy(vector), loss) for vector, loss in replies], expected)
+
+
+@LOSSES
+@pytest.mark.parametrize("padded", [False, True])
+def test_vmap(loss, padded, expected):
+    trainer = VmapTrainer(workload(loss), batch_limit=4, padded=padded)
+    assert_alike(trainer.collect(jobs()), expected)
+    assert_same_in_parts(trainer, jobs())
+
+
+def test_data_are_not_changed_by_the_model(expected):
+    class Spoiling(Sentences):
+        def forward(self, input_ids, attention_mask):
+            outputs = super().forward(input_ids.clone(), attention_mask)
+            input_ids.zero_()
+            return outputs
+
+    before = {name: part.clone() for name, part in NAMED["inputs"].items()}
+    assert_same(LoopTrainer(workload(model=Spoiling)).collect(jobs()), expected)
+    assert all(torch.equal(part, before[name]) for name, part in NAMED["inputs"].items())
+
+
+def test_the_dense_kernel_is_for_one_tensor():
+    data = DATA | {"inputs": DATA["inputs"].float()}
+    sequential = {"data": data, "model": lambda: torch.nn.Sequential(torch.nn.Linear(6, 4))}
+    assert choose_trainer(workload(**sequential), PLAN)[0] == "vmap"
+    sequential["data"] = data | {"inputs": {"input": data["inputs"]}}
+    assert choose_trainer(workload(**sequential), PLAN)[0] == "loop"
+    assert VmapTrainer(workload(**sequential)).kernel == "vmap"
