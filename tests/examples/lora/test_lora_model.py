@@ -8,7 +8,7 @@ from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.batched.vmap import VmapTrainer
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
-from tests.examples.lora.conftest import function
+from tests.examples.lora.conftest import EXAMPLE, function
 from tests.workloads import workload_of
 
 
@@ -49,6 +49,10 @@ def test_minilm_sends_as_many_bytes_as_the_page_says(minilm):
     assert counted == {"lora_A": matrices, "lora_B": matrices, "head": head, "frozen": counted["frozen"]}
     frozen = count_bytes(function("lora_model.py", "model")(**table, freeze_a=True))
     assert frozen == {"lora_B": matrices, "head": head, "frozen": counted["frozen"] + matrices}
+    page = (EXAMPLE.parents[1] / "docs/concepts/fine-tuning.md").read_text("utf-8")
+    assert f" {2 * matrices + head:,} |" in page
+    assert f" {matrices + head:,} |" in page
+    assert f"{counted['frozen']:,}; with `freeze_a` {frozen['frozen']:,}" in page
 
 
 def test_frozen_a_is_the_same_on_all_machines(base):
