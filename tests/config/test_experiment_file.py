@@ -10,7 +10,7 @@ import tomli_w
 from offbeat.algorithms import ALGORITHMS, LocalPlan
 from offbeat.algorithms.components import Compression
 from offbeat.config import experiment_sections as sections
-from offbeat.config import population_sections
+from offbeat.config import model_sections, population_sections
 from offbeat.config.algorithm_table import hyper_parameters_of
 from offbeat.config.experiment_file import Experiment, load
 from offbeat.errors import OffbeatError
@@ -128,7 +128,7 @@ class TestEveryKey:
             "server": sections.ServerSection,
             "stop": sections.StopSection,
             "evaluate": sections.EvaluateSection,
-            "model": sections.MlpSection,
+            "model": model_sections.MlpSection,
         }
         assert set(written) == set(Experiment.model_fields)
         for key, kind in kinds.items():

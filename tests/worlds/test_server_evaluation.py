@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import save_file
 
-from offbeat.config.experiment_sections import MlpSection
+from offbeat.config.model_sections import MlpSection
 from offbeat.data.dataset import Dataset
 from offbeat.training.workload import Workload
 from offbeat.worlds.workload import as_examples, build_model, build_objective

@@ -15,10 +15,10 @@ from offbeat.config.experiment_sections import (
     DataSection,
     EvaluateSection,
     LocalSection,
-    ModelSection,
     ServerSection,
     StopSection,
 )
+from offbeat.config.model_sections import ModelSection
 from offbeat.config.population_sections import IntervalsSection, PopulationSection
 from offbeat.config.section import Section
 from offbeat.config.validation_errors import error_prefix, one_line

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from offbeat.algorithms.components import LocalPlan
@@ -21,7 +21,7 @@ from offbeat.config.section import (
 from offbeat.data.catalogue import DATASETS
 from offbeat.errors import OffbeatError
 from offbeat.training.augmentation import AugmentationName
-from offbeat.training.objectives import LOSSES, METRICS
+from offbeat.training.objectives import METRICS
 from offbeat.training.training_loss import TRAINING_LOSS
 from offbeat_client.local_plan import Optimizer
 
@@ -57,84 +57,6 @@ class DataSection(Section):
         if self.collate is not None and not is_import_path(self.name):
             raise ValueError("collate is for data of your own: name their function in data.name, or leave it out")
         return self
-
-
-class AnyModelSection(Section):
-    """Keys of all models."""
-
-    loss: str = "cross_entropy"
-    """cross_entropy, mse, bce, model (the model gets the labels and returns its own ``loss``), or the import path of a
-    function of (outputs, labels)."""
-    batch_norm: Literal["refuse", "local"] = "refuse"
-    """BatchNorm layers: an error, or statistics of each minibatch, which are never sent."""
-
-    @field_validator("loss")
-    @classmethod
-    def _check_known(cls, loss: str, info: ValidationInfo) -> str:
-        return name_or_import_path(loss, info, LOSSES)
-
-
-class SoftmaxSection(AnyModelSection):
-    """Multinomial logistic regression."""
-
-    name: Literal["softmax"]
-
-
-class MlpSection(AnyModelSection):
-    """A multi-layer perceptron with ReLU."""
-
-    name: Literal["mlp"]
-    hidden: Annotated[tuple[Count, ...], Field(strict=False)] = (128,)
-    """Units of each hidden layer."""
-
-
-class CnnSection(AnyModelSection):
-    """A small convolutional network."""
-
-    name: Literal["cnn"]
-
-
-class ResnetSection(AnyModelSection):
-    """ResNet-18 for small images, with GroupNorm."""
-
-    name: Literal["resnet18"]
-
-
-class LstmSection(AnyModelSection):
-    """A two-layer LSTM over tokens."""
-
-    name: Literal["lstm"]
-    hidden: Count = 16
-    """Units of each layer."""
-    embedding: Count = 25
-    """Length of a token's vector."""
-
-
-class OwnModelSection(AnyModelSection):
-    """A model of the user's own."""
-
-    name: ImportPath
-    """The import path of a ``torch.nn.Module`` class, or of a function that returns a module."""
-    arguments: Table = Field(default_factory=dict)
-    """Its keyword arguments."""
-
-
-def _kind_of_model(value: Any) -> str | None:
-    name = value.get("name") if isinstance(value, dict) else getattr(value, "name", None)
-    if not isinstance(name, str):
-        return None
-    return "own" if is_import_path(name) else name
-
-
-ModelSection = Annotated[
-    Annotated[SoftmaxSection, Tag("softmax")]
-    | Annotated[MlpSection, Tag("mlp")]
-    | Annotated[CnnSection, Tag("cnn")]
-    | Annotated[ResnetSection, Tag("resnet18")]
-    | Annotated[LstmSection, Tag("lstm")]
-    | Annotated[OwnModelSection, Tag("own")],
-    Discriminator(_kind_of_model),
-]
 
 
 class LocalSection(Section):

@@ -11,14 +11,8 @@ from pydantic import Field, model_validator
 from offbeat.algorithms import Algorithm
 from offbeat.config.algorithm_table import build_algorithm, hyper_parameters_of
 from offbeat.config.experiment_file import read_table
-from offbeat.config.experiment_sections import (
-    AlgorithmTable,
-    DataSection,
-    EvaluateSection,
-    LocalSection,
-    ModelSection,
-    ServerSection,
-)
+from offbeat.config.experiment_sections import AlgorithmTable, DataSection, EvaluateSection, LocalSection, ServerSection
+from offbeat.config.model_sections import ModelSection
 from offbeat.config.section import Count, Positive, Section, UserPath
 from offbeat.config.validation_errors import error_prefix
 from offbeat.service.settings import ServerSettings

@@ -3,54 +3,51 @@
 import copy
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from pydantic import BaseModel, ValidationError
 from rich.console import Console
 from safetensors.torch import save
 from torch import Tensor, nn
 
 from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.config.algorithm_table import build_algorithm
-from offbeat.config.compression_table import check_compression
 from offbeat.config.experiment_file import check_lease
-from offbeat.config.experiment_sections import RESERVED, EvaluateSection, LocalSection, ServerSection, StopSection
+from offbeat.config.experiment_sections import EvaluateSection, ServerSection, StopSection
 from offbeat.config.population_sections import PopulationSection
-from offbeat.config.validation_errors import one_line
 from offbeat.data.catalogue import load_dataset
 from offbeat.data.dataset import Dataset
 from offbeat.data.user_data import from_user
 from offbeat.data.user_examples import Collate
-from offbeat.errors import OffbeatError, did_you_mean
+from offbeat.errors import OffbeatError
 from offbeat.garbage_collection import rare_garbage_collection
 from offbeat.runs.directory import EVENTS, disk_errors
 from offbeat.runs.progress import Progress
+from offbeat.runs.simulate_arguments import (
+    Function,
+    accelerator_of,
+    check_arguments,
+    module_of,
+    objective_of,
+    plan_of,
+    table_of,
+)
 from offbeat.simulation.records import Evaluation, VisitEnded
-from offbeat.training.accelerator import Accelerator, Precision, choose_device
-from offbeat.training.augmentation import AUGMENTATIONS, AugmentationName
+from offbeat.training.accelerator import Precision
+from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.models import initial_randomness
-from offbeat.training.objectives import LOSSES, METRICS, Objective
-from offbeat.training.trainers.choice import TRAINERS, TrainerName, available_processors
-from offbeat.training.training_loss import TRAINING_LOSS
+from offbeat.training.trainers.choice import TrainerName, available_processors
 from offbeat.training.workload import Workload
 from offbeat.worlds.population import build_population
 from offbeat.worlds.simulation import World
 from offbeat.worlds.workload import as_examples
-from offbeat_client.user_code_errors import error_line, failure
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-Function = Callable[[Tensor, Tensor], Any]
-
-_Table = TypeVar("_Table", bound=BaseModel)
 
 
 @contextmanager
@@ -135,19 +132,19 @@ def simulate(
     Raises:
         OffbeatError: An argument is wrong, or two do not fit together; the message is one line.
     """
-    _check_arguments(algorithm, batch_norm, augmentation, trainer, seed)
+    check_arguments(algorithm, batch_norm, augmentation, trainer, seed)
     if collate is not None and isinstance(data, str):
         raise OffbeatError(f"data = {data!r} with collate: collate is for data of your own, leave it out")
     dataset = load_dataset(data) if isinstance(data, str) else from_user(data, "data", collate=collate)
     seed = int(seed)
     if isinstance(population, Integral) and not isinstance(population, bool | int):  # for instance numpy's
         population = int(population)
-    section = _table(PopulationSection, {"clients": population} if isinstance(population, int) else population)
-    stop = _table(StopSection, {"virtual_seconds": virtual_seconds, "versions": versions, "updates": updates}, "stop")
-    server_section = _table(ServerSection, server or {})
-    objective = _objective(loss, metrics)
+    section = table_of(PopulationSection, {"clients": population} if isinstance(population, int) else population)
+    stop = table_of(StopSection, {"virtual_seconds": virtual_seconds, "versions": versions, "updates": updates}, "stop")
+    server_section = table_of(ServerSection, server or {})
+    objective = objective_of(loss, metrics)
     folder = None if output is None else _make_folder(Path(output))
-    accelerator = _accelerator(device, precision, deterministic)
+    accelerator = accelerator_of(device, precision, deterministic)
     bars = Progress(Console(quiet=not progress), stop, next(iter(objective.metrics), None))
     evaluations: list[Evaluation] = []
     with accelerator.numerics():
@@ -157,11 +154,11 @@ def simulate(
             clients = build_population(section, dataset, seed)
             world = World(
                 algorithm=build_algorithm(algorithm, {}) if isinstance(algorithm, str) else copy.deepcopy(algorithm),
-                plan=_plan(local),
+                plan=plan_of(local),
                 dataset=dataset,
                 population=clients,
                 workload=Workload(
-                    FlatModel(_module(model, seed), batch_norm=batch_norm),
+                    FlatModel(module_of(model, seed), batch_norm=batch_norm),
                     objective,
                     train,
                     clients.shards,
@@ -171,7 +168,7 @@ def simulate(
                 ),
                 server=server_section,
                 stop=stop,
-                evaluate=_table(
+                evaluate=table_of(
                     EvaluateSection,
                     {"every_seconds": evaluate_every_seconds, "every_versions": evaluate_every_versions},
                     "evaluate",
@@ -195,91 +192,6 @@ def simulate(
     if folder is not None:
         _write(folder, history, simulation.ended, world.workload.model.named(simulation.model))
     return history
-
-
-def _check_arguments(
-    algorithm: object, batch_norm: object, augmentation: object, trainer: object, seed: object
-) -> None:
-    # Only a subclass surely has every method of the contract.
-    if not isinstance(algorithm, str) and Algorithm not in type(algorithm).__mro__:
-        raise OffbeatError(f"algorithm = {algorithm!r}: must be a name or an algorithm such as FedBuff(buffer_size=5)")
-    if batch_norm not in ("refuse", "local"):
-        raise OffbeatError(f"batch_norm = {batch_norm!r}: must be 'refuse' or 'local'")
-    if augmentation is not None and augmentation not in tuple(AUGMENTATIONS):
-        raise OffbeatError(f"augmentation = {augmentation!r}: must be None or {' or '.join(map(repr, AUGMENTATIONS))}")
-    if trainer not in TRAINERS:
-        raise OffbeatError(f"trainer = {trainer!r}: must be {' or '.join(map(repr, TRAINERS))}")
-    if not isinstance(seed, Integral) or not 0 <= int(seed) < 2**63:
-        raise OffbeatError(f"seed = {seed!r}: must be a whole number from 0 to 2**63 - 1")
-
-
-def _accelerator(device: object, precision: object, deterministic: bool) -> Accelerator:
-    if precision not in get_args(Precision):
-        raise OffbeatError(f"precision = {precision!r}: must be {' or '.join(map(repr, get_args(Precision)))}")
-    return Accelerator(choose_device(str(device)), cast(Precision, precision), deterministic)
-
-
-def _table(kind: type[_Table], values: Mapping[str, Any], key: str | None = None) -> _Table:
-    key = key or kind.__name__.removesuffix("Section").lower()
-    if not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users' notebooks are not checked
-        raise OffbeatError(f"{key} = {values!r}: must be a table, for instance a dict")
-    given = {name: value for name, value in values.items() if value is not None}
-    try:
-        return kind.model_validate(given, context={"folder": Path()})
-    except ValidationError as error:
-        raise OffbeatError(one_line(error, given, key)) from None
-
-
-def _plan(local: LocalPlan | Mapping[str, Any]) -> LocalPlan:
-    if isinstance(local, LocalPlan):
-        return replace(local, compression=check_compression("local.compression", local.compression))
-    return _table(LocalSection, local).plan()
-
-
-def _module(model: nn.Module | Callable[[], object], seed: int) -> nn.Module:
-    if isinstance(model, nn.Module):
-        try:
-            return copy.deepcopy(model)
-        except RuntimeError as error:
-            raise OffbeatError(f"model cannot be copied ({error_line(error)}): pass the class or a function") from None
-    if not callable(model):
-        raise OffbeatError(f"model = {model!r}: must be a torch.nn.Module, or a function that makes one")
-    try:
-        with initial_randomness(seed):
-            made = model()
-    except Exception as error:
-        raise failure("model failed", error) from error
-    if not isinstance(made, nn.Module):
-        raise OffbeatError(f"model made a {type(made).__name__}, not a torch.nn.Module")
-    return made
-
-
-def _objective(loss: str | Function, metrics: Sequence[str] | Mapping[str, Function] | None) -> Objective:
-    if metrics is None:
-        metrics = ["accuracy"] if loss in ("cross_entropy", "bce") else []
-    training_loss = False
-    if not isinstance(metrics, Mapping):
-        names: Any = [metrics] if isinstance(metrics, str) else metrics
-        if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-            raise OffbeatError("metrics: must be names, or a dict of functions by name, such as {'f1': my_f1}")
-        training_loss = TRAINING_LOSS in names
-        known = {**{name: metric.function for name, metric in METRICS.items()}, TRAINING_LOSS: None}
-        metrics = {name: _look_up(name, known, "metrics") for name in names if name != TRAINING_LOSS}
-    for name, function in metrics.items():
-        if not callable(function) or name in RESERVED:
-            raise OffbeatError(
-                f"metrics: {name!r} must be a function of (outputs, labels), and its name must not be one of "
-                f"{', '.join(sorted(RESERVED))}"
-            )
-    if not isinstance(loss, str) and not callable(loss):
-        raise OffbeatError(f"loss = {loss!r}: must be a name or a function of (outputs, labels)")
-    return Objective(_look_up(loss, LOSSES, "loss") if isinstance(loss, str) else loss, metrics, training_loss)
-
-
-def _look_up(name: str, known: Mapping[str, Any], key: str) -> Any:
-    if name not in known:
-        raise OffbeatError(f"{key} = {name!r}: {did_you_mean(name, known)}, or pass a function")
-    return known[name]
 
 
 def _history(evaluations: Sequence[Evaluation]) -> "DataFrame":

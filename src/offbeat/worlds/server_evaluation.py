@@ -11,7 +11,8 @@ import torch
 from pydantic import TypeAdapter
 from safetensors.torch import load_file
 
-from offbeat.config.experiment_sections import DataSection, ModelSection
+from offbeat.config.experiment_sections import DataSection
+from offbeat.config.model_sections import ModelSection
 from offbeat.training.workload import Workload
 from offbeat.worlds.workload import as_examples, build_dataset, build_model, build_objective
 

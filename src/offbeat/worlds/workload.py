@@ -11,17 +11,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from offbeat.config.experiment_file import Experiment
-from offbeat.config.experiment_sections import (
+from offbeat.config.experiment_sections import DataSection, metric_name
+from offbeat.config.import_path import call, is_import_path, load_callable
+from offbeat.config.model_sections import (
     CnnSection,
-    DataSection,
     LstmSection,
     MlpSection,
     ModelSection,
     OwnModelSection,
     ResnetSection,
-    metric_name,
 )
-from offbeat.config.import_path import call, is_import_path, load_callable
 from offbeat.config.validation_errors import error_prefix
 from offbeat.data import load_dataset
 from offbeat.data.dataset import Dataset

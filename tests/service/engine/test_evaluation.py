@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from offbeat.algorithms import FedBuff
-from offbeat.config.experiment_sections import SoftmaxSection
+from offbeat.config.model_sections import SoftmaxSection
 from offbeat.data import load_dataset
 from offbeat.training.evaluation import Evaluator
 from offbeat.worlds.workload import build_model, build_objective
