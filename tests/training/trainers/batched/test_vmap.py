@@ -208,9 +208,11 @@ def test_threads_share_a_batch_and_change_no_bit(monkeypatch):
     threaded.close()
 
 
-def test_models_without_the_kernel_stay_in_one_thread():
+@pytest.mark.parametrize(("name", "options"), [("groupnorm", {}), ("mlp", {"momentum": 0.9}), ("mlp", {"mu": 0.1})])
+def test_only_the_kernel_is_used_by_several_threads(name, options):
     """torch.func puts the tensors of a batch into the module, which all threads share."""
-    jobs = jobs_of([PLAIN] * 20, "groupnorm")
-    threaded = make(lambda workload: VmapTrainer(workload, threads=2), "groupnorm")
-    assert_same(threaded.collect(jobs), make(VmapTrainer, "groupnorm").collect(jobs))
-    assert not threaded._pool._threads
+    jobs = jobs_of([dataclasses.replace(PLAIN, **options)] * 20, name)
+    threaded = make(lambda workload: VmapTrainer(workload, threads=2), name)
+    assert_same(threaded.collect(jobs), make(VmapTrainer, name).collect(jobs))
+    assert bool(threaded._pool._threads) is ("mu" in options)
+    threaded.close()

@@ -95,11 +95,14 @@ class VmapTrainer(Trainer):
         """Train all jobs, each from its start."""
         self._model.module.train()
         share = -(-len(jobs) // self._threads)
-        # Models of torch.func are not divided: it puts each batch's tensors into the one module.
-        if not self._is_dense or share < _SMALLEST_SHARE or len(jobs) == share:
+        # Not divided where torch.func is used: it puts each batch's tensors into the one module.
+        if share < _SMALLEST_SHARE or len(jobs) == share or not all(map(self._has_kernel, jobs)):
             return self._collect(jobs)
         parts = self._pool.map(self._collect, [jobs[at : at + share] for at in range(0, len(jobs), share)])
         return [result for part in parts for result in part]
+
+    def _has_kernel(self, job: Job) -> bool:
+        return self._is_dense and _group_of(job, self.workload.examples(job.client)).is_dense
 
     def _collect(self, jobs: Sequence[Job]) -> list[Result]:
         groups: dict[_Group, list[int]] = {}
