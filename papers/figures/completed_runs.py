@@ -45,10 +45,12 @@ def _has_settings(experiment: Experiment, label: str, seed: int, path: Path) -> 
         dataset, trainer = config["data"]["name"], config["trainer"]
     except (OSError, ValueError, LookupError, TypeError):  # missing or broken
         return False
-    # The run decided whether to use the fallback data, and which trainer "auto" is.
+    # The run decided whether to use the fallback data, and which trainer and device "auto" is.
     if not isinstance(dataset, str) or dataset not in (experiment.data.name, experiment.data.fallback):
         return False
     resolved = experiment.resolved(label, seed, dataset)
     if experiment.trainer == "auto":
         resolved["trainer"] = trainer
+    if experiment.device == "auto":
+        resolved["device"] = config.get("device", "cpu")
     return has_settings(path, resolved)

@@ -3,6 +3,7 @@
 import os
 import signal
 import stat
+import time
 
 import pytest
 from click.testing import CliRunner
@@ -44,8 +45,11 @@ def test_only_the_owner_can_read_the_servers_files_and_no_token_is_printed(tmp_p
             with Server(launcher, folder, "algorithm = 'fedbuff'", length=6, clients=2) as server:
                 server.file.write_text(server.file.read_text().replace("tls = false", f"tls = {tls}"))
                 server.start()
-                said = ""
+                said, deadline = "", time.monotonic() + 60
                 while f"--token-file {server.folder / 'enrolment-token'}" not in said:
+                    assert time.monotonic() < deadline, said
+                    # Not at once: what is printed while the captured output is read would be lost.
+                    time.sleep(0.5)
                     said += "".join(capfd.readouterr())
                 assert (server.folder / "tls").exists() is (tls == "true")
                 assert (server.folder / "offbeat.sqlite-wal").exists()
