@@ -72,6 +72,16 @@ def test_tuning_prints_the_key_of_the_fastest_trainer(
     ]
 
 
+def test_tuning_without_a_trainer_that_works_says_why(
+    offbeat: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "some.toml"
+    file.write_text(FILE.format(model="mlp"))
+    monkeypatch.setattr("offbeat.cli.devices.measure_trainers", lambda workload, plan: iter([("loop", "it failed")]))
+    code, out, err = offbeat("devices", str(file), "--tune", "--set", "device=cpu")
+    assert (code, err, out.splitlines()[-1]) == (0, "", "loop: it failed")
+
+
 def test_tuning_needs_an_experiment(offbeat: Command) -> None:
     code, _, err = offbeat("devices", "--tune")
     assert (code, err) == (2, "offbeat: --tune measures an experiment: name its FILE\n")

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from offbeat.cli import service
 from offbeat.errors import OffbeatError
+from offbeat.service.client import LocalSGD
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -46,3 +48,13 @@ def test_only_a_valid_token_expires(offbeat: Command, monkeypatch: pytest.Monkey
         "b: enrolment, revoked, 3 uses left, ward 3",
         "c: enrolment, valid",
     ]
+
+
+def test_only_the_built_in_client_moves_to_a_device():
+    client = LocalSGD(torch.nn.Linear(1, 1), torch.nn.functional.mse_loss, (torch.zeros(2, 1), torch.zeros(2, 1)))
+    made = service._on_device(lambda number: client, "meta-less")
+    with pytest.raises(OffbeatError, match="device = 'meta-less': must be auto, cpu, cuda, cuda:N or mps"):
+        made(0)
+    assert service._on_device(lambda number: client, "cpu")(0) is client
+    with pytest.raises(OffbeatError, match="--device is for clients that are LocalSGD: move a model of your own"):
+        service._on_device(lambda number: lambda model, visit: None, "cpu")(0)

@@ -68,3 +68,11 @@ def test_users_data_are_identified_by_their_content():
         versions({"trainer": "loop", "device": "cpu"}, data("own.py:make", value))["data"] for value in (0.0, 0.0, 1.0)
     )
     assert one == again != other
+
+
+def test_the_card_and_its_software_have_their_versions(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"card of {device}")
+    found = versions({"trainer": "loop", "device": "cuda:1"}, data("digits"))
+    assert found["GPU"] == "card of cuda:1"
+    assert {"CUDA", "cuDNN"} <= found.keys()
+    assert not {"GPU", "CUDA", "cuDNN"} & versions({"trainer": "loop", "device": "cpu"}, data("digits")).keys()

@@ -2,6 +2,7 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from offbeat.algorithms.components import Compression
 from offbeat.algorithms.components.schedules.patterns import random
 from offbeat.algorithms.components.step_sizes import inverse_time
 from offbeat.simulation.records import Evaluation, Stop
+from offbeat.simulation.simulator import Simulation
 from offbeat.simulation.training_queue import DivergedError
 from tests.algorithms.case import all_cases
 from tests.simulation.conftest import TIMES, QuadraticTrainer, local_plan, resume, run
@@ -223,3 +225,16 @@ def test_training_that_diverged_before_it_was_needed_does_so_again_after_a_resta
         with pytest.raises(DivergedError, match="client 3, from version 0"):
             run(each)
     assert restored._now == simulation._now
+
+
+def test_a_loaded_state_lies_where_the_model_lies():
+    algorithm = SimpleNamespace(model=torch.zeros(2, device="meta"))
+    world = SimpleNamespace(coordinator=SimpleNamespace(algorithm=algorithm))
+    state = {"sum": torch.zeros(2), "rows": torch.zeros(3, 2), "clients": torch.arange(3), "now": 1.0}
+    moved = Simulation._on_device(world, state)
+    assert {key: value.device.type for key, value in moved.items() if torch.is_tensor(value)} == {
+        "sum": "meta",
+        "rows": "meta",
+        "clients": "cpu",
+    }
+    assert moved["now"] == 1.0

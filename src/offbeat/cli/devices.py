@@ -12,10 +12,11 @@ from offbeat.config import experiment_file
 from offbeat.config.experiment_file import Experiment
 from offbeat.errors import OffbeatError
 from offbeat.runs.run_all import load_data
-from offbeat.training.accelerator import Accelerator, choose_device
+from offbeat.training.accelerator import choose_device
 from offbeat.training.trainers.choice import available_processors, choose_trainer
 from offbeat.training.trainers.tuning import measure_trainers
 from offbeat.training.workload import Workload
+from offbeat.worlds.data_placement import fits_on_device
 from offbeat.worlds.population import build_population
 from offbeat.worlds.workload import build_workload
 
@@ -49,11 +50,12 @@ def _describe(experiment: Experiment, *, tune: bool) -> None:
     With ``tune`` the trainers are measured, too.
     """
     torch.set_num_threads(1)  # as runs do
-    accelerator: Accelerator = experiment.accelerator()
+    accelerator = experiment.accelerator()
     dataset, seed = load_data(experiment, click.echo), experiment.seeds[0]
     shards = build_population(experiment.population, dataset, seed).shards
     with accelerator.numerics():
-        workload = build_workload(experiment, dataset, shards, seed).to(accelerator)
+        workload = build_workload(experiment, dataset, shards, seed)
+        workload = workload.to(accelerator, with_data=fits_on_device(workload, accelerator, experiment.data.on_device))
         for label in experiment.algorithms:
             trainer, reason = experiment.trainer, "the experiment says so"
             if trainer == "auto":
@@ -70,4 +72,5 @@ def _tune(workload: Workload, plan: LocalPlan) -> None:
         click.echo(f"{name}: {measured if isinstance(measured, str) else f'{measured:,.1f} visits per second'}")
         if not isinstance(measured, str):
             rates[name] = measured
-    click.echo(f'trainer = "{max(rates, key=lambda name: rates[name])}"')
+    if rates:
+        click.echo(f'trainer = "{max(rates, key=lambda name: rates[name])}"')

@@ -77,14 +77,11 @@ class Experiment(Section):
             raise ValueError(f"evaluate.target = {target:g}: an accuracy is between 0 and 1, for instance 0.8")
         return self
 
-    @model_validator(mode="after")
-    def _check_precision(self) -> "Experiment":
-        if self.precision == "tf32" and self.device in ("cpu", "mps"):
-            raise ValueError("precision = 'tf32' is for NVIDIA GPUs: use float32 or bf16")
-        return self
-
     def accelerator(self) -> Accelerator:
-        """Return the processor of the runs; ``OffbeatError`` if it is not there."""
+        """Return the processor of the runs.
+
+        Raises ``OffbeatError`` if it is not there, or cannot compute in this precision.
+        """
         return Accelerator(choose_device(self.device), self.precision, self.deterministic)
 
     @property

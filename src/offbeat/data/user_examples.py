@@ -41,7 +41,8 @@ def read_examples(data: Any, part: str) -> ExampleArrays:
         if not columns:
             columns = {key: np.empty((size, *value.shape), _type(key, value, where)) for key, value in named.items()}
         if named.keys() != columns.keys():
-            raise OffbeatError(f"{where} has {_names(named)}, example 0 has {_names(columns)}: give all the same")
+            names = f"{where} has {_names(named)}, example 0 has {_names(columns)}"
+            raise OffbeatError(f"{names}: give all examples the same names")
         for key, value in named.items():
             _put(columns[key], index, value, key, where)
     labels = columns.pop("label")

@@ -19,7 +19,6 @@ from offbeat.runs.progress import Progress
 from offbeat.runs.resume import check_settings, check_versions, has_settings
 from offbeat.runs.run import RunTask, carry_out
 from offbeat.runs.worker_processes import Workers
-from offbeat.training.accelerator import choose_device
 from offbeat.training.allocator import keep_freed_memory
 from offbeat.training.trainers.choice import available_processors
 from offbeat.training.trainers.distributed.ray_cluster import RayCluster
@@ -60,7 +59,7 @@ def run_all(
     keep_freed_memory()
     # Before the first run there is no state to save, so a signal ends the program at once.
     with run_directory.lock_folder(folder):
-        experiment = experiment.model_copy(update={"device": str(choose_device(experiment.device))})
+        experiment = experiment.model_copy(update={"device": str(experiment.accelerator().device)})
         dataset = load_data(experiment, progress.say)
         # If a fallback replaced the data, all processes take the fallback.
         if dataset.name != experiment.data.name:

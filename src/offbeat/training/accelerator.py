@@ -35,11 +35,20 @@ class Accelerator:
         precision: Of matrix products and convolutions. ``tf32`` rounds their inputs to 10 bits on NVIDIA GPUs, ``bf16``
             computes forward passes with bfloat16; models, gradients and sums are float32 in each case.
         deterministic: On a CUDA GPU, use only operations that give the same bits each time.
+
+    Raises:
+        OffbeatError: ``tf32`` on a device that is not a CUDA GPU.
     """
 
     device: torch.device
     precision: Precision = "float32"
     deterministic: bool = True
+
+    def __post_init__(self) -> None:
+        if self.precision == "tf32" and not self.is_cuda:
+            raise OffbeatError(
+                f"precision = 'tf32' is for NVIDIA GPUs, the device is {self.device}: use float32 or bf16"
+            )
 
     @property
     def is_cuda(self) -> bool:
