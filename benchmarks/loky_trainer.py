@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from loky import ProcessPoolExecutor
 
+from offbeat.training.allocator import keep_freed_memory
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.distributed.packed_code import pack_code, unpack_code
 from offbeat.training.trainers.loop import LoopTrainer
@@ -62,6 +63,7 @@ _trainer: LoopTrainer | None = None  # of a process of loky
 def _set_up(code: np.ndarray, inputs: np.ndarray, labels: np.ndarray, shards: list[np.ndarray], seed: int) -> None:
     global _trainer
     torch.set_num_threads(1)
+    keep_freed_memory()
     module, loss = unpack_code(torch.from_numpy(code))
     examples = Examples(torch.from_numpy(inputs), torch.from_numpy(labels))
     _trainer = LoopTrainer(Workload(FlatModel(module), Objective(loss), examples, shards, seed))

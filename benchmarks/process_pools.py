@@ -30,6 +30,7 @@ from peers.workloads import plain_loop
 from simulation import WORKLOADS, Simulated, simulation, training_workload
 
 from offbeat.algorithms import FedBuff
+from offbeat.training.allocator import keep_freed_memory
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.distributed.processes import ProcessTrainer
 from offbeat.training.trainers.loop import LoopTrainer
@@ -102,6 +103,7 @@ def _half(jobs: int, steps: int, part: int) -> None:
     workload = WORKLOADS["W2"]
     if _loop is None:
         torch.set_num_threads(1)
+        keep_freed_memory()  # as the pools' processes do
         _loop = LoopTrainer(training_workload(workload))
     _loop.collect(jobs_of(workload, jobs, steps)[part::WORKERS])
 

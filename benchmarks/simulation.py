@@ -94,7 +94,7 @@ def training_workload(workload: Simulated) -> training.Workload:
 
 def trainer_named(name: Any, workload: Simulated) -> Trainer:
     """Return one of Offbeat's trainers."""
-    workers = 1 if name == "loop" else _PROCESSES
+    workers = _PROCESSES if name == "processes" else 1
     return make_trainer(name, training_workload(workload), plan=workload.plan, workers=workers)
 
 

@@ -65,7 +65,7 @@ def make_trainer(
     chosen = choose_trainer(workload, plan)[0] if name == "auto" else name
     loop = LoopTrainer(workload)
     if chosen != "loop":
-        batched = _make_vmap(workload, unfold=chosen == "unfold", threads=workers)
+        batched = _make_vmap(workload, unfold=chosen == "unfold")
         problem = batching_problem(batched, loop, plan) if name != "auto" else None
         if problem is not None:
             raise OffbeatError(f"trainer = '{name}': this model cannot be trained in batches ({problem}): use 'loop'")
@@ -105,12 +105,12 @@ def available_processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _make_vmap(workload: Workload, *, unfold: bool = False, threads: int = 1) -> VmapTrainer:
+def _make_vmap(workload: Workload, *, unfold: bool = False) -> VmapTrainer:
     length = len(workload.model.vector)
     if workload.accelerator.device.type == "cpu":
         smallest, largest = _DENSE_BATCHES if is_dense(workload) else _BATCHES
-        limit = threads * _between(smallest, _PARAMETERS_PER_BATCH // length, largest)
-        return VmapTrainer(workload, batch_limit=limit, threads=threads, unfold_convolutions=unfold)
+        limit = _between(smallest, _PARAMETERS_PER_BATCH // length, largest)
+        return VmapTrainer(workload, batch_limit=limit, unfold_convolutions=unfold)
     smallest, largest = _GPU_BATCHES
     limit = _between(smallest, _GPU_PARAMETERS_PER_BATCH // length, largest)
     return VmapTrainer(workload, batch_limit=limit, padded=True, unfold_convolutions=unfold)

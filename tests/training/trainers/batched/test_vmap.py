@@ -1,7 +1,6 @@
 """The batched trainer gives the plain one's results, for any division of the jobs."""
 
 import dataclasses
-import threading
 
 import pytest
 import torch
@@ -187,32 +186,3 @@ def test_padded_batches_always_have_the_same_shape(monkeypatch):
     padded.collect(jobs_of([PLAIN, dataclasses.replace(PLAIN, steps=9)], "groupnorm"))
     padded.collect(jobs_of([PLAIN] * 5, "groupnorm"))
     assert set(rows) == {4}
-
-
-def test_threads_share_a_batch_and_change_no_bit(monkeypatch):
-    plans = [dataclasses.replace(PLAIN, steps=1 + number % 4) for number in range(19)]
-    jobs = jobs_of(plans)
-    threaded = make(lambda workload: VmapTrainer(workload, threads=2))
-    parts, collect = [], threaded._collect
-
-    def record(part):
-        parts.append((len(part), threading.current_thread() is threading.main_thread()))
-        return collect(part)
-
-    monkeypatch.setattr(threaded, "_collect", record)
-    assert_same(threaded.collect(jobs), make(VmapTrainer).collect(jobs))
-    assert sorted(parts) == [(9, False), (10, False)]
-    parts.clear()
-    threaded.collect(jobs[:14])  # a thread would have too few
-    assert parts == [(14, True)]
-    threaded.close()
-
-
-@pytest.mark.parametrize(("name", "options"), [("groupnorm", {}), ("mlp", {"momentum": 0.9}), ("mlp", {"mu": 0.1})])
-def test_only_the_kernel_is_used_by_several_threads(name, options):
-    """torch.func puts the tensors of a batch into the module, which all threads share."""
-    jobs = jobs_of([dataclasses.replace(PLAIN, **options)] * 20, name)
-    threaded = make(lambda workload: VmapTrainer(workload, threads=2), name)
-    assert_same(threaded.collect(jobs), make(VmapTrainer, name).collect(jobs))
-    assert bool(threaded._pool._threads) is ("mu" in options)
-    threaded.close()

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -26,7 +25,6 @@ from offbeat.training.workload import Workload
 from offbeat_client.local_plan import Optimizer
 
 _FETCHED = 256  # examples fetched together, if a step has no more: they stay in the cache until they are used
-_SMALLEST_SHARE = 8  # of a thread
 _SMALLEST_BATCH = 2  # a CPU may compute a single model in another way, with other last bits
 
 
@@ -42,7 +40,6 @@ class VmapTrainer(Trainer):
         batch_limit: The largest number of models to train together.
         padded: Whether each batch is filled up to that number. GPUs choose the order of additions by the shapes, so
             without it a result's last bits depend on the other jobs of its batch.
-        threads: How many threads share a batch, where the kernel for linear layers trains it.
         unfold_convolutions: Whether convolutions are matrix products, which GPUs batch well. This changes the last
             bits, and the trainer's name says so.
     """
@@ -55,7 +52,6 @@ class VmapTrainer(Trainer):
         *,
         batch_limit: int = 64,
         padded: bool = False,
-        threads: int = 1,
         unfold_convolutions: bool = False,
     ) -> None:
         if unfold_convolutions:
@@ -82,9 +78,6 @@ class VmapTrainer(Trainer):
         self._is_dense = is_dense(workload) and workload.accelerator.precision != "bf16"
         self._gradients = vmap(grad_and_value(loss_of), in_dims=(0, 0, 0, None))
         self._draws: dict[int, list[Draw]] = {}  # of the first step, by minibatch size
-        self._threads = threads
-        # Each thread's operations use one thread, as everywhere.
-        self._pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
 
     @property
     def kernel(self) -> str:
@@ -94,17 +87,6 @@ class VmapTrainer(Trainer):
     def collect(self, jobs: Sequence[Job]) -> list[Result]:
         """Train all jobs, each from its start."""
         self._model.module.train()
-        share = -(-len(jobs) // self._threads)
-        # Not divided where torch.func is used: it puts each batch's tensors into the one module.
-        if share < _SMALLEST_SHARE or len(jobs) == share or not all(map(self._has_kernel, jobs)):
-            return self._collect(jobs)
-        parts = self._pool.map(self._collect, [jobs[at : at + share] for at in range(0, len(jobs), share)])
-        return [result for part in parts for result in part]
-
-    def _has_kernel(self, job: Job) -> bool:
-        return self._is_dense and _group_of(job, self.workload.examples(job.client)).is_dense
-
-    def _collect(self, jobs: Sequence[Job]) -> list[Result]:
         groups: dict[_Group, list[int]] = {}
         for index, job in enumerate(jobs):
             groups.setdefault(_group_of(job, self.workload.examples(job.client)), []).append(index)
@@ -116,10 +98,6 @@ class VmapTrainer(Trainer):
                 batch = indices[first : first + self.batch_limit]
                 results.update(zip(batch, self._train([jobs[index] for index in batch], group), strict=True))
         return [results[index] for index in range(len(jobs))]
-
-    def close(self) -> None:
-        """End the threads, if there are any."""
-        self._pool.shutdown()
 
     @property
     def _smallest(self) -> int:

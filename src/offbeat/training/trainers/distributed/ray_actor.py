@@ -16,6 +16,7 @@ from torch import Tensor
 from offbeat.errors import OffbeatError
 from offbeat.inputs import Inputs, map_inputs
 from offbeat.training.accelerator import Accelerator
+from offbeat.training.allocator import keep_freed_memory
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import Objective
@@ -85,6 +86,7 @@ class TrainingActor:
 
     def __init__(self, packed: PackedWorkload) -> None:
         torch.set_num_threads(1)
+        keep_freed_memory()
         self._packed = packed
         self._trainer: LoopTrainer | None = None
 
