@@ -10,7 +10,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from offbeat_client.errors import OffbeatError
-from offbeat_client.number_checks import check_count, check_not_negative, check_positive
+from offbeat_client.number_checks import check_count, check_not_negative
 
 Mechanism = Literal["independent", "banded"]
 """How the noise of different batches is correlated."""
@@ -33,7 +33,7 @@ class Terms:
         length: d, the parameters of the model.
         buffer: K, the most clients of a batch.
         min_clients: T, the fewest clients of a batch, 2 ≤ T ≤ K.
-        clip_norm: C > 0, the largest norm of an update.
+        clip_norm: C, the largest norm of an update, 1e-9 … 1e9.
         noise_multiplier: σ ≥ 0, the noise's standard deviation in units of the clip norm; 0 for masks alone.
         mechanism: ``independent`` noise, or ``banded``: correlated over batches.
         max_participations: k ≥ 1, in how many batches a client may be.
@@ -64,7 +64,8 @@ class Terms:
                 raise ValueError(f"{name} must have {length} bytes, got {len(getattr(self, name))}")
         for name in _COUNTS:
             check_count(name, getattr(self, name))
-        check_positive("clip_norm", self.clip_norm)
+        if not 1e-9 <= self.clip_norm <= 1e9:
+            raise ValueError(f"clip_norm must be in 1e-9 … 1e9, got {self.clip_norm}")
         check_not_negative("noise_multiplier", self.noise_multiplier)
         # One value has one JSON text, and so one digest.
         object.__setattr__(self, "clip_norm", float(self.clip_norm))
