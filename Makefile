@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit coverage kills torture faults bench-simulation bench-peers bench-gpu test-gpu gpu-packages bench-service docs reference algorithm missing theory-docs performance-docs service-docs figures results clean
+.PHONY: help run test lint types unit coverage kills torture faults bench-simulation bench-peers bench-gpu test-gpu gpu-packages bench-service bench-privacy docs reference algorithm missing theory-docs performance-docs service-docs figures results clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -65,6 +65,9 @@ bench-gpu: ## client updates a second on a CUDA GPU, beside a plain loop on it; 
 
 bench-service: .venv/installed ## what the server takes, beside bare sockets (20 minutes); ARGS="--quick", or ARGS="--peer" for Flower's too
 	$(BIN)/python benchmarks/service.py $(ARGS)
+
+bench-privacy: .venv/installed ## what private sums cost a client for 10 million parameters, and bytes up
+	$(BIN)/python benchmarks/privacy.py
 
 bench-peers: ## the same workloads on other simulators, each in an environment of its own (6 GB in build/peers)
 	$(PYTHON) benchmarks/peers/run.py $(ARGS)

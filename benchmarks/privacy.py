@@ -1,0 +1,84 @@
+"""The cost of private sums for 10 million parameters.
+
+Run it with ``make bench-privacy``. Times are CPU milliseconds, all threads together: the median of 7 repetitions, and
+their range.
+"""
+
+import hashlib
+import os
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from offbeat_client.privacy.envelope import RECORD_BYTES, Binding, seal
+from offbeat_client.privacy.epoch_key import EpochKey
+from offbeat_client.privacy.fixed_point import norm, quantise
+from offbeat_client.privacy.share import make_share, mask, vector_digest
+from offbeat_client.privacy.terms import Terms
+
+LENGTH = 10_000_000
+REPETITIONS = 7
+
+Row = tuple[str, Callable[[], object]]
+"""A line of the table: its name, and the work whose time it shows."""
+
+
+def client_rows() -> list[Row]:
+    """Return the parts of a client's work, and the whole."""
+    delta = np.random.default_rng(0).normal(0, 0.01, LENGTH).astype(np.float32)
+    signing_key, hpke_key = Ed25519PrivateKey.generate(), X25519PrivateKey.generate().public_key().public_bytes_raw()
+    client = signing_key.public_key().public_bytes_raw()
+    terms = Terms(
+        run=os.urandom(16), helper_key=client, length=LENGTH, buffer=10, min_clients=10, clip_norm=1.0,
+        noise_multiplier=3.77, mechanism="independent", max_participations=10, min_separation=50, bands=1, bits=20,
+    )  # fmt: skip
+    quantised = quantise(delta, terms.step, os.urandom(32), terms.largest)
+    masked = mask(quantised.copy(), os.urandom(32))
+    binding = Binding(terms.digest, terms.run, client, 0, 0, 0, bytes(32), vector_digest(masked), 0, bytes(32), 0)
+
+    def share() -> object:
+        return make_share(
+            delta, divisor=1.0, scale=1.0, terms=terms, visit=0, start_version=0, version=0, model=bytes(32),
+            head_number=0, head=bytes(32), epoch_key=EpochKey(0, hpke_key), signing_key=signing_key,
+        )  # fmt: skip
+
+    return [
+        ("client: norm for the clip", lambda: norm(delta)),
+        ("client: quantise", lambda: quantise(delta, terms.step, os.urandom(32), terms.largest, 0.03)),
+        ("client: mask", lambda: mask(quantised, os.urandom(32))),
+        ("client: digest", lambda: vector_digest(masked)),
+        ("client: seal and sign", lambda: seal(os.urandom(32), hpke_key, binding, signing_key)),
+        ("client: the whole share", share),
+        ("for comparison: SHA-256 of a plain update", lambda: hashlib.sha256(delta.data).digest()),
+    ]
+
+
+def milliseconds(work: Callable[[], object]) -> list[float]:
+    """Return the CPU times of some calls, in order of size."""
+    work()
+    times: list[float] = []
+    for _ in range(REPETITIONS):
+        begin = time.process_time()
+        work()
+        times.append(1000 * (time.process_time() - begin))
+    return sorted(times)
+
+
+def main() -> None:
+    """Print times and bytes."""
+    print(f"{LENGTH:,} parameters{'':24} CPU ms       range")
+    for name, work in client_rows():
+        times = milliseconds(work)
+        print(f"{name:42} {statistics.median(times):7.1f}  {times[0]:.1f} … {times[-1]:.1f}")
+    print("\nparameters  bytes up of a share  relative to a plain float32 update")
+    for length in (7_850, 1_000_000, LENGTH):
+        plain, private = 4 * length, 4 * length + RECORD_BYTES
+        print(f"{length:10,} {private:20,} {private / plain:35.5f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Shares of masked sums: clipped, quantised, masked and sealed updates."""

@@ -1,0 +1,103 @@
+"""A client's share of a batch: its update clipped, quantised, masked and sealed."""
+
+import hashlib
+import os
+from typing import NamedTuple
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
+
+from offbeat_client.number_checks import check_positive
+from offbeat_client.privacy.envelope import SEED_BYTES, Binding, seal
+from offbeat_client.privacy.epoch_key import EpochKey
+from offbeat_client.privacy.fixed_point import clip_factor, norm, quantise
+from offbeat_client.privacy.keystream import KEY_BYTES, keystream_chunks
+from offbeat_client.privacy.terms import Terms
+
+SMALLEST_SCALE = 1 / 8
+"""The smallest weight by staleness; a smaller one would tell the client's share of a sum apart."""
+
+
+class Share(NamedTuple):
+    """A masked vector, uint32 ``(d,)``, and its share record, 356 bytes."""
+
+    masked: NDArray[np.uint32]
+    record: bytes
+
+
+def make_share(
+    delta: NDArray[np.float32],
+    *,
+    divisor: float,
+    scale: float,
+    terms: Terms,
+    visit: int,
+    start_version: int,
+    version: int,
+    model: bytes,
+    head_number: int,
+    head: bytes,
+    epoch_key: EpochKey,
+    signing_key: Ed25519PrivateKey,
+) -> Share:
+    """Return the share of an update: what the server gets in place of the delta.
+
+    ``delta / divisor`` is clipped to the terms' norm, multiplied by ``scale``, quantised, and masked with a fresh seed,
+    which is sealed for the helper. A delta that is not finite counts as zeros.
+
+    Args:
+        delta: Float32 ``(d,)``; it is not changed.
+        divisor: FedNova's a from the plan, > 0; 1 for other algorithms.
+        scale: The weight by staleness at ``version``, 1/8 … 1.
+        terms: What the client agreed to.
+        visit: The visit's number; with those below, see ``Binding``.
+        start_version: The version that the visit started from.
+        version: The server's open version, at least the one before.
+        model: SHA-256 of the model.
+        head_number: The number of the answer that came with the model.
+        head: The hash of that answer.
+        epoch_key: The helper's present key, verified.
+        signing_key: The client's key.
+
+    Raises:
+        ValueError: A value is out of range; nothing may be sent then.
+    """
+    if delta.dtype != np.float32 or delta.shape != (terms.length,):
+        raise ValueError(f"the delta must be float32 {(terms.length,)}, got {delta.dtype} {delta.shape}")
+    check_positive("divisor", divisor)
+    if not SMALLEST_SCALE <= scale <= 1:
+        raise ValueError(f"scale must be in {SMALLEST_SCALE} … 1, got {scale}")
+    if version < start_version:
+        raise ValueError(f"version {version} of the share is older than start_version {start_version}")
+    factor = clip_factor(norm(delta) / divisor, terms.clip_norm) / divisor * scale
+    quantised = quantise(delta, terms.step, os.urandom(KEY_BYTES), terms.largest, factor)
+    seed = os.urandom(SEED_BYTES)
+    masked = mask(quantised, seed)
+    binding = Binding(
+        terms=terms.digest,
+        run=terms.run,
+        client=signing_key.public_key().public_bytes_raw(),
+        visit=visit,
+        start_version=start_version,
+        version=version,
+        model=model,
+        vector=vector_digest(masked),
+        head_number=head_number,
+        head=head,
+        epoch=epoch_key.epoch,
+    )
+    return Share(masked, seal(seed, epoch_key.public_key, binding, signing_key))
+
+
+def mask(quantised: NDArray[np.int32], seed: bytes) -> NDArray[np.uint32]:
+    """Add a seed's words modulo 2³², in place; return the same memory as uint32."""
+    masked = quantised.view(np.uint32)
+    for part, words in keystream_chunks(seed, 0, len(masked)):
+        masked[part] += words
+    return masked
+
+
+def vector_digest(masked: NDArray[np.uint32]) -> bytes:
+    """Return the SHA-256 of a masked vector as little-endian words, 32 bytes."""
+    return hashlib.sha256(masked.astype("<u4", copy=False).data).digest()
