@@ -14,6 +14,7 @@ from offbeat.config import experiment_sections as sections
 from offbeat.config import model_sections, population_sections
 from offbeat.config.algorithm_table import hyper_parameters_of
 from offbeat.config.experiment_file import Experiment, load
+from offbeat.config.privacy_section import PrivacySection
 from offbeat.errors import OffbeatError
 from offbeat_client.lr_decay import step
 
@@ -69,6 +70,16 @@ update_clip_norm = 3.0
 max_update_norm = 4.0
 max_step_norm = 5.0
 aggregate = "krum"
+[privacy]
+helper = "https://helper.example:9443"
+min_clients = 2
+clip_norm = 1.5
+noise_multiplier = 3.5
+mechanism = "banded"
+max_participations = 10
+min_separation = 5
+bits = 16
+delta = 1e-6
 [algorithms.one]
 algorithm = "fedbuff"
 buffer_size = 3
@@ -108,6 +119,7 @@ class TestEveryKey:
             "local",
             "population",
             "server",
+            "privacy",
             "stop",
             "evaluate",
         ):
@@ -127,6 +139,7 @@ class TestEveryKey:
             "local": sections.LocalSection,
             "population": population_sections.PopulationSection,
             "server": sections.ServerSection,
+            "privacy": PrivacySection,
             "stop": sections.StopSection,
             "evaluate": sections.EvaluateSection,
             "model": model_sections.MlpSection,

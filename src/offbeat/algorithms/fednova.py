@@ -20,6 +20,7 @@ from offbeat.algorithms.components import (
     Weight,
     check_not_negative,
 )
+from offbeat_client.local_plan import normaliser
 
 
 class FedNova(Algorithm):
@@ -58,6 +59,9 @@ class FedNova(Algorithm):
     def check_local(self, local: LocalPlan) -> None:
         if local.optimizer != "sgd":
             raise ValueError("FedNova's a_i are weights of SGD's gradients: leave optimizer out")
+
+    def divisor(self, plan: LocalPlan) -> float:
+        return normaliser(plan)
 
     def weigh(self, update: Update) -> Weight | None:
         n, a = int(update.examples), float(update.normaliser)

@@ -3,7 +3,7 @@
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
@@ -20,6 +20,7 @@ from offbeat.config.experiment_sections import (
 )
 from offbeat.config.model_sections import ModelSection
 from offbeat.config.population_sections import IntervalsSection, PopulationSection
+from offbeat.config.privacy_section import PrivacySection
 from offbeat.config.section import Section
 from offbeat.config.validation_errors import error_prefix, one_line
 from offbeat.errors import OffbeatError
@@ -31,6 +32,7 @@ from offbeat.training.training_loss import TRAINING_LOSS
 REPRODUCTION_TABLES = ("reproduction", "panels", "scales", "tuning", "claims")
 """The tables of the files in ``papers/`` that an experiment ignores."""
 
+SectionT = TypeVar("SectionT", bound=Section)
 FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w. +-]*$")]
 
 
@@ -54,6 +56,8 @@ class Experiment(Section):
     local: LocalSection
     population: PopulationSection
     server: ServerSection = ServerSection()
+    privacy: PrivacySection | None = None
+    """Masks and noise; neither if it is left out."""
     stop: StopSection
     evaluate: EvaluateSection
     algorithms: Annotated[dict[FolderName, AlgorithmTable], Field(min_length=1)]
@@ -111,27 +115,41 @@ class Experiment(Section):
 
     def resolved(self, label: str, seed: int, dataset: str) -> dict[str, Any]:
         """Return the configuration of one run, which can be run again, with all defaults."""
-        table = self.model_dump(exclude_none=True, exclude={"algorithms", "local", "data"})
+        table = self.model_dump(exclude_none=True, exclude={"algorithms", "local", "data", "privacy"})
         omitted = {"fallback"} if self.data.name == dataset else {"fallback", "arguments", "collate"}
         data = self.data.model_dump(exclude=omitted, exclude_defaults=True)
         # A copy keeps the order of the keys, so that a run of the result writes the same file.
         evaluate = self.evaluate.model_copy(update={"metrics": self.metrics, "better": self.better})
-        algorithm = self.algorithm(label)
+        algorithm, privacy = self.algorithm(label), self.privacy_of(label)
         name = self.algorithms[label].algorithm or label
         return table | {
             "seeds": [seed],
             "data": data | {"name": dataset},
             "local": self._local(label).model_dump(exclude_none=True),
+            **({} if privacy is None else {"privacy": privacy.model_dump(exclude_none=True)}),
             "evaluate": evaluate.model_dump(exclude_none=True),
             "algorithms": {label: {"algorithm": name, **hyper_parameters_of(algorithm)}},
         }
 
+    def privacy_of(self, label: str) -> PrivacySection | None:
+        """Return what protects clients under ``[algorithms.LABEL]``; None for nothing."""
+        changes = self.algorithms[label].privacy
+        if self.privacy is None and not changes:
+            return None
+        return self._changed(self.privacy, PrivacySection, label, "privacy", changes)
+
     def _local(self, label: str) -> LocalSection:
-        table = {**self.local.model_dump(), **self.algorithms[label].local}
+        return self._changed(self.local, LocalSection, label, "local", self.algorithms[label].local)
+
+    def _changed(
+        self, section: Section | None, kind: type[SectionT], label: str, name: str, changes: Mapping[str, Any]
+    ) -> SectionT:
+        """Return a section with an algorithm's own keys in it."""
+        table = {**({} if section is None else section.model_dump(exclude_none=True)), **changes}
         try:
-            return LocalSection.model_validate(table)
+            return kind.model_validate(table)
         except ValidationError as error:
-            raise OffbeatError(one_line(error, table, f"algorithms.{label}.local")) from None
+            raise OffbeatError(one_line(error, table, f"algorithms.{label}.{name}")) from None
 
 
 def metrics_of(evaluate: EvaluateSection, model: ModelSection) -> tuple[str, ...]:
@@ -177,6 +195,7 @@ def experiment_of(table: Mapping[str, Any], path: Path) -> Experiment:
         for label in experiment.algorithms:
             experiment.algorithm(label)
             experiment.plan(label)
+            experiment.privacy_of(label)
         return experiment
 
 

@@ -182,7 +182,10 @@ class EvaluateSection(Section):
 
 
 # Columns of a run's history that are not metrics.
-RESERVED = frozenset({"seconds", "version", "counted", "unused", "lost", "bytes_down", "bytes_up", "loss"})
+PRIVACY_COLUMNS = ("epsilon", "epsilon_replace_one")
+RESERVED = frozenset(
+    {"seconds", "version", "counted", "unused", "lost", "bytes_down", "bytes_up", "loss", *PRIVACY_COLUMNS}
+)
 
 
 def metric_name(metric: str) -> str:
@@ -202,6 +205,8 @@ class AlgorithmTable(BaseModel):
     """Its name, or the import path of a class of your own; the label if it is left out."""
     local: Table = Field(default_factory=dict)
     """Keys of [local] that are different for this algorithm; ``compression = { name = "none" }`` switches it off."""
+    privacy: Table = Field(default_factory=dict)
+    """Keys of [privacy] that are different for this algorithm."""
 
     @field_validator("algorithm")
     @classmethod

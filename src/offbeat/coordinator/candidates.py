@@ -9,6 +9,7 @@ import torch
 
 from offbeat.algorithms.components import Algorithm, Update
 from offbeat.algorithms.components.state import prefixed, under
+from offbeat.coordinator.participation import Participation
 from offbeat.coordinator.selection import POOLS, Pool
 
 
@@ -17,21 +18,25 @@ class Candidates:
 
     Where the algorithm has rounds, a client that was assigned or heard in a round has had its turn in it. When the next
     round opens, the client may be assigned again, unless the algorithm wants it back in a later round: until then it
-    rests.
+    rests. Where ``participation`` limits how often and how soon again a client takes part, it rests for that as well.
 
     Args:
         algorithm: The run's algorithm, started. Its ``selection`` makes the pool.
         clients: Number of clients N.
         seed: The run's seed.
+        participation: The limits; None for none.
 
     Attributes:
         pool: The clients that may be assigned now, and the rule that picks one.
     """
 
-    def __init__(self, algorithm: Algorithm, clients: int, seed: int) -> None:
+    def __init__(
+        self, algorithm: Algorithm, clients: int, seed: int, participation: Participation | None = None
+    ) -> None:
         selection = algorithm.selection
         self.pool: Pool = (POOLS[selection] if isinstance(selection, str) else selection)(clients, seed)
         self._algorithm = algorithm
+        self._participation = participation
         self._available = bytearray(clients)
         self._round = algorithm.round
         self._had_turn: dict[int, None] = {}  # in the order of their turns
@@ -52,9 +57,15 @@ class Candidates:
         if self._available[client]:
             return False
         self._available[client] = True
-        if self._round is None or (client not in self._had_turn and client not in self._resting):
-            self.pool.add(client)
+        self._add(client)
         return True
+
+    def _add(self, client: int) -> None:
+        """Put an available client into the pool, unless it has to wait."""
+        if self._round is not None and (client in self._had_turn or client in self._resting):
+            return
+        if self._participation is None or self._participation.allows(client, self._algorithm):
+            self.pool.add(client)
 
     def depart(self, client: int) -> bool:
         """Record that a client is offline; return whether it was available."""
@@ -76,7 +87,7 @@ class Candidates:
     def put_back(self, client: int) -> None:
         """Let a client be picked again, if it is available."""
         if self._available[client]:
-            self.pool.add(client)
+            self._add(client)
 
     def note_assigned(self, client: int) -> None:
         """Record that a client was assigned.
@@ -87,12 +98,14 @@ class Candidates:
         if self._round is not None:
             self._take_turn(client)
 
-    def note_counted(self, update: Update) -> None:
-        """Record that an update has counted.
+    def note_counted(self, update: Update, number: int) -> None:
+        """Record that an update has counted, in the sum of this number.
 
         If its round is still open, this was its client's turn.
         """
         self.pool.counted(update)
+        if self._participation is not None:
+            self._participation.note(update, number)
         if self._round is not None and self._algorithm.round == self._round:
             self._take_turn(update.client)
 
@@ -119,6 +132,12 @@ class Candidates:
                 self.put_back(client)
         return True
 
+    def open_sum(self) -> None:
+        """Let clients come again that rested for the limits on their participation."""
+        if self._participation is not None:
+            for client in self._participation.returning(self._algorithm):
+                self.put_back(client)
+
     def _rest(self, client: int, number: int) -> None:
         self._resting[client] = number
         self._returning.setdefault(number, []).append(client)
@@ -133,11 +152,14 @@ class Candidates:
             "present": torch.frombuffer(bytearray(self._available), dtype=torch.uint8).nonzero().view(-1),
             "had_turn": torch.tensor(list(self._had_turn), dtype=torch.int64),
             "resting": torch.tensor(list(self._resting.items()), dtype=torch.int64).reshape(-1, 2),
+            **prefixed("participation", self._participation.state_dict() if self._participation else {}),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a saved state, after the algorithm has."""
         self.pool.load_state_dict(under("pool", state))
+        if self._participation is not None:
+            self._participation.load_state_dict(under("participation", state))
         self._available = bytearray(len(self._available))
         for client in state["present"].tolist():
             self._available[client] = True

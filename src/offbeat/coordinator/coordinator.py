@@ -15,12 +15,26 @@ from offbeat.coordinator.calls import Assignment, Call, Receipt, Statistics
 from offbeat.coordinator.candidates import Candidates
 from offbeat.coordinator.late_updates import LateUpdates
 from offbeat.coordinator.leases import Leases
+from offbeat.coordinator.participation import Participation
 from offbeat.coordinator.transitions import Transitions
 from offbeat_client.number_checks import check_not_negative
 
 _NOT_RECORDED = frozenset({"client", "version", "plan"})  # parts of an update that its visit determines
 _REPLAYED_AS_NAMED = frozenset(
-    ("present", "absent", "note_speed", "offer", "receive", "renew", "drop", "lapse", "tick", "weigh_clients")
+    (
+        "present",
+        "absent",
+        "note_speed",
+        "offer",
+        "receive",
+        "renew",
+        "drop",
+        "lapse",
+        "tick",
+        "reveal",
+        "discard",
+        "weigh_clients",
+    )
 )
 
 
@@ -55,6 +69,7 @@ class Coordinator:
         max_staleness: The largest staleness at which an update counts; None for any.
         data_weights: Each client's share of the objective, ``(N,)``; None for uniform.
         waits_for_examples: Whether there is no work before ``weigh_clients``.
+        participation: The limits on a client's part in sums; None for none.
         record: Called with every call that has changed something. It may be set later, for instance after a replay.
     """
 
@@ -71,6 +86,7 @@ class Coordinator:
         max_staleness: int | None = None,
         data_weights: Tensor | None = None,
         waits_for_examples: bool = False,
+        participation: Participation | None = None,
         record: Callable[[Call], None] | None = None,
     ) -> None:
         algorithm.check_local(local)
@@ -82,7 +98,8 @@ class Coordinator:
         self.record = record
         self.waits_for_examples = waits_for_examples
         self.visits = VisitTable(clients)  # to be read only
-        self._candidates = Candidates(algorithm, clients, seed)
+        self.participation = participation  # to be read only
+        self._candidates = Candidates(algorithm, clients, seed, participation)
         self._leases = Leases(lease_seconds, max_visit_seconds)
         self._transitions = Transitions(algorithm, self._candidates, self._leases, self.visits, local)
 
@@ -265,6 +282,27 @@ class Coordinator:
         new_version = self._transitions.tick()
         self._note("tick", now=now)
         return new_version
+
+    def reveal(self, now: float, opened: Tensor) -> bool:
+        """Make the version of the oldest sealed sum; return True.
+
+        Args:
+            now: Seconds.
+            opened: The sum without masks, int32 ``(d,)``.
+
+        Raises:
+            ValueError: No sum is sealed, or an entry is beyond what a sum can be.
+        """
+        self.algorithm.now = now
+        new_version = self._transitions.reveal(opened)
+        self._note("reveal", now=now, opened=opened)
+        return new_version
+
+    def discard(self, now: float) -> None:
+        """Forget the oldest sealed sum, which cannot be opened."""
+        self.algorithm.now = now
+        self._transitions.discard()
+        self._note("discard", now=now)
 
     def replay(self, call: Call) -> None:
         """Make a recorded call again."""

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from torch import Tensor
+
 from offbeat.algorithms.components import Algorithm, LocalPlan, Update, UpdateRefusedError
 from offbeat.algorithms.components.state import prefixed, under
 from offbeat.coordinator.assignments import VisitTable
@@ -77,13 +79,14 @@ class Transitions:
 
     def _count(self, update: Update) -> Receipt:
         staleness = self._algorithm.version - update.version
+        number = self._algorithm.released + 1
         receipt = Receipt(True, staleness, self._algorithm.receive(update))
         statistics = self.statistics
         statistics.lost -= self._visits.close(update.client, receipt)
         statistics.counted += 1
         statistics.staleness_sum += staleness
         statistics.staleness_max = max(statistics.staleness_max, staleness)
-        self._candidates.note_counted(update)
+        self._candidates.note_counted(update, number)
         self._follow_round()
         return receipt
 
@@ -138,10 +141,22 @@ class Transitions:
         self._follow_round()
         return new_version
 
+    def reveal(self, opened: Tensor) -> bool:
+        """Make the version of the oldest sealed sum; return True."""
+        new_version = self._algorithm.reveal(opened)
+        self._follow_round()
+        return new_version
+
+    def discard(self) -> None:
+        """Forget the oldest sealed sum."""
+        self._algorithm.discard()
+        self._follow_round()
+
     def _follow_round(self) -> None:
-        """Begin the round that the algorithm has opened, if it has."""
+        """Begin the round and the sum that the algorithm has opened, if it has."""
         if self._candidates.open_round():
             self._leases.round_deadline = math.inf
+        self._candidates.open_sum()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of everything but the algorithm."""

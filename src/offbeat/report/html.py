@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -84,6 +85,7 @@ def _plots(runs: Sequence[Run], measure: Measure, target: float | None) -> list[
             f"Line plot: test {measure.title} over the bytes sent to and by all clients for {labels}.",
             plots.curves("bytes", runs, target),
         ),
+        *_privacy_plots(runs, measure, name),
         _Plot(
             "staleness",
             f"Histograms: staleness of the counted updates, one panel each for {labels}. The table has the means.",
@@ -95,6 +97,19 @@ def _plots(runs: Sequence[Run], measure: Measure, target: float | None) -> list[
             f"one panel each for {labels}.",
             timeline(runs),
         ),
+    ]
+
+
+def _privacy_plots(runs: Sequence[Run], measure: Measure, name: str) -> list[_Plot]:
+    private = [run for run in runs if "epsilon" in run.history and math.isfinite(run.history["epsilon"][-1])]
+    if not private:
+        return []
+    return [
+        _Plot(
+            f"{name}_over_epsilon",
+            f"Line plot: test {measure.title} over ε for {', '.join(by_label(private))}.",
+            plots.curves("epsilon", private, None),
+        )
     ]
 
 

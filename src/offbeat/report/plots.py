@@ -42,6 +42,7 @@ _AXES: dict[str, tuple[str, str, Callable[[float], tuple[float, str]] | None]] =
     "bytes": ("bytes", "sent to and by all clients ({unit})", units.size_unit),
     "versions": ("versions", "version of the model", None),
     "updates": ("visits", "visits of clients", None),
+    "epsilon": ("privacy spent", "ε of the client with the most participations (zero-out)", None),
 }
 
 

@@ -36,6 +36,8 @@ class Row:
     lost: Estimate
     bytes_down: Estimate
     bytes_up: Estimate
+    epsilon: float | None  # of the client with the most participations, the highest of all seeds; None: not private
+    epsilon_replace_one: float | None
     mean_staleness: Estimate | None  # over counted updates; None without counted updates
     max_staleness: int | None
     real_seconds: Estimate | None  # of finished runs; None without finished runs
@@ -106,6 +108,8 @@ def _row(
         lost=_last(runs, "lost"),
         bytes_down=_last(runs, "bytes_down"),
         bytes_up=_last(runs, "bytes_up"),
+        epsilon=_spent(runs, "epsilon"),
+        epsilon_replace_one=_spent(runs, "epsilon_replace_one"),
         mean_staleness=estimate(stale.mean() for stale in staleness) if staleness else None,
         max_staleness=int(max(stale.max() for stale in staleness)) if staleness else None,
         real_seconds=estimate(run.real_seconds for run in finished) if finished else None,
@@ -165,6 +169,10 @@ def _ratio(baseline: Estimate | None, own: Estimate | None) -> float | None:
     if baseline is None or own is None or own.mean == 0:
         return None
     return baseline.mean / own.mean
+
+
+def _spent(runs: Iterable[Run], column: str) -> float | None:
+    return max((float(run.history[column][-1]) for run in runs if column in run.history), default=None)
 
 
 def _last(runs: Iterable[Run], column: str) -> Estimate:

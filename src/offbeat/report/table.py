@@ -52,7 +52,23 @@ def lines(rows: Sequence[Row]) -> list[list[Line]]:
             Line("Sent to clients", _sizes([row.bytes_down for row in rows])),
             Line("Sent by clients", _sizes([row.bytes_up for row in rows])),
         ],
+        _privacy(rows),
     ]
+
+
+def _privacy(rows: Sequence[Row]) -> list[Line]:
+    if all(row.epsilon is None for row in rows):
+        return []
+    return [
+        _line("ε, zero-out", rows, lambda row: _epsilon(row.epsilon)),
+        _line("ε, replace one", rows, lambda row: _epsilon(row.epsilon_replace_one)),
+    ]
+
+
+def _epsilon(value: float | None) -> str:
+    if value is None:
+        return NOTHING
+    return "∞" if math.isinf(value) else f"{value:.2f}"
 
 
 def caption(rows: Sequence[Row]) -> str:

@@ -12,7 +12,7 @@ import torch
 
 from offbeat.algorithms.components import WrongStepError
 from offbeat.config.experiment_file import Experiment
-from offbeat.config.experiment_sections import metric_name
+from offbeat.config.experiment_sections import PRIVACY_COLUMNS, metric_name
 from offbeat.coordinator.algorithm_checks import FaultError, check_restart
 from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
@@ -25,6 +25,7 @@ from offbeat.simulation.simulator import Simulation
 from offbeat.simulation.training_queue import DivergedError
 from offbeat.training.trainers.distributed.ray_cluster import DEFAULT_CLUSTER, RayCluster
 from offbeat.worlds.buffer_wrappers import wrap_buffer
+from offbeat.worlds.simulated_privacy import protect
 from offbeat.worlds.simulation import build_simulation
 
 # Checkpoints of a large model take long; they get at most this share of the time.
@@ -163,12 +164,24 @@ def _simulate(
 
 
 def _metrics(task: RunTask) -> list[str]:
-    return [metric_name(metric) for metric in task.experiment.metrics]
+    names = [metric_name(metric) for metric in task.experiment.metrics]
+    return names if task.experiment.privacy_of(task.label) is None else [*names, *PRIVACY_COLUMNS]
 
 
 def _check_restart(simulation: Simulation, task: RunTask) -> None:
     fresh = task.experiment.algorithm(task.label)
     wrap_buffer(fresh, task.experiment.server)
+    privacy = task.experiment.privacy_of(task.label)
+    if privacy is not None:
+        plan = task.experiment.plan(task.label)
+        protect(
+            privacy,
+            fresh,
+            plan,
+            clients=simulation.coordinator.clients,
+            length=len(simulation.model),
+            seed=task.seed,
+        )
     try:
         check_restart(simulation.coordinator.algorithm, fresh)
     except FaultError as error:

@@ -27,6 +27,7 @@ class OpenVisit:
     offset: Tensor | None = None  # added to its local gradients
     steps_began: float = math.inf  # virtual seconds; infinity if the download breaks off
     upload_began: float = math.inf  # virtual seconds
+    scale: float = 1.0  # the factor of a masked update, once its upload has begun
     sent: int = 0  # bytes of an upload that breaks off
     next_seconds: float = math.inf  # its next event; any other event of it in the queue is void
     next_kind: int = Kind.LOSS
@@ -61,7 +62,8 @@ def visits_state(visits: Mapping[int, OpenVisit]) -> dict[str, Any]:
                 tensors[f"memory.{client}"] = work.memory.vector
         elif work is not None and work.job is not None:
             tensors[f"start.{version}"] = work.job.start
-    return {**_without_shared_memory(tensors), "rows": rows}
+    scales = [[client, visit.scale] for client, visit in visits.items() if visit.scale != 1.0]
+    return {**_without_shared_memory(tensors), "rows": rows, **({"scales": scales} if scales else {})}
 
 
 def _without_shared_memory(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -85,6 +87,7 @@ def visits_from_state(state: Mapping[str, Any], coordinator: Coordinator, queue:
     be in the state that they were saved in.
     """
     visits: dict[int, OpenVisit] = {}
+    scales = dict(state.get("scales", ()))
     for client, steps, sent, next_kind, loss, assigned, steps_began, upload_began, next_seconds, *has in state["rows"]:
         assignment = coordinator.visits.assignment(client)
         assert assignment is not None
@@ -100,7 +103,7 @@ def visits_from_state(state: Mapping[str, Any], coordinator: Coordinator, queue:
             assert start is not None
             job = Job(client, assignment.visit, assignment.version, start, plan, coordinator.algorithm.payload, offset)
             work = queue.promise(job)
-        times = steps_began, upload_began, sent, next_seconds
+        times = steps_began, upload_began, scales.get(client, 1.0), sent, next_seconds
         visits[client] = OpenVisit(
             assignment, assigned, plan, work, start if has_start else None, offset, *times, next_kind
         )

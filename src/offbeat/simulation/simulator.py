@@ -13,6 +13,7 @@ from offbeat.simulation.attendance import Attendance
 from offbeat.simulation.clock import Clock
 from offbeat.simulation.evaluations import Evaluate, Evaluations
 from offbeat.simulation.events import EventQueue, Kind
+from offbeat.simulation.masked_updates import MaskedUpdates
 from offbeat.simulation.plan_costs import PlanCosts
 from offbeat.simulation.records import Evaluation, Stop, Totals, VisitEnded
 from offbeat.simulation.stall_guard import StallGuard
@@ -48,6 +49,7 @@ class Simulation:
             of this; infinite for never. At most one of the two is finite.
         stop: The end.
         seed: The run's seed.
+        masked: How clients mask their updates; None for updates in the clear.
 
     Attributes:
         ended: The visits that have ended; a reader may remove them.
@@ -66,6 +68,7 @@ class Simulation:
         evaluate_every_versions: float = math.inf,
         stop: Stop,
         seed: int,
+        masked: MaskedUpdates | None = None,
     ) -> None:
         algorithm = coordinator.algorithm
         costs = PlanCosts(algorithm, algorithm.model.numel())
@@ -81,8 +84,9 @@ class Simulation:
         self._totals = Totals()
         self._guard = StallGuard(coordinator, queue, has_end=stop.virtual_seconds < math.inf)
         self._stages = VisitStages(
-            coordinator, devices, trainer, queue, costs, self._totals, seed=seed, on_end=self._end_visit
+            coordinator, devices, trainer, queue, costs, self._totals, seed=seed, masked=masked, on_end=self._end_visit
         )
+        self._masked = masked
         self._attendance = Attendance(
             coordinator, devices, queue, model_bytes=costs.model_bytes, at_work=self._stages.visits
         )
@@ -143,6 +147,8 @@ class Simulation:
         if kind == Kind.EVALUATION:
             return self._evaluations.happen(self._now, subject)
         self._handlers[kind](self._now, subject)
+        if self._masked is not None:
+            self._masked.open(self._now, self.coordinator)
         self._evaluations.expect(self._now)
         self._clock.expect_deadline(self._now)
         return None

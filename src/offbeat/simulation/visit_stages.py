@@ -8,18 +8,19 @@ from typing import Any
 
 from torch import Tensor
 
-from offbeat.algorithms.components import Algorithm
+from offbeat.algorithms.components import Algorithm, Promise
 from offbeat.algorithms.components.state import prefixed, under
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import Assignment
 from offbeat.population.devices.devices import Devices
 from offbeat.simulation.clock import at_tick
 from offbeat.simulation.events import EventQueue, Kind
+from offbeat.simulation.masked_updates import MaskedUpdates, upload_scale
 from offbeat.simulation.open_visit import OpenVisit, visits_from_state, visits_state
 from offbeat.simulation.plan_costs import PlanCosts
 from offbeat.simulation.records import Outcome, Totals, VisitEnded
 from offbeat.simulation.timing_with_pauses import Timing
-from offbeat.simulation.training_queue import WorkQueue
+from offbeat.simulation.training_queue import Work, WorkQueue
 from offbeat.training.trainers.trainer import Job, Trainer
 
 
@@ -33,12 +34,13 @@ class _Needs:
     start: bool  # the starting model is kept
 
     @staticmethod
-    def of(coordinator: Coordinator) -> "_Needs":
+    def of(coordinator: Coordinator, masked: MaskedUpdates | None) -> "_Needs":
         algorithm = coordinator.algorithm
         partial_updates = type(algorithm).urgent is not Algorithm.urgent
         # Where every update counts, however late it comes, an offer changes nothing, and its event is saved. With
         # periods every event is needed: one that is next to a tick is moved onto it.
-        offers = partial_updates or coordinator.late_updates.may_refuse or algorithm.period is not None
+        # The server scales masked updates as their uploads begin.
+        offers = partial_updates or coordinator.late_updates.may_refuse or algorithm.period is not None or bool(masked)
         cancels = type(algorithm).cancelled is not Algorithm.cancelled
         return _Needs(partial_updates, cancels, offers, algorithm.needs_base or partial_updates)
 
@@ -67,12 +69,14 @@ class VisitStages:
         totals: Totals,
         *,
         seed: int,
+        masked: MaskedUpdates | None = None,
         on_end: Callable[[VisitEnded], None],
     ) -> None:
         self.visits: dict[int, OpenVisit] = {}
         self.work = WorkQueue(trainer, coordinator.algorithm.model.numel(), seed)
         self._coordinator = coordinator
-        self._needs = _Needs.of(coordinator)
+        self._needs = _Needs.of(coordinator, masked)
+        self._masked = masked
         self._devices = devices
         self._timing = Timing(devices, costs.model_bytes)
         self._is_lossy = (devices.loss_probability > 0).tobytes()
@@ -132,12 +136,13 @@ class VisitStages:
         assert visit.work is not None
         if algorithm.needs_loss:
             visit.work.resolve()
+        is_private = self._coordinator.participation is not None
         receipt = self._coordinator.receive(
             now,
             client,
             visit.assignment.visit,
-            visit.work,
-            examples=self._trainer.workload.examples(client),
+            self._upload_of(visit, visit.work),
+            examples=1 if is_private else self._trainer.workload.examples(client),
             steps=visit.plan.steps,
             normaliser=costs.normaliser(visit.plan),
             base=visit.start if algorithm.needs_base else None,
@@ -145,10 +150,17 @@ class VisitStages:
             step_seconds=self._timing.step_seconds[client],
             upload_seconds=(now - visit.upload_began) * (costs.model_bytes / size if size else 1),
             loss=visit.work.loss if algorithm.needs_loss else None,
+            share=b"" if self._masked else None,
         )
         if receipt.counted:
             self.work.note_counted(client, visit.work)
         self._end(now, visit, "counted" if receipt.counted else "unused", receipt.staleness, size)
+
+    def _upload_of(self, visit: OpenVisit, work: Work) -> Promise:
+        if self._masked is None:
+            return work
+        divisor = self._coordinator.algorithm.divisor(visit.plan)
+        return self._masked.promise(work, visit.assignment.client, visit.assignment.visit, divisor, visit.scale)
 
     def lose(self, now: float, client: int) -> None:
         """End a visit whose update is lost; the server learns of it when the lease ends."""
@@ -194,6 +206,9 @@ class VisitStages:
 
     def _upload(self, visit: OpenVisit, began: float) -> None:
         visit.upload_began = began
+        if self._masked is not None:
+            client, _, version, *_ = visit.assignment
+            visit.scale = upload_scale(self._coordinator.algorithm, client, version, visit.plan)
         size = self._costs.upload_bytes(visit.plan)
         seconds, left = self._timing.upload(visit.assignment.client, began, size)
         if left:

@@ -10,7 +10,9 @@ from torch import Tensor
 from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.experiment_sections import DataOnDevice, EvaluateSection, ServerSection, StopSection
+from offbeat.config.privacy_section import PrivacySection
 from offbeat.coordinator import Coordinator
+from offbeat.coordinator.participation import Participation
 from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
 from offbeat.inputs import name_inputs
@@ -28,6 +30,7 @@ from offbeat.worlds.data_placement import fits_on_device
 from offbeat.worlds.dry_run import dry_run
 from offbeat.worlds.pattern_guard import guard_pattern
 from offbeat.worlds.population import Population, build_population, pool_clients
+from offbeat.worlds.simulated_privacy import protect, with_epsilon
 from offbeat.worlds.workload import build_workload
 
 
@@ -46,6 +49,7 @@ class World:
     trainer: TrainerName
     seed: int
     accelerator: Accelerator
+    privacy: PrivacySection | None = None
     data_on_device: DataOnDevice = "auto"
     workers: int = 1
     cluster: RayCluster = DEFAULT_CLUSTER
@@ -63,19 +67,32 @@ class World:
         examples = torch.tensor([len(shard) for shard in population.shards], dtype=torch.float64)
         workload = self._placed(replace(self.workload, shards=population.shards))
         model = workload.model.vector
+        participation, masked, evaluate = None, None, workload.evaluator()
+        if self.privacy is not None:
+            participation, masked = protect(
+                self.privacy,
+                algorithm,
+                self.plan,
+                clients=len(examples),
+                length=len(model),
+                versions=self.stop.versions or math.inf,
+                seed=self.seed,
+            )
+            evaluate = with_epsilon(evaluate, self.privacy, participation)
         dry_run(algorithm, model, examples, self.plan)
         self._check_fit(workload)
         return Simulation(
-            self._coordinator(model, examples),
+            self._coordinator(model, examples, participation),
             population.devices,
             self._trainer(workload),
-            evaluate=workload.evaluator(),
+            evaluate=evaluate,
             evaluate_every_seconds=self.evaluate.every_seconds or math.inf,
             evaluate_every_versions=self.evaluate.every_versions or math.inf,
             stop=Stop(
                 self.stop.virtual_seconds or math.inf, self.stop.versions or math.inf, self.stop.updates or math.inf
             ),
             seed=self.seed,
+            masked=masked,
         )
 
     def _placed(self, workload: Workload) -> Workload:
@@ -95,7 +112,7 @@ class World:
             accelerator=workload.accelerator,
         )
 
-    def _coordinator(self, model: Tensor, examples: Tensor) -> Coordinator:
+    def _coordinator(self, model: Tensor, examples: Tensor, participation: Participation | None) -> Coordinator:
         return Coordinator(
             self.algorithm,
             model,
@@ -105,6 +122,7 @@ class World:
             lease_seconds=self.server.lease_seconds or math.inf,
             max_staleness=self.server.max_staleness,
             data_weights=examples,
+            participation=participation,
         )
 
     def _trainer(self, workload: Workload) -> Trainer:
@@ -137,6 +155,7 @@ def build_simulation(
             population=population,
             workload=build_workload(experiment, dataset, population.shards, seed),
             server=experiment.server,
+            privacy=experiment.privacy_of(label),
             stop=experiment.stop,
             evaluate=experiment.evaluate,
             trainer=experiment.trainer,

@@ -6,70 +6,53 @@ from torch import Tensor
 
 from offbeat.algorithms import FedAvg, FedBuff
 from offbeat.algorithms.components import ClosedBuffer
-from offbeat.algorithms.components.buffers.wrappers import Wrapper
+from offbeat.algorithms.components.buffers.secret_sum import SecretSum, secret
 from offbeat.algorithms.components.staleness import constant
 from tests.algorithms.case import started
 
 
 def mask(number: int, length: int) -> Tensor:
-    """Return what only the helper knows of the sum of this number."""
+    """Return the mask of a client."""
     generator = torch.Generator().manual_seed(100 + number)
-    return torch.randint(-(10**6), 10**6, (length,), dtype=torch.int32, generator=generator)
+    return torch.randint(-(2**31), 2**31, (length,), dtype=torch.int64, generator=generator).to(torch.int32)
 
 
-def answer(closed: ClosedBuffer) -> Tensor:
-    """Return the helper's answer to a sealed sum: the mask of its number."""
-    return mask(int(closed.sealed[-2]), len(closed.sealed) - 2)
+def opened(algorithm, closed: ClosedBuffer) -> Tensor:
+    """Return a sealed sum without its masks."""
+    total = algorithm.buffer.masked_sum(closed)
+    for entry in closed.entries:
+        total -= mask(entry.update.client, len(total))
+    return total
 
 
-class Secret(Wrapper):
-    """Hides each released sum of whole numbers behind a mask; the number and a checksum come behind it."""
-
-    def start(self, run):
-        super().start(run)
-        self.number = 0
-
-    def release(self, version):
-        closed = self.inner.release(version)
-        total = closed.total().round().to(torch.int32)
-        masked = total + mask(self.number, len(total))
-        sealed = torch.cat([masked, torch.tensor([self.number, int(total.sum())], dtype=torch.int32)])
-        self.number += 1
-        numbers = {"count": closed.count, "weight": closed.weight, "tallies": closed.tallies}
-        return ClosedBuffer(version, lambda: pytest.fail("a sealed sum was read"), **numbers, sealed=sealed)
-
-    def reveal(self, closed, answer):
-        opened = closed.sealed[:-2] - answer
-        if opened.sum() != closed.sealed[-1]:
-            raise ValueError("the answer does not open the sum")
-        numbers = {"count": closed.count, "weight": closed.weight, "tallies": closed.tallies}
-        return ClosedBuffer(closed.version, opened.float, **numbers)
-
-    def state_dict(self):
-        return {"number": self.number, **self.inner.state_dict()}
-
-    def load_state_dict(self, state):
-        self.number = state["number"]
-        self.inner.load_state_dict(state)
+def masked(update):
+    """Return an update of whole numbers behind its client's mask."""
+    vector = update.vector.round().to(torch.int32) + mask(update.client, len(update.vector))
+    return update._replace(vector=vector, share=bytes([update.client]))
 
 
-def secret(algorithm):
-    if not algorithm.buffer.linear:
-        raise ValueError(f"{algorithm.name} looks at single vectors, which cannot be hidden")
-    return Secret(algorithm.buffer)
+def receive(algorithm, update) -> bool:
+    return algorithm.receive(masked(update) if isinstance(algorithm.buffer, SecretSum) else update)
+
+
+def open_first(algorithm) -> bool:
+    return algorithm.reveal(opened(algorithm, algorithm.sealed[0]))
+
+
+SECRET = secret(step=1.0, bound=1000, least=1)
 
 
 def fedbuff(is_secret=True, **changes):
     algorithm = FedBuff(**{"buffer_size": 2, "server_lr": 0.5, "staleness": constant(), "concurrency": 4} | changes)
     if is_secret:
-        algorithm.wrap(secret)
+        algorithm.wrap(SECRET)
     return algorithm
 
 
 def fedavg(is_secret=True):
-    algorithm = FedAvg(cohort=2, over_selection=1.5)
+    algorithm = FedAvg(cohort=2, over_selection=1.5, weighting="uniform")
     if is_secret:
-        algorithm.wrap(secret)
+        algorithm.wrap(SECRET)
     return algorithm
 
 
@@ -81,7 +64,7 @@ def let_work(algorithm, arrivals, plan, upload):
     said = []
     for client, *entries in arrivals:
         algorithm.assign(client, plan)
-        said.append(algorithm.receive(upload(client, algorithm.version, *entries)))
+        said.append(receive(algorithm, upload(client, algorithm.version, *entries)))
     return said
 
 
@@ -99,8 +82,11 @@ def test_a_continuous_schedule_goes_on_while_sums_are_sealed(plain, plan, upload
     assert let_work(algorithm, ARRIVALS, plan, upload) == [False] * 8
     assert (algorithm.version, algorithm.model.tolist(), len(algorithm.sealed), algorithm.slots()) == (0, [1, 2], 4, 4)
     for number in range(4):
-        assert int(algorithm.sealed[0].sealed[-2]) == number  # the oldest first
-        assert algorithm.reveal(answer(algorithm.sealed[0])) is True
+        assert [e.update.client for e in algorithm.sealed[0].entries] == [
+            2 * number,
+            2 * number + 1,
+        ]  # the oldest first
+        assert open_first(algorithm) is True
         assert (algorithm.version, len(algorithm.sealed)) == (number + 1, 3 - number)
     assert torch.equal(algorithm.model, plain.model)
     assert algorithm.version == plain.version == 4
@@ -111,10 +97,10 @@ def test_updates_that_come_while_a_sum_is_sealed_go_into_the_next(plan, upload):
     algorithm.start(torch.zeros(1), 9)
     let_work(algorithm, [(0, 2), (1, 4), (2, 100)], plan, upload)
     assert algorithm.buffer.count == 1
-    algorithm.reveal(answer(algorithm.sealed[0]))
+    open_first(algorithm)
     assert algorithm.model.tolist() == [-3]
     let_work(algorithm, [(3, 100)], plan, upload)
-    algorithm.reveal(answer(algorithm.sealed[0]))
+    open_first(algorithm)
     assert algorithm.model.tolist() == [-103]
 
 
@@ -127,11 +113,11 @@ def test_every_revealed_step_starts_from_the_version_before_it(plan, upload):
             return super().next_model(model, closed)
 
     algorithm = Watched(buffer_size=2, staleness=constant())
-    algorithm.wrap(secret)
+    algorithm.wrap(SECRET)
     algorithm.start(torch.zeros(2), 9)
     let_work(algorithm, ARRIVALS[:6], plan, upload)
     while algorithm.sealed:
-        algorithm.reveal(answer(algorithm.sealed[0]))
+        open_first(algorithm)
     assert algorithm.model.tolist() == [-5, -5]
     assert versions == [0, 1, 2]
 
@@ -141,15 +127,14 @@ def test_sealed_sums_are_saved_and_opened_after_a_restart(revealed, plain, plan,
     algorithm = started(fedbuff(), (1.0, 2.0))
     let_work(algorithm, ARRIVALS[:7], plan, upload)
     for _ in range(revealed):
-        algorithm.reveal(answer(algorithm.sealed[0]))
+        open_first(algorithm)
     restored = fedbuff()
     restored.load_state_dict(algorithm.state_dict())
     assert same_state(restored.state_dict(), algorithm.state_dict())
     assert len(restored.sealed) == 3 - revealed
-    assert restored.sealed[0].sealed.dtype == torch.int32
     let_work(restored, ARRIVALS[7:], plan, upload)
     while restored.sealed:
-        restored.reveal(answer(restored.sealed[0]))
+        open_first(restored)
     assert torch.equal(restored.model, plain.model)
     assert restored.version == 4
 
@@ -161,15 +146,15 @@ def test_a_wrong_answer_changes_nothing(make, plan, upload, same_state):
     for client in range(2):
         algorithm.assign(client, plan)
     for client in range(2):
-        algorithm.receive(upload(client, 0, 1, 2))
+        receive(algorithm, upload(client, 0, 1, 2))
     if not algorithm.sealed:
         algorithm.tick()
     before = algorithm.state_dict()
-    with pytest.raises(ValueError, match="the answer does not open the sum"):
-        algorithm.reveal(answer(algorithm.sealed[0]) + 1)
+    with pytest.raises(ValueError, match="the opened sum is out of range: a client's mask was wrong"):
+        algorithm.reveal(opened(algorithm, algorithm.sealed[0]) + 999)
     assert same_state(algorithm.state_dict(), before)
     assert (algorithm.version, len(algorithm.sealed)) == (0, 1)
-    assert algorithm.reveal(answer(algorithm.sealed[0])) is True
+    assert open_first(algorithm) is True
     assert algorithm.model.tolist() == ([-0.5, -1] if make is fedbuff else [-1, -2])
 
 
@@ -196,8 +181,8 @@ def close_a_round(algorithm, plan, upload, first=0):
     version = algorithm.version
     for client in range(first, first + 3):
         algorithm.assign(client, plan)
-    algorithm.receive(upload(first, version, 4, 8, examples=1))
-    return algorithm.receive(upload(first + 1, version, 8, -4, examples=3))
+    receive(algorithm, upload(first, version, 4, 8))
+    return receive(algorithm, upload(first + 1, version, 8, -4))
 
 
 def test_a_round_hands_out_no_work_until_it_is_revealed(plan, upload, same_state):
@@ -209,16 +194,16 @@ def test_a_round_hands_out_no_work_until_it_is_revealed(plan, upload, same_state
         algorithm.assign(5, plan)
     # The third client is late, and neither its loss nor a deadline ends the round a second time.
     assert not algorithm.wants(2, 0)
-    assert algorithm.receive(upload(2, 0, 100, 100)) is False
+    assert receive(algorithm, upload(2, 0, 100, 100)) is False
     assert algorithm.drop(2, 0) is False
     assert algorithm.tick() is False
     assert same_state(algorithm.state_dict(), before)
 
-    assert algorithm.reveal(answer(algorithm.sealed[0])) is True
+    assert open_first(algorithm) is True
     assert (algorithm.version, algorithm.round, algorithm.slots()) == (1, 1, 3)
-    assert algorithm.model.tolist() == [-(4 + 3 * 8) / 4, -(8 - 3 * 4) / 4]
+    assert algorithm.model.tolist() == [-6, -2]
     assert not algorithm.wants(2, 0)
-    assert algorithm.receive(upload(2, 0, 100, 100)) is False
+    assert receive(algorithm, upload(2, 0, 100, 100)) is False
 
 
 @pytest.mark.parametrize("is_saved", [False, True])
@@ -233,7 +218,7 @@ def test_sealed_rounds_end_with_the_model_of_plain_ones(is_saved, plan, upload):
             state, sealed = sealed.state_dict(), fedavg()
             sealed.load_state_dict(state)
             assert (sealed.slots(), len(sealed.sealed), sealed.wants(first + 2, sealed.version)) == (0, 1, False)
-        assert sealed.reveal(answer(sealed.sealed[0])) is True
+        assert open_first(sealed) is True
         assert torch.equal(plain.model, sealed.model)
         assert (plain.version, plain.round) == (sealed.version, sealed.round)
 

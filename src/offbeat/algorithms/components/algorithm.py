@@ -10,7 +10,7 @@ from typing import Any, dataclass_transform
 
 from torch import Tensor
 
-from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer
+from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Weight
 from offbeat.algorithms.components.component import RunFacts
 from offbeat.algorithms.components.hooks import Hooks, Schedule_co
 from offbeat.algorithms.components.hyper_parameters import check_hyper_parameters
@@ -52,6 +52,7 @@ class Algorithm(Hooks[Schedule_co]):
     """
 
     _sealed: Sequence[ClosedBuffer] = ()
+    _discarded = 0
     _refused_steps: Mapping[int, str] = MappingProxyType({})
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -127,6 +128,16 @@ class Algorithm(Hooks[Schedule_co]):
         return self._sealed
 
     @property
+    def released(self) -> int:
+        """The number of sums released so far: sealed, discarded, and made into versions."""
+        return self.opened + len(self._sealed)
+
+    @property
+    def opened(self) -> int:
+        """The number of sums released so far that are not sealed any more."""
+        return self._version + self._discarded
+
+    @property
     def refused_steps(self) -> Mapping[int, str]:
         """The reasons for refused server steps, by the version that they began from."""
         return self._refused_steps
@@ -163,7 +174,7 @@ class Algorithm(Hooks[Schedule_co]):
         for component in components:
             component.start(run)
         self._model, self._version, self._clients = initial, 0, clients
-        self._sealed = []
+        self._sealed, self._discarded = [], 0
         self._refused_steps = initial.refused_steps
         before = set(vars(self))
         self.begin(initial.read())
@@ -190,6 +201,15 @@ class Algorithm(Hooks[Schedule_co]):
         plan = self.plan(client, local)
         self.schedule.assign(client, self._version)
         return plan
+
+    def scale(self, update: Update) -> float:
+        """Return the factor of an update that was divided by ``divisor``.
+
+        It is 0 if the update does not count.
+        """
+        weight = self.weigh(update)
+        assert update.plan is not None
+        return (weight.value if isinstance(weight, Weight) else weight or 0.0) * self.divisor(update.plan)
 
     def wants(self, client: int, version: int) -> bool:
         """Return whether an update of the client from this version would count now."""
@@ -224,27 +244,41 @@ class Algorithm(Hooks[Schedule_co]):
         """
         return self.schedule.tick() and self._close()
 
-    def reveal(self, answer: Tensor) -> bool:
-        """Open the oldest sealed sum; return whether there is a new version.
+    def reveal(self, opened: Tensor) -> bool:
+        """Make the new version of the oldest sealed sum, opened; return True.
 
-        A ``ValueError`` if no sum is sealed or the helper's ``answer`` does not open it; nothing has changed.
+        A ``ValueError`` if no sum is sealed or ``opened`` cannot be such a sum; nothing has changed.
         """
+        closed = self.buffer.reveal(self._oldest_sealed(), opened)
+        closed.version = self._version
+        self._sealed = self._sealed[1:]
+        return self._make_version(closed)
+
+    def discard(self) -> None:
+        """Forget the oldest sealed sum, which cannot be opened; there is no version.
+
+        A ``ValueError`` if no sum is sealed; nothing has changed.
+        """
+        self._oldest_sealed()
+        self._sealed = self._sealed[1:]
+        self._discarded += 1
+        if self.schedule.has_rounds:
+            self.schedule.open()
+
+    def _oldest_sealed(self) -> ClosedBuffer:
         if not self._sealed:
             raise ValueError("no sum is sealed: there is nothing to reveal")
-        opened = self.buffer.reveal(self._sealed[0], answer)
-        opened.version = self._version
-        self._sealed = self._sealed[1:]
-        return self._make_version(opened)
+        return self._sealed[0]
 
     def _close(self) -> bool:
         """Release the buffer if it is ready; where there are rounds, open the next."""
-        is_ready = self.is_ready()
+        is_ready = self.is_ready() and self.buffer.count >= self.buffer.least
         has_rounds = self.schedule.has_rounds
         if has_rounds:
             self.schedule.close()
         if is_ready:
             closed = self.buffer.release(self._version)
-            if closed.sealed is None:
+            if not closed.sealed:
                 return self._make_version(closed)
             self._sealed = [*self._sealed, closed]
         elif has_rounds:
@@ -272,12 +306,13 @@ class Algorithm(Hooks[Schedule_co]):
             "clients": self._clients,
             "version": self._version,
             "sealed": len(self._sealed),
+            "discarded": self._discarded,
             "refused_steps": list(self._refused_steps.items()),
         }
         for name in sorted(self._state):
             state |= saved(name, getattr(self, name))
         for number, closed in enumerate(self._sealed):
-            state |= prefixed(f"sealed.{number}", closed.state_dict())
+            state |= prefixed(f"sealed.{number}", self.buffer.sealed_state(closed))
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -287,5 +322,6 @@ class Algorithm(Hooks[Schedule_co]):
         self._model.refused_steps.update(state["refused_steps"])
         for name in self._state:
             setattr(self, name, restored(name, getattr(self, name), state))
+        self._discarded = state.get("discarded", 0)  # earlier states have none
         sealed = [under(f"sealed.{number}", state) for number in range(state["sealed"])]
-        self._sealed = [ClosedBuffer.from_state(part) for part in sealed]
+        self._sealed = [self.buffer.sealed_from(part) for part in sealed]

@@ -87,6 +87,13 @@ class Hooks(Generic[Schedule_co]):
         """
         return local
 
+    def divisor(self, plan: LocalPlan) -> float:
+        """Return what makes updates of different plans comparable; each is divided by it.
+
+        Where updates are clipped for privacy, they are clipped after that.
+        """
+        return 1.0
+
     def weigh(self, update: Update) -> float | Weight | None:
         """Return the weight of an update; change nothing.
 

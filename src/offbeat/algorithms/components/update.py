@@ -25,10 +25,10 @@ class Promise(Protocol):
 Vector = Tensor | Promise
 
 
-def resolve(vector: Vector, length: int) -> Tensor:
-    """Return the float32 tensor ``(length,)`` of a vector, without autograd graph."""
+def resolve(vector: Vector, length: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return the tensor ``(length,)`` of a vector, without autograd graph."""
     tensor = vector if isinstance(vector, Tensor) else vector.resolve()
-    check_shape(tensor, length)
+    check_shape(tensor, length, dtype)
     return tensor.detach() if tensor.requires_grad else tensor
 
 
@@ -42,6 +42,7 @@ class Report(TypedDict):
     step_seconds: NotRequired[float | None]
     upload_seconds: NotRequired[float | None]
     loss: NotRequired[float | None]
+    share: NotRequired[bytes | None]
 
 
 class Update(NamedTuple):
@@ -61,6 +62,7 @@ class Update(NamedTuple):
         upload_seconds: Measured seconds for an uncompressed upload.
         loss: The visit's mean training loss; only where the algorithm says ``needs_loss``.
         plan: The plan of the client's assignment.
+        share: The sealed seed of the mask on the vector, which is int32 then; None for a vector in the clear.
     """
 
     client: int
@@ -75,6 +77,7 @@ class Update(NamedTuple):
     upload_seconds: float | None = None
     loss: float | None = None
     plan: LocalPlan | None = None
+    share: bytes | None = None
 
 
 def check_vector(vector: Tensor, length: int, max_norm: float | None = None) -> None:
@@ -108,11 +111,11 @@ def check_client(client: int, clients: int) -> None:
         raise ValueError(f"client must be in 0 … {clients - 1}, got {client}")
 
 
-def check_shape(vector: Tensor, length: int) -> None:
-    """Raise ``ValueError`` unless ``vector`` is float32 ``(length,)``."""
-    if vector.dtype != torch.float32 or vector.shape != (length,):
-        shape = tuple(vector.shape)
-        raise ValueError(f"the vector must be float32 of shape ({length},), got {vector.dtype} of shape {shape}")
+def check_shape(vector: Tensor, length: int, dtype: torch.dtype = torch.float32) -> None:
+    """Raise ``ValueError`` unless the vector has this type and this length."""
+    if vector.dtype != dtype or vector.shape != (length,):
+        kind, shape = str(dtype).removeprefix("torch."), tuple(vector.shape)
+        raise ValueError(f"the vector must be {kind} of shape ({length},), got {vector.dtype} of shape {shape}")
 
 
 def check_update(update: Update, *, clients: int, version: int, length: int) -> None:
@@ -125,6 +128,6 @@ def check_update(update: Update, *, clients: int, version: int, length: int) -> 
         raise ValueError(f"steps must be in 0 … {LARGEST_COUNT}, got {update.steps}")
     check_not_negative("normaliser", update.normaliser)
     if isinstance(update.vector, Tensor):
-        check_shape(update.vector, length)
+        check_shape(update.vector, length, torch.float32 if update.share is None else torch.int32)
     elif not hasattr(update.vector, "resolve"):
         raise ValueError(f"the vector must be a tensor or a promise of one, got {type(update.vector).__name__}")

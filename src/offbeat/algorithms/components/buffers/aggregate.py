@@ -76,7 +76,7 @@ class ClosedBuffer:
         tallies: The sums of their tallies, by name.
         version: The version of the model that the step starts from.
         entries: The single updates, where the buffer keeps them.
-        sealed: The masked sum that a helper has to open first; None if the sum is open.
+        sealed: Whether a helper has to open the sum first.
 
     Args:
         total: Returns the weighted sum, float32 ``(d,)``, when it is needed.
@@ -92,7 +92,7 @@ class ClosedBuffer:
         weight: float = 0.0,
         tallies: Mapping[str, float] | None = None,
         entries: Sequence[Entry] = (),
-        sealed: Tensor | None = None,
+        sealed: bool = False,
         is_mean: bool = False,
     ) -> None:
         self.version = version
@@ -128,21 +128,6 @@ class ClosedBuffer:
             self._divided = True
         return total
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return a sealed sum as a flat dict of tensors and plain values."""
-        numbers = {"version": self.version, "count": self.count, "weight": self.weight, "sealed": self.sealed}
-        return {**numbers, **prefixed("tallies", self.tallies)}
-
-    @staticmethod
-    def from_state(state: dict[str, Any]) -> "ClosedBuffer":
-        """Return a sealed sum from its state."""
-        numbers = {name: state[name] for name in ("count", "weight", "sealed")}
-        return ClosedBuffer(state["version"], _not_revealed, **numbers, tallies=under("tallies", state))
-
-
-def _not_revealed() -> Tensor:
-    raise ValueError("a sealed sum has no total before it is revealed")
-
 
 class Aggregate(Component):
     """A buffer of updates: the only place that holds clients' vectors.
@@ -151,11 +136,13 @@ class Aggregate(Component):
         linear: Whether it needs only weighted sums and never looks at a single vector.
         payload: What clients have to upload; None for anything.
         releases: In how many released sums one vector takes part.
+        least: The fewest updates that are released; fewer wait for others.
     """
 
     linear: bool = True
     payload: ClassVar[Payload | None] = None
     releases: float = 1
+    least: int = 0
 
     @property
     def count(self) -> int:
@@ -177,9 +164,17 @@ class Aggregate(Component):
     def release(self, version: int) -> ClosedBuffer:
         """Empty the buffer, and return its updates for the step from ``version``."""
 
-    def reveal(self, closed: ClosedBuffer, answer: Tensor) -> ClosedBuffer:
-        """Return a sealed sum opened by a helper's answer; else raise ``ValueError``."""
+    def reveal(self, closed: ClosedBuffer, opened: Tensor) -> ClosedBuffer:
+        """Return the buffer of a sealed sum that was opened; else raise ``ValueError``."""
         raise ValueError("this buffer is not sealed: it has nothing to reveal")
+
+    def sealed_state(self, closed: ClosedBuffer) -> dict[str, Any]:
+        """Return a sealed sum as a flat dict of tensors and plain values."""
+        raise NotImplementedError
+
+    def sealed_from(self, state: dict[str, Any]) -> ClosedBuffer:
+        """Return a sealed sum from its state."""
+        raise NotImplementedError
 
 
 class Sum(Aggregate):

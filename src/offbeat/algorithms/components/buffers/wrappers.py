@@ -24,6 +24,7 @@ class Wrapper(Aggregate):
         self.inner = inner
         self.linear = inner.linear
         self.releases = inner.releases
+        self.least = inner.least
 
     @property
     def count(self) -> int:
@@ -42,8 +43,14 @@ class Wrapper(Aggregate):
     def release(self, version: int) -> ClosedBuffer:
         return self.inner.release(version)
 
-    def reveal(self, closed: ClosedBuffer, answer: Tensor) -> ClosedBuffer:
-        return self.inner.reveal(closed, answer)
+    def reveal(self, closed: ClosedBuffer, opened: Tensor) -> ClosedBuffer:
+        return self.inner.reveal(closed, opened)
+
+    def sealed_state(self, closed: ClosedBuffer) -> dict[str, Any]:
+        return self.inner.sealed_state(closed)
+
+    def sealed_from(self, state: dict[str, Any]) -> ClosedBuffer:
+        return self.inner.sealed_from(state)
 
     def state_dict(self) -> dict[str, Any]:
         # A wrapper that only looks at updates has no state of its own.
@@ -65,9 +72,7 @@ class Clip(Wrapper):
 
     def add(self, update: Update, weight: float | Weight) -> None:
         """Pass a clipped update on; a promise is clipped when it is resolved."""
-        clipped = _Clipped(update.vector, self.max_norm, self._run.length)
-        vector = clipped.resolve() if isinstance(update.vector, Tensor) else clipped
-        self.inner.add(update._replace(vector=vector), weight)
+        self.inner.add(clipped(update, self.max_norm, self._run.length), weight)
 
 
 class Limit(Wrapper):
@@ -110,6 +115,12 @@ def limit(max_norm: float) -> Wrap:
         return Limit(algorithm.buffer, max_norm)
 
     return wrap
+
+
+def clipped(update: Update, max_norm: float, length: int) -> Update:
+    """Return an update whose vector, or the promise of one, has at most this norm."""
+    promise = _Clipped(update.vector, max_norm, length)
+    return update._replace(vector=promise.resolve() if isinstance(update.vector, Tensor) else promise)
 
 
 def _check_travels(algorithm: "Algorithm[Any]", key: str) -> None:

@@ -1,0 +1,40 @@
+"""The algorithms whose sums may be masked or noisy."""
+
+from typing import TYPE_CHECKING, Any
+
+from offbeat.algorithms.components.buffers.aggregate import Sum
+from offbeat.algorithms.components.buffers.wrappers import Wrapper
+
+if TYPE_CHECKING:
+    from offbeat.algorithms.components.algorithm import Algorithm
+
+
+def check_private_sum(algorithm: "Algorithm[Any]") -> Sum:
+    """Return the algorithm's buffer if its sums can be private.
+
+    Raises:
+        ValueError: They cannot; the line says why.
+    """
+    buffer, reason = algorithm.buffer, None
+    if isinstance(buffer, Wrapper):
+        raise ValueError("[privacy] does not go with server.aggregate or limits on norms: clip_norm is the limit here")
+    if not buffer.linear:
+        reason = "looks at single updates"
+    elif buffer.releases > 1:
+        reason = "puts an update into several sums, whose differences would show it"
+    elif algorithm.payload == "params":
+        reason = "takes whole models, which cannot be clipped"
+    elif algorithm.payload == "difference":
+        reason = "adds up differences, so a client is in all later sums"
+    elif algorithm.corrects_gradients:
+        reason = "keeps what it learned from a client in all later versions"
+    elif algorithm.measures:
+        reason = "plans by measured speed, which depends on a client's data"
+    elif not isinstance(buffer, Sum):
+        reason = "makes a version from any number of updates, also from one"
+    elif getattr(algorithm, "weighting", None) == "examples":
+        reason = "weighs by examples, which the sum would tell: set weighting = 'uniform'"
+    if reason is not None:
+        raise ValueError(f"[privacy] does not go with {algorithm.name}: it {reason}")
+    assert isinstance(buffer, Sum)
+    return buffer

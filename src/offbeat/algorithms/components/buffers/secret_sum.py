@@ -1,0 +1,147 @@
+"""Sums of masked updates, which a helper opens."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Entry, Sum, Weight
+from offbeat.algorithms.components.buffers.privacy_checks import check_private_sum
+from offbeat.algorithms.components.buffers.wrappers import Wrap, Wrapper
+from offbeat.algorithms.components.component import RunFacts
+from offbeat.algorithms.components.state import prefixed, under
+from offbeat.algorithms.components.update import Update, resolve
+
+if TYPE_CHECKING:
+    from offbeat.algorithms.components.algorithm import Algorithm
+
+_COLUMNS = {"client": torch.int64, "version": torch.int64}
+
+
+class SecretSum(Wrapper):
+    """A sum of whole numbers, each vector behind a mask.
+
+    Clients divide, clip, scale and round their updates, and add masks modulo 2³². The server adds the masked vectors
+    up, and a helper that knows the masks opens the sum. Weights are in the vectors already; here they are only counted.
+
+    Args:
+        inner: The buffer that it stands for, a ``Sum``.
+        step: The value of the whole number 1.
+        bound: The largest absolute value of a true sum's entries. A sum beyond it was opened with a wrong mask.
+        least: The fewest updates in a sum.
+    """
+
+    def __init__(self, inner: Sum, *, step: float, bound: int, least: int) -> None:
+        super().__init__(inner)
+        self.step = step
+        self.bound = bound
+        self.least = least
+        self._tallies = inner.tallies
+
+    @property
+    def count(self) -> int:
+        return len(self._entries)
+
+    def start(self, run: RunFacts) -> None:
+        super().start(run)
+        self._entries: list[Entry] = []
+        self._weights: list[Weight] = []
+
+    def add(self, update: Update, weight: float | Weight) -> None:
+        """Take in a masked update; a ``ValueError`` if it has no share."""
+        if update.share is None:
+            raise ValueError("this run takes masked updates only: send a share")
+        weight = weight if isinstance(weight, Weight) else Weight(weight)
+        self._entries.append(Entry(update, weight.value, self._run.length))
+        self._weights.append(weight)
+
+    def release(self, version: int) -> ClosedBuffer:
+        closed = self._closed(version, self._entries, self._weights)
+        self._entries, self._weights = [], []
+        return closed
+
+    def _closed(self, version: int, entries: Sequence[Entry], weights: Sequence[Weight]) -> ClosedBuffer:
+        tallies = {name: sum(weight.tallies[name] for weight in weights) for name in self._tallies}
+        total = sum(weight.value for weight in weights)
+        numbers: dict[str, Any] = {"count": len(entries), "weight": total, "tallies": tallies}
+        return ClosedBuffer(version, _not_revealed, **numbers, entries=entries, sealed=True)
+
+    def masked_sum(self, closed: ClosedBuffer) -> Tensor:
+        """Return the sum of a sealed sum's masked vectors, int32 ``(d,)``, modulo 2³²."""
+        total = self._run.zeros(torch.int32)
+        for entry in closed.entries:
+            total += resolve(entry.update.vector, self._run.length, torch.int32)
+        return total
+
+    def reveal(self, closed: ClosedBuffer, opened: Tensor) -> ClosedBuffer:
+        """Return the buffer of a sum without masks, int32 ``(d,)``.
+
+        Raises:
+            ValueError: An entry is beyond the bound: the masks were wrong.
+        """
+        resolve(opened, self._run.length, torch.int32)
+        # In int64, since the absolute value of the smallest int32 is not an int32.
+        if opened.long().abs().max() > self.bound:
+            raise ValueError("the opened sum is out of range: a client's mask was wrong")
+        numbers: dict[str, Any] = {"count": closed.count, "weight": closed.weight, "tallies": closed.tallies}
+        return ClosedBuffer(closed.version, lambda: (opened.double() * self.step).float(), **numbers)
+
+    def sealed_state(self, closed: ClosedBuffer) -> dict[str, Any]:
+        numbers = {"sealed_from": closed.version, "count": closed.count, "weight": closed.weight}
+        return {**numbers, **prefixed("tallies", closed.tallies), **prefixed("entries", self._state_of(closed.entries))}
+
+    def sealed_from(self, state: dict[str, Any]) -> ClosedBuffer:
+        entries = _entries_from(under("entries", state), self._run.length)
+        numbers: dict[str, Any] = {name: state[name] for name in ("count", "weight")}
+        numbers["tallies"] = under("tallies", state)
+        return ClosedBuffer(state["sealed_from"], _not_revealed, **numbers, entries=entries, sealed=True)
+
+    def state_dict(self) -> dict[str, Any]:
+        tallies = {
+            name: torch.tensor([weight.tallies[name] for weight in self._weights], dtype=torch.float64)
+            for name in self._tallies
+        }
+        return {**self._state_of(self._entries), **prefixed("tallies", tallies)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._entries = _entries_from(state, self._run.length)
+        tallies = {name: numbers.tolist() for name, numbers in under("tallies", state).items()}
+        self._weights = [
+            Weight(entry.weight, **{name: numbers[row] for name, numbers in tallies.items()})
+            for row, entry in enumerate(self._entries)
+        ]
+
+    def _state_of(self, entries: Sequence[Entry]) -> dict[str, Any]:
+        updates = [entry.update for entry in entries]
+        vectors = [resolve(update.vector, self._run.length, torch.int32) for update in updates]
+        empty = torch.zeros(0, self._run.length, dtype=torch.int32, device=self._run.device)
+        return {
+            **{name: torch.tensor([getattr(u, name) for u in updates], dtype=kind) for name, kind in _COLUMNS.items()},
+            "weights": torch.tensor([entry.weight for entry in entries], dtype=torch.float64),
+            "vectors": torch.stack(vectors) if vectors else empty,
+            "shares": [(update.share or b"").hex() for update in updates],
+        }
+
+
+def _entries_from(state: dict[str, Any], length: int) -> list[Entry]:
+    columns = [state[name].tolist() for name in (*_COLUMNS, "weights")]
+    return [
+        Entry(Update(client, version, vector, 1, 0, 0.0, share=bytes.fromhex(share)), weight, length)
+        for vector, share, client, version, weight in zip(
+            state["vectors"].clone(), state["shares"], *columns, strict=True
+        )
+    ]
+
+
+def _not_revealed() -> Tensor:
+    raise ValueError("a sealed sum has no total before it is revealed")
+
+
+def secret(*, step: float, bound: int, least: int) -> Wrap:
+    """Return a function that replaces a buffer of deltas by a ``SecretSum``."""
+
+    def wrap(algorithm: "Algorithm[Any]") -> Aggregate:
+        return SecretSum(check_private_sum(algorithm), step=step, bound=bound, least=least)
+
+    return wrap

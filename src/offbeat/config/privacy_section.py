@@ -1,0 +1,46 @@
+"""``[privacy]``: clipped updates, noise, and masks."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from offbeat.config.section import Count, NotNegative, Positive, Section
+
+Mechanism = Literal["independent", "banded"]
+
+
+class PrivacySection(Section):
+    """``[privacy]``: limits on one client's influence, noise, and masks."""
+
+    helper: str | None = None
+    """The helper's https address: updates are masked, and the helper opens sums only. In a simulation any text stands
+    for a helper in this process. If it is left out, the server sees updates and adds the noise itself."""
+    min_clients: Count = 1
+    """T: the fewest clients in a sum; at least 2 with a helper."""
+    clip_norm: Positive
+    """C: updates with a larger Euclidean norm are scaled down to it, by the client where there is a helper."""
+    noise_multiplier: NotNegative = 0.0
+    """σ: the noise of a sum that one client is in once has the standard deviation σ · C; 0 for none."""
+    mechanism: Mechanism = "independent"
+    """Noise that is independent from sum to sum, or banded: partly cancelled by that of later sums."""
+    max_participations: Count | None = None
+    """k: in how many sums a client takes part at most; needed for noise."""
+    min_separation: Count = 1
+    """b: a client's next sum comes at least so many sums later."""
+    bits: Annotated[int, Field(ge=2, le=24)] = 20
+    """Bits of a number of a masked update."""
+    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+    """δ, for which ε is reported; below 1/N."""
+
+    @model_validator(mode="after")
+    def _check_combination(self) -> "PrivacySection":
+        if self.helper is not None and self.min_clients < 2:
+            raise ValueError("min_clients must be at least 2 with a helper, which never opens a single update")
+        if self.noise_multiplier > 0 and self.max_participations is None:
+            raise ValueError("max_participations is missing: noise is made for a number of participations")
+        return self
+
+    @property
+    def bands(self) -> int:
+        """Rows of random numbers in the noise of a sum."""
+        return self.min_separation if self.mechanism == "banded" else 1

@@ -1,0 +1,83 @@
+"""Limits on how often, and how soon again, a client takes part in a sum."""
+
+import math
+from array import array
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from typing import Any
+
+import torch
+
+from offbeat.algorithms.components import Algorithm, Update
+
+_NEVER = -1
+
+
+class Participation:
+    """A count of the sums that each client took part in, and two limits.
+
+    Sums are numbered 1, 2, … as they are released. A client takes part in at most ``limit`` sums. It is not assigned
+    again before the sum that it was in has been opened, and then no sooner than its update may come ``separation``
+    numbers later. It works from a later version than before: the same work under another mask would show its update.
+
+    Args:
+        clients: Number of clients N.
+        limit: The most sums k of a client, infinity for any number.
+        separation: The smallest difference b ≥ 1 between the numbers of two sums of a client.
+    """
+
+    def __init__(self, clients: int, *, limit: float = math.inf, separation: int = 1) -> None:
+        self.limit = limit
+        self.separation = separation
+        self._counts = array("q", [0]) * clients
+        self._last = array("q", [_NEVER]) * clients  # the number of the client's last sum
+        self._version = array("q", [_NEVER]) * clients  # that it worked from
+        self._resting: list[tuple[int, int]] = []  # heap of (number from which it may come again, client)
+
+    def counts(self) -> Sequence[int]:
+        """Return in how many sums each client took part."""
+        return self._counts
+
+    def allows(self, client: int, algorithm: Algorithm[Any]) -> bool:
+        """Return whether the client may be assigned now."""
+        if self._last[client] == _NEVER:
+            return True
+        is_apart = algorithm.opened + 1 >= self._last[client] + self.separation
+        return self._counts[client] < self.limit and is_apart and algorithm.version > self._version[client]
+
+    def note(self, update: Update, number: int) -> None:
+        """Record that an update is in the sum of this number."""
+        client = update.client
+        self._counts[client] += 1
+        self._last[client], self._version[client] = number, update.version
+        if self._counts[client] < self.limit:
+            heappush(self._resting, (number + self.separation, client))
+
+    def returning(self, algorithm: Algorithm[Any]) -> list[int]:
+        """Return the clients that may be assigned now and could not be at the last call."""
+        next_number = algorithm.opened + 1
+        due: list[int] = []
+        while self._resting and self._resting[0][0] <= next_number:
+            due.append(heappop(self._resting)[1])
+        for client in due:
+            if not self.allows(client, algorithm):  # its sum was discarded, and there is no later version yet
+                heappush(self._resting, (next_number + 1, client))
+        return due
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that a restart needs."""
+        columns = self._counts, self._last, self._version
+        rows = [(client, *row) for client, row in enumerate(zip(*columns, strict=True)) if row[0]]
+        return {
+            "rows": torch.tensor(rows, dtype=torch.int64).reshape(-1, 4),
+            "resting": torch.tensor(sorted(self._resting), dtype=torch.int64).reshape(-1, 2),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from a saved state."""
+        clients = len(self._counts)
+        self._counts = array("q", [0]) * clients
+        self._last, self._version = (array("q", [_NEVER]) * clients for _ in range(2))
+        for client, *row in state["rows"].tolist():
+            self._counts[client], self._last[client], self._version[client] = row
+        self._resting = [(number, client) for number, client in state["resting"].tolist()]  # sorted is a heap

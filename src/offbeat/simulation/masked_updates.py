@@ -1,0 +1,80 @@
+"""Clients' updates as whole numbers, and the helper that opens their sums."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from offbeat.algorithms.components import Algorithm, Promise, Update
+from offbeat.algorithms.components.buffers.secret_sum import SecretSum
+from offbeat.coordinator import Coordinator
+from offbeat_client.local_plan import LocalPlan, normaliser
+from offbeat_client.privacy.fixed_point import clip_factor, norm, quantise
+
+SMALLEST_SCALE = 1 / 8
+"""The smallest factor of a late update that a client accepts; a smaller one would single others out."""
+
+
+@dataclass(frozen=True)
+class MaskedUpdates:
+    """The rules by which clients make their updates whole numbers.
+
+    Masks are left out here: a sum of masked vectors without the masks is the sum of the vectors, bit for bit.
+
+    Attributes:
+        clip_norm: C.
+        step: The value of the whole number 1.
+        largest: The largest whole number.
+        seed: The run's seed, of which the rounding is made. Real clients use the operating system's random numbers.
+        open_sum: Maps the number of a sum and the sum, int32 ``(d,)``, to what the helper releases.
+    """
+
+    clip_norm: float
+    step: float
+    largest: int
+    seed: int
+    open_sum: Callable[[int, Tensor], Tensor]
+
+    def promise(self, work: Promise, client: int, visit: int, divisor: float, scale: float) -> "_WholeNumbers":
+        """Return the promise of a client's whole numbers, int32 ``(d,)``."""
+        key = hashlib.sha256(f"rounding {self.seed} {client} {visit}".encode()).digest()
+        return _WholeNumbers(work, self, divisor, scale, key)
+
+    def open(self, now: float, coordinator: Coordinator) -> None:
+        """Let the helper open the sums that are sealed, oldest first."""
+        algorithm = coordinator.algorithm
+        while algorithm.sealed:
+            buffer = algorithm.buffer
+            assert isinstance(buffer, SecretSum)
+            number = algorithm.released - len(algorithm.sealed) + 1
+            coordinator.reveal(now, self.open_sum(number, buffer.masked_sum(algorithm.sealed[0])))
+
+
+@dataclass(frozen=True)
+class _WholeNumbers:
+    """The promise of an update, divided, clipped, scaled and rounded."""
+
+    work: Promise
+    rules: MaskedUpdates
+    divisor: float
+    scale: float
+    key: bytes
+
+    def resolve(self) -> Tensor:
+        vector, rules = self.work.resolve(), self.rules
+        entries = vector.cpu().numpy()
+        factor = clip_factor(norm(entries) / self.divisor, rules.clip_norm) * self.scale / self.divisor
+        return torch.from_numpy(quantise(entries, rules.step, self.key, rules.largest, factor)).to(vector.device)
+
+
+def upload_scale(algorithm: Algorithm, client: int, version: int, plan: LocalPlan) -> float:
+    """Return the factor of an update whose upload begins now.
+
+    A ``ValueError`` if it is above 1, which no client accepts.
+    """
+    scale = algorithm.scale(Update(client, version, torch.empty(0), 1, plan.steps, normaliser(plan), plan=plan))
+    if not scale <= 1:
+        raise ValueError(f"{algorithm.name} gives an update the weight {scale:.6g}: at most 1 is private")
+    return max(scale, SMALLEST_SCALE)

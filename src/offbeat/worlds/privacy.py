@@ -1,0 +1,155 @@
+"""Private sums from ``[privacy]``: buffer, noise, limits on participation."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from offbeat.algorithms import Algorithm, LocalPlan
+from offbeat.algorithms.components.buffers.noisy_sum import noisy
+from offbeat.algorithms.components.buffers.privacy_checks import check_private_sum
+from offbeat.algorithms.components.buffers.secret_sum import secret
+from offbeat.config.privacy_section import PrivacySection
+from offbeat.coordinator.participation import Participation
+from offbeat.privacy.noise_rows import NoiseSource
+from offbeat.privacy.plan import check_schedule
+from offbeat_client.number_checks import LARGEST_COUNT
+
+_LARGEST_SUM = 1 << 30
+_TAIL = 10  # standard deviations of noise
+
+
+@dataclass(frozen=True)
+class Protection:
+    """A ``[privacy]`` section in a run of one algorithm.
+
+    Attributes:
+        section: The section.
+        places: K, the most updates in a sum.
+        clients: N.
+        length: d.
+    """
+
+    section: PrivacySection
+    places: int
+    clients: int
+    length: int
+
+    @property
+    def largest(self) -> int:
+        """The largest whole number in a masked update."""
+        return (1 << self.section.bits - 1) - 1
+
+    @property
+    def step(self) -> float:
+        """The value of the whole number 1."""
+        return self.section.clip_norm / self.largest
+
+    def participation(self) -> Participation:
+        """Return the limits on clients' parts in sums."""
+        section = self.section
+        limit = math.inf if section.max_participations is None else section.max_participations
+        return Participation(self.clients, limit=limit, separation=section.min_separation)
+
+    def noise(self, secret_key: bytes) -> NoiseSource | None:
+        """Return the noise of sums; None without noise."""
+        section = self.section
+        if section.noise_multiplier == 0:
+            return None
+        return NoiseSource(
+            secret_key,
+            self.length,
+            noise_multiplier=section.noise_multiplier,
+            clip_norm=section.clip_norm,
+            participations=section.max_participations or 1,
+            separation=section.min_separation,
+            bands=section.bands,
+            step=self.step if section.helper else 0.0,
+        )
+
+    def wrap(self, algorithm: Algorithm, plan: LocalPlan, noise: NoiseSource | None) -> None:
+        """Put the masked or noisy sum around the algorithm's buffer, before its start.
+
+        Raises:
+            ValueError: The algorithm or the plan does not go with it.
+        """
+        section = self.section
+        if section.helper is None:
+            algorithm.wrap(noisy(clip_norm=section.clip_norm, noise=_tensors(noise), least=section.min_clients))
+            return
+        if plan.compression is not None:
+            raise ValueError("masked updates cannot be compressed: leave local.compression or privacy.helper out")
+        if type(algorithm).urgent is not Algorithm.urgent:
+            raise ValueError(f"[privacy] does not go with {algorithm.name}: it asks for partial updates")
+        bound = self._bound(noise)
+        algorithm.wrap(secret(step=self.step, bound=bound, least=section.min_clients))
+
+    def _bound(self, noise: NoiseSource | None) -> int:
+        """Return the largest absolute value of a true sum's entry.
+
+        That is K updates and ten standard deviations of noise.
+        """
+        deviation = 0.0 if noise is None else noise.deviation / self.step
+        bound = self.places * self.largest + math.ceil(_TAIL * deviation)
+        if bound > _LARGEST_SUM:
+            raise ValueError(
+                f"a sum of {self.places} updates of {self.section.bits} bits and its noise could overflow: lower "
+                "privacy.bits"
+            )
+        return bound
+
+    def open_sum(self, noise: NoiseSource | None) -> Callable[[int, Tensor], Tensor]:
+        """Return what a helper does: add the noise of a number to a sum, ``(d,)``."""
+
+        def open_sum(number: int, total: Tensor) -> Tensor:
+            if noise is None:
+                return total
+            rounded = np.rint(noise.noise(number) / self.step).astype(np.int64)
+            return total + torch.from_numpy(rounded).to(total.device).to(torch.int32)
+
+        return open_sum
+
+
+def protection(
+    section: PrivacySection, algorithm: Algorithm, clients: int, length: int, versions: float = math.inf
+) -> Protection:
+    """Return what ``[privacy]`` asks for.
+
+    Args:
+        section: The section.
+        algorithm: Not wrapped yet.
+        clients: N.
+        length: d.
+        versions: How many versions the run makes; infinite if that is not known.
+
+    Raises:
+        ValueError: The section does not fit the algorithm or the run.
+        OffbeatError: There are not enough clients for so many versions.
+    """
+    if type(algorithm).receive is not Algorithm.receive:
+        raise ValueError(f"[privacy] does not go with {algorithm.name}, which has a receive of its own")
+    check_private_sum(algorithm)
+    places = getattr(algorithm, "buffer_size", None) or getattr(algorithm, "cohort", None)
+    if places is None:
+        raise ValueError(f"[privacy] does not go with {algorithm.name}: its sums have no largest size")
+    if section.min_clients > places:
+        raise ValueError(f"privacy.min_clients must be at most {places}, a sum's updates, got {section.min_clients}")
+    if section.delta > 1 / clients:
+        raise ValueError(f"privacy.delta must be at most 1/{clients}, one over the clients, got {section.delta:g}")
+    check_schedule(
+        clients=clients,
+        participations=section.max_participations or LARGEST_COUNT,
+        separation=section.min_separation,
+        buffer=places,
+        versions=int(versions) if versions < math.inf else 1,
+    )
+    # A round that ends with too few clients waits for the next one's.
+    merged = places + section.min_clients - 1 if algorithm.schedule.has_rounds else places
+    return Protection(section, merged, clients, length)
+
+
+def _tensors(noise: NoiseSource | None) -> Callable[[int], Tensor] | None:
+    return None if noise is None else lambda number: torch.from_numpy(noise.noise(number)).float()

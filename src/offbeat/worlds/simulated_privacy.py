@@ -1,0 +1,59 @@
+"""``[privacy]`` in a simulation, with a helper in this process."""
+
+import hashlib
+import math
+
+from torch import Tensor
+
+from offbeat.algorithms import Algorithm, LocalPlan
+from offbeat.config.experiment_sections import PRIVACY_COLUMNS
+from offbeat.config.privacy_section import PrivacySection
+from offbeat.coordinator.participation import Participation
+from offbeat.privacy.accounting import epsilon
+from offbeat.simulation.evaluations import Evaluate
+from offbeat.simulation.masked_updates import MaskedUpdates
+from offbeat.worlds.privacy import protection
+
+
+def protect(
+    section: PrivacySection,
+    algorithm: Algorithm,
+    plan: LocalPlan,
+    *,
+    clients: int,
+    length: int,
+    versions: float = math.inf,
+    seed: int,
+) -> tuple[Participation, MaskedUpdates | None]:
+    """Put the section's wrapper around an algorithm's buffer, before its start.
+
+    The noise is made of the run's seed, so that runs can be repeated; a real run's is secret.
+
+    Returns:
+        The limits on clients' parts in sums, and how clients mask their updates; None for updates in the clear.
+
+    Raises:
+        ValueError: The section does not fit the algorithm or the run.
+    """
+    asked = protection(section, algorithm, clients, length, versions)
+    noise = asked.noise(hashlib.sha256(f"noise of the simulation {seed}".encode()).digest())
+    asked.wrap(algorithm, plan, noise)
+    if section.helper is None:
+        return asked.participation(), None
+    masked = MaskedUpdates(section.clip_norm, asked.step, asked.largest, seed, asked.open_sum(noise))
+    return asked.participation(), masked
+
+
+def with_epsilon(evaluate: Evaluate, section: PrivacySection, participation: Participation) -> Evaluate:
+    """Return an evaluation that also says what was spent.
+
+    That is ε of the client with the most participations.
+    """
+
+    def evaluated(model: Tensor) -> tuple[float, dict[str, float]]:
+        loss, metrics = evaluate(model)
+        spent = section.noise_multiplier, max(participation.counts()), section.delta
+        values = epsilon(*spent), epsilon(*spent, replace_one=True)
+        return loss, {**metrics, **dict(zip(PRIVACY_COLUMNS, values, strict=True))}
+
+    return evaluated

@@ -1,0 +1,102 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from offbeat.algorithms import FedAvg, FedBuff, LocalPlan, Port
+from offbeat.config.privacy_section import PrivacySection
+from offbeat.privacy.correlated_noise import sensitivity
+from offbeat.worlds.privacy import protection
+
+PLAN = LocalPlan(steps=1, batch_size=1, lr=0.1)
+NOISY = {"noise_multiplier": 2.0, "max_participations": 4}
+SECRET = bytes(range(32))
+
+
+def asked(algorithm=None, length=1000, clients=100, **keys):
+    return protection(PrivacySection(**{"clip_norm": 1.0} | keys), algorithm or FedBuff(), clients, length)
+
+
+def test_a_whole_number_is_worth_the_clip_norm_over_the_largest():
+    made = asked(clip_norm=3.0, bits=8)
+    assert (made.largest, made.step) == (127, 3.0 / 127)
+
+
+def test_limits_become_the_coordinators():
+    participation = asked(**NOISY, min_separation=3).participation()
+    assert (participation.limit, participation.separation, len(participation.counts())) == (4, 3, 100)
+    assert asked().participation().limit == math.inf
+
+
+def test_a_round_may_add_its_updates_to_those_of_one_that_was_too_small():
+    assert asked(FedAvg(cohort=10, weighting="uniform"), helper="a", min_clients=4).places == 13
+    assert asked(FedBuff(buffer_size=10), helper="a", min_clients=4).places == 10
+
+
+@pytest.mark.parametrize("mechanism", ["independent", "banded"])
+def test_noise_is_made_for_the_largest_update_and_all_participations(mechanism):
+    made = asked(**NOISY, min_separation=5, mechanism=mechanism, helper="a", min_clients=2, bits=6, length=50_000)
+    row = made.noise(SECRET).noise(1)  # a single row
+    bands = 5 if mechanism == "banded" else 1
+    rounding = 1.0 / 31 * math.sqrt(50_000)
+    expected = 2.0 * (1.0 + rounding) * sensitivity(4, 5, bands) / 2
+    assert row.std() == pytest.approx(expected, rel=0.02)
+    in_the_clear = asked(**NOISY, min_separation=5, mechanism=mechanism, length=50_000).noise(SECRET).noise(1)
+    assert in_the_clear.std() == pytest.approx(expected / (1.0 + rounding), rel=0.02)
+
+
+def test_the_helper_adds_whole_numbers_modulo_two_to_the_32():
+    made = asked(**NOISY, helper="a", min_clients=2, length=1000)
+    noise = made.noise(SECRET)
+    total = torch.full((1000,), 2**31 - 1, dtype=torch.int32)
+    opened = made.open_sum(noise)(3, total)
+    assert opened.dtype == torch.int32
+    difference = (opened.numpy().astype(np.int64) - (2**31 - 1)) % 2**32
+    signed = np.where(difference >= 2**31, difference - 2**32, difference)
+    assert np.array_equal(signed, np.rint(noise.noise(3) / made.step).astype(np.int64))
+
+
+def test_without_noise_the_helper_only_opens():
+    made = asked(helper="a", min_clients=2)
+    total = torch.arange(3, dtype=torch.int32)
+    assert made.noise(SECRET) is None
+    assert torch.equal(made.open_sum(None)(1, total), total)
+
+
+def test_a_sum_has_room_for_ten_deviations_of_noise():
+    made = asked(**NOISY, helper="a", min_clients=2, length=100)
+    algorithm = FedBuff()
+    made.wrap(algorithm, PLAN, made.noise(SECRET))
+    noise = 2.0 * (1.0 + made.step * 10) / made.step
+    assert algorithm.buffer.bound == 10 * made.largest + math.ceil(10 * noise)
+
+
+class OwnReceive(FedBuff):
+    def receive(self, update):
+        return False
+
+
+class Urgent(FedBuff):
+    def urgent(self):
+        return ()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "keys", "message"),
+    [
+        (OwnReceive(), {}, r"^\[privacy\] does not go with fedbuff, which has a receive of its own"),
+        (Port(), {}, r"^\[privacy\] does not go with port: it looks at single updates"),
+        (FedBuff(), {"min_clients": 11}, r"privacy\.min_clients must be at most 10"),
+        (FedBuff(), {"delta": 0.02}, r"privacy\.delta must be at most 1/100, one over the clients, got 0\.02"),
+    ],
+)
+def test_what_does_not_fit_is_refused(algorithm, keys, message):
+    with pytest.raises(ValueError, match=message):
+        asked(algorithm, **keys)
+
+
+def test_partial_updates_and_compression_do_not_go_with_masks():
+    made = asked(helper="a", min_clients=2)
+    with pytest.raises(ValueError, match="it asks for partial updates"):
+        made.wrap(Urgent(), PLAN, None)

@@ -1,0 +1,201 @@
+"""Private simulations: masked and noisy sums of a small experiment."""
+
+import copy
+import math
+
+import pytest
+import torch
+
+from offbeat.algorithms import FedBuff
+from offbeat.algorithms.components.buffers.noisy_sum import NoisySum
+from offbeat.algorithms.components.buffers.secret_sum import SecretSum
+from offbeat.checkpoint import read_checkpoint, write_checkpoint
+from offbeat.config.privacy_section import PrivacySection
+from offbeat.errors import OffbeatError
+from offbeat.privacy.accounting import epsilon
+from offbeat.worlds.simulated_privacy import protect
+from offbeat.worlds.simulation import build_simulation
+
+FEDBUFF = "algorithms={ mine = { algorithm = 'fedbuff', buffer_size = 4, concurrency = 6 } }"
+CLIENTS = 20
+
+
+@pytest.fixture
+def simulation(experiment, digits):
+    """Return a function that builds the small experiment with FedBuff of four and a ``[privacy]``."""
+
+    def build(privacy, *changes, seed=1, versions=6):
+        world = (f"population.clients={CLIENTS}", f"stop={{ versions = {versions} }}", "evaluate.every_versions=2")
+        world = (*world, "evaluate={ every_versions = 2, target = 0.5 }", FEDBUFF, *changes)
+        return build_simulation(experiment(*world, f"privacy={privacy}"), "mine", seed, digits)
+
+    return build
+
+
+def finished(simulation):
+    return list(simulation.run())
+
+
+MASKED = "{ helper = 'here', clip_norm = 0.5, min_clients = 2, bits = 20 }"
+CLIPPED = "{ clip_norm = 0.5 }"
+
+
+def test_masked_sums_are_those_of_clipped_updates_up_to_rounding(simulation):
+    # Masked updates are weighed as their uploads begin, others when they arrive.
+    alike = (FEDBUFF.replace("buffer_size", "staleness = { name = 'constant' }, buffer_size"),)
+    masked, clipped = simulation(MASKED, *alike), simulation(CLIPPED, *alike)
+    assert isinstance(masked.coordinator.algorithm.buffer, SecretSum)
+    assert isinstance(clipped.coordinator.algorithm.buffer, NoisySum)
+    finished(masked)
+    finished(clipped)
+    assert masked.coordinator.statistics == clipped.coordinator.statistics
+    step, length = 0.5 / (2**19 - 1), len(masked.model)
+    distance = (masked.model - clipped.model).norm().item()
+    assert 0 < distance < 6 * 10 * step * math.sqrt(length)  # training continues from models that differ
+
+
+def test_coarse_numbers_show_in_the_model(simulation):
+    fine, coarse = simulation(MASKED), simulation(MASKED.replace("20", "8"))
+    finished(fine)
+    finished(coarse)
+    assert (fine.model - coarse.model).norm() > 0.01
+
+
+@pytest.mark.parametrize("who", ["", "helper = 'here', "])
+@pytest.mark.parametrize("mechanism", ["independent", "banded"])
+def test_the_noise_of_the_first_version_has_its_deviation(simulation, who, mechanism):
+    asked = f"{{ {who}min_clients = 2, clip_norm = 0.5, noise_multiplier = 3.0, max_participations = 4, "
+    asked += f"min_separation = 3, mechanism = '{mechanism}' }}"
+    still = ("local.lr=1e-12",)
+    noisy = simulation(asked, *still, versions=1)
+    initial = noisy.model.clone()
+    finished(noisy)
+    noise = (initial - noisy.model) * 4  # the mean over four places
+    # In the first sum there is one row: σ C sens / √k, where sens = √k for independent noise.
+    deviation = noise.std().item() / (3.0 * 0.5)
+    if mechanism == "independent":
+        assert deviation == pytest.approx(1.0, rel=0.1)
+    else:
+        assert 1.0 < deviation < 2.0
+
+
+def test_noise_of_equal_seeds_is_equal_and_of_others_is_not(simulation):
+    asked = "{ clip_norm = 0.5, noise_multiplier = 1.0, max_participations = 4 }"
+    first, again, other = simulation(asked), simulation(asked), simulation(asked, seed=2)
+    for one in (first, again, other):
+        finished(one)
+    assert torch.equal(first.model, again.model)
+    assert not torch.equal(first.model, other.model)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        MASKED,
+        "{ helper = 'here', min_clients = 3, clip_norm = 0.5, noise_multiplier = 1.0, max_participations = 3, "
+        "min_separation = 2, mechanism = 'banded' }",
+        "{ clip_norm = 0.5, noise_multiplier = 1.0, max_participations = 3, min_separation = 2 }",
+    ],
+)
+@pytest.mark.parametrize("steps", [37, 120])
+def test_a_resumed_run_ends_with_the_same_model(simulation, asked, steps, tmp_path):
+    whole = simulation(asked)
+    for _ in range(steps):
+        whole.step()
+    write_checkpoint(tmp_path / "state", whole.state_dict())
+    finished(whole)
+    resumed = simulation(asked)
+    resumed.load_state_dict(read_checkpoint(tmp_path / "state"))
+    finished(resumed)
+    assert torch.equal(resumed.model, whole.model)
+    assert list(resumed.coordinator.participation.counts()) == list(whole.coordinator.participation.counts())
+
+
+def test_evaluations_say_what_was_spent(simulation):
+    run = simulation("{ clip_norm = 0.5, noise_multiplier = 2.0, max_participations = 3, delta = 1e-4 }")
+    *_, last = finished(run)
+    most = max(run.coordinator.participation.counts())
+    assert 1 <= most <= 3
+    assert last.metrics["epsilon"] == epsilon(2.0, most, 1e-4)
+    assert last.metrics["epsilon_replace_one"] == epsilon(2.0, most, 1e-4, replace_one=True)
+
+
+def test_without_noise_any_participation_spends_everything(simulation):
+    first, *_, last = finished(simulation(MASKED))
+    assert (first.metrics["epsilon"], last.metrics["epsilon"]) == (0.0, math.inf)
+
+
+def test_all_examples_weigh_the_same(simulation, monkeypatch):
+    run = simulation(CLIPPED)
+    seen = set()
+    receive = run.coordinator.receive
+    monkeypatch.setattr(run.coordinator, "receive", lambda *a, **k: seen.add(k["examples"]) or receive(*a, **k))
+    finished(run)
+    assert seen == {1}
+
+
+@pytest.mark.parametrize(
+    ("asked", "changes", "message"),
+    [
+        (
+            "{ helper = 'here', clip_norm = 1.0, min_clients = 5 }",
+            (),
+            "algorithms.mine: privacy.min_clients must be at most 4, a sum's updates, got 5",
+        ),
+        ("{ clip_norm = 1.0, delta = 0.1 }", (), "algorithms.mine: privacy.delta must be at most 1/20"),
+        (
+            MASKED,
+            ("local.compression={ name = 'top_k', share = 0.1 }",),
+            "algorithms.mine: masked updates cannot be compressed",
+        ),
+        (
+            "{ helper = 'here', clip_norm = 1.0, min_clients = 2, bits = 24, noise_multiplier = 50.0, "
+            "max_participations = 2 }",
+            (),
+            "algorithms.mine: a sum of 4 updates of 24 bits and its noise could overflow: lower privacy.bits",
+        ),
+        (
+            "{ clip_norm = 1.0, noise_multiplier = 1.0, max_participations = 1 }",
+            (),
+            "6 versions × 4 clients are more than the 20 participations",
+        ),
+        ("{ clip_norm = 1.0, min_separation = 5 }", (), "20 clients wait"),
+        (CLIPPED, ("server.update_clip_norm=1.0",), "[privacy] does not go with server.aggregate or limits on norms"),
+        (
+            CLIPPED,
+            ("algorithms={ mine = { algorithm = 'fedasync' } }",),
+            "algorithms.mine: [privacy] does not go with fedasync: it looks at single updates",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_one_line(simulation, asked, changes, message):
+    with pytest.raises(OffbeatError) as caught:
+        simulation(asked, *changes)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_weight_above_one_is_refused_with_masks(digits, simulation, monkeypatch):
+    run = simulation(MASKED)
+    monkeypatch.setattr(run.coordinator.algorithm, "staleness", lambda age: 2.0)
+    with pytest.raises(ValueError, match="fedbuff gives an update the weight 2: at most 1 is private"):
+        finished(run)
+
+
+def test_a_light_weight_is_not_below_an_eighth(simulation, monkeypatch):
+    light, eighth = simulation(MASKED), simulation(MASKED)
+    monkeypatch.setattr(light.coordinator.algorithm, "staleness", lambda age: 1e-3)
+    monkeypatch.setattr(eighth.coordinator.algorithm, "staleness", lambda age: 0.125)
+    finished(light)
+    finished(eighth)
+    assert torch.equal(light.model, eighth.model)
+
+
+def test_an_algorithm_is_wrapped_once():
+    algorithm = FedBuff(buffer_size=3)
+    section = PrivacySection(clip_norm=1.0)
+    arguments = {"clients": 50, "length": 3, "seed": 1}
+    plan = copy.copy  # not used without a helper
+    protect(section, algorithm, plan, **arguments)
+    with pytest.raises(ValueError, match=r"does not go with server\.aggregate"):
+        protect(section, algorithm, plan, **arguments)
