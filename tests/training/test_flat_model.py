@@ -200,6 +200,15 @@ class TestLoad:
         assert model.module(x).requires_grad
 
 
+def test_parameters_that_share_memory_but_are_two_are_refused():
+    module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    module[1].weight.data = module[0].weight.data
+    with pytest.raises(OffbeatError, match=r"parameters 0\.weight and 1\.weight share their memory, but are two"):
+        FlatModel(module)
+    module[1].weight = module[0].weight
+    assert list(FlatModel(module).named(torch.zeros(8))) == ["0.weight", "0.bias", "1.bias"]
+
+
 class TestLocalBatchNorm:
     def test_only_scale_and_shift_are_in_the_model(self):
         module = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
