@@ -26,7 +26,8 @@ class FlatModel:
 
     Raises:
         OffbeatError: The module has running statistics, integer buffers (counters have no meaningful average),
-            parameters that are not float32, share memory or have no shape yet, or nothing to train.
+            parameters that are not float32, share memory, have no shape yet or lie on several devices, or nothing to
+            train.
     """
 
     def __init__(self, module: nn.Module, batch_norm: Literal["refuse", "local"] = "refuse") -> None:
@@ -53,6 +54,10 @@ class FlatModel:
                     f"the model's parameter {name} is {parameter.dtype}: convert the model with .float()"
                 )
         refuse_shared_memory(module)
+        devices = {parameter.device: name for name, parameter in parameters.items()}
+        if len(devices) > 1:
+            found = " and ".join(f"{name} on {device}" for device, name in devices.items())
+            raise OffbeatError(f"the model's parameters lie on several devices, {found}: make all on one")
         self.module = module
         self._shapes = {name: parameter.shape for name, parameter in parameters.items()}
         self.vector = torch.cat([parameter.detach().reshape(-1) for parameter in parameters.values()])
@@ -70,6 +75,10 @@ class FlatModel:
         """Return the model on a device: this one if it is there, else the module moves."""
         if self.vector.device == device:
             return self
+        if self.vector.is_meta:
+            raise OffbeatError(
+                "the model's parameters are on torch's device meta, without values: make them on the CPU"
+            )
         self.load(self.vector)  # resets the buffers, of which the new model takes copies
         return FlatModel(self.module.to(device))
 
@@ -86,6 +95,11 @@ class FlatModel:
                 buffer.copy_(first)
             # A layer may also have replaced the buffer by another tensor.
             setattr(layer, name, buffer)
+
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        """The module's parameters that are in the vector."""
+        return [parameter for parameter, _, _ in self._ties]
 
     def adopt(self) -> None:
         """Copy values and gradients that the module has replaced into the vectors.

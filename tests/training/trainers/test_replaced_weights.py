@@ -8,8 +8,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
+from offbeat.errors import OffbeatError
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.evaluation import Evaluator
+from offbeat.training.fit_check import check_fit
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
@@ -64,3 +66,27 @@ def test_parts_in_float32_have_gradients_in_float32():
         return LoopTrainer(workload).collect([job])[0].vector
 
     assert torch.equal(gradient(Accelerator(torch.device("cpu"), "bf16")), gradient(CPU))
+
+
+class Late(nn.Linear):
+    """Makes a layer in its first pass."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if not hasattr(self, "last"):
+            self.last = nn.Linear(2, 2)
+        return self.last(super().forward(inputs))
+
+
+class Anew(nn.Linear):
+    """Makes its weight anew in each pass."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.weight = nn.Parameter(2 * self.weight.detach())
+        return super().forward(inputs)
+
+
+@pytest.mark.parametrize(("kind", "name"), [(Late, "last.weight"), (Anew, "weight")])
+def test_parameters_that_are_made_while_the_model_computes_are_refused(kind, name):
+    model = made(lambda: FlatModel(kind(3, 2)))
+    with pytest.raises(OffbeatError, match=rf"^the model makes its parameter {name} while it computes, .* __init__"):
+        check_fit(model, cross_entropy, LITTLE["inputs"], LITTLE["labels"])
