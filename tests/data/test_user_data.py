@@ -123,6 +123,11 @@ def replaced(index, item):
     return Listed([*TRAIN[:index], item, *TRAIN[index + 1 :]])
 
 
+class Endless(Listed):
+    def __len__(self):
+        return 10**15
+
+
 class Stream(IterableDataset):
     def __iter__(self):
         return iter(TRAIN)
@@ -160,6 +165,11 @@ FLAT = torch.zeros(3)
             "infinity in the inputs of train example 0",
         ),
         ((Listed([([0, -2], 1)]), Listed([([0, 1], 1)])), "inputs out of range: train example 0 has -2"),
+        (
+            (Endless(TRAIN), Listed(TEST)),
+            r"train: 1,000,000,000,000,000 examples of shape \(2,\) do not fit into memory",
+        ),
+        (((torch.tensor(1.0), torch.tensor(1)),) * 2, "train_inputs are empty"),
         ((Listed(TRAIN, [1, 2]), Listed(TEST)), "2 users but 4 train examples"),
         ((Listed(TRAIN, 4), Listed(TEST)), "users is a value of type int"),
         ((Listed(TRAIN, [1, 2, "a", 3]), Listed(TEST)), "users are neither all integers nor all strings"),

@@ -24,6 +24,7 @@ class Table:
         self.columns = columns
         self.column_names = list(columns)
         self.kind = kind
+        self.format = {"type": None, "format_kwargs": {}, "columns": self.column_names, "output_all_columns": False}
 
     def __len__(self):
         return len(next(iter(self.columns.values())))
@@ -38,8 +39,8 @@ class Table:
         ragged = isinstance(values[0], list) and len({len(value) for value in values}) > 1
         return np.array(values, object) if ragged else np.asarray(values)
 
-    def with_format(self, kind):
-        return Table(self.columns, kind)
+    def with_format(self, kind, columns):
+        return Table({name: self.columns[name] for name in columns}, kind)
 
 
 def table(examples):
@@ -117,6 +118,17 @@ def test_a_hugging_face_dataset_itself():
         from_user((ragged, ragged), "mine")
     dataset = from_user((ragged, ragged), "mine", collate=pad)
     assert dataset.train_inputs["input_ids"].tolist() == [[1, 2, 3], [4, 0, 0]]
+
+
+def test_a_format_of_hugging_face_is_honoured():
+    datasets = pytest.importorskip("datasets")
+    made = datasets.Dataset.from_dict({"x": [[1.0], [2.0]], "labels": [0, 1], "text": ["a", "b"]})
+    chosen = made.with_format("torch", columns=["x", "labels"])
+    assert from_user((chosen, chosen), "mine").train_inputs["x"].tolist() == [[1], [2]]
+    doubled = made.with_transform(lambda rows: {"x": [[2 * x] for (x,) in rows["x"]], "labels": rows["labels"]})
+    assert from_user((doubled, doubled), "mine").train_inputs["x"].tolist() == [[2], [4]]
+    targets = chosen.with_format("torch", columns=["x", "labels"], dtype=torch.float32)
+    assert from_user((targets, targets), "mine").train_labels.dtype == np.float32
 
 
 @pytest.mark.parametrize("kind", [list, table])

@@ -20,6 +20,17 @@ def test_a_module_is_copied_and_a_function_draws_from_the_seed():
     assert not torch.equal(one.weight, other.weight)
 
 
+def test_a_module_that_a_copy_would_not_equal_is_refused():
+    hooked = torch.nn.Linear(2, 2)
+    hooked.weight.register_hook(lambda gradient: gradient)
+    with pytest.raises(OffbeatError, match=r"^model: its parameter weight has a hook: pass the class or a function$"):
+        module_of(hooked, 1)
+    shared = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+    shared[1].weight.data = shared[0].weight.data
+    with pytest.raises(OffbeatError, match="share their memory"):
+        module_of(shared, 1)
+
+
 def test_the_accelerator():
     assert accelerator_of("cpu", "float32", True) == CPU
     with pytest.raises(OffbeatError, match="precision = 'half': must be 'float32' or 'tf32' or 'bf16'"):

@@ -15,7 +15,7 @@ def test_the_names_of_devices(name):
     assert check_device_name(name) == name
 
 
-@pytest.mark.parametrize("name", ["", "gpu", "cuda:", "cuda:x", "cuda:1000", "cpu:0", "CUDA", " cuda"])
+@pytest.mark.parametrize("name", ["", "gpu", "cuda:", "cuda:x", "cuda:01", "cuda:1000", "cpu:0", "CUDA", " cuda"])
 def test_other_names_are_refused(name):
     with pytest.raises(OffbeatError, match="must be auto, cpu, cuda, cuda:N or mps"):
         choose_device(name)

@@ -200,6 +200,23 @@ class TestLoad:
         assert model.module(x).requires_grad
 
 
+def test_parameters_that_share_memory_but_are_two_are_refused():
+    module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    module[1].weight.data = module[0].weight.data
+    with pytest.raises(OffbeatError, match=r"parameters 0\.weight and 1\.weight share their memory, but are two"):
+        FlatModel(module)
+    module[1].weight = module[0].weight
+    assert list(FlatModel(module).named(torch.zeros(8))) == ["0.weight", "0.bias", "1.bias"]
+
+
+def test_parameters_on_several_devices_or_without_values_are_refused():
+    mixed = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2, device="meta"))
+    with pytest.raises(OffbeatError, match=r"on several devices, 0\.bias on cpu and 1\.bias on meta: make all on one"):
+        FlatModel(mixed)
+    with pytest.raises(OffbeatError, match="on torch's device meta, without values"):
+        FlatModel(nn.Linear(2, 2, device="meta")).to(torch.device("cpu"))
+
+
 class TestLocalBatchNorm:
     def test_only_scale_and_shift_are_in_the_model(self):
         module = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))

@@ -54,7 +54,7 @@ def from_user(data: object, name: str, *, collate: Collate | None = None) -> Dat
             test_labels=test.labels,
             classes=_count(train.labels, test.labels),
             tokens=_count(token_numbers(train.inputs), token_numbers(test.inputs)),
-            users=_users(data[0], len(train.labels), name),
+            users=_users(data[0], len(np.atleast_1d(train.labels)), name),
         )
     check(dataset)
     # torch refuses arrays with negative strides. Contiguous arrays are not copied: they may not fit into memory twice.

@@ -39,7 +39,7 @@ def read_examples(data: Any, part: str) -> ExampleArrays:
         named = name_inputs("input", map_inputs(lambda value, where=where: _array(value, f"{where}, input"), inputs))
         named["label"] = _array(labels, f"{where}, label")
         if not columns:
-            columns = {key: np.empty((size, *value.shape), _type(key, value, where)) for key, value in named.items()}
+            columns = {key: _empty(size, value, _type(key, value, where), part) for key, value in named.items()}
         if named.keys() != columns.keys():
             names = f"{where} has {_names(named)}, example 0 has {_names(columns)}"
             raise OffbeatError(f"{names}: give all examples the same names")
@@ -100,12 +100,20 @@ def _as_batch(data: Any) -> Any:
     if isinstance(data, tuple | list):
         arrays = len(data) == 2 and isinstance(data[0], Tensor | np.ndarray | Mapping)
         return data if arrays and isinstance(data[1], Tensor | np.ndarray) else None
-    with_format = getattr(data, "with_format", None)
-    if with_format is not None and hasattr(data, "column_names"):  # of Hugging Face
-        columns = dict(with_format("numpy")[:])
-        # Ragged columns are read one by one, to name an example.
-        return None if any(np.asarray(column).dtype == object for column in columns.values()) else columns
+    if hasattr(data, "with_format") and hasattr(data, "column_names"):  # of Hugging Face
+        return _columns(data)
     return None
+
+
+def _columns(data: Any) -> Any:
+    """Return the columns of a Hugging Face data set as arrays; None if examples must be read one by one."""
+    form = data.format
+    if form["type"] == "custom" or form["format_kwargs"]:  # a function or a type of the user's, which numpy's replaces
+        return None
+    chosen = data.column_names if form["output_all_columns"] else form["columns"]
+    columns = dict(data.with_format("numpy", columns=chosen)[:])
+    # Ragged columns are read one by one, to name an example.
+    return None if any(np.asarray(column).dtype == object for column in columns.values()) else columns
 
 
 def _read(data: Any, index: int, part: str) -> Any:
@@ -136,6 +144,16 @@ def _arrays(batch: Any, where: str) -> ExampleArrays:
     arrays = {key: _cast(value, _type(key, value, where)) for key, value in named.items()}
     labels = _array(labels, f"{where}, labels")
     return ExampleArrays(find_inputs("input", arrays), _cast(labels, _type("label", labels, where)))
+
+
+def _empty(size: int, value: NDArray[Any], dtype: np.dtype[Any], part: str) -> NDArray[Any]:
+    try:
+        return np.empty((size, *value.shape), dtype)
+    except (MemoryError, ValueError) as error:  # a ValueError where the number of bytes is no 64-bit integer
+        raise OffbeatError(
+            f"{part}: {size:,} examples of shape {value.shape} do not fit into memory: see data larger than memory in "
+            "the documentation"
+        ) from error
 
 
 def _put(values: NDArray[Any], index: int, value: NDArray[Any], key: str, where: str) -> None:

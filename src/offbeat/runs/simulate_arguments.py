@@ -17,9 +17,11 @@ from offbeat.config.validation_errors import one_line
 from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.training.accelerator import Accelerator, Precision, choose_device
 from offbeat.training.augmentation import AUGMENTATIONS
+from offbeat.training.flat_model import refuse_shared_memory
 from offbeat.training.models import initial_randomness
 from offbeat.training.objectives import LOSSES, METRICS, Objective
 from offbeat.training.trainers.choice import TRAINERS
+from offbeat.training.trainers.hooks import parameter_with_hook
 from offbeat.training.training_loss import TRAINING_LOSS
 from offbeat_client.user_code_errors import error_line, failure
 
@@ -72,6 +74,10 @@ def plan_of(local: LocalPlan | Mapping[str, Any]) -> LocalPlan:
 def module_of(model: nn.Module | Callable[[], object], seed: int) -> nn.Module:
     """Return a copy of a module, or what a function makes from the run's seed."""
     if isinstance(model, nn.Module):
+        hooked = parameter_with_hook(model)
+        if hooked is not None:  # a copy would not have it
+            raise OffbeatError(f"model: its parameter {hooked} has a hook: pass the class or a function")
+        refuse_shared_memory(model)
         try:
             return copy.deepcopy(model)
         except RuntimeError as error:

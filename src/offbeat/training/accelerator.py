@@ -16,7 +16,7 @@ Precision = Literal["float32", "tf32", "bf16"]
 _CUBLAS = "CUBLAS_WORKSPACE_CONFIG"  # without it, cuBLAS may add in another order each time
 
 
-_DEVICE_NAME = re.compile(r"auto|cpu|mps|cuda(:\d{1,3})?")
+_DEVICE_NAME = re.compile(r"auto|cpu|mps|cuda(:(0|[1-9]\d?))?")
 
 
 def check_device_name(name: str) -> str:

@@ -50,6 +50,7 @@ def check_fit(
         with accelerator.forked_randomness(), torch.enable_grad(), accelerator.autocast():
             _try_training(model, Objective(loss), inputs, labels, classes)
             _try_evaluation(model, Objective(loss), inputs, labels)
+            _refuse_new_parameters(model)
     except OffbeatError as error:
         raise explained(error, model.module, accelerator) from error.__cause__
     finally:
@@ -91,6 +92,16 @@ def _try_evaluation(model: FlatModel, objective: Objective, inputs: Inputs[Tenso
     model.load(model.vector.clone())
     with user_code(f"the model cannot take inputs {_describe(inputs)} in evaluation mode"), torch.inference_mode():
         objective.apply(model.module.eval(), _copy(inputs), labels.clone())
+
+
+def _refuse_new_parameters(model: FlatModel) -> None:
+    known = {id(parameter) for parameter in model.parameters}
+    for name, parameter in model.module.named_parameters():
+        if parameter.requires_grad and id(parameter) not in known:
+            raise OffbeatError(
+                f"the model makes its parameter {name} while it computes, so it would not be trained: make it in "
+                "__init__, and set requires_grad there"
+            )
 
 
 def _differentiate(value: Tensor, parameters: Sequence[Tensor]) -> Sequence[Tensor | None]:

@@ -26,7 +26,8 @@ class FlatModel:
 
     Raises:
         OffbeatError: The module has running statistics, integer buffers (counters have no meaningful average),
-            parameters that are not float32 or have no shape yet, or nothing to train.
+            parameters that are not float32, share memory, have no shape yet or lie on several devices, or nothing to
+            train.
     """
 
     def __init__(self, module: nn.Module, batch_norm: Literal["refuse", "local"] = "refuse") -> None:
@@ -52,15 +53,17 @@ class FlatModel:
                 raise OffbeatError(
                     f"the model's parameter {name} is {parameter.dtype}: convert the model with .float()"
                 )
+        refuse_shared_memory(module)
+        devices = {parameter.device: name for name, parameter in parameters.items()}
+        if len(devices) > 1:
+            found = " and ".join(f"{name} on {device}" for device, name in devices.items())
+            raise OffbeatError(f"the model's parameters lie on several devices, {found}: make all on one")
         self.module = module
         self._shapes = {name: parameter.shape for name, parameter in parameters.items()}
         self.vector = torch.cat([parameter.detach().reshape(-1) for parameter in parameters.values()])
         self.gradient = torch.zeros_like(self.vector)  # to which backward adds
-        for parameter, values, slopes in zip(
-            parameters.values(), self._views(self.vector), self._views(self.gradient), strict=True
-        ):
-            parameter.data = values
-            parameter.grad = slopes
+        self._ties = list(zip(parameters.values(), self._views(self.vector), self._views(self.gradient), strict=True))
+        self._tie()
         # named_buffers() would leave out buffers that are None and filled later.
         self._buffers = [
             (layer, name, buffer, None if buffer is None else buffer.clone())
@@ -72,6 +75,10 @@ class FlatModel:
         """Return the model on a device: this one if it is there, else the module moves."""
         if self.vector.device == device:
             return self
+        if self.vector.is_meta:
+            raise OffbeatError(
+                "the model's parameters are on torch's device meta, without values: make them on the CPU"
+            )
         self.load(self.vector)  # resets the buffers, of which the new model takes copies
         return FlatModel(self.module.to(device))
 
@@ -81,12 +88,40 @@ class FlatModel:
         Buffers get their initial values: some layers write into them, which must not reach the next client. Tensors
         that are plain attributes of a layer are not reset.
         """
+        self._tie()
         self.vector.copy_(vector)
         for layer, name, buffer, first in self._buffers:
             if buffer is not None and first is not None:
                 buffer.copy_(first)
             # A layer may also have replaced the buffer by another tensor.
             setattr(layer, name, buffer)
+
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        """The module's parameters that are in the vector."""
+        return [parameter for parameter, _, _ in self._ties]
+
+    def adopt(self) -> None:
+        """Copy values and gradients that the module has replaced into the vectors.
+
+        A layer may assign ``weight.data``, as one with a largest norm does, or set gradients to None. An optimiser of
+        torch goes on with what it finds there.
+        """
+        is_replaced = False
+        for parameter, values, slopes in self._ties:
+            if parameter.data_ptr() != values.data_ptr():
+                values.copy_(parameter.detach())
+                is_replaced = True
+            if parameter.grad is not slopes:
+                slopes.zero_() if parameter.grad is None else slopes.copy_(parameter.grad)
+                is_replaced = True
+        if is_replaced:
+            self._tie()
+
+    def _tie(self) -> None:
+        for parameter, values, slopes in self._ties:
+            parameter.data = values
+            parameter.grad = slopes
 
     def named(self, vector: Tensor) -> dict[str, Tensor]:
         """Return a vector ``(d,)`` as tensors by name, in the parameters' shapes."""
@@ -103,6 +138,23 @@ class FlatModel:
     def _views(self, vector: Tensor) -> list[Tensor]:
         parts = vector.split([shape.numel() for shape in self._shapes.values()])
         return [part.view(shape) for part, shape in zip(parts, self._shapes.values(), strict=True)]
+
+
+def refuse_shared_memory(module: nn.Module) -> None:
+    """Raise ``OffbeatError`` if two trainable parameters are one tensor's memory.
+
+    Only a parameter that is one object in both layers stays shared when it is copied.
+    """
+    names: dict[int, str] = {}
+    for name, parameter in module.named_parameters():
+        if not parameter.requires_grad or is_lazy(parameter) or not parameter.data_ptr():
+            continue
+        other = names.setdefault(parameter.data_ptr(), name)
+        if other != name:
+            raise OffbeatError(
+                f"the model's parameters {other} and {name} share their memory, but are two: make them one, by "
+                "assigning the parameter itself and not its .data"
+            )
 
 
 def _drop_running_statistics(layer: _NormBase) -> None:

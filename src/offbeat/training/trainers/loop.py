@@ -80,7 +80,9 @@ class LoopTrainer(Trainer):
             with self._pooling, deterministic_pooling(self.workload.accelerator):
                 outputs = self.workload.objective.apply(self._model.module, inputs, labels)
             loss = self.workload.objective.loss_of(outputs, labels)
-            loss.backward()
+        # Outside: parts that the model computes in float32 have gradients in float32.
+        loss.backward()
+        self._model.adopt()
         return loss.detach()
 
 

@@ -9,6 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
 from offbeat.errors import OffbeatError
+from offbeat.training.accelerator import Accelerator
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.distributed.ray_actor import RayJob, TrainingActor, as_tensor, pack_workload, versions
 from offbeat.training.trainers.loop import LoopTrainer
@@ -99,8 +100,9 @@ def test_a_tensor_shares_a_read_only_array_without_a_warning():
     assert tensor.data_ptr() == array.ctypes.data
 
 
-def test_a_hook_is_refused_by_the_trainers_name():
-    given = workload()
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_a_hook_is_refused_by_the_trainers_name(device):
+    given = workload().to(Accelerator(torch.device(device)))
     next(given.model.module.parameters()).register_hook(lambda gradient: gradient)
     with pytest.raises(OffbeatError, match=r"^trainer = 'ray': the model's parameter .* has a hook"):
         pack_workload(given)

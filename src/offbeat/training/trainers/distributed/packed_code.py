@@ -27,12 +27,7 @@ def pack_code(module: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], train
     Code from the user's own files is included, so the other process does not run these files again. Raises
     ``OffbeatError``, which names the trainer, if they cannot be sent.
     """
-    hooked = parameter_with_hook(module)
-    if hooked is not None:  # pickle drops the hook without an error
-        raise OffbeatError(
-            f"trainer = {trainer!r}: the model's parameter {hooked} has a hook, which cannot be sent to another "
-            "process: use 'loop'"
-        )
+    refuse_parameter_hooks(module, trainer)
     buffer = io.BytesIO()
     try:
         with _users_modules_by_value():
@@ -41,6 +36,19 @@ def pack_code(module: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], train
     except Exception as error:  # pickling a user's code can raise any type
         raise _cannot_be_sent(error, trainer) from error
     return torch.frombuffer(buffer.getbuffer(), dtype=torch.uint8)
+
+
+def refuse_parameter_hooks(module: nn.Module, trainer: str) -> None:
+    """Raise ``OffbeatError`` for a hook on a parameter.
+
+    Copies and pickles lose it without an error.
+    """
+    hooked = parameter_with_hook(module)
+    if hooked is not None:
+        raise OffbeatError(
+            f"trainer = {trainer!r}: the model's parameter {hooked} has a hook, which cannot be sent to another "
+            "process: use 'loop'"
+        )
 
 
 def unpack_code(code: Tensor, trainer: str = "processes") -> tuple[nn.Module, Callable[[Tensor, Tensor], Tensor]]:

@@ -20,7 +20,7 @@ from offbeat.training.allocator import keep_freed_memory
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import Objective
-from offbeat.training.trainers.distributed.packed_code import pack_code, unpack_code
+from offbeat.training.trainers.distributed.packed_code import pack_code, refuse_parameter_hooks, unpack_code
 from offbeat.training.trainers.graph_loop import GraphLoopTrainer
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
@@ -59,6 +59,7 @@ def pack_workload(workload: Workload) -> PackedWorkload:
 
     Raises ``OffbeatError`` if the model or the loss cannot be sent.
     """
+    refuse_parameter_hooks(workload.model.module, "ray")
     workload.model.load(workload.model.vector)  # resets the buffers
     is_here = workload.accelerator.device.type == "cpu"
     # An actor may not have the GPU that the module is on.
