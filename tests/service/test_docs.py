@@ -1,6 +1,10 @@
 """Tests that the pages on the service work as shown."""
 
+import json
 import re
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 from tests.service.conftest import running
@@ -15,6 +19,35 @@ def test_the_client_that_the_page_shows_takes_part(tmp_path):
         exec(example.replace("https://127.0.0.1:8443", server.url), names)
         status = server.admin.http.get("/v1/status").json()
     assert (status["version"], status["counted"]) == (2, 4)
+
+
+def test_the_model_and_data_that_the_page_shows_are_trained_by_two_clients(tmp_path):
+    page = (CONCEPTS / "service.md").read_text("utf-8")
+    files = re.findall(r'^```\w+ title="([\w.]+)"\n(.*?)^```', page, re.S | re.M)
+    assert [name for name, _ in files] == ["readings.py", "server.toml", "client.py"]
+    for name, text in files:
+        (tmp_path / name).write_text(text.replace('folder = "server"', 'folder = "server"\nport = 0'), encoding="utf-8")
+    commands = re.findall(r"^offbeat (.* (?:client-\d|server.toml))$", page.partition("## Your own model")[2], re.M)
+    serve, *joins = [[sys.executable, "-m", "offbeat", *command.split()] for command in commands]
+    assert len(joins) == 2
+    started = []
+    with subprocess.Popen(serve, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            url = server.stdout.readline().split()[2].rstrip(":")
+            for join in joins:
+                command = [url if part.startswith("https:") else part for part in join]
+                started.append(subprocess.Popen(command, cwd=tmp_path))
+            assert [client.wait(timeout=300) for client in started] == [0, 0]
+            evaluations = tmp_path / "server" / "evaluations.jsonl"
+            deadline = time.monotonic() + 60
+            while '"version": 20' not in (evaluations.read_text() if evaluations.exists() else ""):
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+            accuracy = json.loads(evaluations.read_text().splitlines()[-1])["accuracy"]
+            assert accuracy > 0.9
+        finally:
+            for process in (server, *started):
+                process.terminate()
 
 
 def test_the_page_lists_all_settings():
