@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import torch
 
-from offbeat.algorithms import LocalPlan
+from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.cli.options import SET
 from offbeat.config import experiment_file
 from offbeat.config.experiment_file import Experiment
@@ -62,13 +62,18 @@ def _describe(experiment: Experiment, *, tune: bool) -> None:
                 trainer, reason = choose_trainer(workload, experiment.plan(label))
             click.echo(f"{label}: device {accelerator.device}, trainer {trainer}: {reason}")
         if tune:
-            _tune(workload, experiment.plan(next(iter(experiment.algorithms))))
+            first = next(iter(experiment.algorithms))
+            _tune(workload, experiment.plan(first), experiment.algorithm(first))
 
 
-def _tune(workload: Workload, plan: LocalPlan) -> None:
+def _tune(workload: Workload, plan: LocalPlan, algorithm: Algorithm) -> None:
     """Print the visits per second of each trainer, and the key of the fastest."""
     rates: dict[str, float] = {}
-    for name, measured in measure_trainers(workload, plan):
+    try:
+        algorithm.start(torch.zeros(1), len(workload.shards))
+    except ValueError as error:
+        raise OffbeatError(f"algorithm {algorithm.name}: {error}") from None
+    for name, measured in measure_trainers(workload, plan, max(algorithm.slots(), 1)):
         click.echo(f"{name}: {measured if isinstance(measured, str) else f'{measured:,.1f} visits per second'}")
         if not isinstance(measured, str):
             rates[name] = measured

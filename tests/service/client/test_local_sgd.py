@@ -3,6 +3,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
+from torch.utils.data import TensorDataset
 
 from offbeat.algorithms.components import LocalPlan
 from offbeat.errors import OffbeatError
@@ -74,6 +75,20 @@ def test_arrays_are_as_good_as_tensors(visit):
     inputs, labels = own_data(2)
     client = LocalSGD(network(), cross_entropy, (inputs.numpy(), labels.numpy()))
     assert same(client.fit(start(), visit(PLAN, length=LENGTH)).model, simulated(PLAN)[0])
+
+
+@pytest.mark.parametrize("form", [list, lambda pairs: TensorDataset(*map(torch.stack, zip(*pairs, strict=True)))])
+def test_a_data_set_is_as_good_as_tensors(visit, form):
+    data = form(list(zip(*own_data(2), strict=True)))
+    client = LocalSGD(network(), cross_entropy, data)
+    assert client.examples == 11
+    assert same(client.fit(start(), visit(PLAN, length=LENGTH)).model, simulated(PLAN)[0])
+
+
+@pytest.mark.parametrize("data", [[1, 2, 3], 5])
+def test_data_of_another_form_are_one_line(data):
+    with pytest.raises(OffbeatError, match=r"^data[ :][^\n]+$"):
+        LocalSGD(network(), cross_entropy, data)
 
 
 @pytest.mark.parametrize("steps", [1, 3])

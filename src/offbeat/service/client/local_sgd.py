@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from offbeat.data.user_examples import read_examples
 from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.inputs import map_inputs, name_inputs
 from offbeat.training.accelerator import Accelerator, choose_device
@@ -27,7 +28,8 @@ class LocalSGD:
     Args:
         module: Its trainable parameters are those of the server's model, by name and shape; it is changed.
         loss: Maps (outputs, labels) to the mean loss of a minibatch; or a built-in loss's name, such as ``model``.
-        data: The client's inputs and labels, ``(n, …)`` each: tensors or arrays. A dict of inputs is keyword arguments.
+        data: The client's inputs and labels, ``(n, …)`` each, as a tuple of tensors or arrays; a dict of inputs is
+            keyword arguments. Or a map-style data set of examples of one shape, PyTorch's or Hugging Face's.
         device: Where it trains: ``auto``, ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
 
     Raises:
@@ -40,7 +42,7 @@ class LocalSGD:
         self,
         module: nn.Module,
         loss: Loss | str,
-        data: tuple[Any, Any],
+        data: Any,
         *,
         device: str = "cpu",
     ) -> None:
@@ -48,7 +50,7 @@ class LocalSGD:
         if isinstance(loss, str) and loss not in LOSSES:
             raise OffbeatError(f"loss = {loss!r}: {did_you_mean(loss, LOSSES)}, or pass a function")
         self._loss = LOSSES[loss] if isinstance(loss, str) else loss
-        inputs, labels = data
+        inputs, labels = data if isinstance(data, tuple) and len(data) == 2 else read_examples(data, "data")
         inputs = map_inputs(torch.as_tensor, dict(inputs) if isinstance(inputs, Mapping) else inputs)
         self._data = Examples(inputs, torch.as_tensor(labels))
         for name, part in name_inputs("inputs", inputs).items():

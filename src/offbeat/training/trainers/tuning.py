@@ -17,24 +17,25 @@ _REPETITIONS = 3
 _MOST_JOBS = 256
 
 
-def measure_trainers(workload: Workload, plan: LocalPlan) -> Iterator[tuple[TrainerName, float | str]]:
+def measure_trainers(workload: Workload, plan: LocalPlan, at_work: int) -> Iterator[tuple[TrainerName, float | str]]:
     """Yield each trainer with its visits per second, or why it cannot train the model.
 
-    ``unfold`` is left out for models without convolutions.
+    ``unfold`` is left out for models without convolutions. ``at_work`` clients work at the same time; no more can be
+    trained together.
     """
     has_convolutions = any(isinstance(layer, nn.Conv2d) for layer in workload.model.module.modules())
     names: tuple[TrainerName, ...] = ("loop", "vmap", "unfold") if has_convolutions else ("loop", "vmap")
     for name in names:
         try:
-            yield name, _rate(make_trainer(name, workload, plan=plan), plan)
+            yield name, _rate(make_trainer(name, workload, plan=plan), plan, at_work)
         except OffbeatError as error:
             yield name, str(error)
 
 
-def _rate(trainer: Trainer, plan: LocalPlan) -> float:
+def _rate(trainer: Trainer, plan: LocalPlan, at_work: int) -> float:
     workload = trainer.workload
     start = workload.model.vector.clone()
-    number = min(trainer.batch_limit, _MOST_JOBS)
+    number = min(trainer.batch_limit, at_work, _MOST_JOBS)
     jobs = [Job(visit % len(workload.shards), visit, 0, start, plan, "delta") for visit in range(number)]
     trainer.collect(jobs)  # libraries choose kernels, steps are recorded
     seconds: list[float] = []
