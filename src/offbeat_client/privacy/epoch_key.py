@@ -27,7 +27,14 @@ def sign_epoch_key(key: EpochKey, terms: Terms, signing_key: Ed25519PrivateKey) 
     """Return the signed key, 100 bytes: epoch (big-endian), public key, signature.
 
     The Ed25519 signature is over ``offbeat-epoch-key-v1 ‖ terms digest ‖ epoch ‖ public key``.
+
+    Raises:
+        ValueError: A value is out of range, or the signing key is not the helper's.
     """
+    if not 0 <= key.epoch < 1 << 32 or len(key.public_key) != 32:
+        raise ValueError(f"an epoch's key has 32 bytes, and its number is in 0 … 2³² − 1, got {key}")
+    if signing_key.public_key().public_bytes_raw() != terms.helper_key:
+        raise ValueError("the key is not the one of the terms' helper")
     packed = _KEY.pack(*key)
     return packed + signing_key.sign(_SIGNED + terms.digest + packed)
 
