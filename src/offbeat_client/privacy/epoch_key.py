@@ -52,6 +52,6 @@ def verify_epoch_key(signed: bytes, terms: Terms) -> EpochKey:
     packed, signature = signed[: _KEY.size], signed[_KEY.size :]
     try:
         Ed25519PublicKey.from_public_bytes(terms.helper_key).verify(signature, _SIGNED + terms.digest + packed)
-    except (InvalidSignature, ValueError):
+    except InvalidSignature:
         raise ValueError("the key's signature is not that of the terms' helper") from None
     return EpochKey(*_KEY.unpack(packed))

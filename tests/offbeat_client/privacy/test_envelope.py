@@ -160,6 +160,12 @@ def test_bytes_are_neither_padded_nor_cut(binding, name, length):
             binding._replace(**{name: content}).to_bytes()
 
 
+def test_numbers_out_of_range_are_not_parsed(record):
+    changed = record[:80] + b"\x80" + record[81:]  # the visit's first byte
+    with pytest.raises(ValueError, match=r"^visit of a share must be in 0 … \d+, got 9223372036854775809$"):
+        parse(changed)
+
+
 def test_only_whole_seeds_for_whole_keys_are_sealed(binding, client_key, hpke_key):
     public = hpke_key.public_key().public_bytes_raw()
     with pytest.raises(ValueError, match="a seed has 32 bytes, got 31"):

@@ -124,6 +124,12 @@ def test_a_signed_file_is_read_back(make_terms, helper_key, signed):
     helper_key.public_key().verify(bytes.fromhex(file["signature"]), b"offbeat-terms-v1" + terms.to_bytes())
 
 
+def test_a_file_has_a_largest_size(signed):
+    assert verify(signed.ljust(4096)) == verify(signed)
+    with pytest.raises(ValueError, match=r"^the enrolment file must have at most 4096 bytes, got 4097$"):
+        verify(signed.ljust(4097))
+
+
 def test_only_the_helper_signs(make_terms):
     with pytest.raises(ValueError, match="the key is not the one of the terms' helper"):
         sign(make_terms(), Ed25519PrivateKey.generate())
