@@ -118,9 +118,20 @@ def test_the_same_number_gives_the_same_noise_after_a_restart(bands: int) -> Non
 
 def test_noise_is_the_same_without_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = [source(**BANDED).noise(number) for number in (1, 5, 6)]
-    monkeypatch.setattr(noise_rows, "_CACHE_BYTES", 0)
+    monkeypatch.setattr(noise_rows, "_CACHE_BYTES", 4 * LENGTH * 8 - 1)
+    without = source(**BANDED)
     for number, noise in zip((1, 5, 6), expected, strict=True):
-        assert (source(**BANDED).noise(number) == noise).all()
+        assert (without.noise(number) == noise).all()
+    assert without._normals.cache_info().currsize == 0
+
+
+def test_cache_holds_the_last_rows_only_and_saves_the_others() -> None:
+    banded = source(**BANDED)
+    pieces = math.ceil(LENGTH / noise_rows._PIECE)
+    for number in range(1, 21):
+        banded.noise(number)
+    assert banded._normals.cache_info().currsize == 5 * pieces
+    assert banded._normals.cache_info().misses == 20 * pieces
 
 
 def test_what_a_caller_does_with_the_noise_changes_no_later_noise() -> None:

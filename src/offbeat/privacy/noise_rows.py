@@ -102,9 +102,7 @@ class NoiseSource:
 
     def _make_normals(self, row: int, piece: int) -> NDArray[np.float64]:
         count = min(_PIECE, self._length - piece * _PIECE)
-        normals = standard_normals(self._secret, row << 32 | piece, math.ceil(count / 2))
-        normals.flags.writeable = False
-        return normals
+        return standard_normals(self._secret, row << 32 | piece, math.ceil(count / 2))
 
 
 def standard_normals(secret: bytes, number: int, pairs: int) -> NDArray[np.float64]:
