@@ -1,4 +1,6 @@
+import gc
 import math
+import weakref
 from typing import Any
 
 import numpy as np
@@ -132,6 +134,18 @@ def test_cache_holds_the_last_rows_only_and_saves_the_others() -> None:
         banded.noise(number)
     assert banded._normals.cache_info().currsize == 5 * pieces
     assert banded._normals.cache_info().misses == 20 * pieces
+
+
+def test_memory_is_free_as_soon_as_the_source_is_not_used() -> None:
+    banded = source(**BANDED)
+    banded.noise(1)
+    alive = weakref.ref(banded)
+    gc.disable()
+    try:
+        del banded
+        assert alive() is None
+    finally:
+        gc.enable()
 
 
 def test_what_a_caller_does_with_the_noise_changes_no_later_noise() -> None:
