@@ -9,7 +9,8 @@ from offbeat.algorithms.components.buffers.secret_sum import secret
 from offbeat.algorithms.components.staleness import polynomial
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.participation import Participation
-from offbeat.simulation.masked_updates import SMALLEST_SCALE, MaskedUpdates, upload_scale
+from offbeat.simulation.masked_updates import MaskedUpdates, upload_scale
+from offbeat_client.privacy.share import SMALLEST_SCALE
 from tests.algorithms.case import Deferred
 
 PLAN = LocalPlan(steps=4, batch_size=1, lr=0.1)

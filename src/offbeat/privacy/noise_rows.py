@@ -4,13 +4,12 @@ import math
 from functools import lru_cache, partial
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from offbeat.privacy.correlated_noise import coefficients, noise_factor, sensitivity
 from offbeat_client.number_checks import check_count, check_not_negative, check_positive
+from offbeat_client.privacy.keystream import KEY_BYTES, keystream
 
-SECRET_BYTES = 32
 _PIECE = 1 << 15  # Gaussians at a time: the arrays of a piece stay in a core's cache
 _CACHE_BYTES = 256 * 2**20
 
@@ -64,8 +63,8 @@ class NoiseSource:
         bands: int = 1,
         step: float = 0.0,
     ) -> None:
-        if len(secret) != SECRET_BYTES:
-            raise ValueError(f"the secret must have {SECRET_BYTES} bytes, got {len(secret)}")
+        if len(secret) != KEY_BYTES:
+            raise ValueError(f"the secret must have {KEY_BYTES} bytes, got {len(secret)}")
         check_count("length", length)
         check_positive("noise_multiplier", noise_multiplier)
         check_positive("clip_norm", clip_norm)
@@ -113,7 +112,7 @@ def standard_normals(secret: bytes, number: int, pairs: int) -> NDArray[np.float
         number: Which of the secret's streams, 0 ≤ number < 2⁶⁴.
         pairs: How many pairs.
     """
-    words = _keystream(secret, number, 4 * pairs).view(np.uint64)
+    words = keystream(secret, number, 4 * pairs).view(np.uint64)
     radius = words[:pairs] * 2.0**-64
     radius += 2.0**-65
     np.log(radius, out=radius)
@@ -135,11 +134,3 @@ def standard_normals(secret: bytes, number: int, pairs: int) -> NDArray[np.float
 def _piece_of_row(secret: bytes, length: int, row: int, piece: int) -> NDArray[np.float64]:
     count = min(_PIECE, length - piece * _PIECE)
     return standard_normals(secret, row << 32 | piece, math.ceil(count / 2))
-
-
-def _keystream(key: bytes, number: int, length: int) -> NDArray[np.uint32]:
-    """Return the AES-256-CTR words of a number's stream."""
-    words = np.zeros(length, "<u4")
-    encryptor = Cipher(algorithms.AES(key), modes.CTR(number.to_bytes(8, "big") + bytes(8))).encryptor()
-    encryptor.update_into(words.tobytes(), words.view(np.uint8).data)
-    return words

@@ -11,10 +11,8 @@ from offbeat.algorithms.components import Algorithm, Promise, Update
 from offbeat.algorithms.components.buffers.secret_sum import SecretSum
 from offbeat.coordinator import Coordinator
 from offbeat_client.local_plan import LocalPlan, normaliser
-from offbeat_client.privacy.fixed_point import clip_factor, norm, quantise
-
-SMALLEST_SCALE = 1 / 8
-"""The smallest factor of a late update that a client accepts; a smaller one would single others out."""
+from offbeat_client.privacy.fixed_point import quantise
+from offbeat_client.privacy.share import SMALLEST_SCALE, update_factor
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ class _WholeNumbers:
     def resolve(self) -> Tensor:
         vector, rules = self.work.resolve(), self.rules
         entries = vector.cpu().numpy()
-        factor = clip_factor(norm(entries) / self.divisor, rules.clip_norm) * self.scale / self.divisor
+        factor = update_factor(entries, divisor=self.divisor, scale=self.scale, clip_norm=rules.clip_norm)
         return torch.from_numpy(quantise(entries, rules.step, self.key, rules.largest, factor)).to(vector.device)
 
 

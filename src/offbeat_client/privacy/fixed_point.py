@@ -24,17 +24,6 @@ def clip_factor(norm: float, clip_norm: float) -> float:
     return clip_norm / norm if norm > clip_norm else 1.0
 
 
-def clipped(vector: NDArray[np.float32], clip_norm: float) -> NDArray[np.float32]:
-    """Return a vector scaled down to a norm of at most ``clip_norm``, ``(d,)``.
-
-    A vector that is not finite becomes zeros.
-    """
-    length = norm(vector)
-    if not math.isfinite(length):
-        return np.zeros_like(vector)
-    return np.multiply(vector, clip_factor(length, clip_norm), dtype=np.float64).astype(np.float32)
-
-
 def quantise(
     vector: NDArray[np.float32], step: float, key: bytes, largest: int, factor: float = 1.0
 ) -> NDArray[np.int32]:

@@ -70,7 +70,7 @@ def make_share(
         raise ValueError(f"scale must be in {SMALLEST_SCALE} … 1, got {scale}")
     if version < start_version:
         raise ValueError(f"version {version} of the share is older than start_version {start_version}")
-    factor = clip_factor(norm(delta) / divisor, terms.clip_norm) / divisor * scale
+    factor = update_factor(delta, divisor=divisor, scale=scale, clip_norm=terms.clip_norm)
     quantised = quantise(delta, terms.step, os.urandom(KEY_BYTES), terms.largest, factor)
     seed = os.urandom(SEED_BYTES)
     masked = mask(quantised, seed)
@@ -88,6 +88,11 @@ def make_share(
         epoch=epoch_key.epoch,
     )
     return Share(masked, seal(seed, epoch_key.public_key, binding, signing_key))
+
+
+def update_factor(delta: NDArray[np.float32], *, divisor: float, scale: float, clip_norm: float) -> float:
+    """Return the factor that divides, clips and scales an update, ``(d,)``."""
+    return clip_factor(norm(delta) / divisor, clip_norm) / divisor * scale
 
 
 def mask(quantised: NDArray[np.int32], seed: bytes) -> NDArray[np.uint32]:
