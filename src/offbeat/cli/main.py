@@ -8,6 +8,7 @@ import click
 
 from offbeat.cli import experiments, listings, service
 from offbeat.cli.devices import devices
+from offbeat.cli.privacy import privacy
 from offbeat.cli.theory import theory
 from offbeat.errors import OffbeatError
 from offbeat.runs.interruption import InterruptedRunError
@@ -20,6 +21,7 @@ def app() -> None:
 
 
 app.add_command(theory)
+app.add_command(privacy)
 for _command in (
     experiments.compare,
     experiments.run,

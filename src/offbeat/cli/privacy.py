@@ -1,0 +1,128 @@
+"""Commands ``offbeat privacy …``: noise and ε of a schedule."""
+
+import json
+import math
+
+import click
+from rich import box
+from rich.table import Table
+
+from offbeat.cli.console import console
+from offbeat.privacy.accounting import epsilon as epsilon_of
+from offbeat.privacy.accounting import noise_multiplier as noise_multiplier_for
+from offbeat.privacy.correlated_noise import LARGEST_BANDS, prefix_sum_error
+from offbeat.privacy.plan import check_schedule, most_at_work
+from offbeat_client.number_checks import LARGEST_COUNT
+
+_COUNT = click.IntRange(1, LARGEST_COUNT)
+_NUMBER = click.FloatRange(1e-6, 1e6)
+
+_PARTICIPATIONS = click.option(
+    "--participations", metavar="k", type=_COUNT, required=True, help="Most versions that take one client."
+)
+_DELTA = click.option(
+    "--delta", metavar="δ", type=click.FloatRange(0, 1, min_open=True, max_open=True), required=True,
+    help="δ; less than 1/clients.",
+)  # fmt: skip
+
+
+@click.group()
+def privacy() -> None:
+    """Plan differential privacy: noise for an ε, ε of a noise."""
+
+
+@privacy.command(
+    epilog="\b\nExample:\n  offbeat privacy plan --clients 1000 --participations 10 --separation 50 --buffer 10 "
+    "--versions 1000 --delta 1e-6 --target-epsilon 4"
+)
+@click.option("--clients", metavar="N", type=_COUNT, required=True, help="All clients.")
+@_PARTICIPATIONS
+@click.option(
+    "--separation", metavar="b", type=click.IntRange(1, LARGEST_BANDS), required=True,
+    help="Least difference between the numbers of two versions that take one client.",
+)  # fmt: skip
+@click.option("--buffer", metavar="K", type=_COUNT, required=True, help="Clients that a version takes.")
+@click.option("--versions", metavar="n", type=_COUNT, required=True, help="Versions of the run.")
+@_DELTA
+@click.option("--target-epsilon", metavar="ε", type=_NUMBER, required=True, help="ε of a client after k versions.")
+def plan(
+    clients: int,
+    participations: int,
+    separation: int,
+    buffer: int,
+    versions: int,
+    delta: float,
+    target_epsilon: float,
+) -> None:
+    """Print the noise multiplier for a target ε, and either mechanism's error.
+
+    A schedule that cannot be is refused; the error names the number to change.
+    """
+    check_schedule(
+        clients=clients, participations=participations, separation=separation, buffer=buffer, versions=versions
+    )
+    sigma = _rounded_up(noise_multiplier_for(target_epsilon, participations, delta))
+    replace = epsilon_of(sigma, participations, delta, replace_one=True)
+    console.print(f"noise_multiplier = {sigma:.12g} for either mechanism", highlight=False)
+    console.print(
+        f"ε = {epsilon_of(sigma, participations, delta):.4g} without a client's updates, {replace:.4g} with others in "
+        f"their place, at δ = {delta:g}",
+        highlight=False,
+    )
+    at_work = most_at_work(clients=clients, separation=separation, buffer=buffer)
+    console.print(f"at most {at_work:,} clients at work at the same time", highlight=False)
+    table = Table("mechanism", "bands", "noise in a model", "gain", box=box.SIMPLE)
+    independent = prefix_sum_error(participations, separation, 1, versions)
+    for name, bands in (("independent", 1), ("banded", separation)):
+        error = prefix_sum_error(participations, separation, bands, versions)
+        table.add_row(name, f"{bands:,}", f"{sigma * error:.3g}", f"{independent / error:.2f} ×")
+    console.print(table)
+    console.print(
+        "noise in a model: all sums so far, each coordinate, root mean square over the versions, in clip norms",
+        highlight=False,
+    )
+
+
+@privacy.command(
+    epilog="\b\nExample:\n  offbeat privacy epsilon --noise-multiplier 5 --participations 10 --delta 1e-5 "
+    "--mechanism independent --json"
+)
+@click.option("--noise-multiplier", metavar="σ", type=_NUMBER, required=True, help="σ, in clip norms.")
+@_PARTICIPATIONS
+@_DELTA
+@click.option(
+    "--mechanism", type=click.Choice(["independent", "banded"]), default="independent",
+    help="ε is the same for either.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def epsilon(noise_multiplier: float, participations: int, delta: float, mechanism: str, as_json: bool) -> None:
+    """Print ε of a client that takes part in k versions.
+
+    For zero-out and for replace-one adjacency.
+    """
+    zero_out = epsilon_of(noise_multiplier, participations, delta)
+    replace_one = epsilon_of(noise_multiplier, participations, delta, replace_one=True)
+    if as_json:
+        values = {
+            "epsilon": _rounded(zero_out),
+            "epsilon_replace_one": _rounded(replace_one),
+            "delta": delta,
+            "noise_multiplier": noise_multiplier,
+            "participations": participations,
+            "mechanism": mechanism,
+        }
+        click.echo(json.dumps(values))
+        return
+    click.echo(f"ε = {zero_out:.4g} without a client's updates (zero-out)")
+    click.echo(f"ε = {replace_one:.4g} with others in their place (replace-one)")
+
+
+def _rounded(value: float) -> float:
+    """Return a number to four digits."""
+    return float(f"{value:.4g}")
+
+
+def _rounded_up(value: float) -> float:
+    """Return the next number of four digits, so that its ε is not above the target."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
+    return math.ceil(value / unit) * unit

@@ -1,0 +1,1 @@
+"""Differential privacy: accounting, correlated noise, and what a schedule allows."""
