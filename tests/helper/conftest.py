@@ -1,6 +1,10 @@
 """A helper's clients: keys, records, and a folder that is enrolled."""
 
+import asyncio
 import hashlib
+from collections.abc import Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from offbeat.helper.chain import Head
 from offbeat.helper.helper import Helper
 from offbeat.helper.roster import Enrolled, enrol, parse_roster
+from offbeat.helper.server import serve
 from offbeat_client.privacy.envelope import Binding, seal
 from offbeat_client.privacy.epoch_key import verify_epoch_key
 from offbeat_client.privacy.signing_key import public_text
@@ -87,3 +92,23 @@ def folder(tmp_path: Path) -> Path:
     """The folder of an enrolled helper."""
     enrol_clients(tmp_path / "helper")
     return tmp_path / "helper"
+
+
+@contextmanager
+def running(folder: Path) -> Generator[str]:
+    """Run the helper of a folder over HTTPS in a thread; yield its URL."""
+    ready: Future[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def run() -> None:
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        await serve(folder, "127.0.0.1", 0, ready=lambda url: ready.set_result((url, loop, stop)), stop=stop)
+
+    with ThreadPoolExecutor(1) as pool:
+        served = pool.submit(asyncio.run, run())
+        served.add_done_callback(lambda done: ready.done() or ready.set_exception(done.exception() or RuntimeError()))
+        url, loop, stop = ready.result(30)
+        try:
+            yield url
+        finally:
+            loop.call_soon_threadsafe(stop.set)
+            served.result(30)

@@ -17,16 +17,20 @@ _GRACE_SECONDS = 10.0  # for a batch that is being opened when the helper stops
 
 def run_helper(folder: Path, host: str, port: int, ready: Callable[[str], None]) -> None:
     """Run the helper of a folder until SIGTERM or Ctrl-C; ``ready`` gets its URL once it listens."""
-    with closing(Helper(folder)) as helper:
-        asyncio.run(_serve(helper, folder, host, port, ready))
+
+    async def until_a_signal() -> None:
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        await serve(folder, host, port, ready=ready, stop=stop)
+
+    asyncio.run(until_a_signal())
 
 
-async def _serve(helper: Helper, folder: Path, host: str, port: int, ready: Callable[[str], None]) -> None:
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    certificates = make_certificates(HelperFolder(folder).tls, helper.run.hosts)
-    with listen(host, port, "choose another --host or --port") as listener:
+async def serve(folder: Path, host: str, port: int, *, ready: Callable[[str], None], stop: asyncio.Event) -> None:
+    """Run the helper of a folder until ``stop`` is set; it finishes the batch that it is opening."""
+    with closing(Helper(folder)) as helper, listen(host, port, "choose another --host or --port") as listener:
+        certificates = make_certificates(HelperFolder(folder).tls, helper.run.hosts)
         url = f"https://{host}:{listener.getsockname()[1]}"
         server = HttpServer(make_app(helper), listener, certificates, max_connections(raise_file_limit()))
         serving, stopping = asyncio.create_task(server.serve()), asyncio.create_task(stop.wait())
@@ -38,4 +42,5 @@ async def _serve(helper: Helper, folder: Path, host: str, port: int, ready: Call
             await asyncio.wait([serving], timeout=_GRACE_SECONDS)
             await asyncio.sleep(0.1)  # Granian's own threads end a moment later
             stopping.cancel()
-        serving.result()
+        if serving.done():
+            serving.result()
