@@ -1,6 +1,8 @@
 import json
 import re
+import shlex
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +10,7 @@ from offbeat.privacy.accounting import epsilon
 
 Command = Callable[..., tuple[int, str, str]]
 
+PAGE = (Path(__file__).parents[2] / "docs/privacy/accounting.md").read_text(encoding="utf-8")
 PLAN = {
     "clients": "1000", "participations": "10", "separation": "50", "buffer": "10", "versions": "1000",
     "delta": "1e-6", "target-epsilon": "4",
@@ -71,3 +74,20 @@ class TestEpsilon:
         assert out == (
             "ε = 2.594 without a client's updates (zero-out)\nε = 5.759 with others in their place (replace-one)\n"
         )
+
+
+class TestPage:
+    """The page's commands print what stands beneath them."""
+
+    @pytest.mark.parametrize(
+        ("line", "shown"), re.findall(r"^\$ offbeat (.*)\n((?:(?!\$ |```).*\n)+)", PAGE, re.MULTILINE)
+    )
+    def test_commands(self, line: str, shown: str, offbeat: Command) -> None:
+        _, out, err = offbeat(*shlex.split(line))
+        printed, expected = ([row.split() for row in text.splitlines() if row.strip()] for text in (out + err, shown))
+        assert printed == expected
+
+    def test_python(self, capsys: pytest.CaptureFixture[str]) -> None:
+        (example,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+        exec(example, {})
+        assert capsys.readouterr().out.splitlines() == re.findall(r"^# (.*)", example, re.MULTILINE)

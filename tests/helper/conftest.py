@@ -20,6 +20,7 @@ from offbeat_client.privacy.epoch_key import verify_epoch_key
 from offbeat_client.privacy.signing_key import public_text
 from offbeat_client.privacy.terms import Terms
 
+PORT = 0  # any free one
 CLIENTS = 8
 KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([1 + number] * 32)) for number in range(CLIENTS)]
 CLIENT_KEYS = [key.public_key().public_bytes_raw() for key in KEYS]
@@ -101,7 +102,7 @@ def running(folder: Path) -> Generator[str]:
 
     async def run() -> None:
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
-        await serve(folder, "127.0.0.1", 0, ready=lambda url: ready.set_result((url, loop, stop)), stop=stop)
+        await serve(folder, "127.0.0.1", PORT, ready=lambda url: ready.set_result((url, loop, stop)), stop=stop)
 
     with ThreadPoolExecutor(1) as pool:
         served = pool.submit(asyncio.run, run())

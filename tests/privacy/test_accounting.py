@@ -41,11 +41,23 @@ def test_noise_of_the_design() -> None:
     assert epsilon(sigma, 10, 1e-6) <= 4 < epsilon(sigma * (1 - 1e-9), 10, 1e-6)
 
 
+@pytest.mark.parametrize("mu", [0.01, 0.632, 8.0])
+def test_epsilon_is_rounded_up(mu: float) -> None:
+    value = epsilon(1 / mu, 1, 1e-5)
+    exact_mu = 1 / (1 / mu)
+    assert gaussian_delta(exact_mu, value) <= 1e-5 < gaussian_delta(exact_mu, math.nextafter(value, 0))
+
+
 @pytest.mark.parametrize("mu", [1e-3, 0.1, 0.632, 2.0, 5.0, 12.0])
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 1.0, 3.0])
 def test_delta_keeps_its_digits(mu: float, share: float) -> None:
     value = share * (mu**2 / 2 + 4 * mu)  # around the place where the two terms nearly cancel, and far beyond it
     assert gaussian_delta(mu, value) == pytest.approx(float(delta_in_fifty_digits(mu, value)), rel=1e-9)
+
+
+def test_delta_of_distant_distributions() -> None:
+    assert gaussian_delta(200, 10) == 1
+    assert gaussian_delta(200, 1e6) == 0
 
 
 def test_delta_is_the_hockey_stick_of_two_gaussians() -> None:

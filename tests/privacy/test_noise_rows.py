@@ -1,4 +1,6 @@
+import gc
 import math
+import weakref
 from typing import Any
 
 import numpy as np
@@ -118,9 +120,32 @@ def test_the_same_number_gives_the_same_noise_after_a_restart(bands: int) -> Non
 
 def test_noise_is_the_same_without_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = [source(**BANDED).noise(number) for number in (1, 5, 6)]
-    monkeypatch.setattr(noise_rows, "_CACHE_BYTES", 0)
+    monkeypatch.setattr(noise_rows, "_CACHE_BYTES", 4 * LENGTH * 8 - 1)
+    without = source(**BANDED)
     for number, noise in zip((1, 5, 6), expected, strict=True):
-        assert (source(**BANDED).noise(number) == noise).all()
+        assert (without.noise(number) == noise).all()
+    assert without._normals.cache_info().currsize == 0
+
+
+def test_cache_holds_the_last_rows_only_and_saves_the_others() -> None:
+    banded = source(**BANDED)
+    pieces = math.ceil(LENGTH / noise_rows._PIECE)
+    for number in range(1, 21):
+        banded.noise(number)
+    assert banded._normals.cache_info().currsize == 5 * pieces
+    assert banded._normals.cache_info().misses == 20 * pieces
+
+
+def test_memory_is_free_as_soon_as_the_source_is_not_used() -> None:
+    banded = source(**BANDED)
+    banded.noise(1)
+    alive = weakref.ref(banded)
+    gc.disable()
+    try:
+        del banded
+        assert alive() is None
+    finally:
+        gc.enable()
 
 
 def test_what_a_caller_does_with_the_noise_changes_no_later_noise() -> None:

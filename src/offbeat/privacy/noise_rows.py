@@ -1,7 +1,7 @@
 """Noise for released sums, regenerated from a secret."""
 
 import math
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -70,7 +70,6 @@ class NoiseSource:
         check_positive("noise_multiplier", noise_multiplier)
         check_positive("clip_norm", clip_norm)
         check_not_negative("step", step)
-        self._secret = secret
         self._length = length
         unit = noise_multiplier * (clip_norm + step * math.sqrt(length))
         row_deviation = unit * sensitivity(participations, separation, bands) / math.sqrt(participations)
@@ -78,7 +77,8 @@ class NoiseSource:
         self.deviation = unit * noise_factor(participations, separation, bands)
         fits = bands > 1 and bands * length * 8 <= _CACHE_BYTES
         pieces = math.ceil(length / _PIECE)
-        self._normals = lru_cache((bands + 1) * pieces if fits else 0)(self._make_normals)
+        # Not a method: it would keep this object, and so the cache, alive until a search for cyclic garbage.
+        self._normals = lru_cache((bands + 1) * pieces if fits else 0)(partial(_piece_of_row, secret, length))
 
     def noise(self, number: int) -> NDArray[np.float64]:
         """Return the noise of the sum with this number.
@@ -100,19 +100,13 @@ class NoiseSource:
                 part += coefficient * self._normals(row, piece)[: len(part)]
         return total
 
-    def _make_normals(self, row: int, piece: int) -> NDArray[np.float64]:
-        count = min(_PIECE, self._length - piece * _PIECE)
-        normals = standard_normals(self._secret, row << 32 | piece, math.ceil(count / 2))
-        normals.flags.writeable = False
-        return normals
-
 
 def standard_normals(secret: bytes, number: int, pairs: int) -> NDArray[np.float64]:
     """Return ``2 · pairs`` independent Gaussians, by Box and Muller's transform.
 
     ``r = √(−2 ln u)`` and ``(r cos θ, r sin θ)``, with u in 2⁻⁶⁵ … 1 and θ in −π … π from 64 bits each. Cosine and
-    sine come from one tangent, ``t = tan(θ/2)``, as ``(1 − t²)/(1 + t²)`` and ``2t/(1 + t²)``: numpy computes a
-    tangent four times as fast as a cosine and a sine.
+    sine come from one tangent, ``t = tan(θ/2)``, as ``(1 − t²)/(1 + t²)`` and ``2t/(1 + t²)``, because numpy
+    computes a tangent several times as fast as a cosine and a sine where processors have AVX-512.
 
     Args:
         secret: 32 secret bytes.
@@ -136,6 +130,11 @@ def standard_normals(secret: bytes, number: int, pairs: int) -> NDArray[np.float
     np.multiply(tangent, radius, out=sines)
     sines *= 2
     return normals
+
+
+def _piece_of_row(secret: bytes, length: int, row: int, piece: int) -> NDArray[np.float64]:
+    count = min(_PIECE, length - piece * _PIECE)
+    return standard_normals(secret, row << 32 | piece, math.ceil(count / 2))
 
 
 def _keystream(key: bytes, number: int, length: int) -> NDArray[np.uint32]:

@@ -78,7 +78,7 @@ class Envelope(NamedTuple):
         try:
             key = Ed25519PublicKey.from_public_bytes(self.binding.client)
             key.verify(self.signature, _SIGNED + self.info + self.ciphertext)
-        except (InvalidSignature, ValueError):
+        except InvalidSignature:
             raise ValueError("the share's signature is not its client's") from None
 
     def open(self, hpke_private_key: X25519PrivateKey) -> bytes:
@@ -88,10 +88,9 @@ class Envelope(NamedTuple):
             ValueError: Key, ciphertext or info is not that of the sealing.
         """
         try:
-            seed = _SUITE.decrypt(self.ciphertext, hpke_private_key, self.info)
-        except (InvalidTag, ValueError):
+            return _SUITE.decrypt(self.ciphertext, hpke_private_key, self.info)
+        except InvalidTag:
             raise ValueError("the share was not sealed for this key and binding") from None
-        return seed
 
 
 def seal(seed: bytes, hpke_public_key: bytes, binding: Binding, signing_key: Ed25519PrivateKey) -> bytes:

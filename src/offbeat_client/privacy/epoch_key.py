@@ -27,7 +27,14 @@ def sign_epoch_key(key: EpochKey, terms: Terms, signing_key: Ed25519PrivateKey) 
     """Return the signed key, 100 bytes: epoch (big-endian), public key, signature.
 
     The Ed25519 signature is over ``offbeat-epoch-key-v1 ‖ terms digest ‖ epoch ‖ public key``.
+
+    Raises:
+        ValueError: A value is out of range, or the signing key is not the helper's.
     """
+    if not 0 <= key.epoch < 1 << 32 or len(key.public_key) != 32:
+        raise ValueError(f"an epoch's key has 32 bytes, and its number is in 0 … 2³² − 1, got {key}")
+    if signing_key.public_key().public_bytes_raw() != terms.helper_key:
+        raise ValueError("the key is not the one of the terms' helper")
     packed = _KEY.pack(*key)
     return packed + signing_key.sign(_SIGNED + terms.digest + packed)
 
@@ -45,6 +52,6 @@ def verify_epoch_key(signed: bytes, terms: Terms) -> EpochKey:
     packed, signature = signed[: _KEY.size], signed[_KEY.size :]
     try:
         Ed25519PublicKey.from_public_bytes(terms.helper_key).verify(signature, _SIGNED + terms.digest + packed)
-    except (InvalidSignature, ValueError):
+    except InvalidSignature:
         raise ValueError("the key's signature is not that of the terms' helper") from None
     return EpochKey(*_KEY.unpack(packed))

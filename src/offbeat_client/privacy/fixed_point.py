@@ -40,8 +40,8 @@ def quantise(
 ) -> NDArray[np.int32]:
     """Return the numbers x = ``factor · vector / step``, rounded at random.
 
-    ``q = floor(x); q += u < x − q``, where u is the key's next word divided by 2³²: the expectation of q is x. All of it
-    is in float64: ``floor(x + u)`` in float32 is biased by 0.016 at x = 3 · 10⁵.
+    ``q = floor(x); q += u < x − q``, where u is the key's next word divided by 2³²: the expectation of q is x. The
+    arithmetic is in float64: ``floor(x + u)`` in float32 is biased by 0.016 at x = 3 · 10⁵.
 
     Args:
         vector: Float32 ``(d,)``. If x is not finite everywhere, the result is zeros.

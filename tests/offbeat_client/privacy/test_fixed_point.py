@@ -1,0 +1,134 @@
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from offbeat_client.privacy.fixed_point import clip_factor, clipped, norm, quantise, values
+from offbeat_client.privacy.keystream import keystream
+
+KEY = bytes(range(32))
+LARGEST = 2**19 - 1
+ANY_LENGTH = st.integers(1, 50)
+FINITE = arrays(np.float32, ANY_LENGTH, elements=st.floats(width=32, allow_nan=False, allow_infinity=False))
+MODERATE = arrays(np.float32, ANY_LENGTH, elements=st.floats(-1000, 1000, width=32))
+
+
+def float32(*numbers):
+    return np.array(numbers, np.float32)
+
+
+def exact_norm(vector):
+    return math.sqrt(math.fsum(float(x) ** 2 for x in vector))
+
+
+@given(FINITE)
+def test_the_norm_neither_overflows_nor_vanishes(vector):
+    assert norm(vector) == pytest.approx(exact_norm(vector), rel=1e-12)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_the_norm_of_a_vector_that_is_not_finite_is_not_finite(bad):
+    assert not math.isfinite(norm(float32(1, bad, 2)))
+
+
+def test_the_factor_never_enlarges():
+    assert clip_factor(5.0, 2.0) == 0.4
+    assert clip_factor(2.0, 2.0) == clip_factor(0.0, 2.0) == 1.0
+
+
+@given(FINITE, st.floats(1e-3, 1e3))
+def test_a_clipped_vector_keeps_its_direction(vector, clip_norm):
+    result = clipped(vector, clip_norm)
+    assert result.dtype == np.float32
+    length = exact_norm(vector)
+    assert exact_norm(result) <= clip_norm * (1 + 2**-23)  # float32 rounding
+    if length <= clip_norm * (1 - 1e-9):
+        assert result.tobytes() == vector.tobytes()
+    else:
+        expected = vector.astype(np.float64) * (clip_norm / length)
+        assert np.allclose(result, expected, rtol=1e-6, atol=1e-44)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_vector_that_is_not_finite_becomes_zeros(bad):
+    vector = np.ones(40_000, np.float32)
+    vector[39_000] = bad  # pieces before it have been quantised already
+    assert not clipped(vector, 1.0).any()
+    assert not quantise(vector, 1e-3, KEY, LARGEST).any()
+    assert not quantise(vector, 1e-3, KEY, LARGEST, factor=0.0).any()
+
+
+@given(MODERATE, st.sampled_from([0.5, 0.01, 3.0]), st.binary(min_size=32, max_size=32))
+def test_rounding_is_the_documented_formula(vector, step, key):
+    words = keystream(key, 0, len(vector))
+    expected = []
+    for number, word in zip(vector, words, strict=True):
+        x = Fraction(float(number) * (1.0 / step))
+        q = math.floor(x)
+        q += Fraction(int(word), 2**32) < Fraction(float(x) - q)
+        expected.append(q)
+    assert quantise(vector, step, key, LARGEST).tolist() == expected
+
+
+@given(FINITE, st.integers(2, 24), st.floats(1e-3, 1e3), st.binary(min_size=32, max_size=32))
+def test_quantised_numbers_are_bounded_and_near(vector, bits, clip_norm, key):
+    largest = 2 ** (bits - 1) - 1
+    step = clip_norm / largest
+    factor = clip_factor(norm(vector), clip_norm)
+    q = quantise(vector, step, key, largest, factor)
+    assert q.dtype == np.int32
+    assert np.abs(q).max() <= largest
+    error = step * q.astype(np.float64) - factor * vector.astype(np.float64)
+    assert exact_norm(error) <= step * math.sqrt(len(vector)) * (1 + 1e-9)
+    assert np.abs(error).max() < step * (1 + 1e-9)
+
+
+def test_numbers_beyond_the_largest_are_set_to_it():
+    vector = float32(3.0, -3.0, 1e30, -1e30, 127.5, -127.5, 0.0)
+    for key in (bytes(32), KEY, b"k" * 32):
+        q = quantise(vector, 1.0, key, 127).tolist()
+        assert q == [3, -3, 127, -127, 127, -127, 0]
+
+
+def test_rounding_is_unbiased_where_float32_is_not():
+    x, count = 300_000.3, 2_000_000
+    share = x - 300_000  # of numbers that must be rounded up
+    tolerance = 5 * math.sqrt(share * (1 - share) / count)
+    q = quantise(np.ones(count, np.float32), 1 / x, KEY, LARGEST)
+    assert set(np.unique(q)) == {300_000, 300_001}
+    assert abs(float(q.mean()) - x) < tolerance < 0.002
+    # The same test finds the bias of the shorter formula: half of float32's spacing, 1/32.
+    u = keystream(KEY, 0, count) * 2.0**-32
+    wrong = np.floor(np.float32(300_000.3125) + u.astype(np.float32))
+    assert float(wrong.mean(dtype=np.float64)) - 300_000.3125 == pytest.approx(1 / 64, abs=0.002)
+
+
+@pytest.mark.parametrize("x", [-0.75, -2.0, 0.25, 1e-3])
+def test_the_mean_is_the_number(x):
+    count = 1_000_000
+    q = quantise(np.full(count, x, np.float32), 1.0, KEY, LARGEST)
+    share = x - math.floor(x)
+    assert abs(float(q.mean()) - np.float32(x)) <= 5 * math.sqrt(share * (1 - share) / count)
+
+
+def test_neighbours_are_rounded_independently():
+    up = quantise(np.full(1_000_000, 0.5, np.float32), 1.0, KEY, LARGEST) - 0.5
+    for lag in (1, 2, 4, 16_384):
+        assert abs(float(np.mean(up[lag:] * up[:-lag]))) < 5 * 0.25 / math.sqrt(len(up) - lag)
+
+
+def test_the_vector_is_not_changed():
+    vector = float32(1.25, -7)
+    quantise(vector, 0.5, KEY, LARGEST, 0.1)
+    clipped(vector, 0.1)
+    assert vector.tolist() == [1.25, -7]
+
+
+def test_values_are_steps():
+    result = values(np.array([0, 1, -3, LARGEST], np.int32), 0.5)
+    assert result.dtype == np.float32
+    assert result.tolist() == [0, 0.5, -1.5, 0.5 * LARGEST]

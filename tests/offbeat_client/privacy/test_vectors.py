@@ -1,0 +1,100 @@
+"""The test vectors for other languages: right by the reference, and what the code makes of them."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from offbeat_client.privacy.envelope import parse
+from offbeat_client.privacy.epoch_key import sign_epoch_key, verify_epoch_key
+from offbeat_client.privacy.keystream import keystream
+from offbeat_client.privacy.share import make_share
+from offbeat_client.privacy.signing_key import public_text
+from offbeat_client.privacy.terms import Terms, sign, verify
+from tests.offbeat_client.privacy import reference
+
+VECTORS = json.loads(Path(__file__).with_name("vectors.json").read_text(encoding="utf-8"))
+SHARE = {name: bytes.fromhex(value) if isinstance(value, str) else value for name, value in VECTORS["share"].items()}
+TERMS = Terms.from_bytes(VECTORS["terms"]["terms"].encode())
+CLIENT = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(VECTORS["client_key"]["private_key"]))
+HPKE = bytes.fromhex(VECTORS["epoch_key"]["private_key"])
+RECORD = SHARE["info"] + SHARE["ciphertext"] + SHARE["signature"]
+
+
+@pytest.mark.parametrize("vector", VECTORS["keystream"])
+def test_words(vector):
+    key, number, length = bytes.fromhex(vector["key"]), int(vector["number"]), vector["length"]
+    words = keystream(key, number, length)
+    assert words.tolist() == reference.words(key, number, length)
+    assert words[:8].tolist() == vector["first_words"]
+    assert hashlib.sha256(words.astype("<u4").tobytes()).hexdigest() == vector["sha256"]
+
+
+def test_terms():
+    vector = VECTORS["terms"]
+    key = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(vector["helper_private_key"]))
+    assert TERMS.digest.hex() == hashlib.sha256(vector["terms"].encode()).hexdigest() == vector["digest"]
+    assert key.sign(b"offbeat-terms-v1" + vector["terms"].encode()).hex() == vector["signature"]
+    assert sign(TERMS, key).signature.hex() == vector["signature"]
+    assert verify(json.dumps({name: vector[name] for name in ("terms", "signature")}).encode()).terms == TERMS
+
+
+def test_keys():
+    vector = VECTORS["epoch_key"]
+    signed = bytes.fromhex(vector["signed"])
+    packed = (
+        vector["epoch"].to_bytes(4, "big") + X25519PrivateKey.from_private_bytes(HPKE).public_key().public_bytes_raw()
+    )
+    helper = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(VECTORS["terms"]["helper_private_key"]))
+    assert signed == packed + helper.sign(b"offbeat-epoch-key-v1" + TERMS.digest + packed)
+    assert signed == sign_epoch_key(verify_epoch_key(signed, TERMS), TERMS, helper)
+    assert public_text(CLIENT) == VECTORS["client_key"]["text"]
+
+
+def test_the_vector_of_a_share():
+    quantised = reference.quantised(
+        SHARE["delta"], SHARE["divisor"], TERMS.clip_norm, SHARE["scale"], TERMS.bits, SHARE["rounding_key"]
+    )
+    assert quantised == SHARE["quantised"]
+    mask = reference.words(SHARE["seed"], 0, TERMS.length)
+    masked = [(number + word) % 2**32 for number, word in zip(quantised, mask, strict=True)]
+    assert masked == SHARE["masked"]
+    assert hashlib.sha256(b"".join(word.to_bytes(4, "little") for word in masked)).digest() == SHARE["vector"]
+
+
+def test_the_record_of_a_share():
+    parts = [TERMS.digest, TERMS.run, CLIENT.public_key().public_bytes_raw()]
+    parts += [SHARE[name].to_bytes(8, "big") for name in ("visit", "start_version", "version")]
+    parts += [SHARE["model"], SHARE["vector"], SHARE["head_number"].to_bytes(8, "big"), SHARE["head"]]
+    parts += [VECTORS["epoch_key"]["epoch"].to_bytes(4, "big")]
+    assert SHARE["info"] == b"".join(parts)
+    assert SHARE["signature"] == CLIENT.sign(b"offbeat-share-v1" + SHARE["info"] + SHARE["ciphertext"])
+    assert reference.hpke_open(SHARE["ciphertext"], HPKE, SHARE["info"]) == SHARE["seed"]
+
+
+def test_the_code_opens_the_record():
+    envelope = parse(RECORD)
+    envelope.check_signature()
+    assert envelope.open(X25519PrivateKey.from_private_bytes(HPKE)) == SHARE["seed"]
+
+
+def test_the_code_makes_the_share(monkeypatch):
+    drawn = iter([SHARE["rounding_key"], SHARE["seed"]])
+    monkeypatch.setattr(os, "urandom", lambda _: next(drawn))
+    names = ("divisor", "scale", "visit", "start_version", "version", "model", "head_number", "head")
+    share = make_share(
+        np.array(SHARE["delta"], np.float32),
+        terms=TERMS,
+        epoch_key=verify_epoch_key(bytes.fromhex(VECTORS["epoch_key"]["signed"]), TERMS),
+        signing_key=CLIENT,
+        **{name: SHARE[name] for name in names},
+    )
+    assert share.masked.tolist() == SHARE["masked"]
+    envelope = parse(share.record)
+    assert envelope.info == SHARE["info"]
+    assert reference.hpke_open(envelope.ciphertext, HPKE, envelope.info) == SHARE["seed"]
