@@ -46,7 +46,7 @@ def test_a_client_is_not_assigned_again_before_its_sum_is_open():
     for assignment in first[:3]:
         assert hand_in(coordinator, 1.0, assignment).counted
     assert coordinator.assign(1.0) == []  # one sum is sealed, another one is open
-    coordinator.reveal(2.0, whole(2, 2, 2))
+    coordinator.sealed_sums.reveal(2.0, whole(2, 2, 2))
     again = coordinator.assign(2.0)
     assert {one.client for one in again} == {one.client for one in first[:2]}
     assert {one.version for one in again} == {1}
@@ -85,12 +85,12 @@ def test_after_a_discarded_sum_clients_wait_for_a_later_version():
     first = coordinator.assign(0.0)
     for assignment in first[:2]:
         hand_in(coordinator, 1.0, assignment)
-    coordinator.discard(2.0)
+    coordinator.sealed_sums.discard(2.0)
     fresh = coordinator.assign(2.0)
     assert {one.client for one in fresh}.isdisjoint(one.client for one in first[:2])  # the version is still 0
     for assignment in first[2:]:
         hand_in(coordinator, 3.0, assignment)
-    coordinator.reveal(4.0, whole(2, 2, 2))
+    coordinator.sealed_sums.reveal(4.0, whole(2, 2, 2))
     assert coordinator.algorithm.version == 1
     assert {one.client for one in coordinator.assign(4.0)} <= {one.client for one in first}
 
@@ -104,7 +104,7 @@ def test_in_any_script_limits_hold_and_a_replay_and_a_restart_are_the_same(scrip
     records = []
     coordinator = private(limit, separation, record=records.append, rounds=rounds)
     everybody_present(coordinator)
-    open_visits, taken, starts, now = {}, [], {}, 0.0
+    open_visits, taken, starts, now, moved = {}, [], {}, 0.0, False
     for client, action in script:
         now += 1.0
         if action == 0 and client in open_visits:
@@ -118,13 +118,21 @@ def test_in_any_script_limits_hold_and_a_replay_and_a_restart_are_the_same(scrip
             coordinator.present(now, client)
         elif action == 2 and coordinator.algorithm.sealed:
             total = coordinator.algorithm.buffer.masked_sum(coordinator.algorithm.sealed[0])
-            coordinator.reveal(now, total) if client else coordinator.discard(now)
+            if client > 1:
+                coordinator.sealed_sums.reveal(now, total)
+            elif client == 1:
+                coordinator.sealed_sums.discard(now)
+            else:
+                refused = coordinator.algorithm.sealed[0].entries[-1].update.client
+                coordinator.sealed_sums.withdraw(now, refused)
+                moved = True
         else:
             open_visits |= {one.client: one for one in coordinator.assign(now)}
     for client in range(CLIENTS):
         numbers = [number for one, number in taken if one == client]
         assert len(numbers) <= limit
-        assert all(later - earlier >= separation for earlier, later in pairwise(numbers))
+        if not moved:
+            assert all(later - earlier >= separation for earlier, later in pairwise(numbers))
         versions = starts.get(client, [])
         assert all(later > earlier for earlier, later in pairwise(versions))
         assert coordinator.participation.counts()[client] == len(numbers)
@@ -149,5 +157,38 @@ def test_without_a_sealed_sum_there_is_nothing_to_open(name):
     coordinator = private(record=records.append)
     arguments = (whole(1, 1, 1),) if name == "reveal" else ()
     with pytest.raises(ValueError, match="no sum is sealed"):
-        getattr(coordinator, name)(1.0, *arguments)
+        getattr(coordinator.sealed_sums, name)(1.0, *arguments)
     assert records == []
+
+
+def test_the_clients_of_a_sum_that_cannot_be_opened_come_again_apart_and_only_once_more():
+    coordinator = private(buffer_size=2, concurrency=6)
+    everybody_present(coordinator)
+    work = {one.client: one for one in coordinator.assign(0.0)}
+    for client in (0, 1, 2, 3):
+        hand_in(coordinator, 1.0, work[client])
+    coordinator.sealed_sums.discard(2.0)  # of clients 0 and 1: number 1
+    coordinator.sealed_sums.reveal(2.0, whole(0, 0, 0))  # number 2
+    participation = coordinator.participation
+    assert participation.allows(0, coordinator.algorithm)  # from number 1 + 1 + 1 on
+    assert not participation.allows(1, coordinator.algorithm)
+    assert participation.suspended() == []
+    participation.note_failure([0], 2)
+    assert participation.suspended() == [0]
+    assert not participation.allows(0, coordinator.algorithm)
+
+
+def test_a_withdrawn_update_moves_the_others_to_their_new_sum():
+    coordinator = private(buffer_size=2, concurrency=6, separation=2)
+    everybody_present(coordinator)
+    work = {one.client: one for one in coordinator.assign(0.0)}
+    for client in (0, 1, 2, 3):
+        hand_in(coordinator, 1.0, work[client])
+    coordinator.sealed_sums.withdraw(2.0, 0)  # client 1 goes into the sum after that of 2 and 3
+    with pytest.raises(ValueError, match="client 0 is not in the sealed sum"):
+        coordinator.sealed_sums.withdraw(2.0, 0)
+    coordinator.sealed_sums.reveal(3.0, whole(0, 0, 0))  # number 1, of clients 2 and 3
+    hand_in(coordinator, 4.0, work[4])
+    coordinator.sealed_sums.reveal(5.0, whole(0, 0, 0))  # number 2, of clients 1 and 4
+    algorithm, participation = coordinator.algorithm, coordinator.participation
+    assert [participation.allows(client, algorithm) for client in (1, 2, 3, 4)] == [False, True, True, False]

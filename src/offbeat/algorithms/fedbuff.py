@@ -52,7 +52,7 @@ class FedBuff(Algorithm):
         return self.staleness(self.age(update))
 
     def is_ready(self) -> bool:
-        return self.buffer.count == self.buffer_size
+        return self.buffer.count >= self.buffer_size
 
     def next_model(self, model: Tensor, closed: ClosedBuffer) -> Tensor:
         return self.step(model, closed.mean(self.buffer_size))

@@ -8,6 +8,7 @@ import click
 
 from offbeat.cli import experiments, listings, service
 from offbeat.cli.devices import devices
+from offbeat.cli.helper import helper
 from offbeat.cli.privacy import privacy
 from offbeat.cli.theory import theory
 from offbeat.errors import OffbeatError
@@ -22,6 +23,7 @@ def app() -> None:
 
 app.add_command(theory)
 app.add_command(privacy)
+app.add_command(helper)
 for _command in (
     experiments.compare,
     experiments.run,

@@ -7,6 +7,11 @@ from typing import Any, NamedTuple
 
 from offbeat.algorithms.components import Compression, LocalPlan
 
+NOT_RECORDED = frozenset({"client", "version", "plan"})  # parts of an update that its visit determines
+REPLAYED_AS_NAMED = frozenset(
+    ("present", "absent", "note_speed", "offer", "receive", "renew", "drop", "lapse", "tick", "weigh_clients")
+)
+
 
 class Assignment(NamedTuple):
     """Work for a client: its version, its plan, and the time limit of its slot."""

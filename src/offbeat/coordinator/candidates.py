@@ -3,6 +3,7 @@
 They are available, and have a turn left in the open round.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -131,6 +132,23 @@ class Candidates:
                 del self._resting[client]
                 self.put_back(client)
         return True
+
+    def note_failure(self, clients: Sequence[int], number: int) -> None:
+        """Record that the sum of this number, with these clients, could not be opened."""
+        if self._participation is not None:
+            self._participation.note_failure(clients, number)
+
+    def note_numbers(self, clients: Iterable[int]) -> None:
+        """Record the numbers of sums again, after one was refused.
+
+        Its other ``clients`` are in the sum that is being filled now, or in a sealed one.
+        """
+        if self._participation is not None:
+            for client in clients:
+                self._participation.move(client, self._algorithm.released + 1)
+            for number, closed in enumerate(self._algorithm.sealed, start=self._algorithm.opened + 1):
+                for entry in closed.entries:
+                    self._participation.move(entry.update.client, number)
 
     def open_sum(self) -> None:
         """Let clients come again that rested for the limits on their participation."""

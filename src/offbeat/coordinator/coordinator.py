@@ -11,31 +11,14 @@ from offbeat.algorithms.components import Algorithm, LocalPlan, Update, Vector
 from offbeat.algorithms.components.state import prefixed, under
 from offbeat.algorithms.components.update import Report, check_client
 from offbeat.coordinator.assignments import VisitTable
-from offbeat.coordinator.calls import Assignment, Call, Receipt, Statistics
+from offbeat.coordinator.calls import NOT_RECORDED, REPLAYED_AS_NAMED, Assignment, Call, Receipt, Statistics
 from offbeat.coordinator.candidates import Candidates
 from offbeat.coordinator.late_updates import LateUpdates
 from offbeat.coordinator.leases import Leases
 from offbeat.coordinator.participation import Participation
+from offbeat.coordinator.sealed_sums import SEALED_SUM_CALLS, SealedSums
 from offbeat.coordinator.transitions import Transitions
 from offbeat_client.number_checks import check_not_negative
-
-_NOT_RECORDED = frozenset({"client", "version", "plan"})  # parts of an update that its visit determines
-_REPLAYED_AS_NAMED = frozenset(
-    (
-        "present",
-        "absent",
-        "note_speed",
-        "offer",
-        "receive",
-        "renew",
-        "drop",
-        "lapse",
-        "tick",
-        "reveal",
-        "discard",
-        "weigh_clients",
-    )
-)
 
 
 class Coordinator:
@@ -46,7 +29,8 @@ class Coordinator:
 
     Each part of the state is in one object: ``Candidates`` (the clients that may be assigned, and the rounds),
     ``VisitTable`` (the open visits), ``Leases`` (their ends) and the algorithm (the model). A call is checked first;
-    then ``Transitions`` takes a visit from one state to the next in all of them; then the call is recorded.
+    then ``Transitions`` takes a visit from one state to the next in all of them; then the call is recorded. Sums that a
+    helper has to open are in ``sealed_sums``.
 
     A client has at most one open visit. It has to be ``present`` again before it is given another; the new visit
     closes the old one. A lease that lapses frees the slot, but the visit stays open; ``LateUpdates`` says whether its
@@ -102,6 +86,7 @@ class Coordinator:
         self._candidates = Candidates(algorithm, clients, seed, participation)
         self._leases = Leases(lease_seconds, max_visit_seconds)
         self._transitions = Transitions(algorithm, self._candidates, self._leases, self.visits, local)
+        self.sealed_sums = SealedSums(algorithm, self._transitions, self._note)
 
     @property
     def statistics(self) -> Statistics:
@@ -239,7 +224,7 @@ class Coordinator:
         update = Update(client, assignment.version, vector, base=base, plan=assignment.plan, **report)
         receipt = self._transitions.close(update, counts=self.late_updates.counts(assignment))
         if self.record:
-            arguments = {name: value for name, value in update._asdict().items() if name not in _NOT_RECORDED}
+            arguments = {name: value for name, value in update._asdict().items() if name not in NOT_RECORDED}
             self._note("receive", now=now, client=client, visit=visit, **arguments)
         return receipt
 
@@ -283,33 +268,14 @@ class Coordinator:
         self._note("tick", now=now)
         return new_version
 
-    def reveal(self, now: float, opened: Tensor) -> bool:
-        """Make the version of the oldest sealed sum; return True.
-
-        Args:
-            now: Seconds.
-            opened: The sum without masks, int32 ``(d,)``.
-
-        Raises:
-            ValueError: No sum is sealed, or an entry is beyond what a sum can be.
-        """
-        self.algorithm.now = now
-        new_version = self._transitions.reveal(opened)
-        self._note("reveal", now=now, opened=opened)
-        return new_version
-
-    def discard(self, now: float) -> None:
-        """Forget the oldest sealed sum, which cannot be opened."""
-        self.algorithm.now = now
-        self._transitions.discard()
-        self._note("discard", now=now)
-
     def replay(self, call: Call) -> None:
         """Make a recorded call again."""
         if call.name == "assign":
             self._assign_again(**call.arguments)
-        elif call.name in _REPLAYED_AS_NAMED:
+        elif call.name in REPLAYED_AS_NAMED:
             getattr(self, call.name)(**call.arguments)
+        elif call.name in SEALED_SUM_CALLS:
+            getattr(self.sealed_sums, call.name)(**call.arguments)
         else:
             raise ValueError(f"{call.name!r} is not a call that can be replayed")
 

@@ -11,6 +11,7 @@ import torch
 from offbeat.algorithms.components import Algorithm, Update
 
 _NEVER = -1
+_MOST_FAILURES = 2
 
 
 class Participation:
@@ -32,6 +33,7 @@ class Participation:
         self._counts = array("q", [0]) * clients
         self._last = array("q", [_NEVER]) * clients  # the number of the client's last sum
         self._version = array("q", [_NEVER]) * clients  # that it worked from
+        self._failures: dict[int, int] = {}  # sums with the client that could not be opened
         self._resting: list[tuple[int, int]] = []  # heap of (number from which it may come again, client)
 
     def counts(self) -> Sequence[int]:
@@ -42,6 +44,8 @@ class Participation:
         """Return whether the client may be assigned now."""
         if self._last[client] == _NEVER:
             return True
+        if self._failures.get(client, 0) >= _MOST_FAILURES:
+            return False
         is_apart = algorithm.opened + 1 >= self._last[client] + self.separation
         return self._counts[client] < self.limit and is_apart and algorithm.version > self._version[client]
 
@@ -53,6 +57,26 @@ class Participation:
         if self._counts[client] < self.limit:
             heappush(self._resting, (number + self.separation, client))
 
+    def move(self, client: int, number: int) -> None:
+        """Record that the client's last update is in the sum of this number instead."""
+        self._last[client] = number
+        heappush(self._resting, (number + self.separation, client))
+
+    def note_failure(self, clients: Sequence[int], number: int) -> None:
+        """Record that a sum could not be opened, because of one of these clients.
+
+        Nobody can tell who it was. So they come again in different sums, and who is in a second failure does not come
+        again.
+        """
+        for later, client in enumerate(clients, start=1):
+            self._failures[client] = self._failures.get(client, 0) + 1
+            self._last[client] = number + later
+            heappush(self._resting, (number + later + self.separation, client))
+
+    def suspended(self) -> list[int]:
+        """Return the clients that do not come again, in order."""
+        return sorted(client for client, failures in self._failures.items() if failures >= _MOST_FAILURES)
+
     def returning(self, algorithm: Algorithm[Any]) -> list[int]:
         """Return the clients that may be assigned now and could not be at the last call."""
         next_number = algorithm.opened + 1
@@ -60,7 +84,8 @@ class Participation:
         while self._resting and self._resting[0][0] <= next_number:
             due.append(heappop(self._resting)[1])
         for client in due:
-            if not self.allows(client, algorithm):  # its sum was discarded, and there is no later version yet
+            is_later = not self.allows(client, algorithm)  # for instance if there is no later version yet
+            if is_later and self._counts[client] < self.limit and self._failures.get(client, 0) < _MOST_FAILURES:
                 heappush(self._resting, (next_number + 1, client))
         return due
 
@@ -70,6 +95,7 @@ class Participation:
         rows = [(client, *row) for client, row in enumerate(zip(*columns, strict=True)) if row[0]]
         return {
             "rows": torch.tensor(rows, dtype=torch.int64).reshape(-1, 4),
+            "failures": torch.tensor(list(self._failures.items()), dtype=torch.int64).reshape(-1, 2),
             "resting": torch.tensor(sorted(self._resting), dtype=torch.int64).reshape(-1, 2),
         }
 
@@ -80,4 +106,5 @@ class Participation:
         self._last, self._version = (array("q", [_NEVER]) * clients for _ in range(2))
         for client, *row in state["rows"].tolist():
             self._counts[client], self._last[client], self._version[client] = row
+        self._failures = dict(state["failures"].tolist())
         self._resting = [(number, client) for number, client in state["resting"].tolist()]  # sorted is a heap

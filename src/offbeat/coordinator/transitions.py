@@ -149,8 +149,22 @@ class Transitions:
 
     def discard(self) -> None:
         """Forget the oldest sealed sum."""
+        clients = self._oldest_clients()
         self._algorithm.discard()
+        self._candidates.note_failure(clients, self._algorithm.opened)
         self._follow_round()
+
+    def withdraw(self, client: int) -> None:
+        """Take a client's update out of the oldest sealed sum."""
+        others = self._oldest_clients()
+        self._algorithm.withdraw(client)
+        others.remove(client)
+        self._candidates.note_numbers(others)
+        self._follow_round()
+
+    def _oldest_clients(self) -> list[int]:
+        """Return the clients of the oldest sealed sum."""
+        return [entry.update.client for closed in self._algorithm.sealed[:1] for entry in closed.entries]
 
     def _follow_round(self) -> None:
         """Begin the round and the sum that the algorithm has opened, if it has."""

@@ -106,7 +106,10 @@ def _as_batch(data: Any) -> Any:
 
 
 def _columns(data: Any) -> Any:
-    """Return the columns of a Hugging Face data set as arrays; None if examples must be read one by one."""
+    """Return the columns of a Hugging Face data set as arrays.
+
+    None if its examples must be read one by one.
+    """
     form = data.format
     if form["type"] == "custom" or form["format_kwargs"]:  # a function or a type of the user's, which numpy's replaces
         return None
@@ -149,7 +152,7 @@ def _arrays(batch: Any, where: str) -> ExampleArrays:
 def _empty(size: int, value: NDArray[Any], dtype: np.dtype[Any], part: str) -> NDArray[Any]:
     try:
         return np.empty((size, *value.shape), dtype)
-    except (MemoryError, ValueError) as error:  # a ValueError where the number of bytes is no 64-bit integer
+    except (MemoryError, ValueError) as error:  # a ValueError where the number of bytes does not fit into 64 bits
         raise OffbeatError(
             f"{part}: {size:,} examples of shape {value.shape} do not fit into memory: see data larger than memory in "
             "the documentation"

@@ -42,12 +42,10 @@ class MaskedUpdates:
 
     def open(self, now: float, coordinator: Coordinator) -> None:
         """Let the helper open the sums that are sealed, oldest first."""
-        algorithm = coordinator.algorithm
-        while algorithm.sealed:
-            buffer = algorithm.buffer
-            assert isinstance(buffer, SecretSum)
-            number = algorithm.released - len(algorithm.sealed) + 1
-            coordinator.reveal(now, self.open_sum(number, buffer.masked_sum(algorithm.sealed[0])))
+        sums, buffer = coordinator.sealed_sums, coordinator.algorithm.buffer
+        assert isinstance(buffer, SecretSum)
+        while waiting := sums.waiting():
+            sums.reveal(now, self.open_sum(sums.next_number, buffer.masked_sum(waiting[0])))
 
 
 @dataclass(frozen=True)

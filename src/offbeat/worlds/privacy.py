@@ -146,9 +146,8 @@ def protection(
         buffer=places,
         versions=int(versions) if versions < math.inf else 1,
     )
-    # A round that ends with too few clients waits for the next one's.
-    merged = places + section.min_clients - 1 if algorithm.schedule.has_rounds else places
-    return Protection(section, merged, clients, length)
+    # Updates of a sum that was too small go into the next one.
+    return Protection(section, places + section.min_clients - 1, clients, length)
 
 
 def _tensors(noise: NoiseSource | None) -> Callable[[int], Tensor] | None:

@@ -265,6 +265,21 @@ class Algorithm(Hooks[Schedule_co]):
         if self.schedule.has_rounds:
             self.schedule.open()
 
+    def withdraw(self, client: int) -> None:
+        """Take a client's update out of the oldest sealed sum, which the helper refused.
+
+        If fewer than the buffer's ``least`` are left, they go into the sum that is being filled.
+
+        Raises:
+            ValueError: No sum is sealed, or the client is not in it; nothing has changed.
+        """
+        left = self.buffer.without(self._oldest_sealed(), client)
+        self._sealed = self._sealed[1:] if left is None else [left, *self._sealed[1:]]
+        if left is None and self.schedule.has_rounds:
+            self.schedule.open()
+        elif left is None:
+            self._close()
+
     def _oldest_sealed(self) -> ClosedBuffer:
         if not self._sealed:
             raise ValueError("no sum is sealed: there is nothing to reveal")

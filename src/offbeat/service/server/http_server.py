@@ -61,13 +61,13 @@ class HttpServer(EmbeddedServer):
         self._sfd = self._shd.get_fd()
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens at an address."""
+def listen(host: str, port: int, advice: str = "set service.host or service.port") -> socket.socket:
+    """Return a socket that listens at an address; ``advice`` ends the message if that fails."""
     try:
         listener = socket.create_server((host, port), backlog=_BACKLOG)
     except OSError as error:
         problem = "it is in use" if error.errno == errno.EADDRINUSE else error.strerror
-        raise OffbeatError(f"cannot listen at {host}:{port}: {problem}: set service.host or service.port") from None
+        raise OffbeatError(f"cannot listen at {host}:{port}: {problem}: {advice}") from None
     # Accepted connections inherit it, so those of clients that have vanished are closed.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     return listener

@@ -145,3 +145,56 @@ def test_the_scale_is_the_weight_after_the_division():
     fednova.start(torch.zeros(1), 9)
     assert fednova.divisor(plan) == 4.0  # a of four plain steps
     assert fednova.scale(late) == 1.0
+
+
+def test_a_refused_update_is_taken_out_of_its_sum(buffer):
+    for client in range(3):
+        buffer.add(masked(client, 10**client, 1), Weight(1.0 + client, steps=client))
+    closed = buffer.release(5)
+    with pytest.raises(ValueError, match="client 7 is not in the sealed sum"):
+        buffer.without(closed, 7)
+    left = buffer.without(closed, 1)
+    assert buffer.masked_sum(left).tolist() == [101, 2]
+    assert (left.version, left.count, left.weight, left.tallies, buffer.count) == (5, 2, 4.0, {"steps": 2}, 0)
+    buffer.add(masked(8, 5, 5), Weight(1.0, steps=8))
+    assert buffer.without(left, 0) is None  # one is left, and a sum needs two
+    again = buffer.release(6)
+    assert [entry.update.client for entry in again.entries] == [2, 8]
+    assert again.tallies == {"steps": 10}
+
+
+def test_a_run_goes_on_after_a_refused_update(plan):
+    algorithm = FedBuff(buffer_size=3, concurrency=9, staleness=constant())
+    algorithm.wrap(secret(step=1.0, bound=100, least=2))
+    algorithm.start(torch.zeros(1), 9)
+    for client in range(8):
+        algorithm.assign(client, plan)
+    for client in range(8):
+        algorithm.receive(masked(client, client))
+    assert [closed.count for closed in algorithm.sealed] == [3, 3]
+    algorithm.withdraw(0)
+    assert ([closed.count for closed in algorithm.sealed], algorithm.released) == ([2, 3], 2)
+    algorithm.withdraw(1)  # client 2 is left: it joins 6 and 7, which makes a sum
+    assert [[e.update.client for e in closed.entries] for closed in algorithm.sealed] == [[3, 4, 5], [2, 6, 7]]
+    while algorithm.sealed:
+        algorithm.reveal(algorithm.buffer.masked_sum(algorithm.sealed[0]))
+    assert algorithm.model.tolist() == [-(12 + 15) / 3]
+    with pytest.raises(ValueError, match="no sum is sealed"):
+        algorithm.withdraw(3)
+
+
+def test_a_round_goes_on_after_a_refused_update(plan):
+    algorithm = FedAvg(cohort=2, weighting="uniform")
+    algorithm.wrap(secret(step=1.0, bound=100, least=2))
+    algorithm.start(torch.zeros(1), 9)
+    for client in range(2):
+        algorithm.assign(client, plan)
+        algorithm.receive(masked(client, client + 1))
+    assert (algorithm.slots(), len(algorithm.sealed)) == (0, 1)
+    algorithm.withdraw(0)
+    assert (algorithm.round, algorithm.slots(), len(algorithm.sealed), algorithm.buffer.count) == (1, 2, 0, 1)
+    for client in range(2, 4):
+        algorithm.assign(client, plan)
+        algorithm.receive(masked(client, client + 1))
+    algorithm.reveal(algorithm.buffer.masked_sum(algorithm.sealed[0]))
+    assert algorithm.model.tolist() == [-(2 + 3 + 4) / 3]

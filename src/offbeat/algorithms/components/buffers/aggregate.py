@@ -43,13 +43,14 @@ class Weight:
 
 
 class Entry:
-    """A single update in a buffer, as it arrived, with its factor ``weight``."""
+    """A single update in a buffer, as it arrived, with its factor and its tallies."""
 
-    __slots__ = ("_length", "_vector", "update", "weight")
+    __slots__ = ("_length", "_vector", "tallies", "update", "weight")
 
-    def __init__(self, update: Update, weight: float, length: int) -> None:
+    def __init__(self, update: Update, weight: float, length: int, tallies: Mapping[str, float] | None = None) -> None:
         self.update = update
         self.weight = weight
+        self.tallies = tallies or {}
         self._length = length
         self._vector: Tensor | None = None
 
@@ -167,6 +168,17 @@ class Aggregate(Component):
     def reveal(self, closed: ClosedBuffer, opened: Tensor) -> ClosedBuffer:
         """Return the buffer of a sealed sum that was opened; else raise ``ValueError``."""
         raise ValueError("this buffer is not sealed: it has nothing to reveal")
+
+    def without(self, closed: ClosedBuffer, client: int) -> ClosedBuffer | None:
+        """Return a sealed sum without a client's update.
+
+        Returns:
+            The sum; None if too few updates are left, which are in the buffer again.
+
+        Raises:
+            ValueError: The client is not in it.
+        """
+        raise NotImplementedError
 
     def sealed_state(self, closed: ClosedBuffer) -> dict[str, Any]:
         """Return a sealed sum as a flat dict of tensors and plain values."""

@@ -10,7 +10,6 @@ from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuf
 from offbeat.algorithms.components.buffers.privacy_checks import check_private_sum
 from offbeat.algorithms.components.buffers.wrappers import Wrap, Wrapper
 from offbeat.algorithms.components.component import RunFacts
-from offbeat.algorithms.components.state import prefixed, under
 from offbeat.algorithms.components.update import Update, resolve
 
 if TYPE_CHECKING:
@@ -46,24 +45,22 @@ class SecretSum(Wrapper):
     def start(self, run: RunFacts) -> None:
         super().start(run)
         self._entries: list[Entry] = []
-        self._weights: list[Weight] = []
 
     def add(self, update: Update, weight: float | Weight) -> None:
         """Take in a masked update; a ``ValueError`` if it has no share."""
         if update.share is None:
             raise ValueError("this run takes masked updates only: send a share")
         weight = weight if isinstance(weight, Weight) else Weight(weight)
-        self._entries.append(Entry(update, weight.value, self._run.length))
-        self._weights.append(weight)
+        self._entries.append(Entry(update, weight.value, self._run.length, weight.tallies))
 
     def release(self, version: int) -> ClosedBuffer:
-        closed = self._closed(version, self._entries, self._weights)
-        self._entries, self._weights = [], []
+        closed = self._closed(version, self._entries)
+        self._entries = []
         return closed
 
-    def _closed(self, version: int, entries: Sequence[Entry], weights: Sequence[Weight]) -> ClosedBuffer:
-        tallies = {name: sum(weight.tallies[name] for weight in weights) for name in self._tallies}
-        total = sum(weight.value for weight in weights)
+    def _closed(self, version: int, entries: Sequence[Entry]) -> ClosedBuffer:
+        tallies = {name: sum(entry.tallies[name] for entry in entries) for name in self._tallies}
+        total = sum(entry.weight for entry in entries)
         numbers: dict[str, Any] = {"count": len(entries), "weight": total, "tallies": tallies}
         return ClosedBuffer(version, _not_revealed, **numbers, entries=entries, sealed=True)
 
@@ -87,30 +84,26 @@ class SecretSum(Wrapper):
         numbers: dict[str, Any] = {"count": closed.count, "weight": closed.weight, "tallies": closed.tallies}
         return ClosedBuffer(closed.version, lambda: (opened.double() * self.step).float(), **numbers)
 
+    def without(self, closed: ClosedBuffer, client: int) -> ClosedBuffer | None:
+        entries = [entry for entry in closed.entries if entry.update.client != client]
+        if len(entries) == len(closed.entries):
+            raise ValueError(f"client {client} is not in the sealed sum")
+        if len(entries) >= self.least:
+            return self._closed(closed.version, entries)
+        self._entries = [*entries, *self._entries]
+        return None
+
     def sealed_state(self, closed: ClosedBuffer) -> dict[str, Any]:
-        numbers = {"sealed_from": closed.version, "count": closed.count, "weight": closed.weight}
-        return {**numbers, **prefixed("tallies", closed.tallies), **prefixed("entries", self._state_of(closed.entries))}
+        return {"sealed_from": closed.version, **self._state_of(closed.entries)}
 
     def sealed_from(self, state: dict[str, Any]) -> ClosedBuffer:
-        entries = _entries_from(under("entries", state), self._run.length)
-        numbers: dict[str, Any] = {name: state[name] for name in ("count", "weight")}
-        numbers["tallies"] = under("tallies", state)
-        return ClosedBuffer(state["sealed_from"], _not_revealed, **numbers, entries=entries, sealed=True)
+        return self._closed(state["sealed_from"], self._entries_from(state))
 
     def state_dict(self) -> dict[str, Any]:
-        tallies = {
-            name: torch.tensor([weight.tallies[name] for weight in self._weights], dtype=torch.float64)
-            for name in self._tallies
-        }
-        return {**self._state_of(self._entries), **prefixed("tallies", tallies)}
+        return self._state_of(self._entries)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._entries = _entries_from(state, self._run.length)
-        tallies = {name: numbers.tolist() for name, numbers in under("tallies", state).items()}
-        self._weights = [
-            Weight(entry.weight, **{name: numbers[row] for name, numbers in tallies.items()})
-            for row, entry in enumerate(self._entries)
-        ]
+        self._entries = self._entries_from(state)
 
     def _state_of(self, entries: Sequence[Entry]) -> dict[str, Any]:
         updates = [entry.update for entry in entries]
@@ -119,19 +112,26 @@ class SecretSum(Wrapper):
         return {
             **{name: torch.tensor([getattr(u, name) for u in updates], dtype=kind) for name, kind in _COLUMNS.items()},
             "weights": torch.tensor([entry.weight for entry in entries], dtype=torch.float64),
+            "tallies": torch.tensor(
+                [[e.tallies[name] for name in self._tallies] for e in entries], dtype=torch.float64
+            ),
             "vectors": torch.stack(vectors) if vectors else empty,
             "shares": [(update.share or b"").hex() for update in updates],
         }
 
-
-def _entries_from(state: dict[str, Any], length: int) -> list[Entry]:
-    columns = [state[name].tolist() for name in (*_COLUMNS, "weights")]
-    return [
-        Entry(Update(client, version, vector, 1, 0, 0.0, share=bytes.fromhex(share)), weight, length)
-        for vector, share, client, version, weight in zip(
-            state["vectors"].clone(), state["shares"], *columns, strict=True
-        )
-    ]
+    def _entries_from(self, state: dict[str, Any]) -> list[Entry]:
+        columns = [state[name].tolist() for name in (*_COLUMNS, "weights", "tallies")]
+        return [
+            Entry(
+                Update(client, version, vector, 1, 0, 0.0, share=bytes.fromhex(share)),
+                weight,
+                self._run.length,
+                dict(zip(self._tallies, tallies, strict=True)),
+            )
+            for vector, share, client, version, weight, tallies in zip(
+                state["vectors"].clone(), state["shares"], *columns, strict=True
+            )
+        ]
 
 
 def _not_revealed() -> Tensor:

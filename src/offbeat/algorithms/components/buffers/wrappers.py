@@ -46,6 +46,9 @@ class Wrapper(Aggregate):
     def reveal(self, closed: ClosedBuffer, opened: Tensor) -> ClosedBuffer:
         return self.inner.reveal(closed, opened)
 
+    def without(self, closed: ClosedBuffer, client: int) -> ClosedBuffer | None:
+        return self.inner.without(closed, client)
+
     def sealed_state(self, closed: ClosedBuffer) -> dict[str, Any]:
         return self.inner.sealed_state(closed)
 

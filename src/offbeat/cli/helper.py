@@ -1,0 +1,83 @@
+"""Commands ``offbeat helper …``: the second party of masked sums."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from offbeat.cli.options import FILE
+from offbeat.config.experiment_file import read_table
+from offbeat.helper.folder import HelperFolder
+from offbeat.helper.roster import enrol as enrol_run
+from offbeat.helper.roster import parse_roster
+from offbeat.helper.server import run_helper
+from offbeat.helper.status import status as read_status
+from offbeat.service.console_log import write_logs
+from offbeat.service.server.certificates import fingerprint
+
+_FOLDER = click.option(
+    "--folder", metavar="FOLDER", type=Path, default=Path("helper"), show_default=True, help="The helper's folder."
+)
+
+
+@click.group()
+def helper() -> None:
+    """Open masked sums for a server that must not see single updates."""
+
+
+@helper.command(epilog="\b\nExample:\n  offbeat helper enrol roster.toml --folder helper --host helper.example")
+@FILE
+@_FOLDER
+@click.option(
+    "--host",
+    "hosts",
+    metavar="NAME",
+    multiple=True,
+    default=("localhost", "127.0.0.1"),
+    show_default=True,
+    help="Name or address by which the server calls the helper. Repeatable.",
+)
+def enrol(file: Path, folder: Path, hosts: Sequence[str]) -> None:
+    """Begin a run with the terms and clients of FILE; participations of earlier runs still count."""
+    enrolled = enrol_run(parse_roster(read_table(file), file), folder, hosts)
+    files = HelperFolder(folder)
+    click.echo(f"Run {enrolled.terms.run.hex()}: {enrolled.clients} clients")
+    click.echo(f"For server and clients: {files.terms}")
+    click.echo(f"For the server: {files.tls / 'ca.pem'} (SHA-256 {fingerprint(files.tls / 'ca.pem')})")
+    click.echo(f"For the server, not shown again: {enrolled.token}")
+
+
+@helper.command(epilog="\b\nExample:\n  offbeat helper serve --folder helper --host 0.0.0.0")
+@_FOLDER
+@click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@click.option(
+    "--port",
+    metavar="PORT",
+    type=click.IntRange(0, 65535),
+    default=9443,
+    show_default=True,
+    help="The TCP port; 0 for any free port.",
+)
+@click.option("--log", "logs", is_flag=True, help="Write each event to standard error, as a line of JSON.")
+def serve(folder: Path, host: str, port: int, logs: bool) -> None:
+    """Open batches until Ctrl-C; the same command resumes."""
+    write_logs(logging.INFO if logs else logging.WARNING)
+    run_helper(folder, host, port, lambda url: click.echo(f"Listening at {url}"))
+    click.echo("Stopped; the same command resumes")
+
+
+@helper.command(epilog="\b\nExample:\n  offbeat helper status --folder helper")
+@_FOLDER
+def status(folder: Path) -> None:
+    """Show what the helper has opened, and what that has cost its clients."""
+    now = read_status(folder)
+    click.echo(f"run: {now.run}, {now.clients} clients")
+    click.echo(f"batches: {now.batches}{', stopped: this folder is an old copy' if now.is_stopped else ''}")
+    click.echo(f"participations by client: {_spread(now.participations)}")
+    click.echo(f"epsilon by client: {_spread(now.epsilon)}")
+    click.echo(f"epsilon by client, replace-one: {_spread(now.epsilon_replace_one)}")
+
+
+def _spread(values: tuple[float, float]) -> str:
+    return "largest {:.4g}, median {:.4g}".format(*values)

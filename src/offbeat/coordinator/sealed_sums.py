@@ -1,0 +1,77 @@
+"""The coordinator's calls about sums that a helper opens."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from offbeat.algorithms.components import Algorithm, ClosedBuffer
+from offbeat.coordinator.transitions import Transitions
+
+SEALED_SUM_CALLS = frozenset(("reveal", "discard", "withdraw"))
+"""The calls that are recorded, and replayed under their names."""
+
+
+class _Note(Protocol):
+    def __call__(self, name: str, **arguments: Any) -> None: ...
+
+
+class SealedSums:
+    """The sums that were closed but not opened yet, oldest first.
+
+    The driver asks a helper to open the oldest one, and says what came of it. Each call raises ``ValueError`` if no sum
+    is sealed, and nothing has changed.
+
+    Args:
+        algorithm: The run's algorithm.
+        transitions: Change its state and that of clients together.
+        note: Records a call.
+    """
+
+    def __init__(self, algorithm: Algorithm, transitions: Transitions, note: _Note) -> None:
+        self._algorithm = algorithm
+        self._transitions = transitions
+        self._note = note
+
+    def waiting(self) -> Sequence[ClosedBuffer]:
+        """Return the sealed sums, oldest first."""
+        return self._algorithm.sealed
+
+    @property
+    def next_number(self) -> int:
+        """The number, 1, 2, …, of the oldest sealed sum, or of the next one."""
+        return self._algorithm.opened + 1
+
+    def reveal(self, now: float, opened: Tensor) -> bool:
+        """Make the version of the oldest sealed sum; return True.
+
+        Args:
+            now: Seconds.
+            opened: The sum without masks, int32 ``(d,)``.
+
+        Raises:
+            ValueError: Also if an entry is beyond what a sum can be.
+        """
+        self._algorithm.now = now
+        new_version = self._transitions.reveal(opened)
+        self._note("reveal", now=now, opened=opened)
+        return new_version
+
+    def discard(self, now: float) -> None:
+        """Forget the oldest sealed sum, which was opened and is out of range.
+
+        Its clients come again in different sums; a client of two such sums does not come again.
+        """
+        self._algorithm.now = now
+        self._transitions.discard()
+        self._note("discard", now=now)
+
+    def withdraw(self, now: float, client: int) -> None:
+        """Take a client's update out of the oldest sealed sum, which the helper refused.
+
+        Raises:
+            ValueError: Also if the client is not in it.
+        """
+        self._algorithm.now = now
+        self._transitions.withdraw(client)
+        self._note("withdraw", now=now, client=client)

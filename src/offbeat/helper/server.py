@@ -1,0 +1,46 @@
+"""The helper's process: start, listen, stop."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from offbeat.helper.app import make_app
+from offbeat.helper.folder import HelperFolder
+from offbeat.helper.helper import Helper
+from offbeat.service.server.certificates import make_certificates
+from offbeat.service.server.http_server import HttpServer, listen, max_connections, raise_file_limit
+
+_GRACE_SECONDS = 10.0  # for a batch that is being opened when the helper stops
+
+
+def run_helper(folder: Path, host: str, port: int, ready: Callable[[str], None]) -> None:
+    """Run the helper of a folder until SIGTERM or Ctrl-C; ``ready`` gets its URL once it listens."""
+
+    async def until_a_signal() -> None:
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        await serve(folder, host, port, ready=ready, stop=stop)
+
+    asyncio.run(until_a_signal())
+
+
+async def serve(folder: Path, host: str, port: int, *, ready: Callable[[str], None], stop: asyncio.Event) -> None:
+    """Run the helper of a folder until ``stop`` is set; it finishes the batch that it is opening."""
+    with closing(Helper(folder)) as helper, listen(host, port, "choose another --host or --port") as listener:
+        certificates = make_certificates(HelperFolder(folder).tls, helper.run.hosts)
+        url = f"https://{host}:{listener.getsockname()[1]}"
+        server = HttpServer(make_app(helper), listener, certificates, max_connections(raise_file_limit()))
+        serving, stopping = asyncio.create_task(server.serve()), asyncio.create_task(stop.wait())
+        try:
+            ready(url)
+            await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            server.stop()
+            await asyncio.wait([serving], timeout=_GRACE_SECONDS)
+            await asyncio.sleep(0.1)  # Granian's own threads end a moment later
+            stopping.cancel()
+        if serving.done():
+            serving.result()

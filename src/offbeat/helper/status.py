@@ -1,0 +1,65 @@
+"""The progress of a helper, read from its folder."""
+
+import math
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median_low
+
+from offbeat.helper.rules import History
+from offbeat.helper.store import Store
+from offbeat.privacy.accounting import epsilon
+
+
+@dataclass(frozen=True)
+class HelperStatus:
+    """What a helper has opened; of values by client the largest and the median, over all runs.
+
+    ε is that of the run's δ. It is for zero-out adjacency, or for replace-one adjacency.
+    """
+
+    run: str
+    clients: int
+    batches: int
+    is_stopped: bool
+    participations: tuple[int, int]
+    epsilon: tuple[float, float]
+    epsilon_replace_one: tuple[float, float]
+
+
+def status(folder: Path) -> HelperStatus:
+    """Return the status of a helper, which may be running.
+
+    Raises:
+        OffbeatError: The folder is not an enrolled one.
+    """
+    with closing(Store(folder, read_only=True)) as store:
+        run, roster, opened = store.run(), store.roster(), store.opened()
+    histories = [opened.histories[key] for key in roster]
+
+    def spread(value: Callable[[History], float]) -> tuple[float, float]:
+        values = [value(history) for history in histories]
+        return max(values), median_low(values)
+
+    def epsilons(*, replace_one: bool) -> tuple[float, float]:
+        most, usual = spread(lambda history: history.spent)
+        return _epsilon(most, run.delta, replace_one), _epsilon(usual, run.delta, replace_one)
+
+    most, usual = spread(lambda history: history.participations)
+    return HelperStatus(
+        run=run.signed_terms.terms.run.hex(),
+        clients=len(histories),
+        batches=len(opened.batches),
+        is_stopped=opened.is_stopped,
+        participations=(int(most), int(usual)),
+        epsilon=epsilons(replace_one=False),
+        epsilon_replace_one=epsilons(replace_one=True),
+    )
+
+
+def _epsilon(spent: float, delta: float, replace_one: bool) -> float:
+    """Return ε of a Gaussian mechanism with ``μ² = spent``."""
+    if not spent:
+        return 0.0
+    return epsilon(1 / math.sqrt(spent), 1, delta, replace_one=replace_one)
