@@ -13,6 +13,7 @@ from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.errors import OffbeatError
 from offbeat.privacy.accounting import epsilon
+from offbeat.privacy.correlated_noise import prefix_sum_error
 from offbeat.worlds.simulated_privacy import protect
 from offbeat.worlds.simulation import build_simulation
 
@@ -199,3 +200,18 @@ def test_an_algorithm_is_wrapped_once():
     protect(section, algorithm, plan, **arguments)
     with pytest.raises(ValueError, match=r"does not go with server\.aggregate"):
         protect(section, algorithm, plan, **arguments)
+
+
+@pytest.mark.parametrize(("mechanism", "bands"), [("independent", 1), ("banded", 2)])
+def test_the_noise_of_a_model_is_that_of_the_sums_so_far(simulation, mechanism, bands):
+    asked = "{ clip_norm = 0.5, noise_multiplier = 2.0, max_participations = 4, min_separation = 2, "
+    asked += f"mechanism = '{mechanism}' }}"
+    noisy = simulation(asked, "local.lr=1e-12", versions=12)
+    initial, squares = noisy.model.clone(), []
+    while noisy.coordinator.algorithm.version < 12:
+        version = noisy.coordinator.algorithm.version
+        noisy.step()
+        if noisy.coordinator.algorithm.version > version:
+            squares.append(((noisy.model - initial) * 4 / (2.0 * 0.5)).double().square().mean().item())
+    found = math.sqrt(sum(squares) / len(squares))  # over coordinates and versions, in clip norms times σ
+    assert found == pytest.approx(prefix_sum_error(4, 2, bands, 12), rel=0.15)
