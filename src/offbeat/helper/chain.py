@@ -27,7 +27,7 @@ class Head(NamedTuple):
     digest: bytes  # 32
 
     def signed_message(self, terms_digest: bytes) -> bytes:
-        """Return the bytes that the helper signs with Ed25519: ``offbeat-head-v1 ‖ terms digest ‖ n ‖ head``."""
+        """Return what the helper signs: ``offbeat-head-v1 ‖ terms digest ‖ n ‖ head``."""
         return _SIGNED + terms_digest + _number(self.number) + self.digest
 
 
