@@ -157,7 +157,7 @@ def test_all_examples_weigh_the_same(simulation, monkeypatch):
             "{ helper = 'here', clip_norm = 1.0, min_clients = 2, bits = 24, noise_multiplier = 50.0, "
             "max_participations = 2 }",
             (),
-            "algorithms.mine: a sum of 4 updates of 24 bits and its noise could overflow: lower privacy.bits",
+            "algorithms.mine: a sum of 5 updates of 24 bits and its noise could overflow: lower privacy.bits",
         ),
         (
             "{ clip_norm = 1.0, noise_multiplier = 1.0, max_participations = 1 }",
