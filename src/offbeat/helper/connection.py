@@ -44,7 +44,7 @@ class HelperRefusedError(OffbeatError):
 
 
 class Facts(NamedTuple):
-    """The helper's state, which the server passes on to clients; nothing of it is verified yet."""
+    """The helper's state for clients; nothing of it is verified yet."""
 
     run: bytes  # 16
     terms: bytes  # digest, 32
@@ -81,7 +81,9 @@ class _Problem(BaseModel):
 
 
 class HelperConnection:
-    """Requests to one helper; every method makes one attempt, and any thread may call it.
+    """Requests to one helper.
+
+    Every method makes one attempt, and any thread may call it.
 
     Args:
         url: The helper's address.
