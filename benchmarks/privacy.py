@@ -65,12 +65,15 @@ def helper_rows() -> list[Row]:
     hpke_key, signing_key = X25519PrivateKey.generate(), Ed25519PrivateKey.generate()
     client = signing_key.public_key().public_bytes_raw()
     binding = Binding(bytes(32), bytes(16), client, 0, 0, 0, bytes(32), bytes(32), 0, bytes(32), 0)
-    record = seal(seeds[0], hpke_key.public_key().public_bytes_raw(), binding, signing_key)
+    helper_key, head = Ed25519PrivateKey.generate(), Head(0, bytes(32))
+    helper, head_signature = helper_key.public_key().public_bytes_raw(), helper_key.sign(head.signed_message(bytes(32)))
+    record = seal(seeds[0], hpke_key.public_key().public_bytes_raw(), binding, head_signature, signing_key)
     noise = np.random.default_rng(0).normal(0, 3.77, LENGTH)
 
     def check_and_open() -> None:
         envelope = parse(record)
         envelope.check_signature()
+        envelope.check_head(helper)
         open_seeds([envelope], lambda _: hpke_key)
 
     return [
