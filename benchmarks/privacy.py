@@ -18,6 +18,7 @@ from offbeat.helper.opening import open_seeds, sum_of_masks
 from offbeat_client.privacy.envelope import RECORD_BYTES, Binding, parse, seal
 from offbeat_client.privacy.epoch_key import EpochKey
 from offbeat_client.privacy.fixed_point import norm, quantise
+from offbeat_client.privacy.head import Head
 from offbeat_client.privacy.share import make_share, mask, vector_digest
 from offbeat_client.privacy.terms import Terms
 
@@ -44,7 +45,7 @@ def client_rows() -> list[Row]:
     def share() -> object:
         return make_share(
             delta, divisor=1.0, scale=1.0, terms=terms, visit=0, start_version=0, version=0, model=bytes(32),
-            head_number=0, head=bytes(32), epoch_key=EpochKey(0, hpke_key), signing_key=signing_key,
+            head=Head(0, bytes(32)), head_signature=bytes(64), epoch_key=EpochKey(0, hpke_key), signing_key=signing_key,
         )  # fmt: skip
 
     return [
@@ -52,7 +53,7 @@ def client_rows() -> list[Row]:
         ("client: quantise", lambda: quantise(delta, terms.step, os.urandom(32), terms.largest, 0.03)),
         ("client: mask", lambda: mask(quantised, os.urandom(32))),
         ("client: digest", lambda: vector_digest(masked)),
-        ("client: seal and sign", lambda: seal(os.urandom(32), hpke_key, binding, signing_key)),
+        ("client: seal and sign", lambda: seal(os.urandom(32), hpke_key, binding, bytes(64), signing_key)),
         ("client: the whole share", share),
         ("for comparison: SHA-256 of a plain update", lambda: hashlib.sha256(delta.data).digest()),
     ]
@@ -64,12 +65,15 @@ def helper_rows() -> list[Row]:
     hpke_key, signing_key = X25519PrivateKey.generate(), Ed25519PrivateKey.generate()
     client = signing_key.public_key().public_bytes_raw()
     binding = Binding(bytes(32), bytes(16), client, 0, 0, 0, bytes(32), bytes(32), 0, bytes(32), 0)
-    record = seal(seeds[0], hpke_key.public_key().public_bytes_raw(), binding, signing_key)
+    helper_key, head = Ed25519PrivateKey.generate(), Head(0, bytes(32))
+    helper, head_signature = helper_key.public_key().public_bytes_raw(), helper_key.sign(head.signed_message(bytes(32)))
+    record = seal(seeds[0], hpke_key.public_key().public_bytes_raw(), binding, head_signature, signing_key)
     noise = np.random.default_rng(0).normal(0, 3.77, LENGTH)
 
     def check_and_open() -> None:
         envelope = parse(record)
         envelope.check_signature()
+        envelope.check_head(helper)
         open_seeds([envelope], lambda _: hpke_key)
 
     return [

@@ -12,6 +12,9 @@ from offbeat_client.visit import Visit
 
 Examples = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
 Seconds = Annotated[float, Field(ge=0, le=LARGEST_FLOAT32)]
+Number = Annotated[int, Field(ge=0, lt=1 << 63)]
+Hex32 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Hex64 = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
 
 
 class Request(BaseModel):
@@ -113,8 +116,18 @@ class PlanMessage(Answer):
         return LocalPlan(**values, compression=compression)
 
 
+class PrivacyMessage(Answer):
+    """The terms' digest, and the number by which the update is divided.
+
+    The divisor is FedNova's a of the plan, and 1 for other algorithms.
+    """
+
+    terms: Hex32
+    divisor: Annotated[float, Field(gt=0, le=LARGEST_FLOAT32)]
+
+
 class VisitMessage(Answer):
-    """A visit."""
+    """A visit; ``privacy`` is null unless its update is to be a share."""
 
     number: int
     version: int
@@ -128,6 +141,8 @@ class VisitMessage(Answer):
     # Servers of protocol 1.1 do not send these.
     corrects_gradients: bool = False
     needs_loss: bool = False
+    # Nor do servers of protocol 1.2 send this.
+    privacy: PrivacyMessage | None = None
 
     def visit(self, client: int) -> Visit:
         """Return the visit of a client; ``OffbeatError`` if it cannot carry out the plan."""
@@ -139,7 +154,7 @@ class VisitMessage(Answer):
                 f"the server's plan is not understood ({type(error).__name__}: {error}): "
                 "is this version of Offbeat as new as the server's?"
             ) from error
-        visit = Visit(client=client, plan=plan, **self.model_dump(exclude={"plan", "urgent"}))
+        visit = Visit(client=client, plan=plan, **self.model_dump(exclude={"plan", "urgent", "privacy"}))
         if self.urgent:
             visit.urgent.set()
         return visit
@@ -196,15 +211,46 @@ class Partly(Answer):
     offset: int
 
 
+class EpochMessage(Answer):
+    """The helper's signed HPKE key; see ``EpochKey``."""
+
+    number: Annotated[int, Field(ge=0, lt=1 << 32)]
+    public_key: Hex32
+    signature: Hex64
+
+
+class HeadMessage(Answer):
+    """The newest signed head of the helper's chain; see ``Head``."""
+
+    number: Number
+    digest: Hex32
+    signature: Hex64
+
+
+class ShareMessage(Answer):
+    """The facts that a share is made of.
+
+    ``version`` is the open version t, ``scale`` the weight by staleness there. The helper signed ``epoch`` and
+    ``head``.
+    """
+
+    version: Number
+    scale: Annotated[float, Field(ge=0, le=LARGEST_FLOAT32)]
+    epoch: EpochMessage
+    head: HeadMessage
+
+
 class UploadState(Answer):
     """The state of an update at the server.
 
-    ``wanted`` says whether the update would count; ``offset`` is the number of bytes that the server has.
+    ``wanted`` says whether the update would count; ``offset`` is the number of bytes that the server has. ``share`` is
+    null unless the update is wanted as a share.
     """
 
     wanted: bool
     offset: int
     receipt: ReceiptMessage | None
+    share: ShareMessage | None = None
 
 
 class Beat(Answer):

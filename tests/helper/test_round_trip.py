@@ -21,7 +21,7 @@ def opened_sum(folder, deltas, **terms):
         shares = [
             make_share(
                 delta, divisor=1.0, scale=1.0, terms=helper.terms, visit=0, start_version=0, version=0,
-                model=bytes(32), head_number=0, head=facts.head.digest,
+                model=bytes(32), head=facts.head, head_signature=facts.signature,
                 epoch_key=verify_epoch_key(facts.epoch_key, helper.terms), signing_key=KEYS[client],
             )
             for client, delta in enumerate(deltas)
