@@ -13,9 +13,9 @@ from offbeat.config.validation_errors import error_prefix
 from offbeat.helper.folder import HelperFolder
 from offbeat.helper.store import Run, Store
 from offbeat.privacy.correlated_noise import noise_factor
-from offbeat.privacy.noise_rows import SECRET_BYTES
 from offbeat.service.server.certificates import make_certificates
 from offbeat_client.files import write_durably
+from offbeat_client.privacy.keystream import KEY_BYTES
 from offbeat_client.privacy.signing_key import public_bytes, signing_key
 from offbeat_client.privacy.terms import Mechanism, Terms, sign
 from offbeat_client.tokens import new_token, token_hash
@@ -119,7 +119,7 @@ def enrol(roster: Roster, path: Path, hosts: Sequence[str]) -> Enrolled:
         terms = roster.terms.build(secrets.token_bytes(_RUN_BYTES), key.public_key().public_bytes_raw())
         signed, token = sign(terms, key), new_token(TOKEN_PREFIX)
         make_certificates(folder.tls, hosts)
-        folder.run(terms.run).make(secrets.token_bytes(SECRET_BYTES))
+        folder.run(terms.run).make(secrets.token_bytes(KEY_BYTES))
         clients = {public_bytes(text): name for name, text in roster.clients.items()}
         with closing(Store(path, new=True)) as store:
             store.enrol(Run(signed, roster.terms.delta, token_hash(token), tuple(hosts)), clients)
