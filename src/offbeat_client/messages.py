@@ -113,6 +113,13 @@ class PlanMessage(Answer):
         return LocalPlan(**values, compression=compression)
 
 
+class PrivacyMessage(Answer):
+    """The terms, by their digest in hexadecimal, and FedNova's a by which the client divides its update."""
+
+    terms: str
+    divisor: float
+
+
 class VisitMessage(Answer):
     """A visit."""
 
@@ -128,6 +135,8 @@ class VisitMessage(Answer):
     # Servers of protocol 1.1 do not send these.
     corrects_gradients: bool = False
     needs_loss: bool = False
+    # Servers of protocol 1.2 do not send this; null: updates are not masked.
+    privacy: PrivacyMessage | None = None
 
     def visit(self, client: int) -> Visit:
         """Return the visit of a client; ``OffbeatError`` if it cannot carry out the plan."""
@@ -139,7 +148,7 @@ class VisitMessage(Answer):
                 f"the server's plan is not understood ({type(error).__name__}: {error}): "
                 "is this version of Offbeat as new as the server's?"
             ) from error
-        visit = Visit(client=client, plan=plan, **self.model_dump(exclude={"plan", "urgent"}))
+        visit = Visit(client=client, plan=plan, **self.model_dump(exclude={"plan", "urgent", "privacy"}))
         if self.urgent:
             visit.urgent.set()
         return visit
@@ -196,15 +205,42 @@ class Partly(Answer):
     offset: int
 
 
+class EpochMessage(Answer):
+    """The helper's HPKE key of an epoch, in hexadecimal."""
+
+    number: int
+    public_key: str
+    signature: str
+
+
+class HeadMessage(Answer):
+    """The head of the helper's chain of answers, in hexadecimal."""
+
+    number: int
+    digest: str
+    signature: str
+
+
+class ShareMessage(Answer):
+    """The values that a client needs to mask its update now: the open version, the scale, and the helper's facts."""
+
+    version: int
+    scale: float
+    epoch: EpochMessage
+    head: HeadMessage
+
+
 class UploadState(Answer):
     """The state of an update at the server.
 
-    ``wanted`` says whether the update would count; ``offset`` is the number of bytes that the server has.
+    ``wanted`` says whether the update would count; ``offset`` is the number of bytes that the server has. ``share`` is
+    for masked updates that are wanted.
     """
 
     wanted: bool
     offset: int
     receipt: ReceiptMessage | None
+    share: ShareMessage | None = None
 
 
 class Beat(Answer):
