@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from offbeat_client.privacy.envelope import RECORD_BYTES, Binding, seal
 from offbeat_client.privacy.epoch_key import EpochKey
 from offbeat_client.privacy.fixed_point import norm, quantise
+from offbeat_client.privacy.head import Head
 from offbeat_client.privacy.share import make_share, mask, vector_digest
 from offbeat_client.privacy.terms import Terms
 
@@ -43,7 +44,7 @@ def client_rows() -> list[Row]:
     def share() -> object:
         return make_share(
             delta, divisor=1.0, scale=1.0, terms=terms, visit=0, start_version=0, version=0, model=bytes(32),
-            head_number=0, head=bytes(32), epoch_key=EpochKey(0, hpke_key), signing_key=signing_key,
+            head=Head(0, bytes(32)), head_signature=bytes(64), epoch_key=EpochKey(0, hpke_key), signing_key=signing_key,
         )  # fmt: skip
 
     return [
@@ -51,7 +52,7 @@ def client_rows() -> list[Row]:
         ("client: quantise", lambda: quantise(delta, terms.step, os.urandom(32), terms.largest, 0.03)),
         ("client: mask", lambda: mask(quantised, os.urandom(32))),
         ("client: digest", lambda: vector_digest(masked)),
-        ("client: seal and sign", lambda: seal(os.urandom(32), hpke_key, binding, signing_key)),
+        ("client: seal and sign", lambda: seal(os.urandom(32), hpke_key, binding, bytes(64), signing_key)),
         ("client: the whole share", share),
         ("for comparison: SHA-256 of a plain update", lambda: hashlib.sha256(delta.data).digest()),
     ]

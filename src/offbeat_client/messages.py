@@ -12,6 +12,9 @@ from offbeat_client.visit import Visit
 
 Examples = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
 Seconds = Annotated[float, Field(ge=0, le=LARGEST_FLOAT32)]
+Number = Annotated[int, Field(ge=0, lt=1 << 63)]
+Hex32 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Hex64 = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
 
 
 class Request(BaseModel):
@@ -114,14 +117,17 @@ class PlanMessage(Answer):
 
 
 class PrivacyMessage(Answer):
-    """The terms, by their digest in hexadecimal, and FedNova's a by which the client divides its update."""
+    """The terms' digest, and the number by which the update is divided.
 
-    terms: str
-    divisor: float
+    The divisor is FedNova's a of the plan, and 1 for other algorithms.
+    """
+
+    terms: Hex32
+    divisor: Annotated[float, Field(gt=0, le=LARGEST_FLOAT32)]
 
 
 class VisitMessage(Answer):
-    """A visit."""
+    """A visit; ``privacy`` is null unless its update is to be a share."""
 
     number: int
     version: int
@@ -135,7 +141,7 @@ class VisitMessage(Answer):
     # Servers of protocol 1.1 do not send these.
     corrects_gradients: bool = False
     needs_loss: bool = False
-    # Servers of protocol 1.2 do not send this; null: updates are not masked.
+    # Nor do servers of protocol 1.2 send this.
     privacy: PrivacyMessage | None = None
 
     def visit(self, client: int) -> Visit:
@@ -206,26 +212,30 @@ class Partly(Answer):
 
 
 class EpochMessage(Answer):
-    """The helper's HPKE key of an epoch, in hexadecimal."""
+    """The helper's signed HPKE key; see ``EpochKey``."""
 
-    number: int
-    public_key: str
-    signature: str
+    number: Annotated[int, Field(ge=0, lt=1 << 32)]
+    public_key: Hex32
+    signature: Hex64
 
 
 class HeadMessage(Answer):
-    """The head of the helper's chain of answers, in hexadecimal."""
+    """The newest signed head of the helper's chain; see ``Head``."""
 
-    number: int
-    digest: str
-    signature: str
+    number: Number
+    digest: Hex32
+    signature: Hex64
 
 
 class ShareMessage(Answer):
-    """The values that a client needs to mask its update now: the open version, the scale, and the helper's facts."""
+    """The facts that a share is made of.
 
-    version: int
-    scale: float
+    ``version`` is the open version t, ``scale`` the weight by staleness there. The helper signed ``epoch`` and
+    ``head``.
+    """
+
+    version: Number
+    scale: Annotated[float, Field(ge=0, le=LARGEST_FLOAT32)]
     epoch: EpochMessage
     head: HeadMessage
 
@@ -234,7 +244,7 @@ class UploadState(Answer):
     """The state of an update at the server.
 
     ``wanted`` says whether the update would count; ``offset`` is the number of bytes that the server has. ``share`` is
-    for masked updates that are wanted.
+    null unless the update is wanted as a share.
     """
 
     wanted: bool

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from offbeat.helper.chain import Head
 from offbeat.helper.helper import Helper
 from offbeat.helper.roster import Enrolled, enrol, parse_roster
 from offbeat.helper.server import serve
 from offbeat_client.privacy.envelope import Binding, seal
 from offbeat_client.privacy.epoch_key import verify_epoch_key
+from offbeat_client.privacy.head import Head
 from offbeat_client.privacy.signing_key import public_text
 from offbeat_client.privacy.terms import Terms
 
@@ -45,6 +45,7 @@ def seed_of(client: int, visit: int) -> bytes:
 def make_record(
     terms: Terms,
     head: Head,
+    head_signature: bytes,
     epoch: int,
     public_key: bytes,
     client: int,
@@ -67,7 +68,7 @@ def make_record(
         head=head.digest,
         epoch=epoch,
     )
-    return seal(seed_of(client, visit), public_key, binding._replace(**changes), KEYS[client])
+    return seal(seed_of(client, visit), public_key, binding._replace(**changes), head_signature, KEYS[client])
 
 
 def records_for(helper: Helper, visits: dict[int, int], **changes: Any) -> list[bytes]:
@@ -76,7 +77,7 @@ def records_for(helper: Helper, visits: dict[int, int], **changes: Any) -> list[
     key = verify_epoch_key(facts.epoch_key, helper.terms)
     assert key.epoch == facts.epoch
     return [
-        make_record(helper.terms, facts.head, facts.epoch, key.public_key, client, visit, **changes)
+        make_record(helper.terms, facts.head, facts.signature, facts.epoch, key.public_key, client, visit, **changes)
         for client, visit in visits.items()
     ]
 

@@ -1,6 +1,7 @@
 from hashlib import sha256
 
-from offbeat.helper.chain import Head, batch_digest, first_head, next_head
+from offbeat.helper.chain import batch_digest, first_head, next_head
+from offbeat_client.privacy.head import Head
 
 RUN = bytes(range(16))
 
@@ -17,8 +18,3 @@ def test_heads_chain_batches_and_answers():
     second = next_head(first, b"b" * 32, b"a" * 32)
     content = b"offbeat-chain-v1" + b"\0\0\0\0\0\0\0\1" + first.digest + b"b" * 32 + b"a" * 32
     assert second == Head(1, sha256(content).digest())
-
-
-def test_a_signed_message_names_terms_number_and_head():
-    message = b"offbeat-head-v1" + bytes([7] * 32) + b"\0\0\0\0\0\0\0\3" + b"h" * 32
-    assert Head(3, b"h" * 32).signed_message(bytes([7] * 32)) == message

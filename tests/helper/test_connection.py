@@ -166,7 +166,7 @@ HEAD = {"Offbeat-Head": f"1:{'00' * 32}", "Offbeat-Head-Signature": "00" * 64}
 def test_what_others_answer_is_not_trusted(proxy, status, headers, body, error):
     Proxy.answer = status, headers, body
     with pytest.raises(error) as caught:
-        proxy.open(1, [bytes(356)])
+        proxy.open(1, [bytes(420)])
     assert "\n" not in str(caught.value)
     with pytest.raises(OffbeatError):
         proxy.facts()

@@ -14,11 +14,11 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from offbeat.errors import OffbeatError
 from offbeat.helper import rules
-from offbeat.helper.chain import Head
 from offbeat.helper.helper import Helper
 from offbeat.helper.refusal import HelperRefusal
 from offbeat.privacy.noise_rows import NoiseSource
 from offbeat_client.privacy.epoch_key import verify_epoch_key
+from offbeat_client.privacy.head import Head
 from offbeat_client.privacy.keystream import keystream
 from tests.helper.conftest import CLIENT_KEYS, enrol_clients, make_record, records_for, seed_of
 from tests.service.faults import ERRORS, Faults
@@ -120,7 +120,7 @@ def test_a_seed_that_cannot_be_opened_is_named_and_nothing_changes(folder):
     with opened(folder) as helper:
         other_key = X25519PrivateKey.generate().public_key().public_bytes_raw()
         facts = helper.facts()
-        sealed_wrongly = make_record(helper.terms, facts.head, facts.epoch, other_key, 1, 1)
+        sealed_wrongly = make_record(helper.terms, facts.head, facts.signature, facts.epoch, other_key, 1, 1)
         records = [*records_for(helper, {0: 1, 2: 1}), sealed_wrongly]
         before = files_of(folder)
         refusal = refusal_of(helper, 1, records)

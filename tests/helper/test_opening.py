@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from offbeat.helper.chain import Head
 from offbeat.helper.opening import open_seeds, sum_of_masks
 from offbeat.helper.refusal import HelperRefusal
 from offbeat_client.privacy.envelope import parse
+from offbeat_client.privacy.head import Head
 from offbeat_client.privacy.keystream import keystream
 from tests.helper.conftest import CLIENT_KEYS, make_record, seed_of
 from tests.helper.test_rules import make_terms
@@ -17,7 +17,7 @@ KEYS = {epoch: X25519PrivateKey.from_private_bytes(bytes([50 + epoch] * 32)) for
 
 def envelope(client, epoch, sealed_for):
     public_key = KEYS[sealed_for].public_key().public_bytes_raw()
-    return parse(make_record(make_terms(), Head(0, bytes(32)), epoch, public_key, client, 4))
+    return parse(make_record(make_terms(), Head(0, bytes(32)), bytes(64), epoch, public_key, client, 4))
 
 
 def test_each_seed_is_opened_with_its_epochs_key():

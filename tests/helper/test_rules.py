@@ -3,21 +3,29 @@
 import copy
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from offbeat.helper.chain import Head
 from offbeat.helper.refusal import HelperRefusal
 from offbeat.helper.rules import EPOCH_BATCHES, History, Opened, Rules
+from offbeat_client.privacy.head import Head
 from offbeat_client.privacy.terms import Terms
 from tests.helper.conftest import CLIENT_KEYS, KEYS, TERMS, make_record
 
 ROSTERED = 7
+HELPER_KEY = Ed25519PrivateKey.from_private_bytes(bytes([88] * 32))
+INFO, CIPHERTEXT, SIGNATURE = 212, 276, 356  # where a record's head signature, ciphertext and signature begin
 HPKE_KEY = X25519PrivateKey.from_private_bytes(bytes([77] * 32)).public_key().public_bytes_raw()
 
 
 def make_terms(**changes):
     values = {key: value for key, value in TERMS.items() if key != "delta"}
-    values |= {"run": bytes(16), "helper_key": bytes(32), "mechanism": "independent", "bands": 1}
+    values |= {
+        "run": bytes(16),
+        "helper_key": HELPER_KEY.public_key().public_bytes_raw(),
+        "mechanism": "independent",
+        "bands": 1,
+    }
     return Terms(**values | changes)
 
 
@@ -28,8 +36,12 @@ class World:
         self.terms = make_terms(**terms)
         self.rules = Rules(self.terms, CLIENT_KEYS[:ROSTERED], Opened())
 
-    def record(self, client, visit, start=None, /, **changes):
-        return make_record(self.terms, self.rules.head, self.rules.epoch, HPKE_KEY, client, visit, start, **changes)
+    def record(self, client, visit, start=None, /, head=None, **changes):
+        """Return a client's record; the helper has signed the head, which it may replace."""
+        head, epoch = head or self.rules.head, self.rules.epoch
+        signature = HELPER_KEY.sign(head.signed_message(self.terms.digest))
+        changes = {"version": self.rules.head.number} | changes
+        return make_record(self.terms, head, signature, epoch, HPKE_KEY, client, visit, start, **changes)
 
     def records(self, visits, **changes):
         return [self.record(client, visit, **changes) for client, visit in visits.items()]
@@ -165,6 +177,10 @@ def test_batches_of_a_client_keep_their_distance():
     world.open(3, world.records({0: 3, 1: 3, 2: 3}))
 
 
+def resigned(record, client):
+    return record[:SIGNATURE] + KEYS[client].sign(b"offbeat-share-v1" + record[:SIGNATURE])
+
+
 def test_a_flipped_bit_in_any_part_of_a_record_is_refused(world):
     records = world.records({0: 0, 1: 0, 2: 0})
     expected = {"wrong-signature", "wrong-terms", "wrong-run", "unknown-client", "malformed-record"}
@@ -172,8 +188,8 @@ def test_a_flipped_bit_in_any_part_of_a_record_is_refused(world):
     for position in range(len(records[0])):
         kinds.add(world.kind(1, [flipped(records[0], position), *records[1:]]))
     assert kinds == expected - {"malformed-record"}
-    assert world.kind(1, [flipped(records[0], 212 + 5), *records[1:]]) == "wrong-signature"  # ciphertext
-    assert world.kind(1, [flipped(records[0], 355), *records[1:]]) == "wrong-signature"  # signature
+    for begin in (INFO, CIPHERTEXT, SIGNATURE):
+        assert world.kind(1, [flipped(records[0], begin + 5), *records[1:]]) == "wrong-signature"
     assert world.kind(1, [flipped(records[0], 130), *records[1:]]) == "wrong-signature"  # the model's digest
     assert world.kind(1, [records[0][:-1], *records[1:]]) == "malformed-record"
     assert world.kind(1, [records[0][:80] + b"\xff" + records[0][81:], *records[1:]]) == "malformed-record"
@@ -192,7 +208,6 @@ def test_a_record_of_another_run_version_terms_or_key_is_refused_and_its_client_
     assert named(world, [world.record(0, 0, run=bytes([9] * 16)), *others]) == "wrong-run"
     assert named(world, [world.record(0, 0, terms=weaker), *others]) == "wrong-terms"
     assert named(world, [world.record(0, 0, version=1), *others]) == "version-ahead"
-    assert named(world, [world.record(0, 0, head=bytes(32)), *others]) == "wrong-head"
     assert named(world, [world.record(0, 0, epoch=1), *others]) == "wrong-epoch"
 
 
@@ -203,17 +218,30 @@ def test_a_client_that_is_not_on_the_roster_is_refused(world):
 
 def test_a_client_cannot_sign_for_another(world):
     record, others = world.record(0, 0), world.records({1: 0, 2: 0})
-    stolen = record[:-64] + KEYS[3].sign(b"offbeat-share-v1" + record[:-64])
-    assert named(world, [stolen, *others]) == "wrong-signature"
+    assert named(world, [resigned(record, 3), *others]) == "wrong-signature"
 
 
-def test_older_heads_of_the_own_chain_are_accepted_and_foreign_ones_are_not(world):
+def test_older_heads_of_the_own_chain_are_accepted(world):
     genesis = world.rules.head
     world.open(1, world.records({0: 0, 1: 0, 2: 0}))
-    old = {"head_number": 0, "head": genesis.digest}
-    mixed = {"head_number": 1, "head": genesis.digest}
-    assert world.kind(2, [world.record(3, 0, **mixed), *world.records({4: 0, 5: 0})]) == "wrong-head"
-    world.open(2, [world.record(3, 0, **old), *world.records({4: 0, 5: 0})])
+    world.open(2, [world.record(3, 0, head=genesis), *world.records({4: 0, 5: 0})])
+
+
+def test_a_head_that_the_helper_has_not_signed_is_refused_and_its_client_named(world):
+    """A client may quote anything, even numbers beyond the helper's own: it cannot stop it."""
+    others = world.records({1: 0, 2: 0})
+    truly = world.record(0, 0)
+    for forged in [
+        resigned(flipped(truly, INFO), 0),  # the head's signature
+        resigned(
+            truly[:INFO] + KEYS[0].sign(world.rules.head.signed_message(world.terms.digest)) + truly[CIPHERTEXT:], 0
+        ),
+        world.record(0, 0, head_number=9),
+        *(resigned(flipped(truly, position), 0) for position in range(168, 208)),  # the head's number and digest
+    ]:
+        assert named(world, [forged, *others]) == "wrong-head"
+    assert not world.rules.opened.is_stopped
+    world.open(1, [truly, *others])
 
 
 def test_a_helper_restored_from_an_old_copy_stops_for_good(world):
@@ -231,10 +259,20 @@ def test_a_helper_restored_from_an_old_copy_stops_for_good(world):
     assert world.kind(1, later) == "rolled-back"
 
 
+def test_a_helper_that_went_on_from_an_old_copy_stops_when_it_sees_its_other_chain(world):
+    world.open(1, world.records({0: 0, 1: 0, 2: 0}))
+    yesterday = copy.deepcopy(world.rules.opened)
+    world.open(2, world.records({3: 0, 4: 0, 5: 0}))
+    aware = [world.record(6, 0), *world.records({0: 2, 1: 2})]
+    world.rules = Rules(world.terms, CLIENT_KEYS[:ROSTERED], yesterday)
+    world.open(2, world.records({2: 1, 3: 1, 4: 1}))
+    assert world.kind(3, aware) == "rolled-back"
+
+
 def test_a_stranger_cannot_stop_a_helper(world):
-    far = {"head_number": 9, "head": bytes(32)}
-    assert world.kind(1, [world.record(ROSTERED, 0, **far), *world.records({0: 0, 1: 0})]) == "unknown-client"
-    forged = flipped(world.record(0, 0, **far), 355)
+    far = Head(9, bytes(32))
+    assert world.kind(1, [world.record(ROSTERED, 0, head=far), *world.records({0: 0, 1: 0})]) == "unknown-client"
+    forged = flipped(world.record(0, 0, head=far), SIGNATURE)
     assert world.kind(1, [forged, *world.records({1: 0, 2: 0})]) == "wrong-signature"
     assert not world.rules.opened.is_stopped
 

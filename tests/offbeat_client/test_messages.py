@@ -11,6 +11,7 @@ from offbeat_client.messages import (
     Enrolled,
     Enrolment,
     PlanMessage,
+    UploadState,
     VisitMessage,
 )
 
@@ -51,6 +52,56 @@ def test_protocol_1_1_has_neither_corrections_nor_losses():
         visit = read_visit(**values)
         assert visit.corrects_gradients == values.get("corrects_gradients", False)
         assert visit.needs_loss == values.get("needs_loss", False)
+
+
+def test_protocol_1_2_has_no_shares():
+    assert read(VISIT, VisitMessage).privacy is None
+    assert read({"wanted": True, "offset": 0, "receipt": None}, UploadState).share is None
+
+
+SHARE = {
+    "version": 13,
+    "scale": 0.5,
+    "epoch": {"number": 1, "public_key": "0a" * 32, "signature": "0b" * 64},
+    "head": {"number": 101, "digest": "0c" * 32, "signature": "0d" * 64},
+}
+
+
+def read_share(values):
+    return read({"wanted": True, "offset": 0, "receipt": None, "share": values}, UploadState).share
+
+
+def test_the_facts_of_a_share_survive_the_wire():
+    share = read_share(SHARE)
+    assert share.model_dump() == SHARE
+    assert UploadState(wanted=True, offset=0, receipt=None, share=share).model_dump(mode="json")["share"] == SHARE
+    privacy = {"terms": "0e" * 32, "divisor": 3}
+    assert read({**VISIT, "privacy": privacy}, VisitMessage).privacy.model_dump() == privacy
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        *((path, value) for path in ("version", "head.number") for value in (-1, 2**63, 1.5, True, None)),
+        *(("scale", value) for value in (-0.5, "1", None, 1e39)),
+        *(("epoch.number", value) for value in (-1, 2**32)),
+        *(("epoch.public_key", value) for value in ("0a" * 31, "0a" * 33, "0A" * 32, "0a" * 32 + "\n", 7)),
+        *((path, value) for path in ("epoch.signature", "head.signature") for value in ("0a" * 32, "zz" * 64)),
+        ("head.digest", ""),
+        ("epoch", None),
+        ("head", {}),
+    ],
+)
+def test_malformed_facts_of_a_share_are_refused(path, value):
+    outer, _, inner = path.partition(".")
+    with pytest.raises(OffbeatError, match=rf"is not understood \(share.{path}"):
+        read_share(SHARE | {outer: SHARE[outer] | {inner: value} if inner else value})
+
+
+@pytest.mark.parametrize("changes", [{"divisor": 0}, {"divisor": -1}, {"divisor": 1e39}, {"terms": "0e"}])
+def test_a_malformed_privacy_of_a_visit_is_refused(changes):
+    with pytest.raises(OffbeatError, match=r"is not understood \(privacy"):
+        read({**VISIT, "privacy": {"terms": "0e" * 32, "divisor": 1.0} | changes}, VisitMessage)
 
 
 @pytest.mark.parametrize(

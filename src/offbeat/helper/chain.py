@@ -7,7 +7,8 @@ sorted records)``, so it does not depend on their order.
 
 import hashlib
 from collections.abc import Iterable
-from typing import NamedTuple
+
+from offbeat_client.privacy.head import Head
 
 HEAD_HEADER = "Offbeat-Head"
 """The header of an answer with its head: ``number:hash``."""
@@ -17,18 +18,6 @@ SIGNATURE_HEADER = "Offbeat-Head-Signature"
 
 _BATCH = b"offbeat-batch-v1"
 _CHAIN = b"offbeat-chain-v1"
-_SIGNED = b"offbeat-head-v1"
-
-
-class Head(NamedTuple):
-    """The head of a chain after batch ``number``."""
-
-    number: int
-    digest: bytes  # 32
-
-    def signed_message(self, terms_digest: bytes) -> bytes:
-        """Return the bytes that the helper signs with Ed25519: ``offbeat-head-v1 ‖ terms digest ‖ n ‖ head``."""
-        return _SIGNED + terms_digest + _number(self.number) + self.digest
 
 
 def batch_digest(run: bytes, number: int, records: Iterable[bytes]) -> bytes:

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from offbeat.errors import OffbeatError
-from offbeat.helper.chain import HEAD_HEADER, SIGNATURE_HEADER, Head
+from offbeat.helper.chain import HEAD_HEADER, SIGNATURE_HEADER
 from offbeat.service.masked.helper_protocol import HelperRefusedError
 from offbeat_client.http.refusal import UnreachableError
+from offbeat_client.privacy.head import Head
 
 _CONNECT_SECONDS = 10.0
 _READ_SECONDS = 600.0  # a batch of large masks with noise of many bands takes minutes

@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from offbeat.helper.chain import Head
 from offbeat.helper.epoch_keys import EpochKeys
 from offbeat.helper.folder import HelperFolder
 from offbeat.helper.opening import open_seeds, sum_of_masks
@@ -21,6 +20,7 @@ from offbeat.helper.store import Store
 from offbeat.privacy.noise_rows import NoiseSource
 from offbeat_client.files import durable_file
 from offbeat_client.privacy.epoch_key import EpochKey, sign_epoch_key
+from offbeat_client.privacy.head import Head
 from offbeat_client.privacy.terms import Terms
 
 

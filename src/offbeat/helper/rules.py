@@ -9,9 +9,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from offbeat.helper.chain import Head, batch_digest, first_head, next_head
+from offbeat.helper.chain import batch_digest, first_head, next_head
 from offbeat.helper.refusal import HelperRefusal
 from offbeat_client.privacy.envelope import Envelope, parse
+from offbeat_client.privacy.head import Head
 from offbeat_client.privacy.terms import Terms
 
 EPOCH_BATCHES = 100
@@ -67,7 +68,7 @@ class Rules:
     @property
     def head(self) -> Head:
         """Return the chain's head; its number is the number of batches opened."""
-        return self.opened.heads[-1] if self.opened.heads else self._first
+        return self._head_at(len(self.opened.heads))
 
     @property
     def epoch(self) -> int:
@@ -139,14 +140,16 @@ class Rules:
             envelope.check_signature()
         except ValueError:
             raise refuse("wrong-signature", "the signature is wrong: drop its record") from None
-        if bound.head_number > counter:
+        try:
+            envelope.check_head(self._terms.helper_key)
+        except ValueError:
+            raise refuse(
+                "wrong-head", f"it quotes a head {bound.head_number} that is not this helper's: drop its record"
+            ) from None
+        # The helper itself signed it, so its folder is an old copy: no client can forge this.
+        if bound.head_number > counter or bound.head != self._head_at(bound.head_number).digest:
             self.opened.is_stopped = True
             raise _rolled_back()
-        quoted = self.opened.heads[bound.head_number - 1] if bound.head_number else self._first
-        if bound.head != quoted.digest:
-            raise refuse(
-                "wrong-head", f"it quotes another head {bound.head_number} than this helper's: drop its record"
-            )
         if bound.epoch not in (self.epoch, self.epoch - 1):
             raise refuse(
                 "wrong-epoch", f"sealed in epoch {bound.epoch}, the helper is in {self.epoch}: drop its record"
@@ -156,6 +159,9 @@ class Rules:
                 "version-ahead",
                 f"sealed for version {bound.version}, but {counter} batches were opened: drop its record",
             )
+
+    def _head_at(self, number: int) -> Head:
+        return self.opened.heads[number - 1] if number else self._first
 
     def _check_clients(self, clients: Sequence[bytes]) -> None:
         distinct = set(clients)
@@ -202,6 +208,6 @@ def epoch_of(number: int) -> int:
 def _rolled_back() -> HelperRefusal:
     return HelperRefusal(
         "rolled-back",
-        "a client has seen more batches than this helper: its folder is an old copy. Stop it and put the newest folder "
-        "back, or enrol again, which begins a new run",
+        "a client has seen batches that this helper does not know: its folder is an old copy. Stop it and put the "
+        "newest folder back, or enrol again, which begins a new run",
     )

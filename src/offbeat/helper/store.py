@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from offbeat.errors import OffbeatError
-from offbeat.helper.chain import Head
 from offbeat.helper.rules import Batch, History, Opened
+from offbeat_client.privacy.head import Head
 from offbeat_client.privacy.terms import SignedTerms, verify
 
 FILE = "helper.sqlite"

@@ -12,6 +12,7 @@ from offbeat_client.number_checks import check_positive
 from offbeat_client.privacy.envelope import SEED_BYTES, Binding, seal
 from offbeat_client.privacy.epoch_key import EpochKey
 from offbeat_client.privacy.fixed_point import clip_factor, norm, quantise
+from offbeat_client.privacy.head import Head
 from offbeat_client.privacy.keystream import KEY_BYTES, keystream_chunks
 from offbeat_client.privacy.terms import Terms
 
@@ -20,7 +21,7 @@ SMALLEST_SCALE = 1 / 8
 
 
 class Share(NamedTuple):
-    """A masked vector, uint32 ``(d,)``, and its share record, 356 bytes."""
+    """A masked vector, uint32 ``(d,)``, and its share record, 420 bytes."""
 
     masked: NDArray[np.uint32]
     record: bytes
@@ -36,8 +37,8 @@ def make_share(
     start_version: int,
     version: int,
     model: bytes,
-    head_number: int,
-    head: bytes,
+    head: Head,
+    head_signature: bytes,
     epoch_key: EpochKey,
     signing_key: Ed25519PrivateKey,
 ) -> Share:
@@ -55,8 +56,8 @@ def make_share(
         start_version: The version that the visit started from.
         version: The server's open version, at least the one before.
         model: SHA-256 of the model.
-        head_number: The number of the answer that came with the model.
-        head: The hash of that answer.
+        head: The newest head of the helper's chain, verified.
+        head_signature: The helper's signature of it.
         epoch_key: The helper's present key, verified.
         signing_key: The client's key.
 
@@ -83,11 +84,11 @@ def make_share(
         version=version,
         model=model,
         vector=vector_digest(masked),
-        head_number=head_number,
-        head=head,
+        head_number=head.number,
+        head=head.digest,
         epoch=epoch_key.epoch,
     )
-    return Share(masked, seal(seed, epoch_key.public_key, binding, signing_key))
+    return Share(masked, seal(seed, epoch_key.public_key, binding, head_signature, signing_key))
 
 
 def update_factor(delta: NDArray[np.float32], *, divisor: float, scale: float, clip_norm: float) -> float:

@@ -13,6 +13,7 @@ from offbeat_client.privacy import share as module
 from offbeat_client.privacy.envelope import parse
 from offbeat_client.privacy.epoch_key import EpochKey
 from offbeat_client.privacy.fixed_point import quantise
+from offbeat_client.privacy.head import Head
 from offbeat_client.privacy.keystream import keystream
 from offbeat_client.privacy.share import make_share, mask, vector_digest
 
@@ -30,8 +31,8 @@ def share_of(make_terms, client_key, hpke_key):
             "start_version": 7,
             "version": 9,
             "model": b"m" * 32,
-            "head_number": 8,
-            "head": b"h" * 32,
+            "head": Head(8, b"h" * 32),
+            "head_signature": b"s" * 64,
             "epoch_key": EpochKey(3, hpke_key.public_key().public_bytes_raw()),
             "signing_key": client_key,
         }
@@ -60,6 +61,7 @@ def test_the_record_binds_the_share(share_of, make_terms, client_key):
     share = share_of(normal(1000), terms)
     envelope = parse(share.record)
     envelope.check_signature()
+    assert envelope.head_signature == b"s" * 64
     assert share.masked.dtype == np.uint32
     assert envelope.binding._asdict() == {
         "terms": terms.digest,
@@ -178,7 +180,7 @@ def test_one_copy_of_the_vector_is_made(share_of):
         ({"divisor": math.nan}, "divisor must be finite"),
         ({"version": 6}, "version 6 of the share is older than start_version 7"),
         ({"visit": -1}, "visit of a share must be in"),
-        ({"head": b"h"}, "head of a share must have 32 bytes"),
+        ({"head": Head(8, b"h")}, "head of a share must have 32 bytes"),
         ({"model": b"m"}, "model of a share must have 32 bytes"),
         ({"epoch_key": EpochKey(3, bytes(31))}, "32 bytes"),
     ],

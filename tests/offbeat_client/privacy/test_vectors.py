@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from offbeat_client.privacy.envelope import parse
 from offbeat_client.privacy.epoch_key import sign_epoch_key, verify_epoch_key
+from offbeat_client.privacy.head import Head
 from offbeat_client.privacy.keystream import keystream
 from offbeat_client.privacy.share import make_share
 from offbeat_client.privacy.signing_key import public_text
@@ -23,7 +24,8 @@ SHARE = {name: bytes.fromhex(value) if isinstance(value, str) else value for nam
 TERMS = Terms.from_bytes(VECTORS["terms"]["terms"].encode())
 CLIENT = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(VECTORS["client_key"]["private_key"]))
 HPKE = bytes.fromhex(VECTORS["epoch_key"]["private_key"])
-RECORD = SHARE["info"] + SHARE["ciphertext"] + SHARE["signature"]
+HELPER = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(VECTORS["terms"]["helper_private_key"]))
+RECORD = SHARE["info"] + SHARE["head_signature"] + SHARE["ciphertext"] + SHARE["signature"]
 
 
 @pytest.mark.parametrize("vector", VECTORS["keystream"])
@@ -37,10 +39,9 @@ def test_words(vector):
 
 def test_terms():
     vector = VECTORS["terms"]
-    key = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(vector["helper_private_key"]))
     assert TERMS.digest.hex() == hashlib.sha256(vector["terms"].encode()).hexdigest() == vector["digest"]
-    assert key.sign(b"offbeat-terms-v1" + vector["terms"].encode()).hex() == vector["signature"]
-    assert sign(TERMS, key).signature.hex() == vector["signature"]
+    assert HELPER.sign(b"offbeat-terms-v1" + vector["terms"].encode()).hex() == vector["signature"]
+    assert sign(TERMS, HELPER).signature.hex() == vector["signature"]
     assert verify(json.dumps({name: vector[name] for name in ("terms", "signature")}).encode()).terms == TERMS
 
 
@@ -50,9 +51,8 @@ def test_keys():
     packed = (
         vector["epoch"].to_bytes(4, "big") + X25519PrivateKey.from_private_bytes(HPKE).public_key().public_bytes_raw()
     )
-    helper = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(VECTORS["terms"]["helper_private_key"]))
-    assert signed == packed + helper.sign(b"offbeat-epoch-key-v1" + TERMS.digest + packed)
-    assert signed == sign_epoch_key(verify_epoch_key(signed, TERMS), TERMS, helper)
+    assert signed == packed + HELPER.sign(b"offbeat-epoch-key-v1" + TERMS.digest + packed)
+    assert signed == sign_epoch_key(verify_epoch_key(signed, TERMS), TERMS, HELPER)
     assert public_text(CLIENT) == VECTORS["client_key"]["text"]
 
 
@@ -73,28 +73,32 @@ def test_the_record_of_a_share():
     parts += [SHARE["model"], SHARE["vector"], SHARE["head_number"].to_bytes(8, "big"), SHARE["head"]]
     parts += [VECTORS["epoch_key"]["epoch"].to_bytes(4, "big")]
     assert SHARE["info"] == b"".join(parts)
-    assert SHARE["signature"] == CLIENT.sign(b"offbeat-share-v1" + SHARE["info"] + SHARE["ciphertext"])
+    head = SHARE["head_number"].to_bytes(8, "big") + SHARE["head"]
+    assert SHARE["head_signature"] == HELPER.sign(b"offbeat-head-v1" + TERMS.digest + head)
+    assert SHARE["signature"] == CLIENT.sign(b"offbeat-share-v1" + RECORD[:-64])
     assert reference.hpke_open(SHARE["ciphertext"], HPKE, SHARE["info"]) == SHARE["seed"]
 
 
 def test_the_code_opens_the_record():
     envelope = parse(RECORD)
     envelope.check_signature()
+    envelope.check_head(TERMS.helper_key)
     assert envelope.open(X25519PrivateKey.from_private_bytes(HPKE)) == SHARE["seed"]
 
 
 def test_the_code_makes_the_share(monkeypatch):
     drawn = iter([SHARE["rounding_key"], SHARE["seed"]])
     monkeypatch.setattr(os, "urandom", lambda _: next(drawn))
-    names = ("divisor", "scale", "visit", "start_version", "version", "model", "head_number", "head")
+    names = ("divisor", "scale", "visit", "start_version", "version", "model", "head_signature")
     share = make_share(
         np.array(SHARE["delta"], np.float32),
         terms=TERMS,
         epoch_key=verify_epoch_key(bytes.fromhex(VECTORS["epoch_key"]["signed"]), TERMS),
+        head=Head(SHARE["head_number"], SHARE["head"]),
         signing_key=CLIENT,
         **{name: SHARE[name] for name in names},
     )
     assert share.masked.tolist() == SHARE["masked"]
     envelope = parse(share.record)
-    assert envelope.info == SHARE["info"]
+    assert (envelope.info, envelope.head_signature) == (SHARE["info"], SHARE["head_signature"])
     assert reference.hpke_open(envelope.ciphertext, HPKE, envelope.info) == SHARE["seed"]

@@ -24,6 +24,7 @@ from offbeat.service.engine.privacy_status import PrivacySettings
 from offbeat.service.masked.helper_protocol import HelperRefusedError
 from offbeat_client.http.refusal import UnreachableError
 from offbeat_client.privacy.epoch_key import EpochKey
+from offbeat_client.privacy.head import Head
 from offbeat_client.privacy.share import make_share
 from offbeat_client.privacy.terms import Terms
 from tests.helper.conftest import KEYS, enrol_clients
@@ -113,8 +114,8 @@ class MaskedClient:
             "start_version": visit["version"],
             "version": asked["version"],
             "model": self.model_digest(visit["version"]),
-            "head_number": head["number"],
-            "head": bytes.fromhex(head["digest"]),
+            "head": Head(head["number"], bytes.fromhex(head["digest"])),
+            "head_signature": bytes.fromhex(head["signature"]),
             "epoch_key": EpochKey(epoch["number"], bytes.fromhex(epoch["public_key"])),
             "signing_key": self.key,
         }

@@ -37,8 +37,9 @@ class LatestFacts:
             )
         try:
             key = verify_epoch_key(facts.epoch_key, self._terms)
+            facts.head.check_signature(facts.signature, self._terms.helper_key, self._terms.digest)
         except ValueError as error:
-            raise OffbeatError(f"the helper's key cannot be used ({error}): check service.helper_terms") from None
+            raise OffbeatError(f"the helper's facts cannot be used ({error}): check service.helper_terms") from None
         signature = facts.epoch_key[-64:]
         self._epoch = EpochMessage(number=key.epoch, public_key=key.public_key.hex(), signature=signature.hex())
         self._head = HeadMessage(

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offbeat.errors import OffbeatError
+from offbeat_client.privacy.head import Head
 
 
 class HelperRefusedError(OffbeatError):
@@ -23,20 +24,6 @@ class HelperRefusedError(OffbeatError):
         self.kind = kind
         self.detail = detail
         self.client = client
-
-
-class ChainHead(Protocol):
-    """The head of the helper's chain of answers."""
-
-    @property
-    def number(self) -> int:
-        """The number of answers."""
-        ...
-
-    @property
-    def digest(self) -> bytes:
-        """The hash, 32 bytes."""
-        ...
 
 
 class HelperFacts(Protocol):
@@ -58,7 +45,7 @@ class HelperFacts(Protocol):
         ...
 
     @property
-    def head(self) -> ChainHead:
+    def head(self) -> Head:
         """The head of the chain."""
         ...
 

@@ -13,7 +13,7 @@ from offbeat.service.refusal import Refusal
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.updates.update_header import ShareHeader
 from offbeat_client.messages import PrivacyMessage, ShareMessage
-from offbeat_client.privacy.envelope import Binding, parse
+from offbeat_client.privacy.envelope import parse
 from offbeat_client.privacy.terms import Terms
 
 
@@ -76,6 +76,7 @@ class Shares:
         try:
             envelope = parse(header.share)
             envelope.check_signature()
+            envelope.check_head(self.terms.helper_key)
         except ValueError as error:
             raise _wrong(str(error)) from None
         bound = envelope.binding
@@ -92,17 +93,13 @@ class Shares:
             raise _wrong("it is for another vector than the header announces")
         if not self._keys.allows(assignment.client, bound.client):
             raise _wrong("a client signs with one key, and no other client has it: use the key of the first share")
-        self._check_facts(bound)
-
-    def _check_facts(self, bound: Binding) -> None:
-        """Refuse epochs and heads that the helper would not take."""
-        epoch, head = self.facts.messages()
-        is_quoted_well = bound.head_number < head.number or bound.head.hex() == head.digest
-        if bound.epoch not in (epoch.number, epoch.number - 1) or bound.head_number > head.number or not is_quoted_well:
+        # Any head that the helper signed is passed on: one that it does not know shows it that it was rolled back.
+        epoch, _ = self.facts.messages()
+        if bound.epoch not in (epoch.number, epoch.number - 1):
             raise Refusal(
                 "stale-share",
-                f"sealed in epoch {bound.epoch} at head {bound.head_number}, the helper is in epoch {epoch.number} at "
-                f"head {head.number}: ask for the upload's state, and make a new share from the same update",
+                f"sealed in epoch {bound.epoch}, the helper is in {epoch.number}: ask for the state of the upload, and make "
+                "new share from the same update",
             )
 
     def add_key(self, client: int, record: bytes) -> None:
