@@ -98,7 +98,7 @@ def build_coordinator(file: ServerFile) -> tuple[Coordinator, Layout]:
 
 
 def _config(file: ServerFile, privacy: PrivacySettings | None) -> dict[str, Any]:
-    """Return what must not change when the server restarts, the helper's terms included."""
+    """Return what must not change when the server restarts, with the terms."""
     config: dict[str, Any] = json.loads(json.dumps(file.resolved()))
     if privacy is not None and privacy.terms is not None:
         config["privacy"]["terms"] = privacy.terms.digest.hex()

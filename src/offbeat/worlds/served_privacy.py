@@ -45,7 +45,7 @@ def protect(file: ServerFile, algorithm: Algorithm, plan: LocalPlan, length: int
 
 @contextmanager
 def privacy_settings(file: ServerFile, length: int) -> Generator[PrivacySettings | None]:
-    """Yield the settings of ``[privacy]``, with a connection to the helper within the context."""
+    """Connect to the helper, if there is one; yield the settings of ``[privacy]``."""
     section = file.privacy
     if section is None:
         yield None

@@ -103,7 +103,7 @@ class MaskedClient:
         content = self.peer.http.get(f"/v1/models/{version}").content
         return hashlib.sha256(content[len(content) - 4 * self.terms.length :]).digest()
 
-    def share(self, visit: dict[str, Any], delta: torch.Tensor, asked: Any = None, **changes: Any) -> Ready:
+    def share(self, visit: dict[str, Any], delta: torch.Tensor, asked: Any = None, /, **changes: Any) -> Ready:
         asked = asked or self.state(visit)["share"]
         epoch, head = asked["epoch"], asked["head"]
         values: dict[str, Any] = {
@@ -207,11 +207,18 @@ def short_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("offbeat.service.masked.sum_opener._LAST_RETRY_SECONDS", 0.05)
 
 
+@contextmanager
+def enrolled_helper(folder: Path, clients: int = 8, **terms: Any) -> Generator[InProcessHelper]:
+    """Enrol a helper of clients 0, 1, …, and run it in this process."""
+    enrol_clients(folder, clients, **TERMS | terms)
+    with closing(InProcessHelper(folder)) as made:
+        yield made
+
+
 @pytest.fixture
 def helper(tmp_path: Path) -> Generator[InProcessHelper]:
-    """A helper in this process, of eight clients, without noise."""
-    enrol_clients(tmp_path / "helper", **TERMS)
-    with closing(InProcessHelper(tmp_path / "helper")) as made:
+    """A helper without noise."""
+    with enrolled_helper(tmp_path / "helper") as made:
         yield made
 
 

@@ -1,7 +1,6 @@
 """Sums are opened once, whenever the server is killed, and whatever the helper says."""
 
 import shutil
-from contextlib import closing
 
 import numpy as np
 import pytest
@@ -9,10 +8,9 @@ import torch
 
 from offbeat.coordinator.sealed_sums import SealedSums
 from offbeat.service.masked.helper_protocol import HelperRefusedError
-from tests.helper.conftest import enrol_clients
 from tests.service.conftest import LENGTH
 from tests.service.http_client import until
-from tests.service.masked.conftest import TERMS, InProcessHelper, masked_server
+from tests.service.masked.conftest import enrolled_helper, masked_server
 
 ONE = torch.full((LENGTH,), 0.1)
 
@@ -159,8 +157,7 @@ def test_a_sum_out_of_range_is_discarded_and_its_clients_come_apart(helper, tmp_
 
 
 def test_a_client_that_the_helper_refuses_is_withdrawn(tmp_path):
-    enrol_clients(tmp_path / "helper", clients=3, **TERMS)
-    with closing(InProcessHelper(tmp_path / "helper")) as helper:
+    with enrolled_helper(tmp_path / "helper", clients=3) as helper:
         with masked_server(tmp_path / "server", helper, checkpoint_seconds=1e6) as server:
             stranger = server.client(5)  # whose key is not on the roster
             stranger.give(100 * ONE)
@@ -202,8 +199,7 @@ def test_a_named_client_that_is_not_in_the_sum_is_not_withdrawn(server, monkeypa
 
 
 def test_the_helper_of_another_run_is_reported(server, tmp_path):
-    enrol_clients(tmp_path / "other", **TERMS)
-    with closing(InProcessHelper(tmp_path / "other")) as other:
+    with enrolled_helper(tmp_path / "other") as other:
         facts = other.facts()
     server.helper.facts = lambda: facts
     two_shares(server)

@@ -75,5 +75,5 @@ class MaskHelper(Protocol):
         ...
 
     def open(self, number: int, records: Sequence[bytes]) -> HelperAnswer:
-        """Return the answer to a batch of share records; the same batch gets the same answer again."""
+        """Return the answer to a batch of records, the same one whenever it is asked."""
         ...

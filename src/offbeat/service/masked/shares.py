@@ -1,4 +1,4 @@
-"""Shares of a masked run: what a client needs to make one, and the checks of its record."""
+"""Shares of a masked run: the values for making one, the checks of its record."""
 
 import asyncio
 import hashlib
@@ -45,7 +45,9 @@ class Shares:
         return PrivacyMessage(terms=self.terms.digest.hex(), divisor=divisor)
 
     def offer(self, assignment: Assignment) -> ShareMessage:
-        """Return the values for a share that is made now; the caller holds the engine's lock.
+        """Return the values for a share that is made now.
+
+        The caller holds the engine's lock.
 
         Raises:
             Refusal: The helper has not answered yet.
@@ -98,8 +100,8 @@ class Shares:
         if bound.epoch not in (epoch.number, epoch.number - 1):
             raise Refusal(
                 "stale-share",
-                f"sealed in epoch {bound.epoch}, the helper is in {epoch.number}: ask for the state of the upload, and make "
-                "new share from the same update",
+                f"sealed in epoch {bound.epoch}, the helper is in {epoch.number}: make a new "
+                "share from the same update, with the facts of the upload's state",
             )
 
     def add_key(self, client: int, record: bytes) -> None:

@@ -75,7 +75,7 @@ class SumOpener:
                 self._needs_facts = not await self._wait_for_sum()
 
     async def _wait_for_sum(self) -> bool:
-        """Return whether a sum was sealed within the time after which the helper is asked how it is."""
+        """Wait for a sealed sum; return False when the helper's state is due instead."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_FACTS_SECONDS):
                 await self._engine.has_sealed.wait()
@@ -89,7 +89,7 @@ class SumOpener:
         facts.problem = problem
 
     async def _try(self) -> str | None:
-        """Ask for the facts if needed, and open the oldest sum; return what keeps that from being done."""
+        """Open the oldest sum; return what keeps the helper from doing it."""
         try:
             if self._needs_facts:
                 self._shares.facts.take(await in_thread(self._helper.facts))
@@ -129,7 +129,7 @@ class SumOpener:
             await engine.try_to_assign()
 
     async def _withdraw(self, closed: ClosedBuffer, refusal: HelperRefusedError) -> None:
-        """Take the client that a refusal names out of the sum; raise the refusal if it names none."""
+        """Take out the client that a refusal names; raise it if it names none."""
         client = None if refusal.client is None else self._shares.client(refusal.client)
         if client is None or all(entry.update.client != client for entry in closed.entries):
             raise refusal
@@ -155,7 +155,7 @@ class SumOpener:
 
 
 def _released(error: E) -> E:
-    """Let go of the frames that an error has passed, which hold a sum and with it the files of masked vectors."""
+    """Drop an error's traceback, whose frames hold a sum and its vectors' files."""
     return error.with_traceback(None)
 
 

@@ -83,13 +83,13 @@ Header = UpdateHeader | ShareHeader
 
 
 def private_report(header: Header, plan: LocalPlan) -> Report:
-    """Return the report of a private update: from the visit's plan, with nothing that its client has measured."""
+    """Return the report of a private update, with nothing that its client measured."""
     share = header.share if isinstance(header, ShareHeader) else None
     return Report(examples=1, steps=plan.steps, normaliser=normaliser(plan), since=header.since, share=share)
 
 
 def parse_header(text: str | None) -> Header:
-    """Parse a header, that of a share if it has one; ``text`` is None if the request lacks it.
+    """Parse a header; ``text`` is None if the request lacks it.
 
     Raises:
         Refusal: ``malformed-request``: the header is missing, longer than 4096 characters, or wrong.
