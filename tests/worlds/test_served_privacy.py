@@ -99,7 +99,9 @@ def test_terms_that_are_not_signed_are_refused(tmp_path):
     path.write_text(path.read_text().replace("fixed", "").replace('bits\\":16', 'bits\\":17'))
     assert "signature is not its helper's" in error_line(build_coordinator, file)
     path.unlink()
-    assert error_line(build_coordinator, file) == f"cannot read service.helper_terms = {path}: No such file or directory"
+    assert (
+        error_line(build_coordinator, file) == f"cannot read service.helper_terms = {path}: No such file or directory"
+    )
 
 
 def test_a_missing_token_is_one_line(tmp_path):

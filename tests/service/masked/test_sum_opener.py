@@ -5,7 +5,9 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 
+from offbeat.cli.main import app
 from offbeat.coordinator.sealed_sums import SealedSums
 from offbeat.service.masked.helper_protocol import HelperRefusedError
 from tests.service.conftest import LENGTH
@@ -111,6 +113,11 @@ def test_while_the_helper_is_away_clients_go_on_and_versions_wait(server):
         assert client.put(visit, share).json()["receipt"]["counted"]
     until(lambda: "cannot be reached" in server.status()["helper"])
     assert (server.status()["sums_waiting"], server.algorithm.version) == (2, 0)
+    printed = CliRunner().invoke(app, ["status", str(server.served.folder)]).output
+    assert "helper: the helper cannot be reached\n" in printed
+    assert "sums: 0 opened, 2 waiting, 0 discarded\n" in printed
+    assert "epsilon" not in printed  # masks alone
+    assert "offbeat_helper_ok 0.0" in server.served.admin.http.get("/metrics").text
     assert clients[0].check_in() is None  # its sum is not opened yet
     server.helper.is_reachable = True
     until(lambda: server.algorithm.version == 2)
