@@ -17,10 +17,12 @@ from offbeat_client.http.enrolment import declare, identify, renew
 from offbeat_client.http.heartbeat import Heartbeat
 from offbeat_client.http.refusal import ServiceError
 from offbeat_client.http.retry import Backoff, jitter
-from offbeat_client.http.upload import upload
-from offbeat_client.messages import CheckedIn, CheckInRequest
+from offbeat_client.http.upload import Delivery, upload
+from offbeat_client.messages import CheckedIn, CheckInRequest, PrivacyMessage
 from offbeat_client.number_checks import check_count
+from offbeat_client.private_updates import PrivateUpdates, private_updates
 from offbeat_client.probe import probe
+from offbeat_client.share_upload import upload_share
 from offbeat_client.training import train
 from offbeat_client.update import put_update
 from offbeat_client.user_code_errors import user_code
@@ -43,6 +45,8 @@ def run_client(
     ca: Path | None = None,
     visits: int | None = None,
     backoff: Backoff | None = None,
+    terms: Path | None = None,
+    privacy_key: Path | None = None,
 ) -> int:
     """Take part in a run until it is over; models are numpy arrays by parameter name.
 
@@ -58,6 +62,9 @@ def run_client(
         visits: After how many acknowledged updates to stop; None for the end of the run.
         backoff: When to try again if the server cannot be reached; by default, once the client has enrolled, without
             end, at least every 30 s.
+        terms: The helper's file ``terms.json``. With it, only masked updates leave the client; it declares no examples
+            and measures no speed for the server.
+        privacy_key: The client's key; by default the one that ``offbeat privacy key`` made in the folder.
 
     Returns:
         How many updates of this call counted.
@@ -68,13 +75,18 @@ def run_client(
     """
     with ClientFolder(folder) as home, Connection(url, ca=ca, backoff=backoff) as connection:
         try:
+            outbox = Outbox(folder)
+            private = private_updates(folder, terms, privacy_key, outbox)
             identity = identify(connection, home, enrolment_token, name)
             with user_code("making the client failed"):
                 made = make_client(identity.client)
             corrects_gradients = getattr(made, "corrects_gradients", False) is True
             connection.supports = "needs_loss, corrects_gradients" if corrects_gradients else "needs_loss"
-            participant = _Participant(connection, folder, identity.client, _fit(made))
-            identity = declare(connection, home, identity, _examples(made))
+            participant = _Participant(connection, folder, identity.client, _fit(made), outbox, private)
+            if private is None:
+                identity = declare(connection, home, identity, _examples(made))
+            else:
+                connection.supports = "privacy"
             participant.introduce()
             counted = done = 0
             while (visits is None or done < visits) and not participant.finished:
@@ -112,18 +124,35 @@ def _fit(made: Client | Fit) -> Fit:
 class _Participant:
     """One client at one server, one turn after the other, until ``finished``."""
 
-    def __init__(self, connection: Connection, folder: Path, client: int, fit: Fit) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        folder: Path,
+        client: int,
+        fit: Fit,
+        outbox: Outbox,
+        private: PrivateUpdates | None,
+    ) -> None:
         self.finished = False
         self._connection = connection
         self._folder = folder
         self._client = client
         self._fit = fit
-        self._outbox = Outbox(folder)
+        self._outbox = outbox
+        self._private = private
         self._next: CheckedIn | None = None  # came with the last receipt
 
     def introduce(self) -> None:
-        """Measure the client's speed before its first update."""
-        if self._outbox.pending() is None and self._outbox.kept().since is None:
+        """Measure the client's speed before its first update.
+
+        With terms, an update from before them is dropped instead.
+        """
+        if self._private is not None:
+            pending = self._outbox.pending()
+            if pending is not None and not self._private.owns(pending):
+                self._give_up(pending.visit)
+                self._outbox.drop()
+        elif self._outbox.pending() is None and self._outbox.kept().since is None:
             probe(self._connection, self._folder, self._client, self._fit, self._outbox)
 
     def take_turn(self, *, is_last: bool) -> bool | None:
@@ -137,7 +166,8 @@ class _Participant:
         check_in = self._check_in()
         self.finished = check_in.finished
         if check_in.visit is not None and not self.finished:
-            pending = self._work(check_in.visit.visit(self._client))
+            visit, privacy = check_in.visit.visit(self._client), check_in.visit.privacy
+            pending = self._work(visit, privacy) if self._accepts(visit, privacy) else None
             return None if pending is None else self._deliver(pending, ask_first=False, is_last=is_last)
         if not self.finished:
             # Clients that were sent away together should not come back together.
@@ -152,7 +182,28 @@ class _Participant:
         request = CheckInRequest(wait_seconds=_WAIT_SECONDS)
         return self._connection.ask("POST", "/v1/checkin", CheckedIn, request, wait_seconds=_WAIT_SECONDS)
 
-    def _work(self, visit: Visit) -> Pending | None:
+    def _accepts(self, visit: Visit, privacy: PrivacyMessage | None) -> bool:
+        """Return whether the client works on a visit.
+
+        Raises:
+            OffbeatError: It cannot work for this server.
+        """
+        try:
+            if self._private is not None:
+                self._private.check_visit(visit, privacy)
+            elif privacy is not None:
+                raise OffbeatError("this run takes masked updates only: join with --terms, the helper's terms.json")
+        except OffbeatError:
+            self._give_up(visit.number)
+            raise
+        if self._private is None or self._private.starts_later(visit):
+            return True
+        _log.warning("visit %d: this client has trained from version %d before", visit.number, visit.version)
+        self._give_up(visit.number)
+        time.sleep(jitter(self._connection.backoff.largest_seconds))
+        return False
+
+    def _work(self, visit: Visit, privacy: PrivacyMessage | None) -> Pending | None:
         """Train and make the update; None if the server no longer wants it."""
         _log.info("visit %d: %d steps from version %d", visit.number, visit.plan.steps, visit.version)
         with Heartbeat(self._connection, visit.number, visit.lease_seconds, visit.urgent) as heartbeat:
@@ -168,6 +219,8 @@ class _Participant:
             try:
                 result, seconds = train(visit, model, self._fit, self._outbox)
                 if heartbeat.wanted:
+                    if self._private is not None and privacy is not None:
+                        return self._private.put(visit, privacy.divisor, model, result)
                     return put_update(visit, model, result, seconds, self._outbox)
             except OffbeatError:
                 self._give_up(visit.number)
@@ -180,8 +233,7 @@ class _Participant:
         """Upload an update; return whether it counted, or None if it is refused."""
         try:
             with Heartbeat(self._connection, pending.visit, pending.lease_seconds):
-                body = self._outbox.body(pending.visit)
-                delivery = upload(self._connection, pending, body, ask_first=ask_first, check_in=not is_last)
+                delivery = self._upload(pending, ask_first=ask_first, check_in=not is_last)
         except ServiceError as error:
             self._drop_refused(pending, error)
             return None
@@ -190,6 +242,12 @@ class _Participant:
             self._next, self.finished = delivery.following, delivery.following.finished
         _log.info("visit %d: %s", pending.visit, "counted" if delivery.counted else "too late to count")
         return delivery.counted
+
+    def _upload(self, pending: Pending, *, ask_first: bool, check_in: bool) -> Delivery:
+        if self._private is not None:
+            return upload_share(self._connection, pending, self._private, self._outbox, check_in=check_in)
+        body = self._outbox.body(pending.visit)
+        return upload(self._connection, pending, body, ask_first=ask_first, check_in=check_in)
 
     def _drop_refused(self, pending: Pending, error: ServiceError) -> None:
         """Drop an update that is refused; raise the refusal unless the client can go on."""

@@ -1,12 +1,17 @@
 import json
 import re
 import shlex
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from offbeat.privacy.accounting import epsilon
+from offbeat_client.client_folder.identity import ClientFolder
+from offbeat_client.privacy.signing_key import public_bytes
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -91,3 +96,26 @@ class TestPage:
         (example,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
         exec(example, {})
         assert capsys.readouterr().out.splitlines() == re.findall(r"^# (.*)", example, re.MULTILINE)
+
+
+class TestKey:
+    def test_makes_a_key_once_and_prints_its_public_half(self, offbeat: Command, tmp_path: Path) -> None:
+        folder = tmp_path / "new" / "client"
+        code, out, err = offbeat("privacy", "key", "--folder", str(folder))
+        assert (code, err) == (0, "")
+        path = folder / "signing-key"
+        key = load_pem_private_key(path.read_bytes(), password=None)
+        assert isinstance(key, Ed25519PrivateKey)
+        assert public_bytes(out.strip()) == key.public_key().public_bytes_raw()
+        assert [stat.S_IMODE(each.stat().st_mode) for each in (folder, path)] == [0o700, 0o600]
+        with ClientFolder(folder):  # while the client is at work, too
+            assert offbeat("privacy", "key", "--folder", str(folder)) == (0, out, "")
+
+    def test_is_another_one_for_each_folder(self, offbeat: Command, tmp_path: Path) -> None:
+        assert len({offbeat("privacy", "key", "--folder", str(tmp_path / name))[1] for name in "ab"}) == 2
+
+    def test_of_a_wrong_file_is_one_line(self, offbeat: Command, tmp_path: Path) -> None:
+        (tmp_path / "signing-key").write_text("no key")
+        code, out, err = offbeat("privacy", "key", "--folder", str(tmp_path))
+        assert (code, out, len(err.splitlines())) == (2, "", 1)
+        assert "is not an Ed25519 key" in err

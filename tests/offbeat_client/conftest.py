@@ -1,4 +1,5 @@
 import hashlib
+import io
 import json
 import math
 import os
@@ -69,6 +70,10 @@ class Server:
         self.probed: list[int] = []  # bytes of the probes' bodies
         self.speeds: list[dict[str, Any]] = []
         self.sent_bytes: list[int] = []  # of bodies that came in pieces
+        self.share: Callable[[int], dict[str, Any] | None] = lambda visit: None  # the facts for a visit's share
+        self.is_stale: Callable[[dict[str, Any]], bool] = lambda announced: False
+        self.put: list[tuple[int, dict[str, Any], bytes]] = []  # visit, announcement and body of each upload
+        self.received = bytearray()  # every byte
         self.faults: dict[tuple[str, str], list[Fault]] = defaultdict(list)
         self.lock = threading.Lock()
         methods = dict.fromkeys(("do_GET", "do_POST", "do_PUT"), _Handler.serve)
@@ -98,10 +103,37 @@ class Server:
         return [path for heard, path, _ in self.heard if heard == method]
 
 
+class Recorder(io.RawIOBase):
+    """A stream that copies what is read."""
+
+    def __init__(self, stream: Any, copy: bytearray) -> None:
+        self._stream, self._copy = stream, copy
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(size)
+        self._copy += data
+        return data
+
+    def readline(self, size: int | None = -1) -> bytes:
+        data = self._stream.readline(size)
+        self._copy += data
+        return data
+
+    def close(self) -> None:
+        self._stream.close()
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     state: Server
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = Recorder(self.rfile, self.state.received)
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -161,7 +193,7 @@ class _Handler(BaseHTTPRequestHandler):
             return {"wanted": False, "offset": 0, "receipt": receipt}
         if server.open is None or server.open["number"] != number:
             return None
-        return {"wanted": True, "offset": len(server.bodies[number]), "receipt": None}
+        return {"wanted": True, "offset": len(server.bodies[number]), "receipt": None, "share": server.share(number)}
 
     def _checked_in(self) -> dict[str, Any]:
         server = self.state
@@ -194,6 +226,7 @@ class _Handler(BaseHTTPRequestHandler):
         offset, head = int(self.headers["Upload-Offset"]), json.loads(self.headers["Offbeat-Update"])
         body = self.rfile.read(size if fault.body_bytes is None else fault.body_bytes)
         server.sent_bytes.append(len(body))
+        server.put.append((number, head, body))
         if fault.status:
             self._refuse(fault)
             return
@@ -215,6 +248,10 @@ class _Handler(BaseHTTPRequestHandler):
         if hashlib.sha256(server.bodies[number]).hexdigest() != head["sha256"]:
             server.bodies[number] = b""
             self._refuse(Fault(422, "wrong-digest"))
+            return
+        if server.is_stale(head):
+            server.bodies[number] = b""
+            self._refuse(Fault(409, "stale-share"))
             return
         server.announced[number] = head
         server.receipts[number] = {"counted": server.counts(number), "staleness": 0, "new_version": False}

@@ -1,7 +1,8 @@
-"""Commands ``offbeat privacy …``: noise and ε of a schedule."""
+"""Commands ``offbeat privacy …``: noise and ε of a schedule, a client's key."""
 
 import json
 import math
+from pathlib import Path
 
 import click
 from rich import box
@@ -28,7 +29,7 @@ _DELTA = click.option(
 
 @click.group()
 def privacy() -> None:
-    """Plan differential privacy: noise for an ε, ε of a noise."""
+    """Plan differential privacy, make a client's key."""
 
 
 @privacy.command(
@@ -115,6 +116,26 @@ def epsilon(noise_multiplier: float, participations: int, delta: float, mechanis
         return
     click.echo(f"ε = {zero_out:.4g} without a client's updates (zero-out)")
     click.echo(f"ε = {replace_one:.4g} with others in their place (replace-one)")
+
+
+@privacy.command(epilog="\b\nExample:\n  offbeat privacy key --folder client")
+@click.option(
+    "--folder", metavar="FOLDER", type=Path, default=Path("client"), show_default=True, help="The client's folder."
+)
+def key(folder: Path) -> None:
+    """Print the client's public key for the helper's roster.
+
+    If the folder has no key, it is made.
+    """
+    from offbeat_client.client_folder.identity import ClientFolder
+    from offbeat_client.privacy.signing_key import public_text, signing_key
+    from offbeat_client.private_updates import KEY_FILE
+
+    path = folder / KEY_FILE
+    if not path.exists():
+        with ClientFolder(folder):
+            signing_key(path)
+    click.echo(public_text(signing_key(path)))
 
 
 def _rounded(value: float) -> float:

@@ -72,6 +72,10 @@ def serve(file: Path, changes: Sequence[str], logs: bool) -> None:
 @click.option("--name", metavar="NAME", help="The client's name in lists and logs.")
 @click.option("--visits", metavar="N", type=click.IntRange(min=1), help="Stop after so many updates.")
 @click.option("--device", metavar="NAME", help="Where LocalSGD trains: auto, cpu, cuda, cuda:N or mps.")
+@click.option("--terms", metavar="FILE", type=Path, help="terms.json of the helper: send masked updates only.")
+@click.option(
+    "--privacy-key", metavar="FILE", type=Path, help="The key of offbeat privacy key; by default in the folder."
+)
 def join(
     url: str,
     token_file: Path | None,
@@ -82,6 +86,8 @@ def join(
     name: str | None,
     visits: int | None,
     device: str | None,
+    terms: Path | None,
+    privacy_key: Path | None,
 ) -> None:
     """Take part in the run of the server at URL until it ends.
 
@@ -97,7 +103,10 @@ def join(
     if device is not None:
         choose_device(device)  # before the first request
         make_client = _on_device(make_client, device)
-    counted = run_client(url, make_client, folder, enrolment_token=token, name=name, ca=ca, visits=visits)
+    counted = run_client(
+        url, make_client, folder, enrolment_token=token, name=name, ca=ca, visits=visits, terms=terms,
+        privacy_key=privacy_key,
+    )  # fmt: skip
     click.echo(f"Done: {counted} updates counted")
 
 

@@ -1,7 +1,8 @@
 """The downloaded model, and the vector that comes beside it."""
 
+import hashlib
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,14 @@ def read_down(path: Path, length: int) -> NDArray[np.float32]:
         if down.shape != (length,):
             raise ValueError(f"{DOWN} does not have the shape {(length,)}")
     return down
+
+
+def model_digest(model: Mapping[str, NDArray[np.float32]]) -> bytes:
+    """Return the SHA-256 of a model's parameters, in order, little-endian."""
+    digest = hashlib.sha256()
+    for array in model.values():
+        digest.update(np.ascontiguousarray(array, "<f4").data)
+    return digest.digest()
 
 
 @contextmanager

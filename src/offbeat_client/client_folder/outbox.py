@@ -4,12 +4,14 @@ Two small files are authoritative, and each is replaced at once. ``upload.json``
 is complete on disk until its receipt is recorded. ``kept.json`` names the memory; a receipt that says "counted" changes
 it first, and only then is ``upload.json`` removed. A client killed in between finds the update again, asks again, and
 records the same receipt again. All other files are leftovers and are removed.
+
+A private update is in the outbox as its delta first; its share is complete on disk before ``upload.json`` announces it.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +24,23 @@ from offbeat_client.files import partial_path, remove_durably, replace_durably
 from offbeat_client.visit import Visit
 
 
+class Delta(TypedDict):
+    """The facts kept with the delta of a private update.
+
+    ``terms`` and ``model`` are digests in hexadecimal digits; the delta will be divided by ``divisor``.
+    """
+
+    terms: str
+    divisor: float
+    model: str
+
+
 @dataclass(frozen=True, slots=True)
 class Pending:
     """A finished update without receipt.
 
-    ``visit`` to ``lease_seconds`` are those of the visit; ``announcement`` is the header ``Offbeat-Update``.
+    ``visit`` to ``lease_seconds`` are those of the visit; ``announcement`` is the header ``Offbeat-Update``, None for a
+    private update without a share. ``delta`` is None for an update that is not private.
     """
 
     visit: int
@@ -34,7 +48,8 @@ class Pending:
     length: int
     lease_seconds: float | None
     has_memory: bool
-    announcement: dict[str, Any]
+    announcement: dict[str, Any] | None
+    delta: Delta | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +125,26 @@ class Outbox:
         write_json(self._pending, asdict(pending))
         return pending
 
+    def put_delta(self, visit: Visit, vector: NDArray[np.float32], delta: Delta) -> Pending:
+        """Keep the delta of a private update; it survives any kill from here on."""
+        _write(self._delta_path(visit.number), lambda path: vector.astype("<f4", copy=False).tofile(path))
+        pending = Pending(visit.number, visit.version, visit.length, visit.lease_seconds, False, None, delta)
+        write_json(self._pending, asdict(pending))
+        return pending
+
+    def delta(self, pending: Pending) -> NDArray[np.float32]:
+        """Return the delta of a private update, ``(d,)``."""
+        return np.fromfile(self._delta_path(pending.visit), "<f4").astype(np.float32, copy=False)
+
+    def put_share(self, pending: Pending, masked: NDArray[np.uint32], announcement: dict[str, Any]) -> Pending:
+        """Keep the share of a private update; it survives any kill from here on."""
+        _write(self.body(pending.visit), lambda path: masked.astype("<u4", copy=False).tofile(path))
+        return self._replace(pending, announcement)
+
+    def drop_share(self, pending: Pending) -> Pending:
+        """Forget the share of a private update, whose delta stays."""
+        return self._replace(pending, None)
+
     def acknowledge(self, pending: Pending, counted: bool, upload_seconds: float | None) -> None:
         """Record the receipt of an update; the memory changes if it counted."""
         kept = self.kept()
@@ -125,6 +160,14 @@ class Outbox:
         remove_durably(self._pending)
         self._tidy()
 
+    def _replace(self, pending: Pending, announcement: dict[str, Any] | None) -> Pending:
+        replaced = replace(pending, announcement=announcement)
+        write_json(self._pending, asdict(replaced))
+        return replaced
+
+    def _delta_path(self, visit: int) -> Path:
+        return self._folder / f"delta-{visit}"
+
     def _memory_path(self, visit: int) -> Path:
         return self._folder / f"memory-{visit}.safetensors"
 
@@ -132,8 +175,9 @@ class Outbox:
         pending = self.pending()
         needed = {self.kept().memory}
         if pending is not None:
-            needed |= {self.body(pending.visit).name, self._memory_path(pending.visit).name}
-        for pattern in ("update-*", "memory-*", ".update-*", ".memory-*"):
+            visit = pending.visit
+            needed |= {path.name for path in (self.body(visit), self._memory_path(visit), self._delta_path(visit))}
+        for pattern in ("update-*", "memory-*", "delta-*", ".update-*", ".memory-*", ".delta-*"):
             for path in self._folder.glob(pattern):
                 if path.name not in needed:
                     path.unlink()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 from offbeat_client.client_folder.outbox import Pending
 from offbeat_client.compression import uncompressed_bytes
@@ -43,6 +44,7 @@ def upload(connection: Connection, pending: Pending, body: Path, *, ask_first: b
     ``ask_first`` says that part of it may have been sent before; large updates are asked about in any case.
     ``check_in`` asks for the next visit with the last piece.
     """
+    assert pending.announcement is not None
     size: int = pending.announcement["bytes"]
     attempts, offset, wrong_digests = Attempts(connection.backoff), 0, 0
     ask = ask_first or size > LARGE_BYTES
@@ -57,7 +59,7 @@ def upload(connection: Connection, pending: Pending, body: Path, *, ask_first: b
                 offset = min(state.offset, size)
             ask = True
             began = time.perf_counter()
-            received = _put(connection, pending, body, offset, check_in)
+            received = _put(connection, pending.visit, pending.announcement, body, offset, check_in)
             if received is not None:
                 seconds = time.perf_counter() - began
                 upload_seconds = None if offset else seconds * uncompressed_bytes(pending.length) / size
@@ -72,16 +74,18 @@ def upload(connection: Connection, pending: Pending, body: Path, *, ask_first: b
             attempts.failed(error, error.retry_after or 0.0)
 
 
-def _put(connection: Connection, pending: Pending, body: Path, offset: int, check_in: bool) -> Received | None:
+def _put(
+    connection: Connection, visit: int, announcement: dict[str, Any], body: Path, offset: int, check_in: bool
+) -> Received | None:
     """Send the body from an offset; return None if the server still lacks a part."""
     headers = {
         "Content-Type": "application/octet-stream",
-        "Content-Length": str(pending.announcement["bytes"] - offset),
+        "Content-Length": str(announcement["bytes"] - offset),
         "Upload-Offset": str(offset),
-        "Offbeat-Update": json.dumps(pending.announcement),
+        "Offbeat-Update": json.dumps(announcement),
     }
     content = _blocks(body, offset)
-    path = f"/v1/uploads/{pending.visit}{'?checkin=true' if check_in else ''}"
+    path = f"/v1/uploads/{visit}{'?checkin=true' if check_in else ''}"
     response = connection.send("PUT", path, content=content, headers=headers, read_seconds=_READ_SECONDS)
     return None if response.status_code == HTTPStatus.ACCEPTED else read_answer(response, Received)
 

@@ -1,11 +1,13 @@
+import hashlib
 import json
+import struct
 import tracemalloc
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from offbeat_client.client_folder.model_file import read_down, read_model
+from offbeat_client.client_folder.model_file import model_digest, read_down, read_model
 from offbeat_client.errors import OffbeatError
 
 
@@ -13,6 +15,12 @@ def test_parameters_come_in_the_order_of_the_vector(model_file, model):
     read = read_model(model_file, 6)
     assert list(read) == ["weight", "bias"]
     assert all(np.array_equal(read[name], model[name]) for name in model)
+
+
+def test_the_digest_is_over_the_parameters_in_the_order_of_the_vector(model_file):
+    expected = hashlib.sha256(struct.pack("<6f", 1, 2, 3, 4, 5, 6)).digest()
+    assert model_digest(read_model(model_file, 6)) == expected
+    assert model_digest({"a": np.array([[1, 3, 5], [2, 4, 6]], np.float32).T}) == expected
 
 
 @pytest.mark.parametrize("read", [lambda path: read_model(path, 6)["weight"], lambda path: read_down(path, 6)])

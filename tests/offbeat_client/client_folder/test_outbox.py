@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -125,3 +126,32 @@ def test_after_a_kill_a_receipt_can_be_recorded_again(visit, after_each_kill, co
         assert not outbox.body(5).exists()
         kills += 1
     assert kills >= 6
+
+
+DELTA = {"terms": "0a", "divisor": 2.0, "model": "0b"}
+SHARE = {"version": 12, "share": "c2hhcmU="}
+
+
+def test_a_private_update_is_a_delta_then_a_share(tmp_path, visit):
+    vector, masked = np.arange(6, dtype=np.float32), np.arange(6, dtype=np.uint32) << 29
+    Outbox(tmp_path).put_delta(visit(lease_seconds=60.0), vector, DELTA)
+    pending = Outbox(tmp_path).pending()
+    assert (pending.visit, pending.version, pending.lease_seconds, pending.announcement) == (4, 12, 60.0, None)
+    assert pending.delta == DELTA
+    assert not Outbox(tmp_path).body(4).exists()
+    Outbox(tmp_path).put_share(pending, masked, SHARE)
+    outbox = Outbox(tmp_path)
+    pending = outbox.pending()
+    assert (pending.announcement, pending.delta) == (SHARE, DELTA)
+    assert np.fromfile(outbox.body(4), "<u4").tolist() == masked.tolist()
+    assert outbox.delta(pending).tolist() == vector.tolist()
+    assert outbox.drop_share(pending) == outbox.pending() == replace(pending, announcement=None)
+    assert outbox.delta(pending).tolist() == vector.tolist()
+
+
+def test_a_private_update_with_its_receipt_leaves_nothing(tmp_path, visit):
+    outbox = Outbox(tmp_path)
+    pending = outbox.put_share(outbox.put_delta(visit(), np.zeros(6, np.float32), DELTA), np.zeros(6, np.uint32), SHARE)
+    outbox.acknowledge(pending, True, None)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.json"]
+    assert outbox.kept().since == 12

@@ -11,6 +11,7 @@ from offbeat.service.client import Fitted, run_client
 from offbeat.service.client.run import with_arrays
 from offbeat_client.local_plan import LocalPlan
 from offbeat_client.visit import Visit
+from tests.offbeat_client.helper_facts import PRIVACY, TERMS, Helper, private_folder
 
 VISIT = Visit(0, 0, 0, None, "delta", 3, 0, LocalPlan(1, 1, 0.1))
 
@@ -33,6 +34,22 @@ def test_a_client_trains_tensors(server, quick, tmp_path, model):
     assert run_client(server.url, lambda client: fit, tmp_path, enrolment_token="obe_1", backoff=quick) == 1
     assert load(server.bodies[0])["update"].tolist() == [0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
     assert server.announced[0]["examples"] == 7
+
+
+def test_a_client_of_tensors_sends_shares(server, quick, tmp_path, model):
+    helper, folder = Helper(), private_folder(tmp_path / "me")
+    server.share = helper.facts
+    server.serve(12, model)
+    server.offer(0, 12, privacy=PRIVACY)
+    key = (folder / "signing-key").rename(tmp_path / "key")
+
+    def fit(model, visit):
+        return {name: tensor - 2.0 for name, tensor in model.items()}, 7
+
+    joined = {"enrolment_token": "obe_1", "backoff": quick, "terms": tmp_path / "terms.json", "privacy_key": key}
+    assert run_client(server.url, lambda client: fit, folder, **joined) == 1
+    _, quantised = helper.open(server.announced[0], server.bodies[0])
+    assert [round(number * TERMS.step, 2) for number in quantised] == [2.0] * 6
 
 
 def test_models_and_offsets_are_not_copied(arrays):

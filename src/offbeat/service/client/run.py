@@ -27,6 +27,8 @@ def run_client(
     ca: Path | None = None,
     visits: int | None = None,
     backoff: Backoff | None = None,
+    terms: Path | None = None,
+    privacy_key: Path | None = None,
 ) -> int:
     """Take part in a run until it is over; models are torch tensors by parameter name.
 
@@ -42,6 +44,8 @@ def run_client(
         ca=ca,
         visits=visits,
         backoff=backoff,
+        terms=terms,
+        privacy_key=privacy_key,
     )
 
 

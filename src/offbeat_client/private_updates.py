@@ -1,0 +1,181 @@
+"""Updates of a client that has terms: only shares leave it."""
+
+import base64
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from offbeat_client.client_folder.model_file import model_digest, read_model
+from offbeat_client.client_folder.outbox import Delta, Outbox, Pending
+from offbeat_client.client_folder.private_record import PrivateRecord, PrivateRecordFile, has_private_record
+from offbeat_client.errors import OffbeatError
+from offbeat_client.messages import PrivacyMessage, ShareMessage
+from offbeat_client.privacy.envelope import parse
+from offbeat_client.privacy.epoch_key import EpochKey, verify_epoch_key
+from offbeat_client.privacy.head import Head
+from offbeat_client.privacy.share import make_share
+from offbeat_client.privacy.signing_key import signing_key
+from offbeat_client.privacy.terms import Terms, verify
+from offbeat_client.sending import is_plain
+from offbeat_client.update import check_fitted, result_vector
+from offbeat_client.visit import Visit
+
+KEY_FILE = "signing-key"
+"""The name of the client's Ed25519 key in its folder."""
+
+_log = logging.getLogger(__name__)
+
+
+class PrivateUpdates:
+    """Makes the shares of one client in one run.
+
+    Args:
+        terms: The run's terms.
+        key: The client's key, which the helper's roster lists.
+        folder: The client's folder.
+        outbox: The folder's outbox.
+    """
+
+    def __init__(self, terms: Terms, key: Ed25519PrivateKey, folder: Path, outbox: Outbox) -> None:
+        self._terms = terms
+        self._digest = terms.digest
+        self._key = key
+        self._outbox = outbox
+        self._file = PrivateRecordFile(folder, self._digest)
+        self._file.write(self._file.read())  # from now on the folder's client needs terms
+
+    def owns(self, pending: Pending) -> bool:
+        """Return whether an update belongs to this run, and so may leave as a share."""
+        return pending.delta is not None and pending.delta["terms"] == self._digest.hex()
+
+    def check_visit(self, visit: Visit, privacy: PrivacyMessage | None) -> None:
+        """Raise ``OffbeatError`` if the visit is not one of a run with these terms."""
+        last = self._file.read().visit
+        if privacy is None:
+            raise OffbeatError("the server asks for updates without masks: a client with terms never sends them")
+        if privacy.terms != self._digest.hex():
+            raise OffbeatError(
+                f"the server's run has the terms {privacy.terms[:16]}…, this client {self._digest.hex()[:16]}…: ask "
+                "the helper's operator for the run's terms.json"
+            )
+        if visit.length != self._terms.length:
+            raise OffbeatError(
+                f"the server's model has {visit.length} parameters, the terms are for {self._terms.length}: ask the "
+                "helper's operator for the run's terms.json"
+            )
+        if visit.payload != "delta" or not is_plain(visit.payload, visit.plan):
+            raise OffbeatError(f"the server asks for a {visit.payload} or for compression: masks are for whole deltas")
+        if visit.needs_loss or visit.corrects_gradients:
+            raise OffbeatError("the server asks for losses or corrects gradients: that does not go with masks")
+        if visit.number <= last:
+            raise OffbeatError(
+                f"the server gives visit {visit.number} after visit {last}: it was restored from an old copy, and its "
+                "private run must begin anew, with other terms"
+            )
+
+    def starts_later(self, visit: Visit) -> bool:
+        """Return whether a visit starts from a later version than the last share.
+
+        From the same version its delta could be the same, under another mask.
+        """
+        return visit.version > self._file.read().start_version
+
+    def put(self, visit: Visit, divisor: float, model: Path, result: Any) -> Pending:
+        """Keep the delta of a training result, of which the share will be made."""
+        start = read_model(model, visit.length)  # again, since training may have changed the arrays in place
+        vector = result_vector("delta", start, check_fitted(result, start, visit).model)
+        if not np.isfinite(vector).all():
+            _log.warning("visit %d: training diverged; the update counts as zeros", visit.number)
+        delta = Delta(terms=self._digest.hex(), divisor=divisor, model=model_digest(start).hex())
+        return self._outbox.put_delta(visit, vector, delta)
+
+    def mask(self, pending: Pending, facts: ShareMessage) -> Pending:
+        """Make the share of an update; it is on disk once this returns.
+
+        Raises:
+            OffbeatError: The facts are not the helper's, or not acceptable; nothing has changed.
+        """
+        delta = pending.delta
+        assert delta is not None
+        head, head_signature = Head(facts.head.number, bytes.fromhex(facts.head.digest)), facts.head.signature
+        try:
+            epoch_key = self._epoch_key(facts)
+            head.check_signature(bytes.fromhex(head_signature), self._terms.helper_key, self._digest)
+            self._check_head(head)
+            share = make_share(
+                self._outbox.delta(pending),
+                divisor=delta["divisor"],
+                scale=facts.scale,
+                terms=self._terms,
+                visit=pending.visit,
+                start_version=pending.version,
+                version=facts.version,
+                model=bytes.fromhex(delta["model"]),
+                head=head,
+                head_signature=bytes.fromhex(head_signature),
+                epoch_key=epoch_key,
+                signing_key=self._key,
+            )
+        except ValueError as error:
+            raise OffbeatError(
+                f"visit {pending.visit}: no share can be made of what the server sent: {error}"
+            ) from None
+        self._file.write(PrivateRecord(pending.visit, pending.version, head.number, head.digest.hex()))
+        announcement = {
+            "version": pending.version,
+            "bytes": share.masked.nbytes,
+            "sha256": parse(share.record).binding.vector.hex(),
+            "since": None,
+            "share": base64.b64encode(share.record).decode(),
+        }
+        return self._outbox.put_share(pending, share.masked, announcement)
+
+    def _epoch_key(self, facts: ShareMessage) -> EpochKey:
+        epoch = facts.epoch
+        signed = epoch.number.to_bytes(4, "big") + bytes.fromhex(epoch.public_key + epoch.signature)
+        return verify_epoch_key(signed, self._terms)
+
+    def _check_head(self, head: Head) -> None:
+        seen = self._file.read()
+        if head.number < seen.head_number or (head.number == seen.head_number and head.digest.hex() != seen.head):
+            raise OffbeatError(
+                f"the server passes on the helper's head {head.number} ({head.digest.hex()[:8]}…), but this client has "
+                f"seen head {seen.head_number} ({seen.head[:8]}…): server or helper was restored from an old copy, so "
+                "ask their operators"
+            )
+
+
+def private_updates(folder: Path, terms: Path | None, key: Path | None, outbox: Outbox) -> PrivateUpdates | None:
+    """Return what makes a client's shares; None for a client without terms.
+
+    Args:
+        folder: The client's folder.
+        terms: The file ``terms.json``.
+        key: The client's key; by default it is in its folder.
+        outbox: The folder's outbox.
+
+    Raises:
+        OffbeatError: A file is missing or wrong, or the folder's client has had terms before.
+    """
+    if terms is None:
+        if key is not None:
+            raise OffbeatError("--privacy-key is for a private run: give --terms, too")
+        if has_private_record(folder):
+            raise OffbeatError(f"the client in {folder} has joined with --terms before: give them, or another folder")
+        return None
+    try:
+        verified = verify(terms.read_bytes()).terms
+    except OSError as error:
+        raise OffbeatError(f"cannot read the terms in {terms}: {error.strerror}") from None
+    except ValueError as error:
+        raise OffbeatError(f"{terms}: {error}: ask the helper's operator for the file") from None
+    key = key or folder / KEY_FILE
+    if not key.exists():
+        raise OffbeatError(
+            f"there is no key {key}: make one with offbeat privacy key --folder {folder}, and give the text that it "
+            "prints to the helper's operator"
+        )
+    return PrivateUpdates(verified, signing_key(key), folder, outbox)

@@ -1,0 +1,354 @@
+"""Clients with terms: whatever happens, only shares leave them."""
+
+import hashlib
+import json
+import math
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from offbeat_client.errors import OffbeatError
+from offbeat_client.http.refusal import ServiceError
+from offbeat_client.privacy.signing_key import signing_key
+from offbeat_client.run import run_client
+from offbeat_client.visit import Fitted
+from tests.offbeat_client.conftest import Fault, KilledError
+from tests.offbeat_client.helper_facts import PRIVACY, TERMS, Helper, private_folder
+
+KEYS = {"version", "bytes", "sha256", "since", "share"}
+
+
+def delta_of(visit):
+    return np.sin(np.arange(6, dtype=np.float32) * (visit + 1.3) + 1).astype(np.float32)
+
+
+def fit(model, visit):
+    delta = delta_of(visit.number)
+    end = {"weight": model["weight"] - delta[:4].reshape(2, 2), "bias": model["bias"] - delta[4:]}
+    return Fitted(end, examples=31337, steps=2, loss=0.123456789)
+
+
+class Client:
+    """A client with examples, which it tells nobody."""
+
+    examples = 31337
+
+    def __init__(self):
+        self.trained = []
+
+    def fit(self, model, visit):
+        self.trained.append(visit.number)
+        return fit(model, visit)
+
+
+@pytest.fixture
+def helper(server):
+    made = Helper()
+    server.share = made.facts
+    return made
+
+
+@pytest.fixture
+def offer(server, model):
+    """Return a function that has the server offer private visits, each of a later version."""
+
+    def call(*numbers, **values):
+        for number in numbers:
+            server.serve(10 + number, model)
+            server.offer(number, 10 + number, **{"privacy": PRIVACY} | values)
+
+    return call
+
+
+@pytest.fixture
+def run(server, tmp_path, quick):
+    folder = private_folder(tmp_path / "me")
+
+    def call(client=fit, **options):
+        values = {"enrolment_token": "obe_1", "backoff": quick, "terms": tmp_path / "terms.json"}
+        return run_client(server.url, lambda _: client, folder, **values | options)
+
+    return call
+
+
+def check_received(server, deltas, model):
+    """Check every byte that the server got: neither deltas nor trained parameters, and nothing about the data."""
+    start = np.concatenate([array.reshape(-1) for array in model.values()])
+    for delta in deltas:
+        for vector in (delta, start - delta, -delta):
+            words = vector.astype("<f4").tobytes()
+            for begin in range(0, len(words) - 4, 4):
+                assert words[begin : begin + 8] not in server.received
+    for text in (b"31337", b"123456789", b"examples", b"steps", b"normaliser", b'seconds": 0', b'loss"'):
+        assert text not in server.received
+    assert {method + path for method, path, _ in server.heard if "probe" in path or "examples" in path} == set()
+    for _, announced, body in server.put:
+        assert announced.keys() == KEYS
+        assert announced["since"] is None
+        assert len(body) in (0, 24)
+
+
+def test_a_private_life(server, helper, run, offer, model, tmp_path):
+    helper.epoch, helper.head_number, helper.scale = 1, 103, 0.5
+    offer(0, 1)
+    server.probe = {"probe": None, "upload_bytes": 100}
+    client = Client()
+    assert run(client) == 2
+    assert client.trained == [0, 1]
+    check_received(server, [delta_of(0), delta_of(1)], model)
+    key = signing_key(tmp_path / "me" / "signing-key").public_key().public_bytes_raw()
+    digest = hashlib.sha256(b"".join(array.tobytes() for array in model.values())).digest()
+    for visit in (0, 1):
+        binding, quantised = helper.open(server.announced[visit], server.bodies[visit])
+        assert (binding.terms, binding.run, binding.client) == (TERMS.digest, TERMS.run, key)
+        assert (binding.visit, binding.start_version, binding.version) == (visit, 10 + visit, 14)
+        assert (binding.model, binding.head_number, binding.epoch) == (digest, 103, 1)
+        assert server.announced[visit]["version"] == 10 + visit
+        assert np.abs(np.array(quantised) * TERMS.step - 0.5 * delta_of(visit)).max() < 1.001 * TERMS.step
+    supports = {headers["Offbeat-Supports"] for _, path, headers in server.heard if path != "/v1/enrol"}
+    assert supports == {"privacy"}
+
+
+def test_the_divisor_is_applied_before_the_clip(server, helper, run, offer):
+    offer(0, privacy=PRIVACY | {"divisor": 4.0})
+    run()
+    _, quantised = helper.open(server.announced[0], server.bodies[0])
+    assert np.abs(np.array(quantised) * TERMS.step - delta_of(0) / 4).max() < 1.001 * TERMS.step
+
+
+def test_an_update_that_is_not_finite_is_sent_as_zeros(server, helper, run, offer):
+    offer(0)
+    run(lambda model, visit: ({name: array + np.inf for name, array in model.items()}, 1))
+    assert helper.open(server.announced[0], server.bodies[0])[1] == [0] * 6
+
+
+def test_without_a_mask_nothing_is_trained_or_sent(server, helper, run, offer):
+    for privacy, message in [
+        (None, "a client with terms never sends them"),
+        (PRIVACY | {"terms": "0a" * 32}, f"terms 0a0a0a0a0a0a0a0a…, this client {TERMS.digest.hex()[:16]}…: ask the"),
+    ]:
+        server.open = None
+        offer(0, privacy=privacy)
+        with pytest.raises(OffbeatError, match=message):
+            run(lambda *_: pytest.fail("trained"))
+        assert server.paths("POST")[-1] == "/v1/visits/0/give-up"
+    assert server.paths("PUT") == []
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"length": 7}, "model has 7 parameters, the terms are for 6"),
+        ({"payload": "difference"}, "asks for a difference or for compression"),
+        ({"payload": "params"}, "asks for a params or"),
+        ({"needs_loss": True}, "asks for losses"),
+        ({"corrects_gradients": True}, "corrects gradients"),
+    ],
+)
+def test_visits_that_do_not_go_with_masks_are_refused(server, helper, run, offer, values, message):
+    offer(0, **values)
+    with pytest.raises(OffbeatError, match=message):
+        run(lambda *_: pytest.fail("trained"))
+    assert server.paths("PUT") == []
+
+
+def other_helper():
+    return Helper(Ed25519PrivateKey.from_private_bytes(b"o" * 32))
+
+
+FORGED = other_helper().facts()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"scale": 0.124}, r"scale must be in 0\.125 … 1, got 0\.124"),
+        ({"scale": 1.001}, r"scale must be in 0\.125 … 1, got 1\.001"),
+        ({"version": 9}, "version 9 of the share is older than start_version 10"),
+        ({"epoch": FORGED["epoch"]}, "key's signature is not that of the terms' helper"),
+        ({"head": FORGED["head"]}, "head's signature is not that of the terms' helper"),
+    ],
+)
+def test_facts_that_are_not_the_helpers_or_out_of_range_make_no_share(server, helper, run, offer, changes, message):
+    offer(0)
+    facts = helper.facts()
+    server.share = lambda _: facts | changes
+    for _ in range(2):
+        with pytest.raises(OffbeatError, match=message) as caught:
+            run()
+        assert "\n" not in str(caught.value)
+    assert server.paths("PUT") == []
+    server.share = helper.facts
+    assert run(lambda *_: pytest.fail("trained again")) == 1
+
+
+@pytest.mark.parametrize("changes", [{"head_number": 4}, {"head_number": 0}, {"chain": b"fork"}])
+def test_a_head_that_goes_back_or_is_another_stops_the_client(server, helper, run, offer, changes):
+    helper.head_number = 5
+    offer(0)
+    run()
+    offer(1)
+    vars(helper).update(changes)
+    with pytest.raises(OffbeatError, match=r"has seen head 5 \(.*restored from an old copy"):
+        run()
+    assert len(server.put) == 1
+    helper.chain, helper.head_number = b"chain", 6
+    assert run(lambda *_: pytest.fail("trained again")) == 1
+
+
+def test_a_server_without_the_helpers_facts_is_asked_again(server, helper, run, offer):
+    offer(0)
+    answers = [None, None, helper.facts()]
+    server.share = lambda _: answers.pop(0)
+    assert run() == 1
+    assert len(server.put) == 1
+
+
+def test_visits_rise(server, helper, run, offer, model):
+    offer(3)
+    run()
+    server.receipts.clear()
+    for number in (3, 2):
+        server.serve(20, model)
+        server.offer(number, 20, privacy=PRIVACY)
+        with pytest.raises(OffbeatError, match=f"gives visit {number} after visit 3: it was restored"):
+            run(lambda *_: pytest.fail("trained"))
+    assert len(server.put) == 1
+
+
+def test_a_version_is_trained_from_once(server, helper, run, offer, model):
+    """The visit is given up: there may be a later version soon."""
+    offer(3)
+    run()
+    for number, version in ((4, 13), (5, 12), (6, 14)):
+        server.serve(version, model)
+        server.offer(number, version, privacy=PRIVACY)
+    client = Client()
+    assert run(client) == 1
+    assert client.trained == [6]
+    assert [visit for visit, _, _ in server.put] == [3, 6]
+    give_ups = [path for path in server.paths("POST") if "give-up" in path]
+    assert give_ups == ["/v1/visits/4/give-up", "/v1/visits/5/give-up"]
+
+
+def test_a_share_is_sent_again_unchanged_until_it_is_stale(server, helper, run, offer):
+    offer(0)
+    server.faults["PUT", "/v1/uploads/0"] = [Fault(503)] * 4
+    with pytest.raises(ServiceError):
+        run()
+    helper.epoch, helper.head_number, helper.version = 1, 101, 15
+    server.faults["PUT", "/v1/uploads/0"] = [Fault(before_answer=False, status=500), Fault(409, "stale-share")]
+    assert run(lambda *_: pytest.fail("trained again")) == 1
+    shares = [announced["share"] for _, announced, _ in server.put]
+    assert shares == [shares[0]] * 6 + [shares[-1]]
+    (old, body), (new, new_body) = [(announced, body) for _, announced, body in (server.put[0], server.put[-1])]
+    assert body != new_body
+    (old_binding, _), (binding, _) = helper.open(old, body), helper.open(new, new_body)
+    assert (old_binding.epoch, old_binding.head_number, old_binding.version) == (0, 0, 14)
+    assert (binding.epoch, binding.head_number, binding.version) == (1, 101, 15)
+    assert (binding.visit, binding.start_version) == (old_binding.visit, old_binding.start_version)
+
+
+def test_a_server_that_finds_every_share_stale_ends_the_attempts(server, helper, run, offer):
+    offer(0)
+    server.is_stale = lambda _: True
+    with pytest.raises(ServiceError, match="stale-share"):
+        run()
+    assert len(server.put) == 4
+
+
+def test_a_wrong_share_ends_the_client_but_not_the_next_one(server, helper, run, offer):
+    offer(0, 1)
+    server.faults["PUT", "/v1/uploads/0"] = [Fault(422, "wrong-share")]
+    with pytest.raises(ServiceError, match="wrong-share"):
+        run()
+    assert run() == 1
+
+
+def test_a_plain_update_from_before_the_terms_is_dropped(server, helper, run, offer):
+    offer(0, privacy=None)
+    server.faults["PUT", "/v1/uploads/0"] = [Fault(503)] * 4
+    with pytest.raises(ServiceError):
+        run(terms=None)
+    server.put.clear()
+    heard = len(server.heard)
+    offer(1)
+    assert run() == 1
+    assert [visit for visit, _, _ in server.put] == [1]
+    assert ("POST", "/v1/visits/0/give-up") in [(method, path) for method, path, _ in server.heard[heard:]]
+    assert [announced.keys() for _, announced, _ in server.put] == [KEYS]
+
+
+def test_a_client_that_had_terms_needs_them(server, helper, run, offer):
+    offer(0)
+    run()
+    heard = len(server.heard)
+    with pytest.raises(OffbeatError, match="has joined with --terms before"):
+        run(terms=None)
+    assert len(server.heard) == heard
+
+
+def test_a_client_without_terms_refuses_a_private_visit(server, helper, run, offer):
+    offer(0)
+    with pytest.raises(OffbeatError, match="masked updates only: join with --terms"):
+        run(lambda *_: pytest.fail("trained"), terms=None)
+    assert server.paths("PUT") == []
+    assert "/v1/visits/0/give-up" in server.paths("POST")
+
+
+def test_killed_anywhere_only_one_share_a_visit_and_epoch_leaves_the_client(
+    server, helper, tmp_path, quick, model, offer, kill_at
+):
+    """Over three visits; while the second is uploaded, the helper's epoch ends."""
+    deltas = [delta_of(visit) for visit in range(3)]
+
+    def is_stale(announced):
+        bound = helper.envelope(announced).binding
+        if bound.visit == 1 and bound.epoch == 0:
+            helper.epoch, helper.head_number = 1, 101
+        return bound.epoch < helper.epoch
+
+    def live(name, step):
+        helper.epoch = helper.head_number = 0
+        for memory in (server.put, server.receipts, server.heard, server.received, server.visits):
+            memory.clear()
+        server.open = None
+        offer(0, 1, 2)
+        (tmp_path / name).mkdir()
+        folder = private_folder(tmp_path / name / "me")
+        client, kills = Client(), 0
+        kill_at(step)
+        while True:
+            try:
+                terms = folder.with_name("terms.json")
+                run_client(server.url, lambda _: client, folder, enrolment_token="obe_1", backoff=quick, terms=terms)
+                break
+            except KilledError:
+                kills += 1
+                kill_at(math.inf)
+        kill_at(math.inf)
+        return kills, client.trained
+
+    server.is_stale = is_stale
+    for step in range(1000):
+        kills, trained = live(str(step), step)
+        check_received(server, deltas, model)
+        assert len(trained) <= 3 + kills
+        shares = {}  # of each visit, in the order in which they came
+        for visit, announced, body in server.put:
+            shares.setdefault(visit, {})[announced["share"]] = announced, body
+        epochs = {
+            visit: [helper.open(*share)[0].epoch for share in by_record.values()] for visit, by_record in shares.items()
+        }
+        assert epochs == {0: [0], 1: [0, 1], 2: [1]}, step
+        for visit, delta in enumerate(deltas):
+            quantised = helper.open(server.announced[visit], server.bodies[visit])[1]
+            assert np.abs(np.array(quantised) * TERMS.step - delta).max() < 1.001 * TERMS.step
+        assert sorted(server.receipts) == [0, 1, 2]
+        (path,) = (tmp_path / str(step) / "me").glob("private-*.json")
+        record = json.loads(path.read_text())
+        assert (record["visit"], record["start_version"], record["head_number"]) == (2, 12, 101), step
+        if not kills:
+            break
+    assert step > 60

@@ -1,0 +1,60 @@
+"""Files and options of clients with terms; ``test_private_run.py`` has the rest."""
+
+import json
+
+import pytest
+
+from offbeat_client.client_folder.outbox import Outbox
+from offbeat_client.errors import OffbeatError
+from offbeat_client.private_updates import private_updates
+from tests.offbeat_client.helper_facts import private_folder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return private_folder(tmp_path / "me")
+
+
+def made(folder, terms="terms.json", key=None):
+    return private_updates(folder, terms and folder.with_name(terms), key, Outbox(folder))
+
+
+def refused(folder, *options):
+    with pytest.raises(OffbeatError, match=r"^[^\n]+$") as caught:
+        made(folder, *options)
+    assert not list(folder.glob("private-*"))
+    return str(caught.value)
+
+
+def test_a_client_without_terms_makes_no_shares(folder):
+    assert made(folder, None) is None
+
+
+def test_a_key_may_be_elsewhere(folder):
+    key = (folder / "signing-key").rename(folder.with_name("key"))
+    assert made(folder, "terms.json", key) is not None
+    assert not (folder / "signing-key").exists()
+
+
+def test_a_key_needs_terms(folder):
+    assert "--privacy-key is for a private run: give --terms" in refused(folder, None, folder / "signing-key")
+
+
+def test_a_missing_key_is_not_made(folder):
+    (folder / "signing-key").unlink()
+    assert f"make one with offbeat privacy key --folder {folder}" in refused(folder)
+    assert not (folder / "signing-key").exists()
+
+
+def test_terms_that_cannot_be_read_are_one_line(folder):
+    assert "cannot read the terms in" in refused(folder, "missing.json")
+    path = folder.with_name("terms.json")
+    signed = json.loads(path.read_text())
+    path.write_text(json.dumps(signed | {"terms": signed["terms"].replace('"min_clients":2', '"min_clients":3')}))
+    assert "signature is not its helper's: ask the helper's operator for the file" in refused(folder)
+
+
+def test_terms_are_remembered_before_anything_is_sent(folder):
+    made(folder)
+    with pytest.raises(OffbeatError, match="has joined with --terms before: give them, or another folder"):
+        made(folder, None)
