@@ -17,6 +17,7 @@ import torch
 
 from offbeat.algorithms import Algorithm, FedBuff, LocalPlan
 from offbeat.coordinator import Coordinator
+from offbeat.coordinator.participation import Participation
 from offbeat.service.server.server import Listening, serve
 from offbeat.service.settings import ServerSettings
 from offbeat.service.updates.update_body import write_dense
@@ -125,6 +126,7 @@ def running(
     max_visit_seconds: float = math.inf,
     max_staleness: int | None = None,
     waits_for_examples: bool = False,
+    participation: Participation | None = None,
     **settings: Any,
 ) -> Generator[Served]:
     """Run a server in a thread of its own."""
@@ -141,6 +143,7 @@ def running(
             max_visit_seconds=max_visit_seconds,
             max_staleness=max_staleness,
             waits_for_examples=waits_for_examples,
+            participation=participation,
         )
         defaults = {"port": 0, "requests_a_second": 1e6, "burst": 10**6, "max_share": 1.0}
         server = ServerSettings(folder=folder, lease_seconds=lease_seconds, seed=7, **defaults | settings)

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -140,9 +140,27 @@ def _read_token(file: Path, token: str | None) -> str:
 @click.argument("folder", metavar="FOLDER", type=Path)
 def status(folder: Path) -> None:
     """Show the progress of the server with this FOLDER."""
-    for key, value in ask_status(folder).items():
+    now = ask_status(folder)
+    privacy = now.pop("privacy", None)
+    for key, value in now.items():
         if value is not None:
             click.echo(f"{key.replace('_', ' ')}: {f'{value:.2f}' if isinstance(value, float) else value}")
+
+    for line in [] if privacy is None else _privacy_lines(privacy):
+        click.echo(line)
+
+
+def _privacy_lines(privacy: dict[str, Any]) -> Iterator[str]:
+    """Yield what the status of a private run says of privacy."""
+    for key, name in (("epsilon", "epsilon"), ("epsilon_replace_one", "epsilon, replace-one")):
+        if privacy[key] is not None:
+            largest, median = (privacy[key][which] for which in ("largest", "median"))
+            yield f"{name}: largest {largest:.4g}, median {median:.4g} (delta {privacy['delta']:g})"
+    counts = (f"{privacy[f'sums_{name}']} {name}" for name in ("opened", "waiting", "discarded"))
+    yield f"sums: {', '.join(counts)}"
+    yield f"suspended clients: {privacy['suspended_clients']}"
+    if privacy["helper"] is not None:
+        yield f"helper: {privacy['helper']}"
 
 
 @click.command(epilog="\b\nExample:\n  offbeat tokens runs/service")

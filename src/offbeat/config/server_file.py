@@ -13,6 +13,7 @@ from offbeat.config.algorithm_table import build_algorithm, hyper_parameters_of
 from offbeat.config.experiment_file import read_table
 from offbeat.config.experiment_sections import AlgorithmTable, DataSection, EvaluateSection, LocalSection, ServerSection
 from offbeat.config.model_sections import ModelSection
+from offbeat.config.privacy_section import PrivacySection
 from offbeat.config.section import Count, Positive, Section, UserPath
 from offbeat.config.validation_errors import error_prefix
 from offbeat.service.settings import ServerSettings
@@ -58,6 +59,13 @@ class ServiceSection(Section):
     requests_a_second: Positive = ServerSettings.requests_a_second
     """The most requests of one client a second, on average."""
 
+    helper_terms: UserPath | None = None
+    """The helper's terms.json, for masked updates: privacy.helper."""
+    helper_token_file: UserPath | None = None
+    """A file with the token that the helper's enrolment printed."""
+    helper_ca: UserPath | None = None
+    """Certificates to trust for the helper, PEM; those of the system if it is left out."""
+
     @model_validator(mode="after")
     def _check_certificate(self) -> "ServiceSection":
         if (self.certificate is None) is not (self.key is None):
@@ -99,6 +107,8 @@ class ServerFile(Section):
     """The run does not end if it is left out."""
     evaluate: EvaluateSection | None = None
     """Which versions are measured on the test set, in a process of its own; none if it is left out."""
+    privacy: PrivacySection | None = None
+    """Limits on one client's influence, noise and masks; none of them if it is left out."""
     algorithm: AlgorithmTable
 
     @model_validator(mode="after")
@@ -107,6 +117,21 @@ class ServerFile(Section):
             raise ValueError("algorithm.algorithm is missing: name one, for instance algorithm = 'fedbuff'")
         if self.algorithm.local:
             raise ValueError("algorithm.local: put it into [local], since the server runs one algorithm only")
+        return self
+
+    @model_validator(mode="after")
+    def _check_privacy(self) -> "ServerFile":
+        helper, service = self.privacy and self.privacy.helper, self.service
+        if helper is not None:
+            for key in ("helper_terms", "helper_token_file"):
+                if getattr(service, key) is None:
+                    raise ValueError(f"service.{key} is missing: privacy.helper needs it")
+            if not helper.startswith("https://"):
+                raise ValueError(f"privacy.helper must be an https address, got {helper!r}")
+        elif service.helper_terms or service.helper_token_file or service.helper_ca:
+            raise ValueError("service.helper_terms, helper_token_file and helper_ca are for privacy.helper: set that")
+        if self.privacy is not None and (self.server.max_update_norm or service.max_update_norm):
+            raise ValueError("max_update_norm does not go with [privacy], where clip_norm is the limit: leave it out")
         return self
 
     @model_validator(mode="after")
@@ -126,7 +151,10 @@ class ServerFile(Section):
         values: dict[str, Any] = {
             **self.service.model_dump(include=_SETTINGS),
             "folder": Path(self.service.folder),
-            "max_update_norm": self.server.max_update_norm or self.service.max_update_norm,
+            # Which updates count must not depend on their norms where they are private.
+            "max_update_norm": math.inf
+            if self.privacy
+            else self.server.max_update_norm or self.service.max_update_norm,
             "lease_seconds": self.server.lease_seconds,
             "stop_versions": math.inf if self.stop is None else self.stop.versions,
             "evaluate_every": self.evaluate.every_versions if self.evaluate else None,
@@ -141,6 +169,8 @@ class ServerFile(Section):
     def resolved(self) -> dict[str, Any]:
         """Return what must not change when the server restarts, with defaults."""
         table = self.model_dump(exclude_none=True, exclude={"service", "algorithm", "evaluate"}, mode="json")
+        if self.privacy is not None:  # the helper's address may change
+            table["privacy"] |= {"helper": self.privacy.helper is not None}
         service = {"clients": self.service.clients, "seed": self.service.seed, "max_share": self.service.max_share}
         algorithm = {"algorithm": self.algorithm.algorithm, **hyper_parameters_of(self.build_algorithm())}
         return {**table, "service": service, "algorithm": algorithm}

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from offbeat.algorithms.components import Algorithm, ClosedBuffer
+from offbeat.algorithms.components import Algorithm, ClosedBuffer, Vector
 from offbeat.coordinator.transitions import Transitions
 
 SEALED_SUM_CALLS = frozenset(("reveal", "discard", "withdraw"))
@@ -42,18 +42,18 @@ class SealedSums:
         """The number, 1, 2, …, of the oldest sealed sum, or of the next one."""
         return self._algorithm.opened + 1
 
-    def reveal(self, now: float, opened: Tensor) -> bool:
+    def reveal(self, now: float, opened: Vector) -> bool:
         """Make the version of the oldest sealed sum; return True.
 
         Args:
             now: Seconds.
-            opened: The sum without masks, int32 ``(d,)``.
+            opened: The sum without masks, int32 ``(d,)``, or a promise of it.
 
         Raises:
             ValueError: Also if an entry is beyond what a sum can be.
         """
         self._algorithm.now = now
-        new_version = self._transitions.reveal(opened)
+        new_version = self._transitions.reveal(opened if isinstance(opened, Tensor) else opened.resolve())
         self._note("reveal", now=now, opened=opened)
         return new_version
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from offbeat.errors import OffbeatError
 from offbeat.helper.chain import HEAD_HEADER, SIGNATURE_HEADER
+from offbeat.service.masked.helper_protocol import HelperRefusedError
 from offbeat_client.http.refusal import UnreachableError
 from offbeat_client.privacy.head import Head
 
@@ -25,22 +26,6 @@ _Hex16 = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 _Hex32 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 _Hex64 = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
 _Hex100 = Annotated[str, Field(pattern=r"^[0-9a-f]{200}$")]
-
-
-class HelperRefusedError(OffbeatError):
-    """The helper refused a request; the same one will not succeed.
-
-    Attributes:
-        kind: The reason, for programs; empty if the answer is not a helper's.
-        detail: The reason, for people.
-        client: The key of the client whose record is refused; None if the reason is not a single record.
-    """
-
-    def __init__(self, kind: str, detail: str, client: bytes | None = None) -> None:
-        super().__init__(f"the helper refuses: {detail}{f' ({kind})' if kind else ''}")
-        self.kind = kind
-        self.detail = detail
-        self.client = client
 
 
 class Facts(NamedTuple):

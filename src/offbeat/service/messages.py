@@ -6,7 +6,8 @@ from pydantic import Field
 
 from offbeat.algorithms.components import Algorithm
 from offbeat.coordinator.calls import Assignment, Receipt, Unknown
-from offbeat_client.messages import Answer, PlanMessage, ReceiptMessage, Request, VisitMessage
+from offbeat.service.engine.privacy_status import PrivacyStatus
+from offbeat_client.messages import Answer, PlanMessage, PrivacyMessage, ReceiptMessage, Request, VisitMessage
 
 
 class NewEnrolmentToken(Request):
@@ -66,10 +67,17 @@ class Status(Answer):
     refused_steps: int
     run_seconds: float
     evaluated: dict[str, Any] | None
+    privacy: PrivacyStatus | None = None
 
 
 def visit_message(
-    assignment: Assignment, algorithm: Algorithm, *, length: int, seed: int, lease_seconds: float | None
+    assignment: Assignment,
+    algorithm: Algorithm,
+    *,
+    length: int,
+    seed: int,
+    lease_seconds: float | None,
+    privacy: PrivacyMessage | None = None,
 ) -> VisitMessage:
     """Return the message for an assignment of this algorithm."""
     return VisitMessage(
@@ -84,6 +92,7 @@ def visit_message(
         urgent=assignment.client in algorithm.urgent(),
         corrects_gradients=algorithm.corrects_gradients,
         needs_loss=algorithm.needs_loss,
+        privacy=privacy,
     )
 
 

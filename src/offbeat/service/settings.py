@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from offbeat.service.engine.privacy_status import PrivacySettings
 from offbeat.service.server.certificates import Certificates
 
 
@@ -37,6 +38,7 @@ class ServerSettings:
         stop_versions: The run ends at this version.
         evaluate_every: Number of versions from one evaluation to the next; None for no evaluations.
         evaluate_command: The program that evaluates versions.
+        privacy: The privacy of sums, for a coordinator with limits on participation; None for plain sums.
         config: The run's configuration, which must be the same whenever the server starts.
         clock: Monotonic seconds.
     """
@@ -60,5 +62,6 @@ class ServerSettings:
     stop_versions: float = math.inf
     evaluate_every: int | None = None
     evaluate_command: Sequence[str] = ()
+    privacy: PrivacySettings | None = None
     config: dict[str, Any] = field(default_factory=dict[str, Any])
     clock: Callable[[], float] = time.monotonic

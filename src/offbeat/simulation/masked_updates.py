@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from offbeat.algorithms.components import Algorithm, Promise, Update
+from offbeat.algorithms.components import Promise
 from offbeat.algorithms.components.buffers.secret_sum import SecretSum
 from offbeat.coordinator import Coordinator
-from offbeat_client.local_plan import LocalPlan, normaliser
 from offbeat_client.privacy.fixed_point import quantise
-from offbeat_client.privacy.share import SMALLEST_SCALE, update_factor
+from offbeat_client.privacy.share import update_factor
 
 
 @dataclass(frozen=True)
@@ -63,14 +62,3 @@ class _WholeNumbers:
         entries = vector.cpu().numpy()
         factor = update_factor(entries, divisor=self.divisor, scale=self.scale, clip_norm=rules.clip_norm)
         return torch.from_numpy(quantise(entries, rules.step, self.key, rules.largest, factor)).to(vector.device)
-
-
-def upload_scale(algorithm: Algorithm, client: int, version: int, plan: LocalPlan) -> float:
-    """Return the factor of an update whose upload begins now.
-
-    A ``ValueError`` if it is above 1, which no client accepts.
-    """
-    scale = algorithm.scale(Update(client, version, torch.empty(0), 1, plan.steps, normaliser(plan), plan=plan))
-    if not scale <= 1:
-        raise ValueError(f"{algorithm.name} gives an update the weight {scale:.6g}: at most 1 is private")
-    return max(scale, SMALLEST_SCALE)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -17,12 +18,15 @@ from offbeat.config.experiment_file import metrics_of
 from offbeat.config.server_file import ServerFile
 from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
+from offbeat.service.engine.privacy_status import PrivacySettings
 from offbeat.service.server.certificates import Certificates, make_certificates
 from offbeat.service.server.server import Listening, serve
+from offbeat.service.settings import ServerSettings
 from offbeat.service.store.model_files import Layout
 from offbeat.worlds.buffer_wrappers import wrap_buffer
 from offbeat.worlds.dry_run import dry_run
 from offbeat.worlds.pattern_guard import guard_pattern
+from offbeat.worlds.served_privacy import privacy_settings, protect
 from offbeat.worlds.workload import build_dataset, build_model
 
 _DISK_THREADS = 32  # most of them wait for the disk
@@ -32,12 +36,20 @@ def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
     """Run a server until SIGTERM or Ctrl-C; ``ready`` is called when it listens."""
     torch.set_num_threads(1)  # one thread always adds in one order
     coordinator, layout = build_coordinator(file)
-    settings = file.settings(
-        certificates=_certificates(file),
-        evaluate_command=_evaluation_command(file),
-        config=json.loads(json.dumps(file.resolved())),
-    )
+    length = coordinator.algorithm.model.numel()
+    with privacy_settings(file, length) as privacy:
+        settings = file.settings(
+            certificates=_certificates(file),
+            evaluate_command=_evaluation_command(file),
+            privacy=privacy,
+            config=_config(file, privacy),
+        )
+        _run(settings, coordinator, layout, ready)
 
+
+def _run(
+    settings: ServerSettings, coordinator: Coordinator, layout: Layout, ready: Callable[[Listening], None]
+) -> None:
     async def until_a_signal() -> None:
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(_DISK_THREADS))
@@ -62,10 +74,11 @@ def build_coordinator(file: ServerFile) -> tuple[Coordinator, Layout]:
     guard_pattern(algorithm)
     lease_seconds = file.server.lease_seconds
     try:
-        if file.server.aggregate in (None, "mean"):  # a robust mean has no weights
+        if file.privacy is None and file.server.aggregate in (None, "mean"):  # a robust mean has no weights
             algorithm.wrap(cap_share(section.max_share))
         # The service itself refuses updates whose norm is too large, before they are logged.
         wrap_buffer(algorithm, file.server.model_copy(update={"max_update_norm": None}))
+        participation = protect(file, algorithm, plan, len(model.vector))
         dry_run(algorithm, model.vector, torch.ones(section.clients, dtype=torch.float64), plan)
         coordinator = Coordinator(
             algorithm,
@@ -77,10 +90,19 @@ def build_coordinator(file: ServerFile) -> tuple[Coordinator, Layout]:
             max_visit_seconds=file.server.max_visit_seconds,
             max_staleness=file.server.max_staleness,
             waits_for_examples=algorithm.weighs_all_clients,
+            participation=participation,
         )
     except ValueError as error:
         raise OffbeatError(f"algorithm: {error}") from None
     return coordinator, [(name, tuple(tensor.shape)) for name, tensor in model.named(model.vector).items()]
+
+
+def _config(file: ServerFile, privacy: PrivacySettings | None) -> dict[str, Any]:
+    """Return what must not change when the server restarts, with the terms."""
+    config: dict[str, Any] = json.loads(json.dumps(file.resolved()))
+    if privacy is not None and privacy.terms is not None:
+        config["privacy"]["terms"] = privacy.terms.digest.hex()
+    return config
 
 
 def _event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -105,7 +105,12 @@ def test_an_older_visit_is_unknown_and_the_last_counted_one_takes_no_other_bytes
     assert [kind_of(answer, 409) for answer in others[1:]] == ["other-upload", "other-upload"]
     with running(tmp_path / "server", make, max_staleness=0) as server:
         peer = server.peer(token)
-        assert peer.http.get("/v1/uploads/0").json() == {"wanted": False, "offset": 0, "receipt": UNKNOWN}
+        assert peer.http.get("/v1/uploads/0").json() == {
+            "wanted": False,
+            "offset": 0,
+            "receipt": UNKNOWN,
+            "share": None,
+        }
         assert kind_of(peer.put(visits[1], body_of(2 * ONES)), 409) == "other-upload"
         assert peer.put(visits[1], body_of(ONES)).json() == same[1].json()
 

@@ -3,7 +3,7 @@
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import Call
 from offbeat.service.console_log import event
-from offbeat.service.store.call_records import record_of
+from offbeat.service.store.call_records import record_of, vector_of
 from offbeat.service.store.log_writer import LogWriter
 from offbeat.service.store.segments import Segment, Segments
 from offbeat.service.updates.update_body import StoredUpdate
@@ -38,9 +38,10 @@ class CallRecorder:
         if call.name in _NOT_LOGGED:
             return
         record = record_of(call, self._log_writer.number + 1)
-        event(call.name, version=self._coordinator.algorithm.version, **record.arguments)
+        shown = {name: value for name, value in record.arguments.items() if name != "share"}
+        event(call.name, version=self._coordinator.algorithm.version, **shown)
         segment: Segment | None = None
-        update = call.arguments.get("vector")
+        update = vector_of(call)
         if isinstance(update, StoredUpdate):
             self.stored_bytes += update.size
             self.update_files.add(record.number, update)

@@ -18,14 +18,16 @@ from offbeat.service.engine.live_run import LiveRun
 from offbeat.service.engine.update_intake import UpdateIntake, known_visit
 from offbeat.service.engine.version_publisher import VersionPublisher
 from offbeat.service.engine.waiting_clients import WaitingClients, WorkFuture
+from offbeat.service.masked.shares import Shares
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.disk import Disk
 from offbeat.service.store.log_writer import LogWriter
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.store.segments import Segments
 from offbeat.service.updates.update_body import Body
-from offbeat.service.updates.update_header import UpdateHeader
+from offbeat.service.updates.update_header import Header
 from offbeat.service.updates.upload_history import UploadHistory
+from offbeat_client.messages import ShareMessage
 
 
 class Engine:
@@ -42,7 +44,8 @@ class Engine:
         models: The files of versions.
         segments: Store small updates.
         disk: Handles failures of the disk.
-        history: Digests and norms of past uploads.
+        history: Digests, norms and keys of past uploads.
+        shares: The shares of masked updates; None if updates are not masked.
 
     Attributes:
         coordinator: The run's coordinator.
@@ -50,6 +53,7 @@ class Engine:
         waiting: Clients waiting for work.
         calls: Logs the coordinator's calls.
         publisher: Writes versions.
+        has_sealed: Set when a sum is sealed that a helper has to open.
         must_assign: Whether the last attempt to assign work failed, so that clients may have to be given work.
     """
 
@@ -61,6 +65,7 @@ class Engine:
         segments: Segments,
         disk: Disk,
         history: UploadHistory,
+        shares: Shares | None = None,
     ) -> None:
         self.run = run
         self.coordinator = run.coordinator
@@ -72,8 +77,10 @@ class Engine:
         self.waiting = WaitingClients()
         self.calls = CallRecorder(run.coordinator, log_writer, segments)
         self.publisher = VersionPublisher(run.coordinator, models, log_writer, disk)
+        self.shares = shares
+        self.has_sealed = asyncio.Event()
         self.must_assign = False
-        self._intake = UpdateIntake(run, models, segments, history.digests)
+        self._intake = UpdateIntake(run, models, segments, history.digests, shares)
         self._segments = segments
         self._is_stopping = False
 
@@ -127,26 +134,32 @@ class Engine:
         if self.waiting.remove(client, future):
             self.coordinator.absent(self.run.now, client)
 
-    async def offer(self, client: int, visit: int) -> Receipt | Unknown | None:
+    async def offer(self, client: int, visit: int) -> tuple[Receipt | Unknown | None, ShareMessage | None]:
         """Return None if a visit's update is wanted, else what has become of it.
+
+        If a masked update is wanted, also returns the values for its share.
 
         Raises:
             Refusal: ``no-such-visit``.
         """
+        share = None
         async with self.lock:
             receipt = self._intake.outcome(client, visit)
             if receipt is None:
                 receipt = self.coordinator.offer(self.run.now, client, visit)
+                assignment = self.coordinator.visits.assignment(client)
+                if receipt is None and self.shares is not None and assignment is not None:
+                    share = self.shares.offer(assignment)
                 await self.try_to_assign()
         await self.log_writer.wait_until_durable()
-        return receipt
+        return receipt, share
 
-    def check_header(self, client: int, visit: int, header: UpdateHeader) -> None:
+    def check_header(self, client: int, visit: int, header: Header) -> None:
         """Refuse a header that does not fit the visit, before the body arrives."""
         self._intake.check_header(client, visit, header)
 
     async def hand_in(
-        self, client: int, visit: int, header: UpdateHeader, body: Body, *, check_in: bool
+        self, client: int, visit: int, header: Header, body: Body, *, check_in: bool
     ) -> tuple[Receipt | Unknown, Assignment | None]:
         """Take in an update; return its receipt, and the client's next visit.
 
@@ -238,8 +251,10 @@ class Engine:
     async def _assign(self) -> None:
         """Give work to waiting clients, if there is any.
 
-        Follows every call that may make a version.
+        Follows every call that may make a version or seal a sum.
         """
+        if self.coordinator.sealed_sums.waiting():
+            self.has_sealed.set()
         if self._is_stopping:
             return
         await self.publisher.evaluate()

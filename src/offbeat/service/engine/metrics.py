@@ -5,6 +5,8 @@ from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from offbeat.service.engine.privacy_status import PrivacyStatus
+
 T = TypeVar("T")
 
 _STALENESS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -27,7 +29,32 @@ class Metrics:
         self.in_flight = self._make(Gauge, "offbeat_in_flight", "Clients at work that have not lapsed")
         self.waiting = self._make(Gauge, "offbeat_waiting", "Clients that wait for work")
         self.refused_steps = self._make(Gauge, "offbeat_refused_steps", "Server steps that were not finite")
+        self._privacy: dict[str, Gauge] | None = None
         self.enrolled = self._make(Gauge, "offbeat_enrolled", "Clients that have enrolled")
+
+    def set_privacy(self, status: PrivacyStatus) -> None:
+        """Set the metrics of private sums, which other runs do not have."""
+        if self._privacy is None:
+            self._privacy = {
+                "epsilon": self._make(
+                    Gauge, "offbeat_epsilon", "Epsilon spent, over clients", ["adjacency", "clients"]
+                ),
+                "opened": self._make(Gauge, "offbeat_sums_opened", "Sums that became versions"),
+                "discarded": self._make(Gauge, "offbeat_sums_discarded", "Sums that could not be opened"),
+                "waiting": self._make(Gauge, "offbeat_sums_waiting", "Sealed sums that wait for the helper"),
+                "suspended": self._make(Gauge, "offbeat_suspended_clients", "Clients of two discarded sums"),
+                "helper": self._make(Gauge, "offbeat_helper_ok", "Whether the helper opens sums; 1 without a helper"),
+            }
+        gauges = self._privacy
+        for adjacency, spent in (("zero-out", status.epsilon), ("replace-one", status.epsilon_replace_one)):
+            if spent is not None:
+                gauges["epsilon"].labels(adjacency, "largest").set(spent.largest)
+                gauges["epsilon"].labels(adjacency, "median").set(spent.median)
+        gauges["opened"].set(status.sums_opened)
+        gauges["discarded"].set(status.sums_discarded)
+        gauges["waiting"].set(status.sums_waiting)
+        gauges["suspended"].set(status.suspended_clients)
+        gauges["helper"].set(status.helper in (None, "ok"))
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""

@@ -10,6 +10,7 @@ from offbeat.service.accounts.declared_examples import within_share
 from offbeat.service.accounts.request_rate import RequestRate
 from offbeat.service.engine.engine import Engine
 from offbeat.service.engine.metrics import Metrics
+from offbeat.service.engine.privacy_status import privacy_status
 from offbeat.service.engine.update_receiver import UpdateReceiver, UploadRequest
 from offbeat.service.messages import Status, receipt_message, visit_message
 from offbeat.service.refusal import Refusal
@@ -118,12 +119,14 @@ class Service:
         return messages.CheckedIn(visit=visit, retry_after_seconds=None, finished=False)
 
     def _visit(self, assignment: Assignment, lease_seconds: float | None) -> messages.VisitMessage:
+        shares = self.engine.shares
         return visit_message(
             assignment,
             self.engine.coordinator.algorithm,
             length=self.engine.models.length,
             seed=self._settings.seed,
             lease_seconds=lease_seconds,
+            privacy=None if shares is None else shares.privacy(assignment),
         )
 
     def probe(self, client: int) -> messages.Probe:
@@ -144,11 +147,12 @@ class Service:
 
     async def upload_state(self, client: int, visit: int) -> messages.UploadState:
         """Return whether an update would count, and how many bytes of it have arrived."""
-        receipt = await self.engine.offer(client, visit)
+        receipt, share = await self.engine.offer(client, visit)
         if receipt is not None:
             self._count(receipt)
             return messages.UploadState(wanted=False, offset=0, receipt=receipt_message(receipt))
-        return messages.UploadState(wanted=True, offset=self.uploads.offset(client, visit), receipt=None)
+        offset = self.uploads.offset(client, visit)
+        return messages.UploadState(wanted=True, offset=offset, receipt=None, share=share)
 
     async def upload(self, request: UploadRequest) -> messages.Received | messages.Partly:
         """Receive an update or a part of one; return its receipt.
@@ -202,6 +206,7 @@ class Service:
             refused_steps=len(coordinator.algorithm.refused_steps),
             run_seconds=self.engine.run.now,
             evaluated=evaluations.last if evaluations else None,
+            privacy=self._settings.privacy and privacy_status(self._settings.privacy, coordinator, self.engine.shares),
         )
 
     def metrics_text(self) -> bytes:
@@ -212,4 +217,6 @@ class Service:
         self.metrics.waiting.set(status.waiting)
         self.metrics.enrolled.set(status.enrolled)
         self.metrics.refused_steps.set(status.refused_steps)
+        if status.privacy is not None:
+            self.metrics.set_privacy(status.privacy)
         return self.metrics.text()

@@ -10,7 +10,8 @@ from offbeat.service.engine.checkpoint import CheckpointWriter, LoadedCheckpoint
 from offbeat.service.engine.engine import Engine
 from offbeat.service.engine.evaluation import delete_links
 from offbeat.service.engine.live_run import LiveRun
-from offbeat.service.store.call_records import call_of
+from offbeat.service.masked.shares import Shares
+from offbeat.service.store.call_records import call_of, vector_of
 from offbeat.service.store.database import LogRecord
 from offbeat.service.store.disk import Disk
 from offbeat.service.store.log_writer import LogWriter
@@ -20,6 +21,8 @@ from offbeat.service.store.store import Store
 from offbeat.service.updates.update_body import StoredUpdate, check_body
 from offbeat.service.updates.uploads import clean_up
 from offbeat.service.updates.usual_norms import norm_unit
+from offbeat_client.privacy.envelope import parse
+from offbeat_client.privacy.terms import Terms
 
 
 async def open_engine(
@@ -27,6 +30,7 @@ async def open_engine(
     coordinator: Coordinator,
     layout: Layout,
     *,
+    terms: Terms | None = None,
     stop_versions: float = math.inf,
     clock: Callable[[], float] = time.monotonic,
     failed: Callable[[BaseException], None],
@@ -40,6 +44,7 @@ async def open_engine(
         store: The folder.
         coordinator: A fresh one, as it was when the run began; the initial model may differ.
         layout: The parameters that make up the model's vector.
+        terms: The terms of masked updates; None if updates are not masked.
         stop_versions: The run ends at this version.
         clock: Monotonic seconds.
         failed: Called if the disk fails.
@@ -58,7 +63,8 @@ async def open_engine(
     disk = Disk(store.folder / "reserve", failed)
     run = LiveRun(coordinator, now=now, stop_versions=stop_versions, clock=clock)
     log_writer = LogWriter(store.database, number, disk, failed)
-    engine = Engine(run, log_writer, models, Segments(store.folder / "updates"), disk, loaded.history)
+    shares = None if terms is None else Shares(terms, coordinator, models, loaded.history.keys)
+    engine = Engine(run, log_writer, models, Segments(store.folder / "updates"), disk, loaded.history, shares)
     for record, update in updates:
         engine.calls.update_files.add(record, update)
     clean_up(store.folder, {update.path.name for _, update in updates})
@@ -99,7 +105,7 @@ def _replay(
 def _replay_record(
     record: LogRecord, store: Store, coordinator: Coordinator, models: ModelFiles, loaded: LoadedCheckpoint
 ) -> StoredUpdate | None:
-    """Make a call again; return its update if that is stored."""
+    """Make a call again; return its update, or its opened sum, if that is stored."""
     algorithm = coordinator.algorithm
     call = call_of(record, coordinator, store.folder / "updates", models)
     if record.name == "assign":
@@ -107,17 +113,20 @@ def _replay_record(
         models.publish(algorithm.version)
     if record.name != "receive":
         coordinator.replay(call)
-        return None
+        opened = vector_of(call)
+        return opened if isinstance(opened, StoredUpdate) else None
     client, visit = record.arguments["client"], record.arguments["visit"]
     assignment = coordinator.visits.assignment(client)
     assert assignment is not None
     coordinator.replay(call)
     has_counted = coordinator.visits.has_counted(client, visit)
     loaded.history.digests.add(client, visit, record.digest or "", counted=has_counted)
+    if (share := call.arguments.get("share")) is not None:
+        loaded.history.keys.add(client, parse(share).binding.client)
     update = call.arguments["vector"]
     if not isinstance(update, StoredUpdate):
         return None
-    if has_counted:
+    if has_counted and share is None:
         steps, reported = record.arguments["steps"], record.arguments["normaliser"]
         unit = norm_unit(algorithm.payload, assignment.plan, steps, reported)
         loaded.history.norms.add(client, check_body(update, None) / unit)

@@ -5,13 +5,14 @@ from typing import TypeVar
 
 from offbeat.coordinator.calls import Assignment, Receipt, Unknown
 from offbeat.service.engine.live_run import LiveRun
+from offbeat.service.masked.shares import Shares
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.call_records import DiscardedUpdate
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.store.segments import Segments
 from offbeat.service.updates.digests import Digests
 from offbeat.service.updates.update_body import Body, BufferedUpdate, StoredUpdate
-from offbeat.service.updates.update_header import UpdateHeader
+from offbeat.service.updates.update_header import Header, ShareHeader, UpdateHeader, private_report
 from offbeat_client.local_plan import normaliser
 
 T = TypeVar("T")
@@ -29,14 +30,18 @@ class UpdateIntake:
         models: The files of versions.
         segments: Store small updates.
         digests: Of the clients' last uploads.
+        shares: Checks the shares of masked updates; None if updates are not masked.
     """
 
-    def __init__(self, run: LiveRun, models: ModelFiles, segments: Segments, digests: Digests) -> None:
+    def __init__(
+        self, run: LiveRun, models: ModelFiles, segments: Segments, digests: Digests, shares: Shares | None
+    ) -> None:
         self._run = run
         self._coordinator = run.coordinator
         self._models = models
         self._segments = segments
         self._digests = digests
+        self._shares = shares
 
     def outcome(self, client: int, visit: int, digest: str | None = None) -> Receipt | Unknown | None:
         """Return what has become of a visit that is over; None for one that is not.
@@ -60,17 +65,30 @@ class UpdateIntake:
         may_be_another = digest is not None and known is None and receipt.counted
         return receipt if self._coordinator.visits.remembers(client, visit) and not may_be_another else Unknown()
 
-    def check_header(self, client: int, visit: int, header: UpdateHeader) -> None:
+    def check_header(self, client: int, visit: int, header: Header) -> None:
         """Check the header of an update against the visit, if that is not over.
 
         Raises:
-            Refusal: ``wrong-version``, ``wrong-plan`` or ``no-loss``.
+            Refusal: ``wrong-version``, ``wrong-plan`` or ``no-loss``; ``share-needed``, ``no-share``, ``wrong-share``
+                or ``stale-share``.
         """
         assignment = self._coordinator.visits.assignment(client)
         if assignment is None or assignment.visit != visit:
             return
         if header.version != assignment.version:
             raise Refusal("wrong-version", f"the visit began from version {assignment.version}, not {header.version}")
+        if isinstance(header, UpdateHeader):
+            if self._shares is not None:
+                raise Refusal("share-needed", "updates of this run are masked: send a share, never a plain update")
+            self._check_report(assignment, header)
+        elif self._shares is None:
+            raise Refusal(
+                "no-share", "updates of this run are not masked: a client with terms does not take part in it"
+            )
+        else:
+            self._shares.check(assignment, header)
+
+    def _check_report(self, assignment: Assignment, header: UpdateHeader) -> None:
         if header.steps > assignment.plan.steps:
             raise Refusal("wrong-plan", f"the plan has {assignment.plan.steps} steps, not {header.steps}")
         usual = normaliser(assignment.plan.prefix(header.steps)) if header.steps else 0.0
@@ -83,7 +101,7 @@ class UpdateIntake:
         if self._coordinator.algorithm.needs_loss and header.loss is None:
             raise Refusal("no-loss", "this run needs the visit's mean training loss: send loss, a finite number")
 
-    def deliver(self, client: int, visit: int, header: UpdateHeader, body: Body) -> Receipt:
+    def deliver(self, client: int, visit: int, header: Header, body: Body) -> Receipt:
         """Give the coordinator the update of an open visit, and return its receipt.
 
         A body in memory is stored if it counts; a body in a file is already on disk.
@@ -96,6 +114,10 @@ class UpdateIntake:
         self.check_header(client, visit, header)
         base = self._models.read(assignment.version) if algorithm.needs_base else None
         is_wanted = self._coordinator.late_updates.counts(assignment)
+        if isinstance(header, ShareHeader) or self._coordinator.participation is not None:
+            report = private_report(header, assignment.plan)
+        else:
+            report = header.report(needs_loss=algorithm.needs_loss)
         try:
             receipt = self._coordinator.receive(
                 self._run.now,
@@ -103,22 +125,24 @@ class UpdateIntake:
                 visit,
                 self._stored(body, header.sha256) if is_wanted else DiscardedUpdate(header.sha256),
                 base=base,
-                **header.report(needs_loss=algorithm.needs_loss),
+                **report,
             )
         except ValueError as error:
             if is_wanted and isinstance(body, BufferedUpdate):
                 self._segments.remove_last()
             raise self._refusal(assignment, header, error) from None
         self._digests.add(client, visit, header.sha256, counted=receipt.counted)
+        if isinstance(header, ShareHeader) and self._shares is not None:
+            self._shares.add_key(client, header.share)
         return receipt
 
     def _stored(self, body: Body, digest: str) -> StoredUpdate:
         if isinstance(body, StoredUpdate):
             return body
         segment, begin = self._segments.append(body.data)
-        return StoredUpdate(segment.path, begin, body.size, body.length, body.plan_compression, digest)
+        return StoredUpdate(segment.path, begin, body.size, body.length, body.plan_compression, digest, body.is_masked)
 
-    def _refusal(self, assignment: Assignment, header: UpdateHeader, error: ValueError) -> Refusal:
+    def _refusal(self, assignment: Assignment, header: Header, error: ValueError) -> Refusal:
         """Return the refusal of an update that the algorithm does not accept.
 
         A client that has lost its memory is released from the visit, and gets new work.

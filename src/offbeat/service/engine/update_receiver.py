@@ -11,7 +11,7 @@ from offbeat.service.accounts.accounts import Accounts
 from offbeat.service.engine.engine import Engine
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates.update_body import Body, BufferedUpdate, StoredUpdate, check_body, largest_body
-from offbeat.service.updates.update_header import UpdateHeader
+from offbeat.service.updates.update_header import Header, ShareHeader, UpdateHeader
 from offbeat.service.updates.uploads import SMALL, CompleteBody, Uploads
 from offbeat.service.updates.usual_norms import norm_unit
 from offbeat_client.files import sync_file, sync_folder
@@ -26,7 +26,7 @@ class UploadRequest:
 
     client: int
     visit: int
-    header: UpdateHeader
+    header: Header
     offset: int  # where in the body the part begins
     length: int  # bytes of the part
     pieces: AsyncIterator[bytes]
@@ -73,7 +73,8 @@ class UpdateReceiver:
             Refusal: The update is refused; nothing changes, except that its beginning may be kept.
         """
         header = request.header
-        self._accounts.examples.check(request.client, header.examples)
+        if isinstance(header, UpdateHeader):
+            self._accounts.examples.check(request.client, header.examples)
         plan = self._plan(request.client, request.visit)
         if plan is None:
             if request.is_small:
@@ -81,6 +82,8 @@ class UpdateReceiver:
                 await self._uploads.read(request.client, header.bytes, request.pieces)
             receipt = await self._engine.repeated_receipt(request.client, request.visit, header.sha256)
             return UploadAnswer(receipt, is_new=False)
+        if isinstance(header, ShareHeader) and self._engine.shares is not None:
+            await self._engine.shares.prepare(header.version)
         self._check_size(request, plan)
         self._engine.check_header(request.client, request.visit, header)
         try:
@@ -98,7 +101,7 @@ class UpdateReceiver:
         except OSError as error:
             raise self._engine.disk.refusal(error) from None
         has_counted = isinstance(answer.receipt, Receipt) and answer.receipt.counted
-        if has_counted and not self._accounts.examples.is_known(request.client):
+        if isinstance(header, UpdateHeader) and has_counted and not self._accounts.examples.is_known(request.client):
             self._accounts.declare(request.client, header.examples)
         return answer
 
@@ -109,6 +112,9 @@ class UpdateReceiver:
 
     def _check_size(self, request: UploadRequest, plan: LocalPlan) -> None:
         size, largest = request.header.bytes, largest_body(self._engine.models.length, plan)
+        masked = 4 * self._engine.models.length
+        if isinstance(request.header, ShareHeader) and size != masked:
+            raise Refusal("wrong-shape", f"a masked update has {masked} bytes here, not {size}")
         if size > largest:
             raise Refusal("too-large", f"an update has at most {largest} bytes here, not {size}")
         if request.offset + request.length > size:
@@ -118,52 +124,50 @@ class UpdateReceiver:
         body = await self._uploads.read(request.client, request.header.bytes, request.pieces)
         self._engine.log_writer.check()
         _check_digest(hashlib.sha256(body).hexdigest(), request.header)
-        update = BufferedUpdate(body, self._engine.models.length, plan.compression)
-        unit = self._norm_unit(request.header, plan)
-        norm = check_body(update, self._max_norm(unit))
-        return await self._hand_in(request, update, norm / unit)
+        is_masked = isinstance(request.header, ShareHeader)
+        update = BufferedUpdate(body, self._engine.models.length, plan.compression, is_masked)
+        return await self._hand_in(request, update, self._check_body(request.header, plan, update))
 
     async def _receive_large(self, request: UploadRequest, plan: LocalPlan, body: CompleteBody) -> UploadAnswer:
         try:
             _check_digest(body.sha256, request.header)
-            update = StoredUpdate(
-                body.path, 0, request.header.bytes, self._engine.models.length, plan.compression, body.sha256
-            )
-            unit = self._norm_unit(request.header, plan)
-            norm = await asyncio.to_thread(self._check_and_sync, update, self._max_norm(unit))
-            return await self._hand_in(request, update, norm / unit)
+            length, is_masked = self._engine.models.length, isinstance(request.header, ShareHeader)
+            update = StoredUpdate(body.path, 0, request.header.bytes, length, plan.compression, body.sha256, is_masked)
+            norm = await asyncio.to_thread(self._check_and_sync, request.header, plan, update)
+            return await self._hand_in(request, update, norm)
         finally:
             # Without a record in the log the update was refused or does not count.
             if body.path not in self._engine.calls.update_files:
                 body.path.unlink(missing_ok=True)
 
-    def _check_and_sync(self, update: StoredUpdate, max_norm: float | None) -> float:
-        """Check a large update while the disk writes it; return the update's norm.
+    def _check_body(self, header: Header, plan: LocalPlan, update: Body) -> float | None:
+        """Check an update; return its norm, divided by its unit, or None if it is masked."""
+        if isinstance(header, ShareHeader):
+            return None
+        unit = norm_unit(self._engine.coordinator.algorithm.payload, plan, header.steps, header.normaliser)
+        limit = self._engine.history.norms.limit
+        return check_body(update, self._max_update_norm or (limit and limit * unit)) / unit
+
+    def _check_and_sync(self, header: Header, plan: LocalPlan, update: StoredUpdate) -> float | None:
+        """Check a large update while the disk writes it, as ``_check_body``.
 
         Returns once the update is on disk.
         """
-        norm = check_body(update, max_norm)
+        norm = self._check_body(header, plan, update)
         sync_file(update.path)
         sync_folder(update.path.parent)
         return norm
 
-    async def _hand_in(self, request: UploadRequest, update: Body, norm: float) -> UploadAnswer:
+    async def _hand_in(self, request: UploadRequest, update: Body, norm: float | None) -> UploadAnswer:
         self._accounts.check_client(request.client)
         receipt, assignment = await self._engine.hand_in(
             request.client, request.visit, request.header, update, check_in=request.check_in
         )
-        if isinstance(receipt, Receipt) and receipt.counted:
+        if norm is not None and isinstance(receipt, Receipt) and receipt.counted:
             self._engine.history.norms.add(request.client, norm)
         return UploadAnswer(receipt, assignment)
 
-    def _norm_unit(self, header: UpdateHeader, plan: LocalPlan) -> float:
-        return norm_unit(self._engine.coordinator.algorithm.payload, plan, header.steps, header.normaliser)
 
-    def _max_norm(self, unit: float) -> float | None:
-        limit = self._engine.history.norms.limit
-        return self._max_update_norm or (limit and limit * unit)
-
-
-def _check_digest(sha256: str, header: UpdateHeader) -> None:
+def _check_digest(sha256: str, header: Header) -> None:
     if sha256 != header.sha256:
         raise Refusal("wrong-digest", "the body has another SHA-256 than was announced: upload it again from the start")

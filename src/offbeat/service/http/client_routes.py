@@ -71,7 +71,8 @@ def _add_visit_routes(app: FastAPI, service: Service) -> None:
         request: Request, client: Client, checkin: messages.CheckInRequest, offbeat_supports: Text = None
     ) -> messages.CheckedIn:
         """Ask for work."""
-        missing = missing_support(service.engine.coordinator.algorithm, offbeat_supports)
+        engine = service.engine
+        missing = missing_support(engine.coordinator.algorithm, offbeat_supports, is_masked=engine.shares is not None)
         if missing is not None:
             raise Refusal("not-supported", missing)
         # First without waiting, since watching the connection costs time.
@@ -125,10 +126,11 @@ def _add_upload_routes(app: FastAPI, service: Service) -> None:
         length = required_length(content_length)
         header = parse_header(offbeat_update)
         # A client that lacks what the algorithm needs gets no visit, and the reason when it checks in.
-        can_visit = missing_support(service.engine.coordinator.algorithm, offbeat_supports) is None
+        engine = service.engine
+        missing = missing_support(engine.coordinator.algorithm, offbeat_supports, is_masked=engine.shares is not None)
         answer = await service.upload(
             UploadRequest(
-                client, number, header, upload_offset, length, request.stream(), check_in=checkin and can_visit
+                client, number, header, upload_offset, length, request.stream(), check_in=checkin and missing is None
             )
         )
         # Not returned as it is, since FastAPI would validate the message again in its most frequent route.

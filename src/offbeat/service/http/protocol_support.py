@@ -1,4 +1,4 @@
-"""The algorithm's needs beyond protocol 1.1."""
+"""The run's needs beyond protocol 1.1."""
 
 from offbeat.algorithms.components import Algorithm
 
@@ -12,14 +12,22 @@ _REMEDIES = {
 }
 
 
-def missing_support(algorithm: Algorithm, supports: str | None) -> str | None:
-    """Return a message about what the client lacks for this algorithm, or None.
+def missing_support(algorithm: Algorithm, supports: str | None, *, is_masked: bool = False) -> str | None:
+    """Return a message about what the client lacks for this run, or None.
 
-    ``supports`` is the client's header ``Offbeat-Supports``, names separated by commas; None without the header.
+    Args:
+        algorithm: The run's algorithm.
+        supports: The client's header ``Offbeat-Supports``, names separated by commas; None without the header.
+        is_masked: Whether updates are masked.
     """
     supported = {name.strip() for name in (supports or "").split(",")}
     for need, remedy in _REMEDIES.items():
         if getattr(algorithm, need) and need not in supported:
             is_old = supports is None
             return f"{algorithm.name} {_UPGRADE if is_old else remedy}"
+    if is_masked and "privacy" not in supported:
+        return (
+            "updates of this run are masked: give the client the helper's terms.json (offbeat join --terms); it needs "
+            "protocol 1.3 or newer"
+        )
     return None

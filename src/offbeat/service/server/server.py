@@ -30,6 +30,7 @@ from offbeat.service.engine.service import Service
 from offbeat.service.engine.start_up import open_engine
 from offbeat.service.http.app import make_app
 from offbeat.service.http.connections import Connections
+from offbeat.service.masked.sum_opener import SumOpener
 from offbeat.service.refusal import Refusal
 from offbeat.service.server.http_server import HttpServer, listen, max_connections, raise_file_limit
 from offbeat.service.settings import ServerSettings
@@ -94,6 +95,7 @@ async def serve(
                 store,
                 coordinator,
                 layout,
+                terms=settings.privacy.terms if settings.privacy else None,
                 stop_versions=settings.stop_versions,
                 clock=settings.clock,
                 failed=end.set,
@@ -150,6 +152,9 @@ class _Server:
             asyncio.create_task(self._schedule.run()),
             asyncio.create_task(stop.wait()),
         ]
+        if self._settings.privacy is not None and self._settings.privacy.helper is not None:
+            opener = SumOpener(self._service.engine, self._settings.privacy.helper, self._settings.folder / "updates")
+            tasks.append(asyncio.create_task(opener.run()))
         for task in tasks:
             task.add_done_callback(lambda task: end.set(None if task.cancelled() else task.exception()))
         try:

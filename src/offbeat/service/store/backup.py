@@ -8,6 +8,7 @@ from pathlib import Path
 from offbeat.checkpoint import read_checkpoint
 from offbeat.errors import OffbeatError
 from offbeat.service.store.model_files import numbers_of
+from offbeat.service.store.noise_secret import NOISE_SECRET
 
 _MAX_ATTEMPTS = 20
 
@@ -51,6 +52,8 @@ def _copy(folder: Path, target: Path) -> int:
         shutil.copyfile(folder / file, target / file)
     for file in ("admin-token", "enrolment-token"):
         shutil.copy(folder / file, target / file)  # with its permissions
+    with suppress(FileNotFoundError):
+        shutil.copy(folder / NOISE_SECRET, target / NOISE_SECRET)
     with suppress(FileNotFoundError):
         shutil.copytree(folder / "tls", target / "tls")
     return last

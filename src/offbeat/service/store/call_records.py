@@ -1,5 +1,6 @@
 """Conversion between the coordinator's calls and the log's records."""
 
+import base64
 import errno
 import hashlib
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from offbeat.algorithms.components import Compression
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import Call
 from offbeat.errors import OffbeatError
@@ -15,7 +17,8 @@ from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.updates.update_body import StoredUpdate
 
 _CHUNK = 2**20  # bytes read at once
-_NOT_IN_ARGUMENTS = frozenset({"vector", "base"})  # in the update's file, and in models/
+_VECTORS = ("vector", "opened")  # an update's, or an opened sum's
+_NOT_IN_ARGUMENTS = frozenset({*_VECTORS, "base"})  # in the update's file, and in models/
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +38,23 @@ class DiscardedUpdate:
 def record_of(call: Call, number: int) -> LogRecord:
     """Return the record of a call.
 
-    The call's update, if it has one, is a ``StoredUpdate`` or a ``DiscardedUpdate``.
+    The call's update, if it has one, is a ``StoredUpdate`` or a ``DiscardedUpdate``; an opened sum is stored as well.
     """
     arguments = {name: value for name, value in call.arguments.items() if name not in _NOT_IN_ARGUMENTS}
-    match call.arguments.get("vector"):
+    if isinstance(arguments.get("share"), bytes):
+        arguments["share"] = base64.b64encode(arguments["share"]).decode()
+    match vector_of(call):
         case StoredUpdate() as update:
             return LogRecord(number, call.name, arguments, update.path.name, update.offset, update.size, update.digest)
         case DiscardedUpdate() as update:
             return LogRecord(number, call.name, arguments, digest=update.digest)
         case _:
             return LogRecord(number, call.name, arguments)
+
+
+def vector_of(call: Call) -> object:
+    """Return the update or the opened sum of a call; None if it has neither."""
+    return next((call.arguments[name] for name in _VECTORS if name in call.arguments), None)
 
 
 def call_of(record: LogRecord, coordinator: Coordinator, updates: Path, models: ModelFiles) -> Call:
@@ -55,20 +65,34 @@ def call_of(record: LogRecord, coordinator: Coordinator, updates: Path, models: 
     Raises:
         OffbeatError: The update's bytes are missing, or differ from the logged ones.
     """
+    if record.name == "reveal":
+        opened = _stored(record, updates, models.length, None, is_masked=True)
+        return Call("reveal", {**record.arguments, "opened": opened})
     if record.name != "receive":
         return Call(record.name, record.arguments)
     assignment = coordinator.visits.assignment(record.arguments["client"])
     assert assignment is not None, "only the update of an open visit is logged"
     base = models.read(assignment.version) if coordinator.algorithm.needs_base else None
-    digest = record.digest or ""
+    arguments = {**record.arguments, "base": base}
+    if (share := record.arguments.get("share")) is not None:
+        arguments["share"] = base64.b64decode(share)
     if record.file is None:
-        return Call("receive", {**record.arguments, "vector": DiscardedUpdate(digest), "base": base})
+        return Call("receive", {**arguments, "vector": DiscardedUpdate(record.digest or "")})
+    compression = assignment.plan.compression
+    update = _stored(record, updates, models.length, compression, is_masked=share is not None)
+    return Call("receive", {**arguments, "vector": update})
+
+
+def _stored(
+    record: LogRecord, updates: Path, length: int, compression: Compression | None, *, is_masked: bool
+) -> StoredUpdate:
+    assert record.file is not None
     assert record.offset is not None
     assert record.size is not None
-    compression = assignment.plan.compression
-    update = StoredUpdate(updates / record.file, record.offset, record.size, models.length, compression, digest=digest)
+    path, digest = updates / record.file, record.digest or ""
+    update = StoredUpdate(path, record.offset, record.size, length, compression, digest, is_masked)
     _check_digest(update, record.number)
-    return Call("receive", {**record.arguments, "vector": update, "base": base})
+    return update
 
 
 def _check_digest(update: StoredUpdate, number: int) -> None:

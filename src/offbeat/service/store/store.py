@@ -8,6 +8,7 @@ models/12.safetensors         version 12 of the model, while a visit needs it
 updates/             complete updates: large ones in files of their own, small ones in segments
 partial/             uploads that are not complete yet
 reserve              keeps space back for a checkpoint on a full disk
+noise-secret         the secret of the noise of private sums without a helper
 ```
 
 An update's bytes are on disk before the log's record that refers to them, and both before the client gets its receipt.

@@ -63,11 +63,13 @@ class BufferedUpdate:
         data: The body.
         length: The required d.
         plan_compression: The plan's compression; None for none.
+        is_masked: As for ``StoredUpdate``.
     """
 
     data: bytes | bytearray
     length: int
     plan_compression: Compression | None
+    is_masked: bool = False
 
     @property
     def size(self) -> int:
@@ -90,6 +92,7 @@ class StoredUpdate:
         length: The required d.
         plan_compression: The plan's compression; None for none.
         digest: SHA-256 of the body, in hexadecimal.
+        is_masked: Whether the body is d little-endian words of 32 bits, of a masked update or of an opened sum.
     """
 
     path: Path
@@ -98,6 +101,7 @@ class StoredUpdate:
     length: int
     plan_compression: Compression | None
     digest: str
+    is_masked: bool = False
 
     def read(self, start: int, size: int) -> bytearray:
         """Return ``size`` bytes of the body from ``start`` on."""
@@ -109,14 +113,16 @@ class StoredUpdate:
         return data
 
     def resolve(self) -> Tensor:
-        """Return the vector, float32 ``(d,)``.
+        """Return the vector, float32 ``(d,)``, or int32 if it is masked.
 
-        A large uncompressed float32 vector is a memory map.
+        A large uncompressed vector is a memory map.
 
         Raises:
             Refusal: The body's form is wrong; the values are not checked.
             OSError: The file is missing, or too short.
         """
+        if self.is_masked:
+            return torch.from_numpy(_entries(self, 0, 4 * self.length).view("<i4"))
         if self.plan_compression is not None:
             return _decompressed(self, _compressor(self.plan_compression))
         dtype, start = _dense_layout(self)

@@ -3,15 +3,18 @@
 Clients are not trusted.
 """
 
-from typing import Annotated
+import base64
+from typing import Annotated, Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from offbeat.algorithms.components.update import Report
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates.strict_json import read_object, shortened
+from offbeat_client.local_plan import LocalPlan, normaliser
 from offbeat_client.number_checks import LARGEST_COUNT
+from offbeat_client.privacy.envelope import RECORD_BYTES
 
 _MAX_CHARACTERS = 4096  # characters
 _LARGEST_NUMBER = 2**63 - 1  # in the database
@@ -23,14 +26,24 @@ _Seconds = Annotated[
 ]
 
 
-class UpdateHeader(BaseModel):
-    """The content of an ``Offbeat-Update`` header; see ``docs/protocol.md``."""
+def _record(text: Any) -> Any:
+    """Return the bytes of a share record in base64."""
+    if not isinstance(text, str):
+        raise ValueError("not a text")
+    return base64.b64decode(text, validate=True)
 
+
+class _Header(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     version: _Number
     bytes: Annotated[int, Field(ge=1, le=_LARGEST_NUMBER, description="a whole number of at least 1")]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="64 hexadecimal digits in lower case")]
+
+
+class UpdateHeader(_Header):
+    """The content of an ``Offbeat-Update`` header; see ``docs/protocol.md``."""
+
     examples: Annotated[int, Field(ge=1, le=LARGEST_COUNT, description=f"a whole number in 1 … {LARGEST_COUNT}")]
     steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT, description=f"a whole number in 0 … {LARGEST_COUNT}")]
     normaliser: Annotated[
@@ -52,7 +65,30 @@ class UpdateHeader(BaseModel):
         return report
 
 
-def parse_header(text: str | None) -> UpdateHeader:
+class ShareHeader(_Header):
+    """The content of an ``Offbeat-Update`` header of a masked update.
+
+    Nothing else is reported: it would be believed, and tell of the client's data.
+    """
+
+    since: Annotated[None, Field(description="null, or left out")] = None
+    share: Annotated[
+        bytes,
+        BeforeValidator(_record),
+        Field(min_length=RECORD_BYTES, max_length=RECORD_BYTES, description=f"{RECORD_BYTES} bytes in base64"),
+    ]
+
+
+Header = UpdateHeader | ShareHeader
+
+
+def private_report(header: Header, plan: LocalPlan) -> Report:
+    """Return the report of a private update, with nothing that its client measured."""
+    share = header.share if isinstance(header, ShareHeader) else None
+    return Report(examples=1, steps=plan.steps, normaliser=normaliser(plan), since=header.since, share=share)
+
+
+def parse_header(text: str | None) -> Header:
     """Parse a header; ``text`` is None if the request lacks it.
 
     Raises:
@@ -66,14 +102,16 @@ def parse_header(text: str | None) -> UpdateHeader:
         values = read_object(text)
     except ValueError as error:
         raise _malformed(f"must be one JSON object: {error}") from None
+    kind = ShareHeader if "share" in values else UpdateHeader
     for key in values:
-        if key not in UpdateHeader.model_fields:
-            raise _malformed(f"has an unknown key {shortened(key)}: allowed are {', '.join(UpdateHeader.model_fields)}")
+        if key not in kind.model_fields:
+            beside = " beside a share" if kind is ShareHeader else ""
+            raise _malformed(f"has an unknown key {shortened(key)}: allowed{beside} are {', '.join(kind.model_fields)}")
     try:
-        return UpdateHeader.model_validate(values)
+        return kind.model_validate(values)
     except ValidationError as error:
         key = str(error.errors(include_input=False)[0]["loc"][0])
-        raise _malformed(f"is wrong: {key} must be {UpdateHeader.model_fields[key].description}") from None
+        raise _malformed(f"is wrong: {key} must be {kind.model_fields[key].description}") from None
 
 
 def _malformed(problem: str) -> Refusal:

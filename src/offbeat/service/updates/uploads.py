@@ -222,7 +222,7 @@ def clean_up(folder: Path, used: Collection[str]) -> None:
     for path in (folder / "updates").iterdir():
         if path.name in used:
             continue
-        if re.fullmatch(r"segment-\d+", path.name):
+        if re.fullmatch(r"segment-\d+|sum-\d+", path.name):
             path.unlink()
         elif re.fullmatch(r"\d+-\d+-\d+", path.name):
             # The body was complete, but its client has no receipt; so it need not be uploaded again.

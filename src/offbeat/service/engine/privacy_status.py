@@ -1,0 +1,78 @@
+"""The privacy that a run has spent, and the state of its sums."""
+
+import math
+from dataclasses import dataclass
+from statistics import median_low
+
+from offbeat.coordinator import Coordinator
+from offbeat.privacy.accounting import epsilon
+from offbeat.service.masked.helper_protocol import MaskHelper
+from offbeat.service.masked.shares import Shares
+from offbeat_client.messages import Answer
+from offbeat_client.privacy.terms import Terms
+
+
+@dataclass(frozen=True)
+class PrivacySettings:
+    """The privacy of a run's sums.
+
+    Attributes:
+        noise_multiplier: σ; 0 for masks alone.
+        delta: δ, for which ε is reported.
+        terms: The terms of masked updates; None if updates are not masked.
+        helper: Opens masked sums; None if updates are not masked.
+    """
+
+    noise_multiplier: float
+    delta: float
+    terms: Terms | None = None
+    helper: MaskHelper | None = None
+
+
+class ByClient(Answer):
+    """A value by client, over all N clients."""
+
+    largest: float
+    median: float
+
+
+class PrivacyStatus(Answer):
+    """The privacy spent so far.
+
+    ε is null without noise. Of a sum that was sealed, the status counts the participations already. ``helper`` is
+    ``ok``, or why sums cannot be opened now and what to do; null if updates are not masked.
+    """
+
+    delta: float
+    epsilon: ByClient | None
+    epsilon_replace_one: ByClient | None
+    sums_opened: int
+    sums_discarded: int
+    sums_waiting: int
+    suspended_clients: int
+    helper: str | None
+
+
+def privacy_status(settings: PrivacySettings, coordinator: Coordinator, shares: Shares | None) -> PrivacyStatus:
+    """Return the status of a run with limits on participation."""
+    participation, algorithm = coordinator.participation, coordinator.algorithm
+    assert participation is not None
+    counts = participation.counts()
+
+    def by_client(*, replace_one: bool) -> ByClient | None:
+        largest, median = (
+            epsilon(settings.noise_multiplier, count, settings.delta, replace_one=replace_one)
+            for count in (max(counts), median_low(counts))
+        )
+        return ByClient(largest=largest, median=median) if largest < math.inf else None
+
+    return PrivacyStatus(
+        delta=settings.delta,
+        epsilon=by_client(replace_one=False),
+        epsilon_replace_one=by_client(replace_one=True),
+        sums_opened=algorithm.version,
+        sums_discarded=algorithm.opened - algorithm.version,
+        sums_waiting=len(algorithm.sealed),
+        suspended_clients=len(participation.suspended()),
+        helper=None if shares is None else shares.facts.problem or "ok",
+    )

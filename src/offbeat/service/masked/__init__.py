@@ -1,0 +1,1 @@
+"""Masked updates: their shares, the helper, and the opening of sums."""

@@ -1,0 +1,117 @@
+"""Shares of a masked run: the values for making one, the checks of its record."""
+
+import asyncio
+import hashlib
+from contextlib import suppress
+
+from offbeat.coordinator import Coordinator
+from offbeat.coordinator.calls import Assignment
+from offbeat.coordinator.upload_scale import upload_scale
+from offbeat.service.masked.client_keys import ClientKeys
+from offbeat.service.masked.helper_facts import LatestFacts
+from offbeat.service.refusal import Refusal
+from offbeat.service.store.model_files import ModelFiles
+from offbeat.service.updates.update_header import ShareHeader
+from offbeat_client.messages import PrivacyMessage, ShareMessage
+from offbeat_client.privacy.envelope import parse
+from offbeat_client.privacy.terms import Terms
+
+
+class Shares:
+    """The shares of a run.
+
+    Args:
+        terms: The run's terms.
+        coordinator: The coordinator.
+        models: The files of versions.
+        keys: The clients' keys.
+
+    Attributes:
+        terms: The run's terms.
+        facts: The helper's latest facts.
+    """
+
+    def __init__(self, terms: Terms, coordinator: Coordinator, models: ModelFiles, keys: ClientKeys) -> None:
+        self.terms = terms
+        self.facts = LatestFacts(terms)
+        self._coordinator = coordinator
+        self._models = models
+        self._keys = keys
+        self._model_digests: dict[int, bytes] = {}  # by version
+
+    def privacy(self, assignment: Assignment) -> PrivacyMessage:
+        """Return the part of a visit's message that is about masks."""
+        divisor = self._coordinator.algorithm.divisor(assignment.plan)
+        return PrivacyMessage(terms=self.terms.digest.hex(), divisor=divisor)
+
+    def offer(self, assignment: Assignment) -> ShareMessage:
+        """Return the values for a share that is made now.
+
+        The caller holds the engine's lock.
+
+        Raises:
+            Refusal: The helper has not answered yet.
+        """
+        epoch, head = self.facts.messages()
+        algorithm = self._coordinator.algorithm
+        scale = upload_scale(algorithm, assignment.client, assignment.version, assignment.plan)
+        return ShareMessage(version=algorithm.version, scale=scale, epoch=epoch, head=head)
+
+    async def prepare(self, version: int) -> None:
+        """Compute the digest of a version, for the checks of shares."""
+        if version in self._model_digests:
+            return
+        with suppress(FileNotFoundError):
+            self._model_digests[version] = await asyncio.to_thread(self._digest, version)
+        for old in sorted(self._model_digests)[: -self._coordinator.clients - 1]:
+            del self._model_digests[old]
+
+    def _digest(self, version: int) -> bytes:
+        return hashlib.sha256(self._models.read(version).numpy().data).digest()
+
+    def check(self, assignment: Assignment, header: ShareHeader) -> None:
+        """Check the share of an open visit, before its body arrives.
+
+        Raises:
+            Refusal: ``wrong-share`` or ``stale-share``.
+        """
+        try:
+            envelope = parse(header.share)
+            envelope.check_signature()
+            envelope.check_head(self.terms.helper_key)
+        except ValueError as error:
+            raise _wrong(str(error)) from None
+        bound = envelope.binding
+        if bound.terms != self.terms.digest or bound.run != self.terms.run:
+            raise _wrong("it is for other terms: give the client this run's terms.json")
+        if (bound.visit, bound.start_version) != (assignment.visit, assignment.version):
+            raise _wrong(f"it is for visit {bound.visit} from version {bound.start_version}")
+        if not assignment.version <= bound.version <= self._coordinator.algorithm.version:
+            raise _wrong(f"the open version is {self._coordinator.algorithm.version}, it is for {bound.version}")
+        # The file of a version is kept while a visit from it has its slot.
+        if self._model_digests.get(assignment.version, bound.model) != bound.model:
+            raise _wrong(f"it was made from another model than version {assignment.version}: download that again")
+        if bound.vector.hex() != header.sha256:
+            raise _wrong("it is for another vector than the header announces")
+        if not self._keys.allows(assignment.client, bound.client):
+            raise _wrong("a client signs with one key, and no other client has it: use the key of the first share")
+        # Any head that the helper signed is passed on: one that it does not know shows it that it was rolled back.
+        epoch, _ = self.facts.messages()
+        if bound.epoch not in (epoch.number, epoch.number - 1):
+            raise Refusal(
+                "stale-share",
+                f"sealed in epoch {bound.epoch}, the helper is in {epoch.number}: make a new "
+                "share from the same update, with the facts of the upload's state",
+            )
+
+    def add_key(self, client: int, record: bytes) -> None:
+        """Record the key of a received share."""
+        self._keys.add(client, parse(record).binding.client)
+
+    def client(self, key: bytes) -> int | None:
+        """Return the client that a key belongs to; None if it is unknown."""
+        return self._keys.client(key)
+
+
+def _wrong(problem: str) -> Refusal:
+    return Refusal("wrong-share", f"the share is wrong: {problem}")

@@ -1,0 +1,93 @@
+"""``[privacy]`` on a server: terms, helper, noise, limits on participation."""
+
+import math
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from offbeat.algorithms import Algorithm, LocalPlan
+from offbeat.config.server_file import ServerFile
+from offbeat.coordinator.participation import Participation
+from offbeat.errors import OffbeatError
+from offbeat.helper.connection import HelperConnection
+from offbeat.service.engine.privacy_status import PrivacySettings
+from offbeat.service.store.noise_secret import noise_secret
+from offbeat.worlds.privacy import Protection, protection
+from offbeat_client.privacy.terms import Terms, verify
+
+_AGREED = ("min_clients", "clip_norm", "noise_multiplier", "mechanism", "max_participations", "min_separation", "bits")
+
+
+def protect(file: ServerFile, algorithm: Algorithm, plan: LocalPlan, length: int) -> Participation | None:
+    """Put the wrapper of ``[privacy]`` around an algorithm's buffer, before its start.
+
+    Without a helper, the noise is made of the secret in the server's folder.
+
+    Returns:
+        The limits on clients' parts in sums; None without the section.
+
+    Raises:
+        ValueError: The section does not fit the algorithm or the run.
+        OffbeatError: The helper's terms differ from the section or the model.
+    """
+    if file.privacy is None:
+        return None
+    versions = math.inf if file.stop is None else file.stop.versions
+    asked = protection(file.privacy, algorithm, file.service.clients, length, versions)
+    if file.privacy.helper is None:
+        secret = noise_secret(Path(file.service.folder)) if file.privacy.noise_multiplier else bytes(32)
+    else:
+        _check_terms(_terms(file), asked, str(file.service.helper_terms))
+        secret = bytes(32)  # the helper's noise is only measured here, not made
+    asked.wrap(algorithm, plan, asked.noise(secret))
+    return asked.participation()
+
+
+@contextmanager
+def privacy_settings(file: ServerFile, length: int) -> Generator[PrivacySettings | None]:
+    """Connect to the helper, if there is one; yield the settings of ``[privacy]``."""
+    section = file.privacy
+    if section is None:
+        yield None
+    elif section.helper is None:
+        yield PrivacySettings(section.noise_multiplier, section.delta)
+    else:
+        ca = None if file.service.helper_ca is None else Path(file.service.helper_ca)
+        with HelperConnection(section.helper, _token(file), ca, length) as helper:
+            yield PrivacySettings(section.noise_multiplier, section.delta, _terms(file), helper)
+
+
+def _terms(file: ServerFile) -> Terms:
+    path = Path(file.service.helper_terms or "")
+    try:
+        return verify(path.read_bytes()).terms
+    except OSError as error:
+        raise OffbeatError(f"cannot read service.helper_terms = {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise OffbeatError(f"{path}: {error}: copy terms.json from the helper's folder again") from None
+
+
+def _token(file: ServerFile) -> str:
+    path = Path(file.service.helper_token_file or "")
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise OffbeatError(f"cannot read service.helper_token_file = {path}: {reason}") from None
+
+
+def _check_terms(terms: Terms, asked: Protection, path: str) -> None:
+    """Raise ``OffbeatError`` for the first value of the terms that is not the run's."""
+    for name in _AGREED:
+        theirs, ours = getattr(terms, name), getattr(asked.section, name)
+        if theirs != ours:
+            raise OffbeatError(f"{path}: {name} is {theirs}, but privacy.{name} is {ours}: set it to the helper's")
+    if terms.bands != asked.section.bands:
+        raise OffbeatError(f"{path}: bands is {terms.bands}, but this run's noise has {asked.section.bands}")
+    if terms.length != asked.length:
+        raise OffbeatError(f"{path}: length is {terms.length}, but the model has {asked.length} parameters")
+    if terms.buffer < asked.places:
+        raise OffbeatError(
+            f"{path}: buffer is {terms.buffer}, but a sum has up to {asked.places} updates (those of a version, and "
+            f"{asked.section.min_clients - 1} of a refused sum): enrol with terms.buffer = {asked.places}"
+        )

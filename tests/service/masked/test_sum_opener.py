@@ -1,0 +1,233 @@
+"""Sums are opened once, whenever the server is killed, and whatever the helper says."""
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from offbeat.cli.main import app
+from offbeat.coordinator.sealed_sums import SealedSums
+from offbeat.service.masked.helper_protocol import HelperRefusedError
+from tests.service.conftest import LENGTH
+from tests.service.http_client import until
+from tests.service.masked.conftest import enrolled_helper, masked_server
+
+ONE = torch.full((LENGTH,), 0.1)
+
+
+def two_shares(server):
+    """Seal the first sum; return its clients."""
+    clients = [server.client(0), server.client(1)]
+    clients[0].give(ONE)
+    clients[1].give(-3 * ONE)
+    return clients
+
+
+def model_of(server):
+    until(lambda: server.algorithm.version == 1)
+    return server.algorithm.model.clone()
+
+
+def test_shares_of_two_clients_become_a_version(server):
+    first, second = server.client(0), server.client(1)
+    visits = [first.check_in(), second.check_in()]
+    assert visits[0]["privacy"] == {"terms": server.helper.terms.digest.hex(), "divisor": 1.0}
+    assert first.send(visits[0], ONE) == {"counted": True, "staleness": 0, "new_version": False}
+    second.send(visits[1], -3 * ONE)
+    # 1/10 is not a multiple of the step, so each entry is rounded up or down.
+    assert torch.allclose(model_of(server), ONE, atol=2 * server.helper.terms.step)
+    assert first.check_in()["version"] == 1
+
+
+def kill_before_the_helper_is_asked(server, copy, monkeypatch):
+    server.helper.is_reachable = False
+    two_shares(server)
+    until(lambda: "cannot be reached" in server.status()["helper"])
+    copy()
+    server.helper.is_reachable = True
+
+
+def kill_after_the_answer(server, copy, monkeypatch):
+    server.helper.answered = lambda _, words: (copy(), words)[1]
+    two_shares(server)
+
+
+def kill_after_the_file(server, copy, monkeypatch):
+    reveal = SealedSums.reveal
+
+    def kill(self, now, opened):
+        copy()
+        return reveal(self, now, opened)
+
+    monkeypatch.setattr(SealedSums, "reveal", kill)
+    two_shares(server)
+    model_of(server)
+    monkeypatch.undo()
+
+
+def kill_after_the_log(server, copy, monkeypatch):
+    two_shares(server)
+    model_of(server)
+    server.served.admin.http.get("/v1/status")  # returns once the log is on disk
+    copy()
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+@pytest.mark.parametrize(
+    "kill", [kill_before_the_helper_is_asked, kill_after_the_answer, kill_after_the_file, kill_after_the_log]
+)
+def test_a_kill_between_two_steps_changes_nothing(kill, has_checkpoint, helper, tmp_path, monkeypatch):
+    copied = []
+
+    def copy():
+        if not copied:
+            shutil.copytree(tmp_path / "server", tmp_path / "killed")
+        copied.append(True)
+
+    with masked_server(tmp_path / "server", helper, checkpoint_seconds=1e6) as server:
+        if has_checkpoint:  # which holds masked vectors of a sum that is not sealed yet
+            server.client(2).give(-ONE)
+            server.served.checkpoint()
+        kill(server, copy, monkeypatch)
+        model = model_of(server)
+    assert copied
+    asked = helper.asked[0]
+    helper.asked, helper.answered = [], lambda _, words: words
+    helper.is_reachable = kill is not kill_after_the_log
+    with masked_server(tmp_path / "killed", helper) as server:
+        assert torch.equal(model_of(server), model)
+        helper.is_reachable = True
+        assert helper.asked == ([asked] if kill is not kill_after_the_log else [])
+        until(lambda: server.status()["helper"] == "ok")
+        assert server.status()["sums_opened"] == 1
+
+
+def test_while_the_helper_is_away_clients_go_on_and_versions_wait(server):
+    clients = [server.client(number) for number in range(4)]
+    visits = [client.check_in() for client in clients]
+    shares = [client.share(visit, ONE) for client, visit in zip(clients, visits, strict=True)]
+    server.helper.is_reachable = False
+    for client, visit, share in zip(clients, visits, shares, strict=True):
+        assert client.put(visit, share).json()["receipt"]["counted"]
+    until(lambda: "cannot be reached" in server.status()["helper"])
+    assert (server.status()["sums_waiting"], server.algorithm.version) == (2, 0)
+    printed = CliRunner().invoke(app, ["status", str(server.served.folder)]).output
+    assert "helper: the helper cannot be reached\n" in printed
+    assert "sums: 0 opened, 2 waiting, 0 discarded\n" in printed
+    assert "epsilon" not in printed  # masks alone
+    assert "offbeat_helper_ok 0.0" in server.served.admin.http.get("/metrics").text
+    assert clients[0].check_in() is None  # its sum is not opened yet
+    server.helper.is_reachable = True
+    until(lambda: server.algorithm.version == 2)
+    assert [number for number, _ in server.helper.asked] == [1, 2]
+    assert clients[0].check_in()["version"] == 2
+
+
+def test_a_restart_with_several_sealed_sums_opens_them_in_order(helper, tmp_path):
+    with masked_server(tmp_path / "server", helper, checkpoint_seconds=1e6) as server:
+        clients = [server.client(number) for number in range(4)]
+        visits = [client.check_in() for client in clients]
+        shares = [client.share(visit, ONE) for client, visit in zip(clients, visits, strict=True)]
+        helper.is_reachable = False
+        for client, visit, share in zip(clients, visits, shares, strict=True):
+            client.put(visit, share)
+    # The server has ended in order: its last checkpoint holds both sealed sums.
+    helper.is_reachable = True
+    with masked_server(tmp_path / "server", helper) as server:
+        until(lambda: server.algorithm.version == 2)
+        assert torch.allclose(server.algorithm.model, -2 * ONE, atol=1e-4)
+
+
+def test_a_sum_out_of_range_is_discarded_and_its_clients_come_apart(helper, tmp_path):
+    noise = np.random.default_rng(1).integers(2**32, size=LENGTH, dtype=np.uint32)
+    with masked_server(tmp_path / "server", helper, checkpoint_seconds=1e6) as server:
+        helper.answered = lambda number, words: words + noise if number == 1 else words
+        clients = two_shares(server)
+        until(lambda: server.status()["sums_discarded"] == 1)
+        assert (server.algorithm.version, server.status()["suspended_clients"]) == (0, 0)
+        assert [client.check_in() for client in clients] == [None, None]  # not from the same version again
+        others = [server.client(2), server.client(3)]
+        for client in others:
+            client.give(ONE)
+        until(lambda: server.algorithm.version == 1)
+        assert [number for number, _ in helper.asked] == [1, 2]
+        model = server.algorithm.model.clone()
+        server.served.admin.http.get("/v1/status")
+        shutil.copytree(tmp_path / "server", tmp_path / "killed")
+    helper.is_reachable = False
+    with masked_server(tmp_path / "killed", helper) as server:
+        assert torch.equal(server.algorithm.model, model)
+        assert (server.status()["sums_opened"], server.status()["sums_discarded"]) == (1, 1)
+        assert not (tmp_path / "killed" / "updates" / "sum-1").exists()
+
+
+def test_a_client_that_the_helper_refuses_is_withdrawn(tmp_path):
+    with enrolled_helper(tmp_path / "helper", clients=3) as helper:
+        with masked_server(tmp_path / "server", helper, checkpoint_seconds=1e6) as server:
+            stranger = server.client(5)  # whose key is not on the roster
+            stranger.give(100 * ONE)
+            server.client(0).give(ONE)
+            until(lambda: server.served.service.engine.coordinator.algorithm.buffer.count == 1)
+            server.client(1).give(-3 * ONE)
+            model = model_of(server)
+            assert torch.allclose(model, ONE, atol=1e-4)
+            server.served.admin.http.get("/v1/status")
+            shutil.copytree(tmp_path / "server", tmp_path / "killed")
+        helper.is_reachable = False
+        with masked_server(tmp_path / "killed", helper) as server:
+            assert torch.equal(model_of(server), model)
+
+
+@pytest.mark.parametrize("kind", ["rolled-back", "wrong-number", "other-batch", "too-many-clients"])
+def test_after_a_refusal_that_names_nobody_the_run_waits(kind, server, monkeypatch):
+    def refuse(number, records):
+        raise HelperRefusedError(kind, "do this", None)
+
+    monkeypatch.setattr(server.helper, "open", refuse)
+    two_shares(server)
+    until(lambda: server.status()["helper"] == f"the helper refuses: do this ({kind})")
+    assert server.algorithm.version == 0
+    assert server.client(2).check_in() is not None
+    monkeypatch.undo()
+    until(lambda: server.algorithm.version == 1)
+    until(lambda: server.status()["helper"] == "ok")
+
+
+def test_a_named_client_that_is_not_in_the_sum_is_not_withdrawn(server, monkeypatch):
+    def refuse(number, records):
+        raise HelperRefusedError("too-soon", "keep it", bytes(32))
+
+    monkeypatch.setattr(server.helper, "open", refuse)
+    two_shares(server)
+    until(lambda: "keep it" in server.status()["helper"])
+    assert server.algorithm.sealed[0].count == 2
+
+
+def test_the_helper_of_another_run_is_reported(server, tmp_path):
+    with enrolled_helper(tmp_path / "other") as other:
+        facts = other.facts()
+    server.helper.facts = lambda: facts
+    two_shares(server)
+    until(lambda: "the helper serves run" in server.status()["helper"])
+
+
+def test_masked_vectors_and_opened_sums_are_deleted_once_a_checkpoint_covers_them(helper, tmp_path):
+    updates = tmp_path / "server" / "updates"
+    with masked_server(tmp_path / "server", helper, checkpoint_seconds=1e6) as server:
+        helper.is_reachable = False
+        clients = [server.client(0), server.client(1)]
+        helper.is_reachable = True
+        visits = [client.check_in() for client in clients]
+        shares = [client.share(visit, ONE) for client, visit in zip(clients, visits, strict=True)]
+        helper.is_reachable = False
+        for client, visit, share in zip(clients, visits, shares, strict=True):
+            client.put(visit, share)
+        server.served.checkpoint()
+        assert [path.name for path in updates.iterdir()] == ["segment-1"]
+        helper.is_reachable = True
+        model_of(server)
+        assert sorted(path.name for path in updates.iterdir()) == ["segment-1", "sum-1"]
+        server.served.checkpoint()
+        assert list(updates.iterdir()) == []

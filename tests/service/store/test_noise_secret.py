@@ -1,0 +1,36 @@
+import stat
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from offbeat.errors import OffbeatError
+from offbeat.service.store.noise_secret import NOISE_SECRET, noise_secret
+
+
+def test_it_is_made_once_for_its_owner_alone(tmp_path):
+    folder = tmp_path / "server"
+    secret = noise_secret(folder)
+    assert len(secret) == 32
+    assert noise_secret(folder) == secret == (folder / NOISE_SECRET).read_bytes()
+    assert noise_secret(tmp_path / "other") != secret
+    assert stat.S_IMODE((folder / NOISE_SECRET).stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert [path.name for path in folder.iterdir()] == [NOISE_SECRET]
+
+
+def test_servers_that_start_together_get_the_same_one(tmp_path):
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(noise_secret, [tmp_path / "server"] * 32))) == 1
+
+
+def test_a_run_without_its_secret_is_refused(tmp_path):
+    (tmp_path / "offbeat.sqlite").touch()
+    with pytest.raises(OffbeatError, match="noise-secret is missing, without which .* restore a backup"):
+        noise_secret(tmp_path)
+    assert not (tmp_path / NOISE_SECRET).exists()
+
+
+def test_a_broken_secret_is_refused(tmp_path):
+    (tmp_path / NOISE_SECRET).write_bytes(bytes(31))
+    with pytest.raises(OffbeatError, match="noise-secret is broken: restore a backup"):
+        noise_secret(tmp_path)

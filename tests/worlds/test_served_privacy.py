@@ -1,0 +1,198 @@
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from offbeat.algorithms.components.buffers.noisy_sum import NoisySum
+from offbeat.algorithms.components.buffers.secret_sum import SecretSum
+from offbeat.config.server_file import load
+from offbeat.helper.connection import HelperConnection
+from offbeat.service.engine.privacy_status import PrivacySettings
+from offbeat.service.store.backup import back_up
+from offbeat.worlds.serve import build_coordinator
+from offbeat.worlds.served_privacy import privacy_settings
+from offbeat_client.privacy.terms import Terms, sign
+from tests.error_line import error_line
+from tests.service.conftest import body_of, running
+from tests.service.http_client import until
+
+PARAMETERS = 650  # softmax on digits
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+TERMS = {
+    "run": bytes(16), "helper_key": KEY.public_key().public_bytes_raw(), "length": PARAMETERS, "buffer": 5,
+    "min_clients": 3, "clip_norm": 2.0, "noise_multiplier": 0.5, "mechanism": "banded", "max_participations": 4,
+    "min_separation": 2, "bands": 2, "bits": 16,
+}  # fmt: skip
+SERVER = """
+local = { steps = 1, batch_size = 8, lr = 0.1 }
+data.name = "digits"
+model.name = "softmax"
+[service]
+folder = "run"
+clients = 40
+port = 0
+HELPER
+[privacy]
+MASKED
+clip_norm = 2.0
+noise_multiplier = 0.5
+mechanism = "banded"
+max_participations = 4
+min_separation = 2
+delta = 1e-3
+[algorithm]
+algorithm = "fedbuff"
+buffer_size = 3
+concurrency = 10
+"""
+HELPER = 'helper_terms = "terms.json"\nhelper_token_file = "token"'
+MASKED = 'helper = "https://localhost:9443"\nmin_clients = 3\nbits = 16'
+
+
+def server_file(folder: Path, helper: str = HELPER, masked: str = MASKED, **terms):
+    (folder / "terms.json").write_bytes(sign(Terms(**TERMS | terms), KEY).to_bytes())
+    (folder / "token").write_text("obh_token\n", encoding="ascii")
+    path = folder / "server.toml"
+    path.write_text(SERVER.replace("HELPER", helper).replace("MASKED", masked), encoding="utf-8")
+    return load(path)
+
+
+def test_a_masked_run_has_the_terms_of_its_helper(tmp_path):
+    file = server_file(tmp_path)
+    coordinator, _ = build_coordinator(file)
+    buffer, participation = coordinator.algorithm.buffer, coordinator.participation
+    assert isinstance(buffer, SecretSum)
+    assert (buffer.least, buffer.step) == (3, Terms(**TERMS).step)
+    assert (participation.limit, participation.separation) == (4, 2)
+    with privacy_settings(file, PARAMETERS) as settings:
+        assert isinstance(settings.helper, HelperConnection)
+        assert (settings.noise_multiplier, settings.delta, settings.terms) == (0.5, 1e-3, Terms(**TERMS))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("terms", "message"),
+    [
+        ({"min_clients": 2}, "min_clients is 2, but privacy.min_clients is 3: set it to the helper's"),
+        ({"clip_norm": 1.0}, "clip_norm is 1.0, but privacy.clip_norm is 2.0"),
+        ({"noise_multiplier": 0.25}, "noise_multiplier is 0.25, but privacy.noise_multiplier is 0.5"),
+        ({"mechanism": "independent", "bands": 1}, "mechanism is independent, but privacy.mechanism is banded"),
+        ({"max_participations": 5}, "max_participations is 5, but privacy.max_participations is 4"),
+        ({"min_separation": 3}, "min_separation is 3, but privacy.min_separation is 2"),
+        ({"bands": 1}, "bands is 1, but this run's noise has 2"),
+        ({"bits": 15}, "bits is 15, but privacy.bits is 16"),
+        ({"length": 651}, "length is 651, but the model has 650 parameters"),
+        ({"buffer": 4}, "buffer is 4, but a sum has up to 5 updates .* enrol with terms.buffer = 5"),
+    ],
+)
+def test_terms_that_differ_from_the_file_are_one_line(terms, message, tmp_path):
+    file = server_file(tmp_path, **terms)
+    assert re.match(rf"{tmp_path / 'terms.json'}: {message}", error_line(build_coordinator, file))
+
+
+def test_terms_that_are_not_signed_are_refused(tmp_path):
+    file = server_file(tmp_path)
+    path = tmp_path / "terms.json"
+    path.write_text(path.read_text().replace("fixed", "").replace('bits\\":16', 'bits\\":17'))
+    assert "signature is not its helper's" in error_line(build_coordinator, file)
+    path.unlink()
+    assert (
+        error_line(build_coordinator, file) == f"cannot read service.helper_terms = {path}: No such file or directory"
+    )
+
+
+def test_a_missing_token_is_one_line(tmp_path):
+    file = server_file(tmp_path)
+    (tmp_path / "token").unlink()
+    with pytest.raises(Exception, match="cannot read service.helper_token_file"), privacy_settings(file, PARAMETERS):
+        pytest.fail("it has a token")
+
+
+@pytest.mark.parametrize(
+    ("helper", "masked", "message"),
+    [
+        ("", MASKED, "service.helper_terms is missing: privacy.helper needs it"),
+        ('helper_terms = "terms.json"', MASKED, "service.helper_token_file is missing: privacy.helper needs it"),
+        (HELPER, "", "helper_token_file and helper_ca are for privacy.helper: set that"),
+        (HELPER, MASKED.replace("https:", "http:"), "privacy.helper must be an https address"),
+        (f"{HELPER}\nmax_update_norm = 1.0", MASKED, r"max_update_norm does not go with \[privacy\]"),
+    ],
+)
+def test_keys_that_do_not_go_together_are_one_line(helper, masked, message, tmp_path):
+    assert re.search(message, error_line(server_file, tmp_path, helper, masked))
+
+
+def test_other_wrappers_do_not_go_with_private_sums(tmp_path):
+    server_file(tmp_path)
+    path = tmp_path / "server.toml"
+    line = error_line(build_coordinator, load(path, ["server.update_clip_norm=1.0"]))
+    assert "[privacy] does not go with server.aggregate or limits on norms" in line
+
+
+def test_the_helpers_address_may_change_and_its_terms_may_not(tmp_path):
+    from offbeat.worlds.serve import _config
+
+    other = MASKED.replace("9443", "9444")
+    one, two = server_file(tmp_path), server_file(tmp_path, masked=other)
+    assert one.resolved() == two.resolved()
+    assert "https" not in str(one.resolved())
+    configs = [
+        _config(one, PrivacySettings(0.5, 1e-3, Terms(**TERMS | {"run": bytes([number] * 16)}))) for number in (1, 2)
+    ]
+    assert configs[0] != configs[1]
+
+
+def private_run(folder: Path):
+    """Return a run of the server's own noise on a model of six parameters."""
+    file = server_file(folder, "", "")
+    coordinator, _ = build_coordinator(file)
+    assert isinstance(coordinator.algorithm.buffer, NoisySum)
+    return file, coordinator
+
+
+def test_a_server_without_a_helper_adds_noise_of_its_secret(tmp_path):
+    file, coordinator = private_run(tmp_path)
+    assert len((tmp_path / "run" / "noise-secret").read_bytes()) == 32
+    with privacy_settings(file, PARAMETERS) as settings:
+        assert settings == PrivacySettings(0.5, 1e-3)
+    layout = [("w", (PARAMETERS,))]
+
+    def served(folder, coordinator):
+        return running(
+            folder,
+            lambda: coordinator.algorithm,
+            clients=40,
+            model=torch.zeros(PARAMETERS),
+            layout=layout,
+            participation=coordinator.participation,
+            privacy=settings,
+            checkpoint_seconds=1e6,
+            max_update_norm=file.settings().max_update_norm,
+        )
+
+    with served(tmp_path / "run", coordinator) as server:
+        peers = [server.enrol() for _ in range(6)]
+        for peer in peers:  # the second version has noise of two rows
+            visit = peer.check_in()
+            assert visit["privacy"] is None
+            # However long, and however many examples, steps or seconds the client reports.
+            body = body_of(torch.full((PARAMETERS,), 100.0))
+            report = {"examples": 99, "normaliser": 3.0, "step_seconds": 1.0, "loss": 1.0}
+            assert peer.put(visit, body, **report).json()["receipt"]["counted"]
+        until(lambda: server.service.engine.coordinator.algorithm.version == 2)
+        model = server.service.engine.coordinator.algorithm.model.clone()
+        status = server.admin.http.get("/v1/status").json()["privacy"]
+        assert (status["sums_opened"], status["helper"]) == (2, None)
+        shutil.copytree(tmp_path / "run", tmp_path / "killed")
+        back_up(tmp_path / "run", tmp_path / "copy")
+    # Two means of vectors of norm 2 and of noise: 3 updates, σ · C = 1, first row 1 or more.
+    assert 0.1 < (model - model.mean()).std() < 2
+    for folder in ("killed", "copy"):
+        (tmp_path / folder / "server.toml").unlink(missing_ok=True)
+        file = load(tmp_path / "server.toml", [f"service.folder={tmp_path / folder}"])
+        again, _ = build_coordinator(file)
+        with served(tmp_path / folder, again) as server:
+            assert torch.equal(server.service.engine.coordinator.algorithm.model, model)
