@@ -46,14 +46,19 @@ CLIPPED = "{ clip_norm = 0.5 }"
 
 
 def test_masked_sums_are_those_of_clipped_updates_up_to_rounding(simulation):
-    # Masked updates are weighed as their uploads begin, others when they arrive.
-    alike = (FEDBUFF.replace("buffer_size", "staleness = { name = 'constant' }, buffer_size"),)
+    # Masked updates are weighed as their uploads begin, others when they arrive; and they are larger.
+    alike = (
+        FEDBUFF.replace("buffer_size", "staleness = { name = 'constant' }, buffer_size"),
+        "population.up_bytes_per_second={ distribution = 'constant', value = 1e12 }",
+    )
     masked, clipped = simulation(MASKED, *alike), simulation(CLIPPED, *alike)
     assert isinstance(masked.coordinator.algorithm.buffer, SecretSum)
     assert isinstance(clipped.coordinator.algorithm.buffer, NoisySum)
     finished(masked)
     finished(clipped)
     assert masked.coordinator.statistics == clipped.coordinator.statistics
+    sent = [[one.bytes_up for one in run.ended] for run in (masked, clipped)]
+    assert sent[0] == [size and size + 420 for size in sent[1]]  # lost ones sent nothing
     step, length = 0.5 / (2**19 - 1), len(masked.model)
     distance = (masked.model - clipped.model).norm().item()
     assert 0 < distance < 6 * 10 * step * math.sqrt(length)  # training continues from models that differ

@@ -1,7 +1,9 @@
 """Costs of a visit's plan: bytes on the wire and FedNova's normaliser."""
 
 from offbeat.algorithms.components import Algorithm, LocalPlan
+from offbeat.algorithms.components.buffers.secret_sum import SecretSum
 from offbeat_client.local_plan import normaliser
+from offbeat_client.privacy.envelope import RECORD_BYTES
 from offbeat_client.sending import upload_bytes
 
 _BYTES_PER_PARAMETER = 4
@@ -20,13 +22,14 @@ class PlanCosts:
     def __init__(self, algorithm: Algorithm, length: int) -> None:
         self.model_bytes = 0 if algorithm.pooled else length * _BYTES_PER_PARAMETER
         self.down_bytes = self.model_bytes * (2 if algorithm.corrects_gradients else 1)
+        self._record_bytes = RECORD_BYTES if isinstance(algorithm.buffer, SecretSum) else 0
         self._length = length
         self._last_plan: LocalPlan | None = None
         self._last_normaliser = 0.0
 
     def upload_bytes(self, plan: LocalPlan) -> int:
         """Return the bytes of an upload."""
-        return upload_bytes(plan, self._length) if plan.compression else self.model_bytes
+        return upload_bytes(plan, self._length) if plan.compression else self.model_bytes + self._record_bytes
 
     def normaliser(self, plan: LocalPlan) -> float:
         """Return FedNova's a for a visit that followed the whole plan."""
