@@ -107,7 +107,7 @@ def test_terms_that_are_not_signed_are_refused(tmp_path):
 def test_a_missing_token_is_one_line(tmp_path):
     file = server_file(tmp_path)
     (tmp_path / "token").unlink()
-    with pytest.raises(Exception, match="cannot read service.helper_token_file"), privacy_settings(file, PARAMETERS):
+    with pytest.raises(Exception, match=r"cannot read service.helper_token_file"), privacy_settings(file, PARAMETERS):
         pytest.fail("it has a token")
 
 
