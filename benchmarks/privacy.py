@@ -14,7 +14,8 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from offbeat_client.privacy.envelope import RECORD_BYTES, Binding, seal
+from offbeat.helper.opening import open_seeds, sum_of_masks
+from offbeat_client.privacy.envelope import RECORD_BYTES, Binding, parse, seal
 from offbeat_client.privacy.epoch_key import EpochKey
 from offbeat_client.privacy.fixed_point import norm, quantise
 from offbeat_client.privacy.head import Head
@@ -58,6 +59,31 @@ def client_rows() -> list[Row]:
     ]
 
 
+def helper_rows() -> list[Row]:
+    """Return the parts of a helper's work on a batch of ten."""
+    seeds = [os.urandom(32) for _ in range(10)]
+    hpke_key, signing_key = X25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+    client = signing_key.public_key().public_bytes_raw()
+    binding = Binding(bytes(32), bytes(16), client, 0, 0, 0, bytes(32), bytes(32), 0, bytes(32), 0)
+    helper_key, head = Ed25519PrivateKey.generate(), Head(0, bytes(32))
+    helper, head_signature = helper_key.public_key().public_bytes_raw(), helper_key.sign(head.signed_message(bytes(32)))
+    record = seal(seeds[0], hpke_key.public_key().public_bytes_raw(), binding, head_signature, signing_key)
+    noise = np.random.default_rng(0).normal(0, 3.77, LENGTH)
+
+    def check_and_open() -> None:
+        envelope = parse(record)
+        envelope.check_signature()
+        envelope.check_head(helper)
+        open_seeds([envelope], lambda _: hpke_key)
+
+    return [
+        ("helper: check and open an envelope", check_and_open),
+        ("helper: the sum of 1 mask", lambda: sum_of_masks(seeds[:1], LENGTH, None, 1.0)),
+        ("helper: the sum of 10 masks", lambda: sum_of_masks(seeds, LENGTH, None, 1.0)),
+        ("helper: the same with rounded noise", lambda: sum_of_masks(seeds, LENGTH, noise, 2e-6)),
+    ]
+
+
 def milliseconds(work: Callable[[], object]) -> list[float]:
     """Return the CPU times of some calls, in order of size."""
     work()
@@ -72,7 +98,7 @@ def milliseconds(work: Callable[[], object]) -> list[float]:
 def main() -> None:
     """Print times and bytes."""
     print(f"{LENGTH:,} parameters{'':24} CPU ms       range")
-    for name, work in client_rows():
+    for name, work in client_rows() + helper_rows():
         times = milliseconds(work)
         print(f"{name:42} {statistics.median(times):7.1f}  {times[0]:.1f} … {times[-1]:.1f}")
     print("\nparameters  bytes up of a share  relative to a plain float32 update")

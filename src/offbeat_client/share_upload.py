@@ -1,4 +1,4 @@
-"""The upload of a share, which is made once the server has said for what."""
+"""The upload of a share, made of facts that the server sends just before."""
 
 from offbeat_client.client_folder.outbox import Outbox, Pending
 from offbeat_client.errors import OffbeatError

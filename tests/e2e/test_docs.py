@@ -15,6 +15,7 @@ import tomli_w
 
 from offbeat.compression import qsgd
 from offbeat.config import experiment_file
+from offbeat.helper.roster import parse_roster
 from offbeat_client.sending import upload_bytes
 from papers.figures.figure_file import FigureTables
 from papers.figures.theorem import TheoremTables
@@ -100,6 +101,9 @@ def test_toml_is_valid(page, tmp_path):
         table = tomllib.loads(block)
         if "theory" in table:
             TheoremTables.model_validate({"reproduction": ANY_FIGURE, "scales": {"quick": {"minutes": 1}}} | table)
+            continue
+        if {"terms", "clients"} <= set(table):
+            parse_roster(table, page)
             continue
         is_whole = {"data", "model", "local", "population", "stop", "evaluate", "algorithms"} <= set(table)
         path = tmp_path / "experiment.toml"

@@ -186,3 +186,9 @@ def test_the_token_is_sent_to_the_helper_alone(proxy):
         proxy.facts()
     assert isinstance(proxy._http, httpx.Client)
     assert not proxy._http.follow_redirects
+
+
+def test_a_longer_answer_is_not_read_to_its_end(proxy):
+    Proxy.answer = 200, HEAD, bytes(10**6)
+    with pytest.raises(UnreachableError, match=f"sent more than {4 * LENGTH} bytes"):
+        proxy.open(1, [])

@@ -18,9 +18,9 @@ def test_a_folder_is_made_for_its_owner_alone(tmp_path):
 
 def test_a_folder_is_locked_by_one_process(tmp_path):
     folder = HelperFolder(tmp_path)
-    with folder.lock(), pytest.raises(OffbeatError, match="in use by another helper: stop it first"):
-        with HelperFolder(tmp_path).lock():
-            pass
+    message = "in use by another helper: stop it first"
+    with folder.lock(), pytest.raises(OffbeatError, match=message), HelperFolder(tmp_path).lock():
+        pass
     with folder.lock():
         pass
 

@@ -4,6 +4,7 @@ import hashlib
 import shutil
 import sqlite3
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
 
@@ -370,3 +371,13 @@ def test_after_an_unknown_commit_the_disk_decides_what_was_opened(folder, monkey
         monkeypatch.setattr(helper._store, "opened", load)
         assert refusal_of(helper, 1, other).kind == "other-batch"
         assert words_of(helper.open(1, records)).tolist() == expected_words(folder, helper.terms, 1, TRIO)
+
+
+def test_of_two_batches_at_once_with_one_number_one_is_opened(folder):
+    with opened(folder) as helper, ThreadPoolExecutor(2) as pool:
+        for number in range(1, 4):
+            batches = [records_for(helper, {client + first: number for client in range(3)}) for first in (0, 3)]
+            tried = [pool.submit(helper.open, number, records) for records in batches]
+            errors = [future.exception() for future in tried]
+            assert sorted(error.kind if error else "" for error in errors) == ["", "other-batch"]
+        assert helper.facts().head.number == 3

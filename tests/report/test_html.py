@@ -1,5 +1,6 @@
 import base64
 import json
+import math
 import re
 from html.parser import HTMLParser
 from xml.etree import ElementTree
@@ -217,3 +218,14 @@ def test_an_unfinished_run_is_reported_as_such(tmp_path):
     _, page = report([run], tmp_path / "out")
     assert "a, seed 2 is unfinished: read up to 300 virtual seconds." in page.texts["caption"]
     assert page.table()["Real time"] == ["–"]
+
+
+def test_private_runs_are_drawn_over_what_they_spent(tmp_path):
+    spent = {"epsilon": [0.0, 1.5], "epsilon_replace_one": [0.0, 4.0]}
+    endless = {"epsilon": [0.0, math.inf], "epsilon_replace_one": [0.0, math.inf]}
+    runs = [saved(tmp_path, "private", columns=spent), saved(tmp_path, "masked", columns=endless), saved(tmp_path, "c")]
+    _, page = report(runs, tmp_path / "out")
+    assert "Line plot: test accuracy over ε for private." in [image["alt"] for image in page.all("img")]
+    assert (tmp_path / "out" / "plots" / "accuracy_over_epsilon.png").exists()
+    _, others = report(runs[1:], tmp_path / "others")
+    assert not [image for image in others.all("img") if "over ε" in image["alt"]]

@@ -1,4 +1,5 @@
 import io
+import math
 
 import pytest
 from rich.console import Console
@@ -174,3 +175,15 @@ def test_one_column_is_written_however_narrow_the_terminal_is():
     text = printed(summarise([a_run("a"), a_run("b")]), 34)
     assert text.count("Final accuracy") == 2
     assert text.count("50.0 %") == 4
+
+
+def test_private_runs_say_what_was_spent_in_their_worst_seed():
+    spent = {"epsilon": [0.0, 1.234], "epsilon_replace_one": [0.0, 3.4]}
+    more = {"epsilon": [0.0, 2.0], "epsilon_replace_one": [0.0, 5.678]}
+    endless = {"epsilon": [0.0, math.inf], "epsilon_replace_one": [0.0, math.inf]}
+    private = [a_run("private", seed, columns=columns) for seed, columns in enumerate((spent, more))]
+    rows = summarise([*private, a_run("masked", columns=endless), a_run("plain")])
+    found = cells(rows)
+    assert found["ε, zero-out"] == ("2.00", "∞", "–")
+    assert found["ε, replace one"] == ("5.68", "∞", "–")
+    assert "ε, zero-out" not in cells(summarise([a_run("plain")]))

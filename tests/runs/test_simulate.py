@@ -209,6 +209,15 @@ class TestResult:
         assert last["bytes_down"] > 650 * 4 * last["counted"]
         assert table["loss"].iloc[-1] < table["loss"].iloc[0]
 
+    def test_private_updates_spend_epsilon(self, simulate):
+        privacy = {"clip_norm": 1.0, "noise_multiplier": 2.0, "max_participations": 4, "delta": 1e-4}
+        table = simulate(privacy=privacy, versions=6)
+        assert table["epsilon"].tolist() == sorted(table["epsilon"])
+        assert 0 < table["epsilon"].iloc[-1] < table["epsilon_replace_one"].iloc[-1]
+        plain = simulate(versions=6)
+        assert "epsilon" not in plain
+        assert plain["loss"].iloc[-1] != table["loss"].iloc[-1]
+
     def test_adamw_and_a_decay_from_a_plan_or_a_table(self, simulate):
         local = {"steps": 2, "batch_size": 8, "lr": 0.01, "optimizer": "adamw", "weight_decay": 0.1}
         table = simulate(local=local | {"lr_decay": {"name": "exponential", "factor": 0.5}}, versions=6)
@@ -296,6 +305,9 @@ MISTAKES = [
     ),
     ({"server": {"lease": 3}}, ["unknown key server.lease"]),
     ({"server": 3}, ["server = 3", "table"]),
+    ({"privacy": 3}, ["privacy = 3", "table"]),
+    ({"privacy": {"clip": 3}}, ["unknown key privacy.clip"]),
+    ({"privacy": {"clip_norm": 1.0}, "algorithm": "fedfa"}, ["[privacy] does not go with fedfa"]),
     ({"evaluate_every_seconds": 0}, ["evaluate.every_seconds = 0"]),
     ({"evaluate_every_seconds": None}, ["evaluate: set exactly one of every_seconds and every_versions"]),
     ({"virtual_seconds": None}, ["stop: set virtual_seconds, versions or updates"]),

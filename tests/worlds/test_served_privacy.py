@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from offbeat.algorithms.components.buffers.noisy_sum import NoisySum
 from offbeat.algorithms.components.buffers.secret_sum import SecretSum
 from offbeat.config.server_file import load
+from offbeat.errors import OffbeatError
 from offbeat.helper.connection import HelperConnection
 from offbeat.service.engine.privacy_status import PrivacySettings
 from offbeat.service.store.backup import back_up
@@ -107,7 +108,10 @@ def test_terms_that_are_not_signed_are_refused(tmp_path):
 def test_a_missing_token_is_one_line(tmp_path):
     file = server_file(tmp_path)
     (tmp_path / "token").unlink()
-    with pytest.raises(Exception, match=r"cannot read service.helper_token_file"), privacy_settings(file, PARAMETERS):
+    with (
+        pytest.raises(OffbeatError, match=r"cannot read service\.helper_token_file"),
+        privacy_settings(file, PARAMETERS),
+    ):
         pytest.fail("it has a token")
 
 

@@ -1,8 +1,10 @@
 """Private simulations: masked and noisy sums of a small experiment."""
 
 import copy
+import hashlib
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,8 +15,11 @@ from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.errors import OffbeatError
 from offbeat.privacy.accounting import epsilon
+from offbeat.privacy.correlated_noise import prefix_sum_error
+from offbeat.simulation.masked_updates import _WholeNumbers
 from offbeat.worlds.simulated_privacy import protect
 from offbeat.worlds.simulation import build_simulation
+from offbeat_client.privacy.share import mask
 
 FEDBUFF = "algorithms={ mine = { algorithm = 'fedbuff', buffer_size = 4, concurrency = 6 } }"
 CLIENTS = 20
@@ -152,7 +157,7 @@ def test_all_examples_weigh_the_same(simulation, monkeypatch):
             "{ helper = 'here', clip_norm = 1.0, min_clients = 2, bits = 24, noise_multiplier = 50.0, "
             "max_participations = 2 }",
             (),
-            "algorithms.mine: a sum of 4 updates of 24 bits and its noise could overflow: lower privacy.bits",
+            "algorithms.mine: a sum of 5 updates of 24 bits and its noise could overflow: lower privacy.bits",
         ),
         (
             "{ clip_norm = 1.0, noise_multiplier = 1.0, max_participations = 1 }",
@@ -199,3 +204,60 @@ def test_an_algorithm_is_wrapped_once():
     protect(section, algorithm, plan, **arguments)
     with pytest.raises(ValueError, match=r"does not go with server\.aggregate"):
         protect(section, algorithm, plan, **arguments)
+
+
+@pytest.mark.parametrize(("mechanism", "bands"), [("independent", 1), ("banded", 2)])
+def test_the_noise_of_a_model_is_that_of_the_sums_so_far(simulation, mechanism, bands):
+    asked = "{ clip_norm = 0.5, noise_multiplier = 2.0, max_participations = 4, min_separation = 2, "
+    asked += f"mechanism = '{mechanism}' }}"
+    noisy = simulation(asked, "local.lr=1e-12", versions=12)
+    initial, squares = noisy.model.clone(), []
+    while noisy.coordinator.algorithm.version < 12:
+        version = noisy.coordinator.algorithm.version
+        noisy.step()
+        if noisy.coordinator.algorithm.version > version:
+            squares.append(((noisy.model - initial) * 4 / (2.0 * 0.5)).double().square().mean().item())
+    found = math.sqrt(sum(squares) / len(squares))  # over coordinates and versions, in clip norms times σ
+    assert found == pytest.approx(prefix_sum_error(4, 2, bands, 12), rel=0.15)
+
+
+def behind_masks(simulation, monkeypatch):
+    """Let clients add masks, and the helper take them off the sums that it opens."""
+    seeds = {}
+    resolve = _WholeNumbers.resolve
+
+    def masked(self):
+        seed = hashlib.sha256(b"mask" + self.key).digest()
+        seeds[id(self)] = seed
+        return torch.from_numpy(mask(resolve(self).numpy(), seed).view(np.int32))
+
+    sums = simulation.coordinator.sealed_sums
+    reveal = sums.reveal
+
+    def take_off(now, total):
+        for entry in sums.waiting()[0].entries:
+            words = mask(np.zeros(len(total), np.int32), seeds[id(entry.update.vector)])
+            total = total - torch.from_numpy(words.view(np.int32))
+        return reveal(now, total)
+
+    monkeypatch.setattr(_WholeNumbers, "resolve", masked)
+    monkeypatch.setattr(sums, "reveal", take_off)
+    return simulation
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "{ algorithm = 'fedbuff', buffer_size = 4, concurrency = 6 }",
+        "{ algorithm = 'fedavg', cohort = 4, over_selection = 1.5, weighting = 'uniform' }",
+        "{ algorithm = 'fednova', cohort = 4 }",
+    ],
+)
+def test_masked_runs_equal_plain_whole_numbers_bit_for_bit(simulation, table, monkeypatch):
+    changes = (f"algorithms={{ mine = {table} }}", "server.lease_seconds=30.0", "population.when_away='lose'")
+    plain = simulation(MASKED, *changes)
+    finished(plain)
+    masked = behind_masks(simulation(MASKED, *changes), monkeypatch)
+    finished(masked)
+    assert torch.equal(masked.model, plain.model)
+    assert masked.coordinator.algorithm.version == 6

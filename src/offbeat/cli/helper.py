@@ -39,7 +39,10 @@ def helper() -> None:
     help="Name or address by which the server calls the helper. Repeatable.",
 )
 def enrol(file: Path, folder: Path, hosts: Sequence[str]) -> None:
-    """Begin a run with the terms and clients of FILE; participations of earlier runs still count."""
+    """Begin a run with the terms and clients of FILE.
+
+    Participations of earlier runs in this folder still count.
+    """
     enrolled = enrol_run(parse_roster(read_table(file), file), folder, hosts)
     files = HelperFolder(folder)
     click.echo(f"Run {enrolled.terms.run.hex()}: {enrolled.clients} clients")

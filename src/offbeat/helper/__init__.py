@@ -1,1 +1,1 @@
-"""The helper: opens sums of masked updates, once, for a server that learns only the sums."""
+"""The helper: opens sums of masked updates for a server, each once."""

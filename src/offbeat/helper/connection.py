@@ -29,7 +29,7 @@ _Hex100 = Annotated[str, Field(pattern=r"^[0-9a-f]{200}$")]
 
 
 class Facts(NamedTuple):
-    """The helper's state, which the server passes on to clients; nothing of it is verified yet."""
+    """The helper's state for clients; nothing of it is verified yet."""
 
     run: bytes  # 16
     terms: bytes  # digest, 32
@@ -66,7 +66,9 @@ class _Problem(BaseModel):
 
 
 class HelperConnection:
-    """Requests to one helper; every method makes one attempt, and any thread may call it.
+    """Requests to one helper.
+
+    Every method makes one attempt, and any thread may call it.
 
     Args:
         url: The helper's address.

@@ -1,4 +1,4 @@
-"""The helper's HPKE keys: an epoch's key in a file of its own, erased after the next epoch."""
+"""The helper's HPKE keys: a file for each epoch, erased after the next one."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -101,7 +101,10 @@ class RunFolder:
 
 
 def erase_durably(path: Path) -> None:
-    """Overwrite a secret's file, if it exists, and delete it; the disk itself may still keep old blocks."""
+    """Overwrite and delete a secret's file, if it exists.
+
+    The disk itself may keep old blocks.
+    """
     if not path.exists():
         return
     with path.open("rb+") as file:

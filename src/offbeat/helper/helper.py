@@ -1,6 +1,7 @@
-"""A helper on its folder: batches in, answers out; a kill at any moment is harmless.
+"""A helper on its folder: batches in, answers out.
 
-An answer is on disk before its batch is committed, and both before the server gets it.
+A kill at any moment is harmless: an answer is on disk before its batch is committed, and both before the server gets
+it.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""The opening of a batch: seeds from envelopes, masks from seeds, their sum minus noise."""
+"""The opening of a batch: seeds, masks, their sum minus noise."""
 
 from collections.abc import Callable, Iterable, Sequence
 

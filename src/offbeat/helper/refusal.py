@@ -43,7 +43,9 @@ _TITLES = {413: "Content Too Large", 422: "Unprocessable Content"}
 
 
 class HelperRefusal(Exception):  # noqa: N818 — as the service's Refusal
-    """The refusal of a request; nothing was opened and, unless the helper stops, nothing has changed.
+    """The refusal of a request; nothing was opened.
+
+    Nothing has changed, unless the kind is ``rolled-back``: then the helper has stopped.
 
     ``kind``, a key of ``KINDS``, is for programs; ``detail`` is one line for people that says what to do. ``client`` is
     the key of the client whose record is refused, None if the reason is not a single record.
@@ -60,7 +62,7 @@ class HelperRefusal(Exception):  # noqa: N818 — as the service's Refusal
         return self.detail
 
     def problem(self) -> dict[str, str | int]:
-        """Return the answer's body, ``application/problem+json``; ``client`` is in hexadecimal digits."""
+        """Return the answer's body, ``application/problem+json``."""
         title = _TITLES.get(self.status) or HTTPStatus(self.status).phrase
         problem: dict[str, str | int] = {
             "title": title,

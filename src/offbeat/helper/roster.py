@@ -1,4 +1,4 @@
-"""Rosters: the file that says what a helper opens, and for whom; and the enrolment of a run."""
+"""Rosters, the files that say what a helper opens; enrolment of runs."""
 
 import secrets
 from collections.abc import Sequence
@@ -101,7 +101,7 @@ class Enrolled(NamedTuple):
 
 
 def parse_roster(table: dict[str, Any], path: Path) -> Roster:
-    """Return the roster of the unchecked table in a file; a mistake is an ``OffbeatError`` of one line."""
+    """Return the roster of a file's table; a mistake is an ``OffbeatError``."""
     with error_prefix(path, table):
         return Roster.model_validate(table)
 

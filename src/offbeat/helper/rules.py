@@ -76,7 +76,9 @@ class Rules:
         return epoch_of(self.head.number + 1)
 
     def check(self, number: int, records: Sequence[bytes]) -> Batch | None:
-        """Return the batch if it may be opened, None if it was: then it gets its answer again.
+        """Return the batch if it may be opened, None if it was.
+
+        One that was opened gets its answer again.
 
         Raises:
             HelperRefusal: It must not be opened. Nothing has changed, unless the kind is ``rolled-back``: the caller
@@ -174,7 +176,7 @@ class Rules:
             )
 
     def _next(self, number: int, envelope: Envelope) -> History:
-        """Return a client's history once its record is opened; refuse the record if that must not be."""
+        """Return a client's history after its record, or refuse the record."""
         bound, terms = envelope.binding, self._terms
         past = self.opened.histories.get(bound.client, History())
 

@@ -16,7 +16,10 @@ _GRACE_SECONDS = 10.0  # for a batch that is being opened when the helper stops
 
 
 def run_helper(folder: Path, host: str, port: int, ready: Callable[[str], None]) -> None:
-    """Run the helper of a folder until SIGTERM or Ctrl-C; ``ready`` gets its URL once it listens."""
+    """Run the helper of a folder until SIGTERM or Ctrl-C.
+
+    ``ready`` gets its URL once it listens.
+    """
 
     async def until_a_signal() -> None:
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
@@ -28,7 +31,10 @@ def run_helper(folder: Path, host: str, port: int, ready: Callable[[str], None])
 
 
 async def serve(folder: Path, host: str, port: int, *, ready: Callable[[str], None], stop: asyncio.Event) -> None:
-    """Run the helper of a folder until ``stop`` is set; it finishes the batch that it is opening."""
+    """Run the helper of a folder until ``stop`` is set.
+
+    It finishes the batch that it is opening.
+    """
     with closing(Helper(folder)) as helper, listen(host, port, "choose another --host or --port") as listener:
         certificates = make_certificates(HelperFolder(folder).tls, helper.run.hosts)
         url = f"https://{host}:{listener.getsockname()[1]}"

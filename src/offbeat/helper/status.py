@@ -14,9 +14,10 @@ from offbeat.privacy.accounting import epsilon
 
 @dataclass(frozen=True)
 class HelperStatus:
-    """What a helper has opened; of values by client the largest and the median, over all runs.
+    """The progress of a helper.
 
-    ε is that of the run's δ. It is for zero-out adjacency, or for replace-one adjacency.
+    Pairs are the largest and the median value of a client, over all runs. ε is for the run's δ, and for zero-out or
+    replace-one adjacency.
     """
 
     run: str

@@ -1,4 +1,7 @@
-"""The helper's database: the run, the roster, batches, participations; a commit returns once it is on disk."""
+"""The helper's database: run, roster, batches, participations.
+
+A commit returns once it is on disk.
+"""
 
 import hashlib
 import sqlite3
@@ -108,7 +111,7 @@ class Store:
             )
 
     def commit(self, batch: Batch, head: Head, seeds: Sequence[bytes]) -> None:
-        """Record an opened batch; ``seeds`` are those of its envelopes, and only their hashes are kept."""
+        """Record an opened batch and the hashes of its envelopes' seeds."""
         with self._transaction():
             self._connection.execute("INSERT INTO batches VALUES (?, ?, ?)", (batch.number, batch.digest, head.digest))
             self._connection.executemany(

@@ -19,6 +19,7 @@ from offbeat.config.algorithm_table import build_algorithm
 from offbeat.config.experiment_file import check_lease
 from offbeat.config.experiment_sections import EvaluateSection, ServerSection, StopSection
 from offbeat.config.population_sections import PopulationSection
+from offbeat.config.privacy_section import PrivacySection
 from offbeat.data.catalogue import load_dataset
 from offbeat.data.dataset import Dataset
 from offbeat.data.user_data import from_user
@@ -76,6 +77,7 @@ def simulate(
     versions: int | None = None,
     updates: int | None = None,
     server: Mapping[str, Any] | None = None,
+    privacy: Mapping[str, Any] | None = None,
     loss: str | Function = "cross_entropy",
     metrics: Sequence[str] | Mapping[str, Function] | None = None,
     batch_norm: Literal["refuse", "local"] = "refuse",
@@ -108,6 +110,7 @@ def simulate(
         versions: The number of versions after which the run ends.
         updates: The number of counted updates after which the run ends.
         server: A table as ``[server]``.
+        privacy: A table as ``[privacy]``.
         loss: The name of a built-in loss, such as ``model`` for the one that the model returns when called with
             labels; or a function of (outputs, labels) that returns the mean.
         metrics: Names of built-in metrics or ``training_loss``, or functions of the test set's (outputs, labels) by
@@ -127,7 +130,7 @@ def simulate(
 
     Returns:
         A row for each evaluation: seconds (virtual), version, counted, unused, lost, bytes_down, bytes_up, loss, and a
-        column for each metric.
+        column for each metric; with ``privacy`` also what was spent, epsilon and epsilon_replace_one.
 
     Raises:
         OffbeatError: An argument is wrong, or two do not fit together; the message is one line.
@@ -167,6 +170,7 @@ def simulate(
                     augmentation=augmentation,
                 ),
                 server=server_section,
+                privacy=None if privacy is None else table_of(PrivacySection, privacy),
                 stop=stop,
                 evaluate=table_of(
                     EvaluateSection,

@@ -18,7 +18,7 @@ def write_logs(level: int) -> None:
     """Write events of this level and above to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines())
-    log.addHandler(handler)
+    log.handlers[:] = [handler]  # a second call does not write events twice
     log.setLevel(level)
     log.propagate = False
 

@@ -62,7 +62,10 @@ class HttpServer(EmbeddedServer):
 
 
 def listen(host: str, port: int, advice: str = "set service.host or service.port") -> socket.socket:
-    """Return a socket that listens at an address; ``advice`` ends the message if that fails."""
+    """Return a socket that listens at an address.
+
+    ``advice`` ends the message if that fails.
+    """
     try:
         listener = socket.create_server((host, port), backlog=_BACKLOG)
     except OSError as error:
