@@ -23,7 +23,7 @@ def test_before_the_helper_has_answered_clients_come_again_later(helper):
 
 
 def test_the_facts_of_another_run_are_refused(helper, tmp_path):
-    with enrolled_helper(tmp_path / "other") as other, pytest.raises(OffbeatError, match="serves run .* not "):
+    with enrolled_helper(tmp_path / "other") as other, pytest.raises(OffbeatError, match=r"serves run .* not "):
         LatestFacts(helper.terms).take(other.facts())
 
 
