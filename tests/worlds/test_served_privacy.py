@@ -1,3 +1,4 @@
+import math
 import re
 import shutil
 from pathlib import Path
@@ -9,7 +10,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from offbeat.algorithms.components.buffers.noisy_sum import NoisySum
 from offbeat.algorithms.components.buffers.secret_sum import SecretSum
 from offbeat.config.server_file import load
+from offbeat.errors import OffbeatError
 from offbeat.helper.connection import HelperConnection
+from offbeat.privacy.accounting import epsilon
+from offbeat.privacy.correlated_noise import sensitivity
 from offbeat.service.engine.privacy_status import PrivacySettings
 from offbeat.service.store.backup import back_up
 from offbeat.worlds.serve import build_coordinator
@@ -18,6 +22,7 @@ from offbeat_client.privacy.terms import Terms, sign
 from tests.error_line import error_line
 from tests.service.conftest import body_of, running
 from tests.service.http_client import until
+from tests.service.masked.conftest import MaskedServer, enrolled_helper
 
 PARAMETERS = 650  # softmax on digits
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
@@ -107,7 +112,10 @@ def test_terms_that_are_not_signed_are_refused(tmp_path):
 def test_a_missing_token_is_one_line(tmp_path):
     file = server_file(tmp_path)
     (tmp_path / "token").unlink()
-    with pytest.raises(Exception, match=r"cannot read service\.helper_token_file"), privacy_settings(file, PARAMETERS):
+    with (
+        pytest.raises(OffbeatError, match=r"cannot read service\.helper_token_file"),
+        privacy_settings(file, PARAMETERS),
+    ):
         pytest.fail("it has a token")
 
 
@@ -196,3 +204,32 @@ def test_a_server_without_a_helper_adds_noise_of_its_secret(tmp_path):
         again, _ = build_coordinator(file)
         with served(tmp_path / folder, again) as server:
             assert torch.equal(server.service.engine.coordinator.algorithm.model, model)
+
+
+def test_a_helpers_noise_is_in_the_versions_of_a_masked_run(tmp_path):
+    terms = {key: value for key, value in TERMS.items() if key not in ("run", "helper_key", "bands")}
+    with enrolled_helper(tmp_path / "helper", **terms, delta=1e-3) as helper:
+        file = server_file(tmp_path)
+        (tmp_path / "terms.json").write_bytes((tmp_path / "helper" / "terms.json").read_bytes())
+        coordinator, _ = build_coordinator(file)
+        settings = PrivacySettings(0.5, 1e-3, helper.terms, helper)
+        with running(
+            tmp_path / "run",
+            lambda: coordinator.algorithm,
+            clients=40,
+            model=torch.zeros(PARAMETERS),
+            layout=[("w", (PARAMETERS,))],
+            participation=coordinator.participation,
+            privacy=settings,
+        ) as served:
+            server = MaskedServer(served, helper)
+            until(lambda: server.status()["helper"] == "ok")
+            for number in range(3):
+                server.client(number).give(torch.full((PARAMETERS,), 0.01))
+            until(lambda: server.algorithm.version == 1)
+            noise = -3 * (server.algorithm.model + 0.01)
+            # The first row of banded noise: σ (C + step · √d) times sensitivity over √k, here of k = 4 and b = p = 2.
+            expected = 0.5 * (2 + helper.terms.step * PARAMETERS**0.5) * sensitivity(4, 2, 2) / 2
+            assert noise.std().item() == pytest.approx(expected, rel=5 / math.sqrt(2 * PARAMETERS))
+            assert abs(noise.mean().item()) < 5 * expected / math.sqrt(PARAMETERS)
+            assert server.status()["epsilon"]["largest"] == pytest.approx(epsilon(0.5, 1, 1e-3))

@@ -1,6 +1,9 @@
 """Sums are opened once, whenever the server is killed, and whatever the helper says."""
 
 import shutil
+import sqlite3
+import time
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -10,6 +13,7 @@ from click.testing import CliRunner
 from offbeat.cli.main import app
 from offbeat.coordinator.sealed_sums import SealedSums
 from offbeat.service.masked.helper_protocol import HelperRefusedError
+from offbeat.service.store.log_writer import LogWriter
 from tests.service.conftest import LENGTH
 from tests.service.http_client import until
 from tests.service.masked.conftest import enrolled_helper, masked_server
@@ -231,3 +235,50 @@ def test_masked_vectors_and_opened_sums_are_deleted_once_a_checkpoint_covers_the
         assert sorted(path.name for path in updates.iterdir()) == ["segment-1", "sum-1"]
         server.served.checkpoint()
         assert list(updates.iterdir()) == []
+
+
+def test_the_helper_is_asked_once_the_log_of_the_sum_is_on_disk(server, monkeypatch):
+    commit, receives = LogWriter._commit, []
+
+    def slowly(self, batch):
+        time.sleep(0.2)
+        commit(self, batch)
+
+    def ask(number, records):
+        with closing(sqlite3.connect(server.served.folder / "offbeat.sqlite")) as database:
+            receives.extend(database.execute("SELECT count(*) FROM log WHERE name = 'receive'").fetchone())
+        return opened(number, records)
+
+    opened = server.helper.open
+    monkeypatch.setattr(LogWriter, "_commit", slowly)
+    monkeypatch.setattr(server.helper, "open", ask)
+    two_shares(server)
+    model_of(server)
+    assert receives == [2]
+
+
+def test_a_server_that_starts_without_its_helper_gives_out_work_and_takes_shares_later(helper, tmp_path):
+    helper.is_reachable = False
+    with masked_server(tmp_path / "server", helper) as server:
+        client = server.client(0)
+        visit = client.check_in()
+        answer = client.peer.http.get(f"/v1/uploads/{visit['number']}")
+        assert (answer.status_code, answer.json()["kind"], answer.headers["retry-after"]) == (503, "busy", "5")
+        helper.is_reachable = True
+        until(lambda: server.status()["helper"] == "ok")
+        assert client.send(visit, ONE)["counted"]
+
+
+def test_a_share_that_comes_too_late_is_acknowledged_and_not_stored(helper, tmp_path):
+    with masked_server(tmp_path / "server", helper, max_staleness=0, checkpoint_seconds=1e6) as server:
+        late = server.client(2)
+        visit = late.check_in()
+        share = late.share(visit, ONE)
+        two_shares(server)
+        model_of(server)
+        receipt = late.put(visit, share).json()["receipt"]
+        assert receipt == {"counted": False, "staleness": 1, "new_version": False}
+        assert late.put(visit, share).json()["receipt"] == receipt
+        shutil.copytree(tmp_path / "server", tmp_path / "killed")
+    with masked_server(tmp_path / "killed", helper, max_staleness=0) as server:
+        assert server.again(late).put(visit, share).json()["receipt"] == receipt

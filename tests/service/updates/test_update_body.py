@@ -3,6 +3,7 @@ import json
 import struct
 import sys
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -300,3 +301,13 @@ def test_a_file_that_was_cut_short_is_an_error_of_the_disk(tmp_path: Path, lengt
         stored.resolve()
     with pytest.raises(OSError, match="update ends before byte"):
         check_body(stored, 1.0)
+
+
+@pytest.mark.parametrize("length", [3, 100_000])  # read, and mapped
+def test_a_masked_body_is_a_promise_of_its_words(length, store):
+    words = torch.arange(length, dtype=torch.int32) * 123_457 - 2**31
+    body = words.numpy().astype("<i4").tobytes()
+    stored = replace(store(body, length=length), is_masked=True)
+    found = stored.resolve()
+    assert found.dtype == torch.int32
+    assert torch.equal(found, words)

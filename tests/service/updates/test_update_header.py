@@ -1,3 +1,4 @@
+import base64
 import json
 from typing import Any
 
@@ -6,8 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from offbeat.algorithms import LocalPlan
 from offbeat.service.refusal import Refusal
-from offbeat.service.updates.update_header import UpdateHeader, parse_header
+from offbeat.service.updates.update_header import ShareHeader, UpdateHeader, parse_header, private_report
+from offbeat_client.local_plan import normaliser
+from offbeat_client.privacy.envelope import RECORD_BYTES
 
 HEAD: dict[str, Any] = {
     "version": 12,
@@ -173,3 +177,49 @@ def test_any_value_is_refused_or_read_as_it_is(key: str, value: Any) -> None:
         refusal(text)
     else:
         assert head == UpdateHeader(**HEAD | {key: value})
+
+
+RECORD = bytes(range(256))[:200] + bytes(RECORD_BYTES - 200)
+SHARE: dict[str, Any] = {
+    "version": 12,
+    "bytes": 24,
+    "sha256": "9f" * 32,
+    "since": None,
+    "share": base64.b64encode(RECORD).decode(),
+}
+PLAN = LocalPlan(steps=4, batch_size=1, lr=0.5, momentum=0.5)
+
+
+def test_the_header_of_a_share_has_its_record() -> None:
+    header = parse_header(json.dumps(SHARE))
+    assert isinstance(header, ShareHeader)
+    assert header.share == RECORD
+    assert header == parse_header(json.dumps({key: value for key, value in SHARE.items() if key != "since"}))
+
+
+@pytest.mark.parametrize("key", ["examples", "steps", "normaliser", "step_seconds", "upload_seconds", "loss"])
+def test_a_share_comes_without_a_report(key: str) -> None:
+    assert f"unknown key '{key}': allowed beside a share are" in str(refusal(json.dumps(SHARE | {key: HEAD[key]})))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("since", 0),
+        ("share", None),
+        ("share", 7),
+        ("share", ""),
+        ("share", "*"),
+        ("share", SHARE["share"] + "AAAA"),
+        ("share", SHARE["share"][:-4]),
+        ("share", "ü"),
+    ],
+)
+def test_a_share_that_is_not_one_is_refused(key: str, value: object) -> None:
+    assert f" {key} must be " in str(refusal(json.dumps(SHARE | {key: value})))
+
+
+@pytest.mark.parametrize(("head", "share", "since"), [(HEAD, None, 9), (SHARE, RECORD, None)])
+def test_the_report_of_a_private_update_is_that_of_its_plan(head: Any, share: Any, since: Any) -> None:
+    report = private_report(parse_header(json.dumps(head)), PLAN)
+    assert report == {"examples": 1, "steps": 4, "normaliser": normaliser(PLAN), "since": since, "share": share}

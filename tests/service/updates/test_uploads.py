@@ -169,9 +169,10 @@ def test_all_uploads_share_a_budget_and_each_client_has_a_limit(uploads):
 def test_a_complete_body_outlives_a_restart(tmp_path, uploads, segments):
     asyncio.run(uploads.write(3, 1, 0, 3, sent(b"abc")))
     known = segments.append(b"known")[0].path.name
-    (tmp_path / "updates" / "notes").touch()
-    clean_up(tmp_path, {known})
-    assert sorted(path.name for path in (tmp_path / "updates").iterdir()) == ["notes", known]
+    for name in ("notes", "sum-1", "sum-2"):
+        (tmp_path / "updates" / name).touch()
+    clean_up(tmp_path, {known, "sum-2"})
+    assert sorted(path.name for path in (tmp_path / "updates").iterdir()) == ["notes", known, "sum-2"]
     assert uploads.offset(3, 1) == 3
     clean_up(tmp_path, set())
     assert [path.name for path in (tmp_path / "updates").iterdir()] == ["notes"]

@@ -82,11 +82,11 @@ class UpdateReceiver:
                 await self._uploads.read(request.client, header.bytes, request.pieces)
             receipt = await self._engine.repeated_receipt(request.client, request.visit, header.sha256)
             return UploadAnswer(receipt, is_new=False)
-        if isinstance(header, ShareHeader) and self._engine.shares is not None:
-            await self._engine.shares.prepare(header.version)
         self._check_size(request, plan)
-        self._engine.check_header(request.client, request.visit, header)
         try:
+            if isinstance(header, ShareHeader) and self._engine.shares is not None:
+                await self._engine.shares.prepare(header.version)
+            self._engine.check_header(request.client, request.visit, header)
             if request.is_small:
                 answer = await self._receive_small(request, plan)
             else:

@@ -85,7 +85,10 @@ class SumOpener:
     def _report(self, problem: str | None) -> None:
         facts = self._shares.facts
         if problem != facts.problem:
-            event("helper_problem" if problem else "helper_answers", logging.WARNING, problem=problem)
+            if problem is None:
+                event("helper_answers")
+            else:
+                event("helper_problem", logging.WARNING, problem=problem)
         facts.problem = problem
 
     async def _try(self) -> str | None:
