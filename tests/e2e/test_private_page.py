@@ -1,0 +1,70 @@
+"""docs/privacy/index.md: its files and commands, as shown."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+OFFBEAT = [sys.executable, "-m", "offbeat"]
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return str(server.getsockname()[1])
+
+
+def test_the_private_run_of_the_page(tmp_path):
+    part = (ROOT / "docs/privacy/index.md").read_text("utf-8").partition("## Try it")[2].partition("\n## ")[0]
+    files = dict(re.findall(r'^```toml title="([\w.]+)"\n(.*?)^```', part, re.S | re.M))
+    keys, (enrol, serve_helper), (serve, *joins) = (
+        [line.split()[1:] for line in block.splitlines()]
+        for block in re.findall(r"^```\n(offbeat .*?)^```", part, re.S | re.M)
+    )
+    assert (len(keys), len(joins)) == (3, 3)
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+
+    def output(command):
+        done = subprocess.run([*OFFBEAT, *command], cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    (tmp_path / "client.py").write_text((ROOT / "examples/service/client.py").read_text("utf-8"), encoding="utf-8")
+    roster = files["roster.toml"]
+    for command in keys:
+        roster = roster.replace("obk_…", output(command).strip(), 1)
+    (tmp_path / "roster.toml").write_text(roster, encoding="utf-8")
+    helper_port, port = free_port(), free_port()
+    server = files["server.toml"].replace("9443", helper_port).replace("[privacy]", f"port = {port}\n[privacy]", 1)
+    (tmp_path / "server.toml").write_text(server, encoding="utf-8")
+    (token,) = re.findall(r"obh_\S+", output(enrol))
+    (tmp_path / "helper-token").write_text(token, encoding="utf-8")
+    with ExitStack() as stack:
+
+        def start(command):
+            process = subprocess.Popen(
+                [*OFFBEAT, *command], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
+            )
+            stack.callback(process.stdout.close)
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+            return process
+
+        start([*serve_helper, "--port", helper_port]).stdout.readline()
+        start(serve).stdout.readline()
+        clients = [start([part.replace("8443", port) for part in command]) for command in joins]
+        assert [client.wait(timeout=300) for client in clients] == [0, 0, 0]
+        status = output(["status", "server"])
+        assert "version: 30\n" in status
+        assert "sums: 30 opened, 0 waiting, 0 discarded" in status
+        assert "batches: 30\n" in output(["helper", "status", "--folder", "helper"])
+        evaluations = tmp_path / "server" / "evaluations.jsonl"
+        deadline = time.monotonic() + 60
+        while not evaluations.exists() or '"version": 30' not in evaluations.read_text("utf-8"):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        assert json.loads(evaluations.read_text("utf-8").splitlines()[-1])["accuracy"] > 0.9
