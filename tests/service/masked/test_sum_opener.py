@@ -12,6 +12,8 @@ from click.testing import CliRunner
 
 from offbeat.cli.main import app
 from offbeat.coordinator.sealed_sums import SealedSums
+from offbeat.errors import OffbeatError
+from offbeat.service.engine.checkpoint import CheckpointWriter
 from offbeat.service.masked.helper_protocol import HelperRefusedError
 from offbeat.service.store.log_writer import LogWriter
 from tests.service.conftest import LENGTH
@@ -282,3 +284,20 @@ def test_a_share_that_comes_too_late_is_acknowledged_and_not_stored(helper, tmp_
         shutil.copytree(tmp_path / "server", tmp_path / "killed")
     with masked_server(tmp_path / "killed", helper, max_staleness=0) as server:
         assert server.again(late).put(visit, share).json()["receipt"] == receipt
+
+
+def test_a_kill_before_the_checkpoint_of_a_start_loses_no_opened_sum(helper, tmp_path, monkeypatch):
+    with masked_server(tmp_path / "server", helper, checkpoint_seconds=1e6) as server:
+        kill_after_the_log(server, lambda: shutil.copytree(tmp_path / "server", tmp_path / "killed"), monkeypatch)
+        model = model_of(server)
+
+    async def fail(self):
+        raise OffbeatError("killed")
+
+    monkeypatch.setattr(CheckpointWriter, "write", fail)
+    with pytest.raises(OffbeatError, match="killed"), masked_server(tmp_path / "killed", helper):
+        pytest.fail("it started")
+    monkeypatch.undo()
+    helper.is_reachable = False
+    with masked_server(tmp_path / "killed", helper) as server:
+        assert torch.equal(server.algorithm.model, model)
