@@ -39,8 +39,9 @@ coverage: .venv/installed ## run all tests and print the lines that none of them
 kills: .venv/installed ## kill a run at 20 random moments, resume it, compare (CI kills twice)
 	OFFBEAT_KILLS=20 $(BIN)/pytest -v tests/e2e/test_resume.py
 
-torture: .venv/installed ## kill server and clients, 200 times each of six runs, on good lines and bad ones (CI kills 10 times; takes half an hour)
+torture: .venv/installed ## kill server and clients, 200 times each of six runs, on good lines and bad ones, and a private run's (CI kills 10 and 4 times; takes an hour)
 	OFFBEAT_SERVER_KILLS=200 $(BIN)/pytest -v tests/e2e/test_service_kills.py tests/e2e/test_service_bad_lines.py
+	OFFBEAT_PRIVATE_KILLS=200 $(BIN)/pytest -v tests/e2e/test_private_service.py
 
 faults: .venv/installed ## let each system call of the service fail once in process, and 200 of a real server's (needs strace)
 	OFFBEAT_FAULTS=all OFFBEAT_SERVER_FAULTS=200 $(BIN)/pytest -v tests/service/test_faults.py tests/e2e/test_service_faults.py

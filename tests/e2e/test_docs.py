@@ -14,7 +14,7 @@ import pytest
 import tomli_w
 
 from offbeat.compression import qsgd
-from offbeat.config import experiment_file
+from offbeat.config import experiment_file, server_file
 from offbeat.helper.roster import parse_roster
 from offbeat_client.sending import upload_bytes
 from papers.figures.figure_file import FigureTables
@@ -104,6 +104,12 @@ def test_toml_is_valid(page, tmp_path):
             continue
         if {"terms", "clients"} <= set(table):
             parse_roster(table, page)
+            continue
+        if "service" in table:
+            example = tomllib.loads((ROOT / "examples/service/server.toml").read_text(encoding="utf-8"))
+            merged = {key: example.get(key, {}) | value for key, value in table.items()}
+            (tmp_path / "server.toml").write_text(tomli_w.dumps(example | merged), encoding="utf-8")
+            server_file.load(tmp_path / "server.toml")
             continue
         is_whole = {"data", "model", "local", "population", "stop", "evaluate", "algorithms"} <= set(table)
         path = tmp_path / "experiment.toml"
