@@ -22,7 +22,7 @@ class PlanCosts:
     def __init__(self, algorithm: Algorithm, length: int) -> None:
         self.model_bytes = 0 if algorithm.pooled else length * _BYTES_PER_PARAMETER
         self.down_bytes = self.model_bytes * (2 if algorithm.corrects_gradients else 1)
-        self._record_bytes = RECORD_BYTES if isinstance(algorithm.buffer, SecretSum) else 0
+        self._record_bytes = RECORD_BYTES if isinstance(getattr(algorithm, "buffer", None), SecretSum) else 0
         self._length = length
         self._last_plan: LocalPlan | None = None
         self._last_normaliser = 0.0
