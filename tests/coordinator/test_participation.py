@@ -192,3 +192,32 @@ def test_a_withdrawn_update_moves_the_others_to_their_new_sum():
     coordinator.sealed_sums.reveal(5.0, whole(0, 0, 0))  # number 2, of clients 1 and 4
     algorithm, participation = coordinator.algorithm, coordinator.participation
     assert [participation.allows(client, algorithm) for client in (1, 2, 3, 4)] == [False, True, True, False]
+
+
+def test_a_client_that_began_early_is_not_assigned_again_while_its_sum_is_sealed():
+    coordinator = private(buffer_size=2, concurrency=3)
+    everybody_present(coordinator)
+    slow, *fast = coordinator.assign(0.0)
+    for assignment in fast:
+        hand_in(coordinator, 1.0, assignment)
+    coordinator.sealed_sums.reveal(2.0, whole(0, 0, 0))  # version 1: the slow client works from 0
+    (other, *_) = coordinator.assign(2.0)
+    hand_in(coordinator, 3.0, slow)
+    hand_in(coordinator, 3.0, other)
+    assert len(coordinator.sealed_sums.waiting()) == 1
+    assert not coordinator.participation.allows(slow.client, coordinator.algorithm)
+    coordinator.sealed_sums.reveal(4.0, whole(0, 0, 0))
+    assert coordinator.participation.allows(slow.client, coordinator.algorithm)
+
+
+def test_discarded_sums_do_not_bring_a_client_back_to_the_version_that_it_worked_from():
+    coordinator = private(buffer_size=2, concurrency=6)
+    everybody_present(coordinator)
+    work = {one.client: one for one in coordinator.assign(0.0)}
+    for client in range(6):
+        hand_in(coordinator, 1.0, work[client])
+    for _ in range(3):
+        coordinator.sealed_sums.discard(2.0)
+    assert (coordinator.algorithm.version, coordinator.algorithm.opened) == (0, 3)
+    assert not any(coordinator.participation.allows(client, coordinator.algorithm) for client in range(6))
+    assert coordinator.assign(3.0) == []

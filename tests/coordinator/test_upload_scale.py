@@ -6,7 +6,7 @@ import torch
 from offbeat.algorithms import FedBuff, FedNova, LocalPlan
 from offbeat.algorithms.components.staleness import polynomial
 from offbeat.coordinator.upload_scale import upload_scale
-from offbeat_client.privacy.share import SMALLEST_SCALE
+from offbeat_client.privacy.scale import SMALLEST_SCALE
 
 PLAN = LocalPlan(steps=4, batch_size=1, lr=0.1)
 

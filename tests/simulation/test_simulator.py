@@ -1,6 +1,8 @@
 """The event loop: plain asynchronous SGD, the end of a run, and what a run depends on."""
 
 import heapq
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -126,3 +128,13 @@ def test_with_all_data_in_one_place_nothing_travels(simulate, speed):
     assert [(e.bytes_down, e.bytes_up) for e in evaluations] == [(0, 0)] * 4
     assert [e.metrics["accuracy"] for e in evaluations] == pytest.approx([1 - 0.5 ** (6 * n) for n in range(4)])
     torch.testing.assert_close(simulation.model, torch.tensor([1.0, 10.0]) * (1 - 0.5**18))
+
+
+def test_a_simulation_without_masks_needs_only_what_a_bare_gpu_machine_has():
+    code = (
+        "import sys\n"
+        "for name in ('cryptography', 'pydantic', 'fastapi', 'httpx', 'click'):\n"
+        "    sys.modules[name] = None\n"
+        "import offbeat.simulation.simulator, offbeat.training.trainers.choice"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

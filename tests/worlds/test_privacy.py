@@ -1,8 +1,6 @@
 import math
 
-import numpy as np
 import pytest
-import torch
 
 from offbeat.algorithms import FedAvg, FedBuff, LocalPlan, Port
 from offbeat.config.privacy_section import PrivacySection
@@ -44,24 +42,6 @@ def test_noise_is_made_for_the_largest_update_and_all_participations(mechanism):
     assert row.std() == pytest.approx(expected, rel=0.02)
     in_the_clear = asked(**NOISY, min_separation=5, mechanism=mechanism, length=50_000).noise(SECRET).noise(1)
     assert in_the_clear.std() == pytest.approx(expected / (1.0 + rounding), rel=0.02)
-
-
-def test_the_helper_adds_whole_numbers_modulo_two_to_the_32():
-    made = asked(**NOISY, helper="a", min_clients=2, length=1000)
-    noise = made.noise(SECRET)
-    total = torch.full((1000,), 2**31 - 1, dtype=torch.int32)
-    opened = made.open_sum(noise)(3, total)
-    assert opened.dtype == torch.int32
-    difference = (opened.numpy().astype(np.int64) - (2**31 - 1)) % 2**32
-    signed = np.where(difference >= 2**31, difference - 2**32, difference)
-    assert np.array_equal(signed, np.rint(noise.noise(3) / made.step).astype(np.int64))
-
-
-def test_without_noise_the_helper_only_opens():
-    made = asked(helper="a", min_clients=2)
-    total = torch.arange(3, dtype=torch.int32)
-    assert made.noise(SECRET) is None
-    assert torch.equal(made.open_sum(None)(1, total), total)
 
 
 def test_a_sum_has_room_for_ten_deviations_of_noise():

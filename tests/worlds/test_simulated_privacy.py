@@ -16,8 +16,9 @@ from offbeat.config.privacy_section import PrivacySection
 from offbeat.errors import OffbeatError
 from offbeat.privacy.accounting import epsilon
 from offbeat.privacy.correlated_noise import prefix_sum_error
-from offbeat.simulation.masked_updates import _WholeNumbers
-from offbeat.worlds.simulated_privacy import protect
+from offbeat.privacy.noise_rows import NoiseSource
+from offbeat.simulation.masked_updates import MaskedUpdates, _WholeNumbers
+from offbeat.worlds.simulated_privacy import _open_sum, protect
 from offbeat.worlds.simulation import build_simulation
 from offbeat_client.privacy.share import mask
 
@@ -201,6 +202,21 @@ def test_a_light_weight_is_not_below_an_eighth(simulation, monkeypatch):
     assert torch.equal(light.model, eighth.model)
 
 
+def test_updates_are_scaled_by_their_staleness_as_their_uploads_begin(simulation, monkeypatch):
+    found = []
+    promise = MaskedUpdates.promise
+
+    def spy(self, work, client, visit, divisor, scale):
+        found.append(scale)
+        return promise(self, work, client, visit, divisor, scale)
+
+    monkeypatch.setattr(MaskedUpdates, "promise", spy)
+    finished(simulation(MASKED))
+    allowed = {(1 + staleness) ** -0.5 for staleness in range(10)}
+    assert max(found) == 1.0 > min(found)
+    assert set(found) <= allowed
+
+
 def test_an_algorithm_is_wrapped_once():
     algorithm = FedBuff(buffer_size=3)
     section = PrivacySection(clip_norm=1.0)
@@ -266,3 +282,19 @@ def test_masked_runs_equal_plain_whole_numbers_bit_for_bit(simulation, table, mo
     finished(masked)
     assert torch.equal(masked.model, plain.model)
     assert masked.coordinator.algorithm.version == 6
+
+
+def test_the_helper_adds_whole_numbers_modulo_two_to_the_32():
+    step = 2.0**-10
+    noise = NoiseSource(bytes(range(32)), 1000, noise_multiplier=2.0, clip_norm=1.0, step=step)
+    total = torch.full((1000,), 2**31 - 1, dtype=torch.int32)
+    opened = _open_sum(noise, step)(3, total)
+    assert opened.dtype == torch.int32
+    difference = (opened.numpy().astype(np.int64) - (2**31 - 1)) % 2**32
+    signed = np.where(difference >= 2**31, difference - 2**32, difference)
+    assert np.array_equal(signed, np.rint(noise.noise(3) / step).astype(np.int64))
+
+
+def test_without_noise_the_helper_only_opens():
+    total = torch.arange(3, dtype=torch.int32)
+    assert torch.equal(_open_sum(None, 1.0)(1, total), total)

@@ -1,12 +1,11 @@
 """``[privacy]``: clipped updates, noise, and masks."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
 from offbeat.config.section import Count, NotNegative, Positive, Section
-
-Mechanism = Literal["independent", "banded"]
+from offbeat_client.privacy.terms import Mechanism
 
 
 class PrivacySection(Section):

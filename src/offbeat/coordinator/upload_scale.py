@@ -4,7 +4,7 @@ import torch
 
 from offbeat.algorithms.components import Algorithm, LocalPlan, Update
 from offbeat_client.local_plan import normaliser
-from offbeat_client.privacy.share import SMALLEST_SCALE
+from offbeat_client.privacy.scale import SMALLEST_SCALE
 
 
 def upload_scale(algorithm: Algorithm, client: int, version: int, plan: LocalPlan) -> float:

@@ -10,6 +10,7 @@ from torch import Tensor
 from offbeat.algorithms.components import Promise
 from offbeat.algorithms.components.buffers.secret_sum import SecretSum
 from offbeat.coordinator import Coordinator
+from offbeat_client.privacy.envelope import RECORD_BYTES
 from offbeat_client.privacy.fixed_point import quantise
 from offbeat_client.privacy.share import update_factor
 
@@ -33,6 +34,11 @@ class MaskedUpdates:
     largest: int
     seed: int
     open_sum: Callable[[int, Tensor], Tensor]
+
+    @property
+    def share_bytes(self) -> int:
+        """Bytes of a masked upload beside its vector."""
+        return RECORD_BYTES
 
     def promise(self, work: Promise, client: int, visit: int, divisor: float, scale: float) -> "_WholeNumbers":
         """Return the promise of a client's whole numbers, int32 ``(d,)``."""

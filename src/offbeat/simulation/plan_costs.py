@@ -1,9 +1,7 @@
 """Costs of a visit's plan: bytes on the wire and FedNova's normaliser."""
 
 from offbeat.algorithms.components import Algorithm, LocalPlan
-from offbeat.algorithms.components.buffers.secret_sum import SecretSum
 from offbeat_client.local_plan import normaliser
-from offbeat_client.privacy.envelope import RECORD_BYTES
 from offbeat_client.sending import upload_bytes
 
 _BYTES_PER_PARAMETER = 4
@@ -12,24 +10,24 @@ _BYTES_PER_PARAMETER = 4
 class PlanCosts:
     """Bytes of a visit's transfers, and the normaliser of its update.
 
-    A model has ``length`` parameters.
+    A model has ``length`` parameters. A masked update is ``share_bytes`` larger than a plain one.
 
     Attributes:
         model_bytes: An uncompressed model or update.
         down_bytes: A download: the model, and what the algorithm sends beside it.
     """
 
-    def __init__(self, algorithm: Algorithm, length: int) -> None:
+    def __init__(self, algorithm: Algorithm, length: int, share_bytes: int = 0) -> None:
         self.model_bytes = 0 if algorithm.pooled else length * _BYTES_PER_PARAMETER
         self.down_bytes = self.model_bytes * (2 if algorithm.corrects_gradients else 1)
-        self._record_bytes = RECORD_BYTES if isinstance(getattr(algorithm, "buffer", None), SecretSum) else 0
+        self._share_bytes = share_bytes
         self._length = length
         self._last_plan: LocalPlan | None = None
         self._last_normaliser = 0.0
 
     def upload_bytes(self, plan: LocalPlan) -> int:
         """Return the bytes of an upload."""
-        return upload_bytes(plan, self._length) if plan.compression else self.model_bytes + self._record_bytes
+        return upload_bytes(plan, self._length) if plan.compression else self.model_bytes + self._share_bytes
 
     def normaliser(self, plan: LocalPlan) -> float:
         """Return FedNova's a for a visit that followed the whole plan."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -13,12 +13,14 @@ from offbeat.simulation.attendance import Attendance
 from offbeat.simulation.clock import Clock
 from offbeat.simulation.evaluations import Evaluate, Evaluations
 from offbeat.simulation.events import EventQueue, Kind
-from offbeat.simulation.masked_updates import MaskedUpdates
 from offbeat.simulation.plan_costs import PlanCosts
 from offbeat.simulation.records import Evaluation, Stop, Totals, VisitEnded
 from offbeat.simulation.stall_guard import StallGuard
 from offbeat.simulation.visit_stages import VisitStages
 from offbeat.training.trainers.trainer import Trainer
+
+if TYPE_CHECKING:  # a simulation without masks needs no cryptography
+    from offbeat.simulation.masked_updates import MaskedUpdates
 
 
 class Simulation:
@@ -68,10 +70,10 @@ class Simulation:
         evaluate_every_versions: float = math.inf,
         stop: Stop,
         seed: int,
-        masked: MaskedUpdates | None = None,
+        masked: "MaskedUpdates | None" = None,
     ) -> None:
         algorithm = coordinator.algorithm
-        costs = PlanCosts(algorithm, algorithm.model.numel())
+        costs = PlanCosts(algorithm, algorithm.model.numel(), 0 if masked is None else masked.share_bytes)
         queue = EventQueue()
         self.coordinator = coordinator
         self.ended: list[VisitEnded] = []

@@ -4,7 +4,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -16,13 +16,15 @@ from offbeat.coordinator.upload_scale import upload_scale
 from offbeat.population.devices.devices import Devices
 from offbeat.simulation.clock import at_tick
 from offbeat.simulation.events import EventQueue, Kind
-from offbeat.simulation.masked_updates import MaskedUpdates
 from offbeat.simulation.open_visit import OpenVisit, visits_from_state, visits_state
 from offbeat.simulation.plan_costs import PlanCosts
 from offbeat.simulation.records import Outcome, Totals, VisitEnded
 from offbeat.simulation.timing_with_pauses import Timing
 from offbeat.simulation.training_queue import Work, WorkQueue
 from offbeat.training.trainers.trainer import Job, Trainer
+
+if TYPE_CHECKING:  # a simulation without masks needs no cryptography
+    from offbeat.simulation.masked_updates import MaskedUpdates
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class _Needs:
     start: bool  # the starting model is kept
 
     @staticmethod
-    def of(coordinator: Coordinator, masked: MaskedUpdates | None) -> "_Needs":
+    def of(coordinator: Coordinator, masked: "MaskedUpdates | None") -> "_Needs":
         algorithm = coordinator.algorithm
         partial_updates = type(algorithm).urgent is not Algorithm.urgent
         # Where every update counts, however late it comes, an offer changes nothing, and its event is saved. With
@@ -70,7 +72,7 @@ class VisitStages:
         totals: Totals,
         *,
         seed: int,
-        masked: MaskedUpdates | None = None,
+        masked: "MaskedUpdates | None" = None,
         on_end: Callable[[VisitEnded], None],
     ) -> None:
         self.visits: dict[int, OpenVisit] = {}

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,9 +16,7 @@ from offbeat.coordinator.participation import Participation
 from offbeat.privacy.noise_rows import NoiseSource
 from offbeat.privacy.plan import check_schedule
 from offbeat_client.number_checks import LARGEST_COUNT
-
-_LARGEST_SUM = 1 << 30
-_TAIL = 10  # standard deviations of noise
+from offbeat_client.privacy.terms import LARGEST_SUM, NOISE_TAIL, largest_number
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class Protection:
     @property
     def largest(self) -> int:
         """The largest whole number in a masked update."""
-        return (1 << self.section.bits - 1) - 1
+        return largest_number(self.section.bits)
 
     @property
     def step(self) -> float:
@@ -93,24 +90,13 @@ class Protection:
         That is K updates and ten standard deviations of noise.
         """
         deviation = 0.0 if noise is None else noise.deviation / self.step
-        bound = self.places * self.largest + math.ceil(_TAIL * deviation)
-        if bound > _LARGEST_SUM:
+        bound = self.places * self.largest + math.ceil(NOISE_TAIL * deviation)
+        if bound > LARGEST_SUM:
             raise ValueError(
                 f"a sum of {self.places} updates of {self.section.bits} bits and its noise could overflow: lower "
                 "privacy.bits"
             )
         return bound
-
-    def open_sum(self, noise: NoiseSource | None) -> Callable[[int, Tensor], Tensor]:
-        """Return what a helper does: add the noise of a number to a sum, ``(d,)``."""
-
-        def open_sum(number: int, total: Tensor) -> Tensor:
-            if noise is None:
-                return total
-            rounded = np.rint(noise.noise(number) / self.step).astype(np.int64)
-            return total + torch.from_numpy(rounded).to(total.device).to(torch.int32)
-
-        return open_sum
 
 
 def protection(

@@ -2,7 +2,10 @@
 
 import hashlib
 import math
+from collections.abc import Callable
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from offbeat.algorithms import Algorithm, LocalPlan
@@ -10,6 +13,7 @@ from offbeat.config.experiment_sections import PRIVACY_COLUMNS
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.coordinator.participation import Participation
 from offbeat.privacy.accounting import epsilon
+from offbeat.privacy.noise_rows import NoiseSource
 from offbeat.simulation.evaluations import Evaluate
 from offbeat.simulation.masked_updates import MaskedUpdates
 from offbeat.worlds.privacy import protection
@@ -40,8 +44,20 @@ def protect(
     asked.wrap(algorithm, plan, noise)
     if section.helper is None:
         return asked.participation(), None
-    masked = MaskedUpdates(section.clip_norm, asked.step, asked.largest, seed, asked.open_sum(noise))
+    masked = MaskedUpdates(section.clip_norm, asked.step, asked.largest, seed, _open_sum(noise, asked.step))
     return asked.participation(), masked
+
+
+def _open_sum(noise: NoiseSource | None, step: float) -> Callable[[int, Tensor], Tensor]:
+    """Return what a helper does: add the noise of a number to a sum, ``(d,)``."""
+
+    def open_sum(number: int, total: Tensor) -> Tensor:
+        if noise is None:
+            return total
+        rounded = np.rint(noise.noise(number) / step).astype(np.int64)
+        return total + torch.from_numpy(rounded).to(total.device).to(torch.int32)
+
+    return open_sum
 
 
 def with_epsilon(evaluate: Evaluate, section: PrivacySection, participation: Participation) -> Evaluate:

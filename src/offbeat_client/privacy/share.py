@@ -14,10 +14,8 @@ from offbeat_client.privacy.epoch_key import EpochKey
 from offbeat_client.privacy.fixed_point import clip_factor, norm, quantise
 from offbeat_client.privacy.head import Head
 from offbeat_client.privacy.keystream import KEY_BYTES, keystream_chunks
+from offbeat_client.privacy.scale import check_scale
 from offbeat_client.privacy.terms import Terms
-
-SMALLEST_SCALE = 1 / 8
-"""The smallest weight by staleness; a smaller one would tell the client's share of a sum apart."""
 
 
 class Share(NamedTuple):
@@ -67,8 +65,7 @@ def make_share(
     if delta.dtype != np.float32 or delta.shape != (terms.length,):
         raise ValueError(f"the delta must be float32 {(terms.length,)}, got {delta.dtype} {delta.shape}")
     check_positive("divisor", divisor)
-    if not SMALLEST_SCALE <= scale <= 1:
-        raise ValueError(f"scale must be in {SMALLEST_SCALE} … 1, got {scale}")
+    check_scale(scale)
     if version < start_version:
         raise ValueError(f"version {version} of the share is older than start_version {start_version}")
     factor = update_factor(delta, divisor=divisor, scale=scale, clip_norm=terms.clip_norm)

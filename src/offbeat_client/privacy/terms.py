@@ -18,8 +18,12 @@ Mechanism = Literal["independent", "banded"]
 _LENGTHS = {"run": 16, "helper_key": 32}
 _COUNTS = ("length", "buffer", "min_clients", "max_participations", "min_separation", "bands", "bits")
 _LARGEST_FILE = 4096  # bytes; a real one has under 700
-_LARGEST_SUM = 1 << 30
-_TAIL = 10  # standard deviations of noise that a sum leaves room for
+LARGEST_SUM = 1 << 30
+"""The largest absolute value of a sum's entries, far from where 32 bits wrap around."""
+
+NOISE_TAIL = 10
+"""The standard deviations of noise that a sum leaves room for."""
+
 _SIGNED = b"offbeat-terms-v1"
 
 
@@ -84,7 +88,7 @@ class Terms:
     @property
     def largest(self) -> int:
         """The largest absolute value of a quantised number, 2^(bits − 1) − 1."""
-        return (1 << (self.bits - 1)) - 1
+        return largest_number(self.bits)
 
     @property
     def step(self) -> float:
@@ -106,7 +110,7 @@ class Terms:
             row_factor: That of banded noise, ≥ 1: ``sens_{k,b}(C) / √k · ‖(c̃_0, …, c̃_{p−1})‖``.
         """
         noise = self.noise_multiplier * row_factor * self.sensitivity / self.clip_norm
-        if not (self.buffer + _TAIL * noise) * self.largest <= _LARGEST_SUM:
+        if not (self.buffer + NOISE_TAIL * noise) * self.largest <= LARGEST_SUM:
             raise ValueError(
                 f"a sum of {self.buffer} updates of {self.bits} bits with noise of {noise:.4g} clip norms could "
                 "overflow: take fewer bits"
@@ -138,6 +142,11 @@ class Terms:
     def digest(self) -> bytes:
         """SHA-256 of the canonical JSON, 32 bytes."""
         return hashlib.sha256(self.to_bytes()).digest()
+
+
+def largest_number(bits: int) -> int:
+    """Return the largest absolute value of a quantised number, 2^(bits − 1) − 1."""
+    return (1 << (bits - 1)) - 1
 
 
 class SignedTerms(NamedTuple):

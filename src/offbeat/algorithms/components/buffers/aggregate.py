@@ -167,7 +167,7 @@ class Aggregate(Component):
 
     def reveal(self, closed: ClosedBuffer, opened: Tensor) -> ClosedBuffer:
         """Return the buffer of a sealed sum that was opened; else raise ``ValueError``."""
-        raise ValueError("this buffer is not sealed: it has nothing to reveal")
+        raise _not_sealed()
 
     def without(self, closed: ClosedBuffer, client: int) -> ClosedBuffer | None:
         """Return a sealed sum without a client's update.
@@ -178,15 +178,19 @@ class Aggregate(Component):
         Raises:
             ValueError: The client is not in it.
         """
-        raise NotImplementedError
+        raise _not_sealed()
 
     def sealed_state(self, closed: ClosedBuffer) -> dict[str, Any]:
         """Return a sealed sum as a flat dict of tensors and plain values."""
-        raise NotImplementedError
+        raise _not_sealed()
 
     def sealed_from(self, state: dict[str, Any]) -> ClosedBuffer:
         """Return a sealed sum from its state."""
-        raise NotImplementedError
+        raise _not_sealed()
+
+
+def _not_sealed() -> ValueError:
+    return ValueError("this buffer is not sealed: it has nothing to reveal")
 
 
 class Sum(Aggregate):

@@ -1,0 +1,90 @@
+"""Wrong arguments of ``offbeat.simulate``: each is one line."""
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from offbeat.algorithms import AsyncCommSGD, FedAvg, FedBuff, FedNova, LocalPlan
+from offbeat.algorithms.components import Compression
+from offbeat.algorithms.components.schedules.patterns import own
+from offbeat.errors import OffbeatError
+
+
+def failing():
+    raise RuntimeError("first line\nsecond line")
+
+
+def plan(compressor, **parameters):
+    return LocalPlan(2, 8, 0.1, compression=Compression(compressor, tuple(parameters.items())))
+
+
+LINE = TensorDataset(torch.zeros(120, 1), torch.zeros(120, 1))
+
+MISTAKES = [
+    ({"model": 3}, ["model = 3", "torch.nn.Module"]),
+    ({"model": lambda: 3}, ["model made a int", "torch.nn.Module"]),
+    (
+        {"model": failing},
+        ["model failed: RuntimeError: first line (", f"{Path(__file__)}:{failing.__code__.co_firstlineno + 1})"],
+    ),
+    ({"model": nn.Linear(64, 10)}, ["the model cannot take inputs"]),
+    ({"data": "digit"}, ["unknown data set 'digit'", "did you mean 'digits'?"]),
+    ({"data": 3}, ["data: got a value of type int", "pair (train, test)"]),
+    ({"algorithm": "fedbuf"}, ["unknown algorithm 'fedbuf'", "did you mean 'fedbuff'?"]),
+    ({"algorithm": FedBuff}, ["algorithm = ", "FedBuff(buffer_size=5)"]),
+    ({"algorithm": FedAvg(cohort=13)}, ["cohort", "13", "12"]),
+    ({"population": "many"}, ["population = 'many'", "table"]),
+    ({"population": True}, ["population"]),
+    ({"population": {"client": 3}}, ["unknown key population.client", "did you mean 'clients'?"]),
+    ({"population": {"clients": 12, "when_away": "lose"}}, ["needs server.lease_seconds"]),
+    ({"local": {"steps": 2, "batch_size": 8, "lr": 0}}, ["local.lr = 0", "greater than 0"]),
+    ({"local": 0.1}, ["local = 0.1", "table"]),
+    ({"local": {"steps": 2, "batch_size": 8, "lr": 0.1, "lr_decay": 0.99}}, ["local.lr_decay = 0.99", "table"]),
+    ({"local": LocalPlan(2, 8, 0.1, optimizer="adamw"), "algorithm": FedNova()}, ["FedNova's a_i", "optimizer"]),
+    ({"local": plan("topk")}, ["local.compression.name = 'topk'", "did you mean 'top_k'?"]),
+    ({"local": LocalPlan(2, 8, 0.1, compression=cast("Any", "top_k"))}, ["local.compression = 'top_k'", "Compression"]),
+    (
+        {"algorithm": AsyncCommSGD(pattern=own(lambda _, last, n: last + 1 if last < 3 else 0, 3))},
+        ["pattern own: client ", "is to talk next in round 0, which must be a whole number greater than "],
+    ),
+    ({"server": {"lease": 3}}, ["unknown key server.lease"]),
+    ({"server": 3}, ["server = 3", "table"]),
+    ({"privacy": 3}, ["privacy = 3", "table"]),
+    ({"privacy": {"clip": 3}}, ["unknown key privacy.clip"]),
+    ({"privacy": {"clip_norm": 1.0}, "algorithm": "fedfa"}, ["[privacy] does not go with fedfa"]),
+    ({"evaluate_every_seconds": 0}, ["evaluate.every_seconds = 0"]),
+    ({"evaluate_every_seconds": None}, ["evaluate: set exactly one of every_seconds and every_versions"]),
+    ({"virtual_seconds": None}, ["stop: set virtual_seconds, versions or updates"]),
+    ({"versions": 1.5}, ["stop.versions = 1.5"]),
+    ({"loss": "crossentropy"}, ["loss = 'crossentropy'", "did you mean 'cross_entropy'?", "function"]),
+    ({"loss": 3}, ["loss = 3", "function"]),
+    ({"loss": lambda o: o.mean()}, ["the loss cannot take outputs"]),
+    ({"metrics": ["acuracy"]}, ["metrics = 'acuracy'", "did you mean 'accuracy'?"]),
+    ({"metrics": ["training_los"]}, ["metrics = 'training_los'", "did you mean 'training_loss'?"]),
+    ({"metrics": [nn.functional.mse_loss]}, ["metrics: must be names, or a dict of functions"]),
+    ({"metrics": 5}, ["metrics: must be names"]),
+    ({"metrics": {"f1": 3}}, ["metrics: 'f1'", "function"]),
+    ({"metrics": {"loss": lambda *_: 1.0}}, ["metrics: 'loss'", "must not be one of bytes_down, "]),
+    ({"metrics": {"f1": lambda *_: "high"}}, ["the metric f1 must be one number"]),
+    ({"batch_norm": "global"}, ["batch_norm = 'global'", "'refuse' or 'local'"]),
+    ({"augmentation": "crop"}, ["augmentation = 'crop'", "None or 'crop-and-flip'"]),
+    ({"augmentation": ["crop-and-flip"]}, ["augmentation = ['crop-and-flip']", "None or 'crop-and-flip'"]),
+    (
+        {"augmentation": "crop-and-flip", "model": lambda: nn.Linear(1, 1), "data": (LINE, LINE), "loss": "mse"},
+        ["data.augmentation = 'crop-and-flip' is for images", "float32 of shape (1,)", "leave it out"],
+    ),
+    ({"seed": -1}, ["seed = -1", "from 0"]),
+    ({"seed": 1.5}, ["seed = 1.5", "whole number"]),
+]
+
+
+@pytest.mark.parametrize(("changes", "parts"), MISTAKES)
+def test_a_mistake_is_one_line(changes, parts, simulate, tmp_path):
+    with pytest.raises(OffbeatError) as caught:
+        simulate(**changes)
+    assert "\n" not in str(caught.value)
+    assert all(part in str(caught.value) for part in parts)
