@@ -61,6 +61,12 @@ class TestPlan:
 class TestEpsilon:
     OPTIONS = ("--noise-multiplier", "5", "--participations", "10", "--delta", "1e-5")
 
+    @pytest.mark.parametrize("option", ["--noise-multiplier", "--delta"])
+    def test_nan_is_one_line(self, option: str, offbeat: Command) -> None:
+        code, _, err = offbeat("privacy", "epsilon", *self.OPTIONS, option, "nan")
+        assert code != 0
+        assert err == f"offbeat: Invalid value for '{option}': nan is not a number. See offbeat --help.\n"
+
     @pytest.mark.parametrize("mechanism", ["independent", "banded"])
     def test_json(self, offbeat: Command, mechanism: str) -> None:
         code, out, _ = offbeat("privacy", "epsilon", *self.OPTIONS, "--mechanism", mechanism, "--json")

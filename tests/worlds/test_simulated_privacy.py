@@ -298,3 +298,9 @@ def test_the_helper_adds_whole_numbers_modulo_two_to_the_32():
 def test_without_noise_the_helper_only_opens():
     total = torch.arange(3, dtype=torch.int32)
     assert torch.equal(_open_sum(None, 1.0)(1, total), total)
+
+
+def test_a_run_whose_clients_have_spent_their_participations_says_so(simulation):
+    spent = simulation("{ clip_norm = 0.5, max_participations = 1 }", "stop={ updates = 21 }")  # of 20 clients
+    with pytest.raises(OffbeatError, match=r"no client may take part any more; lower stop\.versions"):
+        finished(spent)

@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import click
 from rich import box
@@ -15,14 +16,25 @@ from offbeat.privacy.correlated_noise import LARGEST_BANDS, prefix_sum_error
 from offbeat.privacy.plan import check_schedule, most_at_work
 from offbeat_client.number_checks import LARGEST_COUNT
 
+
+class _Finite(click.FloatRange):
+    """A range of numbers without NaN, which no comparison refuses."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{number} is not a number.", param, ctx)
+        return number
+
+
 _COUNT = click.IntRange(1, LARGEST_COUNT)
-_NUMBER = click.FloatRange(1e-6, 1e6)
+_NUMBER = _Finite(1e-6, 1e6)
 
 _PARTICIPATIONS = click.option(
     "--participations", metavar="k", type=_COUNT, required=True, help="Most versions that take one client."
 )
 _DELTA = click.option(
-    "--delta", metavar="δ", type=click.FloatRange(0, 1, min_open=True, max_open=True), required=True,
+    "--delta", metavar="δ", type=_Finite(0, 1, min_open=True, max_open=True), required=True,
     help="δ; less than 1/clients.",
 )  # fmt: skip
 

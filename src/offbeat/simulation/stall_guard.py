@@ -27,6 +27,11 @@ class StallGuard:
         if self._queue.at_work or self._has_end or self._algorithm.period is not None:
             return
         if self._queue.is_passive or self._waits_for_lost_clients():
+            if self._coordinator.participation is not None:
+                raise OffbeatError(
+                    f"nothing is left to happen at {now:g} virtual seconds: no client may take part any more; lower "
+                    "stop.versions, raise privacy.max_participations or lower privacy.min_separation"
+                )
             raise OffbeatError(
                 f"nothing is left to happen at {now:g} virtual seconds: every client stays offline, or the server "
                 "waits for lost clients; set stop.virtual_seconds or server.lease_seconds"
