@@ -5,6 +5,7 @@ import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 from offbeat_client.errors import OffbeatError
 
@@ -45,14 +46,20 @@ def _place(error: BaseException, *, or_library: bool) -> str:
     if isinstance(error, SyntaxError) and not _is_generated(error.filename or "<"):
         return f"{error.filename}:{error.lineno}"
     places = [
-        (frame.f_code.co_filename, line)
+        (file, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
-        if not _is_generated(frame.f_code.co_filename)
+        if not _is_generated(file := _file(frame))
         and str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _OWN_PACKAGES
     ]
     users = [place for place in places if not any(Path(place[0]).is_relative_to(folder) for folder in _LIBRARIES)]
     found = users or (places if or_library else [])
     return f"{found[-1][0]}:{found[-1][1]}" if found else ""
+
+
+def _file(frame: FrameType) -> str:
+    file = frame.f_code.co_filename
+    # Code that was sent to another process by cloudpickle 3.1.3; its module's globals still name the file.
+    return str(frame.f_globals.get("__file__", file)) if file == "<dynamic-code>" else file
 
 
 def _is_generated(filename: str) -> bool:

@@ -49,6 +49,17 @@ def test_a_loop_with_several_workers_may_switch_to_processes(choose):
         assert type(choose(name, made(Convolution), workers=1)) is LoopTrainer
 
 
+@pytest.mark.parametrize(("name", "expected"), [("auto", "vmap"), ("vmap", "vmap"), ("unfold", "unfold")])
+def test_batches_with_several_workers_may_switch_to_processes_of_batches(choose, name, expected):
+    trainer = choose(name, linear(), workers=2)
+    assert type(trainer) is SwitchingTrainer
+    alone = choose(name, linear(), workers=1)
+    assert (trainer.name, trainer.kernel, trainer.batch_limit) == (expected, alone.kernel, alone.batch_limit)
+    processes = trainer._start()
+    assert type(processes) is ProcessTrainer
+    assert (processes.name, processes.kernel, processes._largest) == (expected, alone.kernel, alone.batch_limit)
+
+
 def test_there_are_no_processes_on_windows(choose, monkeypatch):
     monkeypatch.setattr("offbeat.training.trainers.choice.os.name", "nt")
     assert type(choose("auto", made(Convolution), workers=2)) is LoopTrainer

@@ -1,6 +1,8 @@
 """The choice of a run's trainer."""
 
 import os
+from collections.abc import Callable
+from functools import partial
 from typing import Literal, get_args
 
 from torch import nn
@@ -47,8 +49,9 @@ def make_trainer(
     ``loop`` trains one client after the other; ``processes`` several at once in other processes, with bit-equal
     results; ``ray`` several at once on the machines of ``cluster``, with bit-equal results; ``vmap`` many at once, with
     results that differ by rounding; ``unfold`` does so with convolutions as matrix products; ``auto`` is the one of
-    ``choose_trainer``. There are at most ``workers`` processes on this machine; with more than one, ``loop`` uses them
-    on a CPU in runs of more than a few seconds. Models with hooks on parameters are trained in this process only.
+    ``choose_trainer``. There are at most ``workers`` processes on this machine; with more than one, ``loop``, ``vmap``
+    and ``unfold`` use them on a CPU in runs of more than a few seconds. Models with hooks on parameters are trained in
+    this process only.
 
     Raises:
         OffbeatError: The model cannot be trained in batches, for instance because it draws random numbers or has a
@@ -69,12 +72,11 @@ def make_trainer(
         problem = batching_problem(batched, loop, plan) if name != "auto" else None
         if problem is not None:
             raise OffbeatError(f"trainer = '{name}': this model cannot be trained in batches ({problem}): use 'loop'")
-        return batched if on_cpu else SmallerBatches(batched)
+        make = partial(VmapTrainer, batch_limit=batched.batch_limit, unfold_convolutions=chosen == "unfold")
+        return _with_processes(batched, workers, make) if on_cpu else SmallerBatches(batched)
     if not on_cpu:
         return SmallerBatches(GraphLoopTrainer(workload) if workload.accelerator.is_cuda else loop)
-    if workers < 2 or os.name == "nt" or parameter_with_hook(workload.model.module) is not None:
-        return loop
-    return SwitchingTrainer(loop, lambda: ProcessTrainer(workload, workers=workers))
+    return _with_processes(loop, workers, LoopTrainer)
 
 
 def choose_trainer(workload: Workload, plan: LocalPlan) -> tuple[Literal["loop", "vmap", "unfold"], str]:
@@ -103,6 +105,17 @@ def choose_trainer(workload: Workload, plan: LocalPlan) -> tuple[Literal["loop",
 def available_processors() -> int:
     """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _with_processes(local: Trainer, workers: int, make: Callable[[Workload], Trainer]) -> Trainer:
+    """Return a trainer that uses processes in long runs, where they are possible.
+
+    ``make`` makes the trainer of each process.
+    """
+    workload = local.workload
+    if workers < 2 or os.name == "nt" or parameter_with_hook(workload.model.module) is not None:
+        return local
+    return SwitchingTrainer(local, lambda: ProcessTrainer(workload, workers=workers, make=make))
 
 
 def _make_vmap(workload: Workload, *, unfold: bool = False) -> VmapTrainer:

@@ -15,24 +15,31 @@ class FakeWorker:
     def __init__(self, workers: "FakeWorkers", memory: SharedMemory, setup: WorkerSetup) -> None:
         self.connection, self._other = Pipe()
         self.memory, self.setup = memory, setup
-        self.messages: list[JobMessage] = []
+        self.batches: list[Sequence[JobMessage]] = []
         self.clients: list[int] = []  # of all its jobs
         self.ended = False
         workers.all.append(self)
 
-    def send(self, message: JobMessage) -> None:
-        self.messages.append(message)
-        self.clients.append(message.client)
+    @property
+    def messages(self) -> list[JobMessage]:
+        """The jobs without a reply, in order."""
+        return [message for batch in self.batches for message in batch]
+
+    def send(self, batch: Sequence[JobMessage]) -> None:
+        self.batches.append(batch)
+        self.clients.extend(message.client for message in batch)
 
     def answer(self, answer: Reply | None = None) -> None:
-        message = self.messages.pop(0)
-        self.memory["results"][message.result] = self.memory["starts"][message.start] + message.client
-        self._other.send(answer or ("done", float(message.client)))
+        replies: list[Reply] = []
+        for message in self.batches.pop(0):
+            self.memory["results"][message.result] = self.memory["starts"][message.start] + message.client
+            replies.append(answer or ("done", float(message.client), None))
+        self._other.send(replies)
 
     def die(self) -> None:
         self._other.close()
 
-    def receive(self) -> Reply | None:
+    def receive(self) -> list[Reply] | None:
         try:
             return self.connection.recv()
         except EOFError:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from torch.nn.functional import cross_entropy
 from offbeat.algorithms import LocalPlan
 from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.trainers.batched.vmap import VmapTrainer
 from offbeat.training.trainers.distributed.processes import ProcessTrainer
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
@@ -132,6 +134,20 @@ class TestRealProcesses:
             os.kill(worker, signal.SIGKILL)
             (tmp_path / "go").touch()
             assert_same(trainer.collect([waits, jobs[0]]), plain.collect([waits, jobs[0]]))
+
+    @pytest.mark.parametrize("layers", [[nn.Linear(64, 4)], [nn.Linear(64, 5), nn.Tanh(), nn.Linear(5, 4)]])
+    def test_batches_equal_those_of_one_process_after_a_kill(self, layers):
+        workload = workload_of(FlatModel(nn.Sequential(nn.Flatten(), *layers)), **data_of((*SIZES, 5), 1, 8, 8))
+        jobs = real_jobs(len(workload.model.vector))
+        expected = VmapTrainer(workload).collect(jobs)
+        with closing(ProcessTrainer(workload, workers=2, make=partial(VmapTrainer, batch_limit=5))) as trainer:
+            for job in jobs:
+                trainer.submit(job)
+            assert_same(trainer.collect(jobs[5:8]), expected[5:8])
+            assert trainer._pool is not None
+            os.kill(next(iter(trainer._pool.assigned)).pid, signal.SIGKILL)
+            assert_same(trainer.collect(jobs), expected)
+            assert trainer.name == "vmap"
 
     def test_workers_end_when_their_parent_is_killed(self):
         script = """

@@ -99,7 +99,7 @@ class TestRows:
         rows.take(first)
         rows.take(second)
         rows.release(row)
-        with pytest.raises(ValueError, match="is not in list"):
+        with pytest.raises(KeyError):
             rows.take(third)
         rows.release(row)
         assert rows.take(third) == row

@@ -5,6 +5,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -18,12 +19,15 @@ from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
 from offbeat.errors import OffbeatError
+from offbeat.training.flat_model import FlatModel
+from offbeat.training.trainers.batched.vmap import VmapTrainer
 from offbeat.training.trainers.distributed import worker
 from offbeat.training.trainers.distributed.packed_code import pack_code
 from offbeat.training.trainers.distributed.shared_memory import SharedMemory, share
 from offbeat.training.trainers.distributed.worker import JobMessage, Reply, Worker, WorkerSetup
 from offbeat.training.trainers.trainer import Job
 from tests.training.conftest import SEED, SHARD_SIZES
+from tests.workloads import workload_of
 
 PLAN = LocalPlan(steps=3, batch_size=4, lr=0.3)
 MESSAGES = [
@@ -60,8 +64,9 @@ def share_all(network, data):
 def conversation(memory, messages, run):
     """Send messages to a worker in this process, run it until its end, and return its replies."""
     here, there = Pipe()
-    for message in [WorkerSetup(memory.locations, SEED), *messages]:
-        here.send(message)
+    here.send(WorkerSetup(memory.locations, SEED))
+    for message in messages:
+        here.send([message])
     # The worker must see the end of the messages, but still be able to reply.
     with socket.socket(fileno=os.dup(here.fileno())) as end:
         end.shutdown(socket.SHUT_WR)
@@ -69,7 +74,7 @@ def conversation(memory, messages, run):
     run(there, fd)
     os.close(fd)
     there.close()
-    replies = [here.recv() for _ in messages]
+    replies = [reply for _ in messages for reply in here.recv()]
     with pytest.raises(EOFError):
         here.recv()
     here.close()
@@ -82,7 +87,7 @@ class TestServe:
         replies = conversation(memory, MESSAGES, worker.serve)
         jobs = [Job(o.client, o.visit, o.version, memory["starts"][o.start], o.plan, o.payload) for o in MESSAGES]
         for message, reply, expected in zip(MESSAGES, replies, trainer().collect(jobs), strict=True):
-            assert reply == ("done", expected.loss)
+            assert reply == ("done", expected.loss, expected.squares)
             assert torch.equal(memory["results"][message.result], expected.vector)
         assert memory["results"][1].tolist() == [-1.0] * 59
         assert memory["starts"][0].tolist() == [0.0] * 59
@@ -101,6 +106,22 @@ class TestServe:
         assert replies[0] == ("mistake", str(caught.value))
         assert replies[1][0] == "done"
 
+    def test_a_mistake_is_a_reply_to_its_own_job_of_a_batch(self, share_all, network, data):
+        memory = share_all()
+        setup = WorkerSetup(memory.locations, SEED, make=partial(VmapTrainer, batch_limit=4))
+        messages = [MESSAGES[0], MESSAGES[0]._replace(payload="nothing", result=1), MESSAGES[1]]
+        process = Worker(memory, setup)
+        process.send(messages)
+        replies = process.receive()
+        process.kill()
+        assert replies is not None
+        assert [kind for kind, *_ in replies] == ["done", "failed", "done"]
+        jobs = [Job(o.client, o.visit, o.version, memory["starts"][o.start], o.plan, o.payload) for o in MESSAGES]
+        batched = VmapTrainer(workload_of(FlatModel(network()), **data))
+        for message, reply, expected in zip(MESSAGES, replies[::2], batched.collect(jobs), strict=True):
+            assert reply == ("done", expected.loss, expected.squares)
+            assert torch.equal(memory["results"][message.result], expected.vector)
+
     def test_anything_else_is_a_traceback(self, share_all):
         bad = MESSAGES[0]._replace(payload="nothing")
         kind, text = conversation(share_all(), [bad], worker.serve)[0]
@@ -118,7 +139,7 @@ class TestServe:
     def test_it_ends_when_replies_cannot_be_sent(self, share_all):
         memory = share_all()
         here, there = Pipe()
-        for message in [WorkerSetup(memory.locations, SEED), *MESSAGES]:
+        for message in [WorkerSetup(memory.locations, SEED), MESSAGES[:1], MESSAGES[1:]]:
             here.send(message)
         here.close()
         worker.serve(there, memory.fd)
@@ -138,7 +159,7 @@ class TestMain:
             entry()
 
         try:
-            assert [kind for kind, _ in conversation(memory, MESSAGES, run)] == ["done", "done"]
+            assert [kind for kind, *_ in conversation(memory, MESSAGES, run)] == ["done", "done"]
             assert torch.get_num_threads() == 1
             assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
         finally:
@@ -176,11 +197,11 @@ class TestWorker:
         one_step = MESSAGES[0]._replace(plan=LocalPlan(steps=1, batch_size=4, lr=0.3))
         with typed("hello"):
             process = Worker(memory, WorkerSetup(memory.locations, SEED))
-        process.send(one_step)
-        reply: Reply | None = process.receive()
+        process.send([one_step])
+        replies: list[Reply] | None = process.receive()
         job = Job(1, 0, 0, memory["starts"][0], one_step.plan, "delta")
         (expected,) = trainer().collect([job])
-        assert reply == ("done", expected.loss)
+        assert replies == [("done", expected.loss, expected.squares)]
         assert torch.equal(memory["results"][one_step.result], expected.vector)
 
         said = capfd.readouterr()
@@ -188,12 +209,12 @@ class TestWorker:
         assert f"path {[str(Path.cwd()), '/first/of/all']}"[:-1] in said.err
 
         os.kill(process.pid, signal.SIGINT)
-        process.send(one_step)
-        assert process.receive() == reply
+        process.send([one_step])
+        assert process.receive() == replies
 
         os.kill(process.pid, signal.SIGKILL)
         assert process.receive() is None
-        process.send(one_step)
+        process.send([one_step])
         assert process.receive() is None
         assert process.wait() == "signal 9"
         process.kill()

@@ -1,11 +1,12 @@
 """The trainer of several worker processes."""
 
+import math
 import os
 import weakref
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import wait
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,15 +17,16 @@ from offbeat.training.trainers.distributed.packed_code import pack_code
 from offbeat.training.trainers.distributed.queued_trainer import QueuedTrainer, Task
 from offbeat.training.trainers.distributed.shared_memory import RowTable, SharedMemory, share
 from offbeat.training.trainers.distributed.worker import JobMessage, Worker, WorkerSetup
-from offbeat.training.trainers.trainer import Result
+from offbeat.training.trainers.loop import LoopTrainer
+from offbeat.training.trainers.trainer import Job, Result, Trainer
 from offbeat.training.workload import Workload
 from offbeat_client.user_code_errors import error_line
 
-_JOBS_PER_WORKER = 2  # one in training, and one so that the worker does not wait for the next
+_JOBS_PER_WORKER = 2  # one in training, and one so that the worker does not wait for the next; of batches one
+_SMALLEST_SHARE = 3 / 8  # of the largest batch: smaller ones cost more per job than a worker's wait for them
 
 
-@dataclass(eq=False, slots=True)
-class _Assignment:
+class _Assignment(NamedTuple):
     """A worker's task with its rows in shared memory."""
 
     task: Task
@@ -33,30 +35,36 @@ class _Assignment:
 
 
 class _Pool:
-    """The workers, their assignments and their shared memory."""
+    """The workers, their batches and their shared memory."""
 
-    def __init__(self, memory: SharedMemory, workload: Workload) -> None:
+    def __init__(self, memory: SharedMemory, workload: Workload, make: Callable[[Workload], Trainer]) -> None:
         self.memory = memory
-        self.setup = WorkerSetup(memory.locations, workload.seed, workload.augmentation, workload.accelerator)
+        self.setup = WorkerSetup(memory.locations, workload.seed, workload.augmentation, workload.accelerator, make)
         self.starts = RowTable(memory["starts"])
         self.results = memory["results"]
         self.free = list(range(len(self.results)))
         # In the order of the workers' replies.
-        self.assigned: dict[Worker, deque[_Assignment]] = {}
+        self.assigned: dict[Worker, deque[list[_Assignment]]] = {}
 
-    def assign(self, worker: Worker, task: Task) -> None:
-        job = task.job
-        starts = [self.starts.take(vector) for vector in (job.start, job.offset) if vector is not None]
-        result = self.free.pop()
-        self.assigned[worker].append(_Assignment(task, starts, result))
-        worker.send(
-            JobMessage(job.client, job.visit, job.version, starts[0], result, job.plan, job.payload, *starts[1:])
-        )
+    def assign(self, worker: Worker, tasks: Sequence[Task]) -> None:
+        batch: list[_Assignment] = []
+        messages: list[JobMessage] = []
+        for task in tasks:
+            job = task.job
+            starts = [self.starts.take(vector) for vector in (job.start, job.offset) if vector is not None]
+            result = self.free.pop()
+            batch.append(_Assignment(task, starts, result))
+            messages.append(
+                JobMessage(job.client, job.visit, job.version, starts[0], result, job.plan, job.payload, *starts[1:])
+            )
+        self.assigned[worker].append(batch)
+        worker.send(messages)
 
-    def release(self, assignment: _Assignment) -> None:
-        for row in assignment.starts:
-            self.starts.release(row)
-        self.free.append(assignment.result)
+    def release(self, batch: Sequence[_Assignment]) -> None:
+        for assignment in batch:
+            for row in assignment.starts:
+                self.starts.release(row)
+            self.free.append(assignment.result)
 
     def end(self, owner: int) -> None:
         """End all workers, unless this process is a fork of their parent."""
@@ -67,22 +75,32 @@ class _Pool:
 
 
 class ProcessTrainer(QueuedTrainer):
-    """Local SGD for several clients at once, in processes of one thread each.
+    """Local training of several clients at once, in processes of one thread each.
 
     Processes start with the first job, also after ``close``. They have torch's defaults except for the number of
-    threads. A worker has at most two jobs.
+    threads. A worker has one batch of jobs at a time, or two jobs if its trainer trains one after the other.
 
-    The model's values are not used. If the model or the loss cannot be sent to another process, or the system is
-    Windows, ``OffbeatError`` is raised.
+    Args:
+        workload: What is trained; the model's values are not used.
+        workers: The largest number of processes.
+        make: Makes each worker's trainer, whose ``batch_limit`` is the largest batch.
+
+    Raises:
+        OffbeatError: The model or the loss cannot be sent to another process, or the system is Windows.
     """
 
-    def __init__(self, workload: Workload, *, workers: int) -> None:
+    def __init__(self, workload: Workload, *, workers: int, make: Callable[[Workload], Trainer] = LoopTrainer) -> None:
         if os.name == "nt":
             raise OffbeatError("trainer = 'processes' is for Linux and macOS: use 'loop'")
         model, shards = workload.model, workload.shards
         model.load(model.vector)  # resets the buffers
-        jobs, length = _JOBS_PER_WORKER * workers, len(model.vector)
+        local = make(workload)
+        self.name, self._kernel, self._largest = local.name, local.kernel, local.batch_limit
+        self._smallest = math.ceil(_SMALLEST_SHARE * self._largest)
+        self._batches = _JOBS_PER_WORKER if self._largest == 1 else 1  # that a worker may have
+        jobs, length = self._batches * workers * self._largest, len(model.vector)
         super().__init__(workload, places=jobs)
+        self._make = make
         self._tensors = {
             "code": pack_code(model.module, workload.objective.loss),
             **name_inputs("inputs", workload.train.inputs),
@@ -96,6 +114,11 @@ class ProcessTrainer(QueuedTrainer):
         self._pool: _Pool | None = None
         self._end: Callable[[], object] | None = None
 
+    @property
+    def kernel(self) -> str:
+        """The name of the computation of a step, for reports."""
+        return self._kernel
+
     def close(self) -> None:
         """End the processes and withdraw all jobs."""
         if self._end is not None:
@@ -103,12 +126,21 @@ class ProcessTrainer(QueuedTrainer):
         self._end = self._pool = None
         super().close()
 
+    def submit(self, job: Job) -> None:
+        """Begin with a job as soon as a worker has time for it, without waiting.
+
+        Raises ``OffbeatError`` if no worker can be started.
+        """
+        self._get_task(job)
+        if len(self._submitted) >= self._smallest:
+            self._advance(0)
+
     def _advance(self, timeout: float | None) -> None:
         if self._pool is not None:
             ready = wait([worker.connection for worker in self._pool.assigned], timeout)
             for worker in [worker for worker in self._pool.assigned if worker.connection in ready]:
                 self._handle_reply(self._pool, worker)
-        while queue := self._next_queue():
+        while size := self._batch_size():
             try:
                 pool = self._pool = self._pool or self._open_pool()
                 worker = self._find_worker(pool)
@@ -117,15 +149,27 @@ class ProcessTrainer(QueuedTrainer):
                 raise OffbeatError(f"trainer = 'processes': {problem}: use 'loop'") from None
             if worker is None:
                 return
-            pool.assign(worker, queue.popitem(last=False)[1])
+            pool.assign(worker, self._take_batch(size))
+
+    def _batch_size(self) -> int:
+        """Return the size of the next batch; 0 if none should begin.
+
+        Submitted jobs wait until they are enough for a batch, requested ones do not. Many are divided evenly.
+        """
+        if not self._next_queue():
+            return 0
+        waiting = len(self._requested) + len(self._submitted)
+        if waiting < self._smallest and not self._requested:
+            return 0
+        return min(self._largest, max(self._smallest, math.ceil(waiting / self._workers)))
 
     def _open_pool(self) -> _Pool:
-        pool = _Pool(share(self._tensors), self.workload)
+        pool = _Pool(share(self._tensors), self.workload, self._make)
         self._end = weakref.finalize(self, pool.end, os.getpid())
         return pool
 
     def _find_worker(self, pool: _Pool) -> Worker | None:
-        """Return the worker with the fewest jobs; None if all have enough.
+        """Return the worker with the fewest batches; None if all have enough.
 
         A new worker is preferred to a busy one.
         """
@@ -134,33 +178,34 @@ class ProcessTrainer(QueuedTrainer):
         if (least is None or assigned[least]) and len(assigned) < self._workers:
             least = Worker(pool.memory, pool.setup)
             assigned[least] = deque()
-        return least if least is not None and len(assigned[least]) < _JOBS_PER_WORKER else None
+        return least if least is not None and len(assigned[least]) < self._batches else None
 
     def _handle_reply(self, pool: _Pool, worker: Worker) -> None:
-        reply = worker.receive()
-        if reply is None:
+        replies = worker.receive()
+        if replies is None:
             self._handle_death(pool, worker)
             return
-        assignment = pool.assigned[worker].popleft()
-        task = assignment.task
-        if self._is_wanted(task):
-            if reply[0] == "done":
-                task.outcome = Result(pool.results[assignment.result].clone(), reply[1])
-            elif reply[0] == "mistake":
-                task.outcome = OffbeatError(reply[1])
-            else:
-                task.outcome = RuntimeError(f"a worker process failed:\n{reply[1]}")
-        pool.release(assignment)
+        batch = pool.assigned[worker].popleft()
+        for (task, _, row), reply in zip(batch, replies, strict=True):
+            if self._is_wanted(task):
+                if reply[0] == "done":
+                    task.outcome = Result(pool.results[row].clone(), *reply[1:])
+                elif reply[0] == "mistake":
+                    task.outcome = OffbeatError(reply[1])
+                else:
+                    task.outcome = RuntimeError(f"a worker process failed:\n{reply[1]}")
+        pool.release(batch)
 
     def _handle_death(self, pool: _Pool, worker: Worker) -> None:
         """Put a dead worker's tasks back into the queues.
 
-        The first of them may have caused the death.
+        Those of its first batch may have caused the death.
         """
         end = worker.wait()
-        assigned = pool.assigned.pop(worker)
-        if assigned:
-            self._note_death(assigned[0].task, "processes", end)
-        for assignment in reversed(assigned):
-            pool.release(assignment)
-            self._put_back(assignment.task)
+        batches = pool.assigned.pop(worker)
+        for task, *_ in batches[0] if batches else ():
+            self._note_death(task, "processes", end)
+        for batch in reversed(batches):
+            pool.release(batch)
+            for task, *_ in reversed(batch):
+                self._put_back(task)

@@ -24,14 +24,14 @@ class Task:
 
 
 class QueuedTrainer(Trainer):
-    """Local SGD elsewhere, bit-equal to that of ``LoopTrainer`` with one thread.
+    """Local training elsewhere, bit-equal to that of a trainer here with one thread.
 
     Collected jobs come first, then submitted ones in their order, as long as their results take less than a gigabyte.
     ``places`` is the number of jobs that may be elsewhere at once.
     """
 
     name = "loop"
-    batch_limit = 1
+    batch_limit = 1  # submitted jobs fill the batches
 
     def __init__(self, workload: Workload, *, places: int) -> None:
         self.workload = workload
@@ -59,8 +59,10 @@ class QueuedTrainer(Trainer):
 
     def cancel(self, job: Job) -> None:
         """Withdraw a job, or drop its result."""
-        for tasks in (self._tasks, self._requested, self._submitted):
-            tasks.pop(job.key, None)
+        key = job.key
+        if self._tasks.pop(key, None) is not None:
+            self._requested.pop(key, None)
+            self._submitted.pop(key, None)
 
     def collect(self, jobs: Sequence[Job]) -> list[Result]:
         """Train each job from its start; expected jobs continue during and after this.
@@ -83,23 +85,26 @@ class QueuedTrainer(Trainer):
             tasks.clear()
 
     def _get_task(self, job: Job) -> Task:
-        task = self._tasks.get(job.key)
+        key = job.key
+        task = self._tasks.get(key)
         if task is None or not job.is_same(task.job):  # another run may have left a task of this key
             self.cancel(job)
-            task = self._tasks[job.key] = self._submitted[job.key] = Task(job)
+            task = self._tasks[key] = self._submitted[key] = Task(job)
         return task
 
     def _request(self, job: Job) -> Task:
         task = self._get_task(job)
         task.requested = True
-        if self._submitted.pop(job.key, None) is not None:
-            self._requested[job.key] = task
+        key = job.key
+        if self._submitted.pop(key, None) is not None:
+            self._requested[key] = task
         return task
 
     def _result(self, job: Job) -> Result:
         # Requested again, in case the same job occurs twice.
         task = self._request(job)
-        self._advance(0)
+        if task.outcome is None:
+            self._advance(0)
         while task.outcome is None:
             self._advance(None)
         self.cancel(job)
@@ -112,6 +117,21 @@ class QueuedTrainer(Trainer):
         begun = len(self._tasks) - len(self._requested) - len(self._submitted)
         max_begun = max(2 * self._places, _BYTES_AHEAD // self.workload.model.vector.nbytes)
         return self._requested or (self._submitted if begun < max_begun else None)
+
+    def _take_batch(self, size: int) -> list[Task]:
+        """Return the next tasks, at most ``size``.
+
+        A task whose worker has died is alone.
+        """
+        batch: list[Task] = []
+        while len(batch) < size and (queue := self._next_queue()):
+            key = next(iter(queue))
+            if queue[key].deaths and batch:
+                break
+            batch.append(queue.pop(key))
+            if batch[0].deaths:
+                break
+        return batch
 
     def _put_back(self, task: Task) -> None:
         """Let a task that a dead worker had begin again, before the others."""

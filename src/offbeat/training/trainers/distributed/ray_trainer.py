@@ -99,7 +99,9 @@ class RayTrainer(QueuedTrainer):
             actor = self._find_actor()
             if actor is None:
                 return
-            self._send(actor, self._take_batch(queue))
+            # Several, if many wait.
+            share = len(queue) // (2 * _BATCHES_PER_ACTOR * self._most)
+            self._send(actor, self._take_batch(max(1, min(_MAX_BATCH, share))))
 
     def _start_actors(self) -> None:
         """Start as many actors as there are jobs to begin with, up to the cluster's share."""
@@ -121,22 +123,6 @@ class RayTrainer(QueuedTrainer):
         ready = [actor for actor in self._actors if actor.is_ready]
         least = min(ready, key=lambda actor: len(actor.batches), default=None)
         return least if least is not None and len(least.batches) < _BATCHES_PER_ACTOR else None
-
-    def _take_batch(self, queue: dict[tuple[int, int], Task]) -> list[Task]:
-        """Return the next tasks: one, or several if many wait.
-
-        A task whose actor has died is alone.
-        """
-        size = max(1, min(_MAX_BATCH, len(queue) // (2 * _BATCHES_PER_ACTOR * self._most)))
-        batch: list[Task] = []
-        while queue and len(batch) < size:
-            key = next(iter(queue))
-            if queue[key].deaths and batch:
-                break
-            batch.append(queue.pop(key))
-            if batch[0].deaths:
-                break
-        return batch
 
     def _send(self, actor: _Actor, tasks: list[Task]) -> None:
         references: list[Any] = []

@@ -3,6 +3,7 @@
 import mmap
 import os
 import tempfile
+from collections import OrderedDict
 from collections.abc import Mapping
 from math import prod
 from typing import NamedTuple
@@ -85,21 +86,28 @@ class RowTable:
         self._table = table
         self._vectors: list[Tensor | None] = [None] * len(table)
         self._users = [0] * len(table)
+        self._rows: dict[int, int] = {}  # by the identity of the vector
+        self._free = OrderedDict.fromkeys(range(len(table)))  # rows without users, the longest free first
 
     def take(self, vector: Tensor) -> int:
         """Return the row of a vector ``(d,)``.
 
-        The vector stays there until it is released as often as it was taken. Raises ``ValueError`` if all rows are in
-        use for other vectors.
+        The vector stays there until it is released as often as it was taken. Raises ``KeyError`` if all rows are in use
+        for other vectors.
         """
-        row = next((row for row, held in enumerate(self._vectors) if held is vector), None)
+        row = self._rows.get(id(vector))
         if row is None:
-            row = self._users.index(0)
+            row, _ = self._free.popitem(last=False)
+            self._rows.pop(id(self._vectors[row]), None)
             self._table[row] = vector
             self._vectors[row] = vector
+            self._rows[id(vector)] = row
+        self._free.pop(row, None)
         self._users[row] += 1
         return row
 
     def release(self, row: int) -> None:
         """Release a row once."""
         self._users[row] -= 1
+        if not self._users[row]:
+            self._free[row] = None

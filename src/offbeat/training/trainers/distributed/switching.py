@@ -22,16 +22,24 @@ class SwitchingTrainer(Trainer):
     the trainer of other processes.
     """
 
-    name = "loop"
-    batch_limit = 1
-
     def __init__(self, local: Trainer, start: Callable[[], Trainer]) -> None:
         self.workload = local.workload
+        self.name = local.name
         self._local = local
         self._remote: Trainer | None = None
         self._start: Callable[[], Trainer] | None = start
         self._seconds = 0.0
         self._submitted: dict[tuple[int, int], Job] = {}
+
+    @property
+    def kernel(self) -> str:
+        """The name of the computation of a step, for reports."""
+        return self._local.kernel
+
+    @property
+    def batch_limit(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The best number of jobs to train at once, by the trainer in use."""
+        return (self._remote or self._local).batch_limit
 
     def collect(self, jobs: Sequence[Job]) -> list[Result]:
         """Train each job from its start.

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -28,7 +28,7 @@ from offbeat.training.objectives import Objective
 from offbeat.training.trainers.distributed.packed_code import unpack_code
 from offbeat.training.trainers.distributed.shared_memory import SharedMemory, TensorLocation
 from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.trainer import Job, Trainer
 from offbeat.training.workload import Examples, Workload
 
 
@@ -39,12 +39,17 @@ class WorkerSetup(NamedTuple):
         locations: Tensors in the shared memory: ``code``, from ``pack_code``; ``inputs``, or
             ``inputs.NAME`` for each of several; ``labels``; ``shards``, all
             concatenated, and their ``sizes``; ``starts`` and ``results``, tables with one vector ``(d,)`` per row.
+        seed: The run's seed.
+        augmentation: The workload's.
+        accelerator: The workload's.
+        make: Makes the worker's trainer.
     """
 
     locations: Mapping[str, TensorLocation]
     seed: int
     augmentation: AugmentationName | None = None
     accelerator: Accelerator = CPU
+    make: Callable[[Workload], Trainer] = LoopTrainer
 
 
 class JobMessage(NamedTuple):
@@ -60,8 +65,8 @@ class JobMessage(NamedTuple):
     offset: int | None = None  # row of starts
 
 
-Reply = tuple[Literal["done"], float] | tuple[Literal["mistake", "failed"], str]
-"""The mean loss, or the line of a user's mistake, or a traceback; replies come in the order of the jobs."""
+Reply = tuple[Literal["done"], float, float | None] | tuple[Literal["mistake", "failed"], str]
+"""The result's loss and squares, or the line of a user's mistake, or a traceback."""
 
 
 class Worker:
@@ -89,13 +94,19 @@ class Worker:
         """The process id."""
         return self._process.pid
 
-    def send(self, message: WorkerSetup | JobMessage) -> None:
-        """Send a message; if the worker has died, the next ``receive`` returns None."""
+    def send(self, message: WorkerSetup | Sequence[JobMessage]) -> None:
+        """Send the setup or a batch of jobs.
+
+        If the worker has died, the next ``receive`` returns None.
+        """
         with suppress(OSError):
             self.connection.send(message)
 
-    def receive(self) -> Reply | None:
-        """Wait for the next reply and return it; None if the worker has died."""
+    def receive(self) -> list[Reply] | None:
+        """Wait for the replies to the next batch and return them in order.
+
+        Return None if the worker has died.
+        """
         try:
             return self.connection.recv()
         except (EOFError, OSError):
@@ -119,31 +130,40 @@ class _JobRunner:
     def __init__(self, memory: SharedMemory, setup: WorkerSetup) -> None:
         self._memory = memory
         self._setup = setup
-        self._trainer: LoopTrainer | None = None
+        self._trainer: Trainer | None = None
 
-    def run(self, message: JobMessage) -> Reply:
+    def run(self, batch: Sequence[JobMessage]) -> list[Reply]:
+        """Return the replies of a batch, in order.
+
+        If the training of several jobs fails, each is trained alone.
+        """
         try:
             # Created with the first job, so that a model that cannot be loaded is a reply, too.
             self._trainer = self._trainer or self._make_trainer()
-            starts = self._memory["starts"]
-            job = Job(
-                message.client,
-                message.visit,
-                message.version,
-                starts[message.start],
-                message.plan,
-                message.payload,
-                None if message.offset is None else starts[message.offset],
-            )
-            (result,) = self._trainer.collect([job])
-            self._memory["results"][message.result] = result.vector
-            return "done", result.loss
-        except OffbeatError as error:
-            return "mistake", str(error)
-        except Exception:
-            return "failed", traceback.format_exc()
+            results = self._trainer.collect([self._job(message) for message in batch])
+        except Exception as error:
+            if len(batch) > 1:
+                return [reply for message in batch for reply in self.run([message])]
+            is_mistake = isinstance(error, OffbeatError)
+            return [("mistake", str(error)) if is_mistake else ("failed", traceback.format_exc())]
+        table = self._memory["results"]
+        for message, result in zip(batch, results, strict=True):
+            table[message.result] = result.vector
+        return [("done", result.loss, result.squares) for result in results]
 
-    def _make_trainer(self) -> LoopTrainer:
+    def _job(self, message: JobMessage) -> Job:
+        starts = self._memory["starts"]
+        return Job(
+            message.client,
+            message.visit,
+            message.version,
+            starts[message.start],
+            message.plan,
+            message.payload,
+            None if message.offset is None else starts[message.offset],
+        )
+
+    def _make_trainer(self) -> Trainer:
         tensors = {name: self._memory[name] for name in self._memory.locations}
         module, loss = unpack_code(tensors["code"])
         workload = Workload(
@@ -155,14 +175,14 @@ class _JobRunner:
             augmentation=self._setup.augmentation,
             accelerator=self._setup.accelerator,
         )
-        return LoopTrainer(workload)
+        return self._setup.make(workload)
 
 
 def serve(connection: "Connection[Any, Any]", fd: int) -> None:
     """Train jobs from a connection until it closes.
 
-    It receives a ``WorkerSetup`` and then ``JobMessage``s, and sends ``Reply``s. The shared memory has descriptor
-    ``fd``.
+    It receives a ``WorkerSetup`` and then batches of ``JobMessage``s, and sends each batch's list of ``Reply``s. The
+    shared memory has descriptor ``fd``.
     """
     with suppress(EOFError, OSError):  # the other end is closed
         setup: WorkerSetup = connection.recv()
