@@ -53,7 +53,8 @@ bench-simulation: .venv/installed ## client updates a second, beside a plain loo
 
 GPU_PACKAGES := build/gpu-packages
 gpu-packages: ## collect the few pure-Python packages that test-gpu and bench-gpu need, for a machine without a registry
-	$(PYTHON) -m pip install --quiet --upgrade --no-deps --target $(GPU_PACKAGES) annotated-types cloudpickle pytest pluggy iniconfig packaging pygments
+	$(PYTHON) -m pip install --quiet --upgrade --no-deps --target $(GPU_PACKAGES) annotated-types cloudpickle pytest pluggy iniconfig packaging pygments \
+	  "pfl>=0.6" dp-accounting prv-accountant multiprocess dill
 	$(PYTHON) -m pip install --quiet --upgrade --no-deps --only-binary :all: --python-version 3.12 --target $(GPU_PACKAGES) safetensors
 
 # On a GPU machine these two run with its own Python and PyTorch.
@@ -61,8 +62,10 @@ GPU_PYTHON ?= $(PYTHON)
 test-gpu: ## tests that need a CUDA GPU, with GPU_PYTHON's own PyTorch; see gpu-packages
 	PYTHONPATH=src:$(GPU_PACKAGES) $(GPU_PYTHON) -m pytest --noconftest -p no:cacheprovider -W default tests/devices
 
-bench-gpu: ## client updates a second on a CUDA GPU, beside a plain loop on it; writes build/gpu.json
-	PYTHONPATH=src:$(GPU_PACKAGES) $(GPU_PYTHON) benchmarks/gpu.py --output build/gpu.json $(ARGS)
+bench-gpu: ## client updates a second on a CUDA GPU, beside a plain loop on it; writes build/gpu.json and the page's table
+	mkdir -p build
+	PYTHONPATH=src:$(GPU_PACKAGES) $(GPU_PYTHON) benchmarks/gpu.py --output build/gpu.json $(ARGS) | tee build/gpu.txt
+	$(GPU_PYTHON) docs/make_performance.py build/gpu.txt
 
 bench-service: .venv/installed ## what the server takes, beside bare sockets (20 minutes); ARGS="--quick", or ARGS="--peer" for Flower's too
 	$(BIN)/python benchmarks/service.py $(ARGS)

@@ -5,16 +5,17 @@
 
 W1 is softmax regression of 784 numbers, W2 the built-in CNN and W3 ResNet-18 with GroupNorm on 32x32 colour images,
 W4 an encoder of MiniLM's shape with LoRA adapters of rank 8 on 50 tokens; weights and data are random numbers. A row
-is the
-median of five repetitions, each after the plain loop; ``offbeat`` is a whole simulation of FedBuff with the trainer
-that
-``auto`` takes, the other rows are trainers alone. ``memory`` is the most that the trainer allocated on the GPU, beside
-the arithmetic of its vectors: starting points, models, gradients and results of all clients of a batch.
+is the median of five repetitions, each after the plain loop. ``offbeat`` is a whole simulation of FedBuff with the
+trainer that ``auto`` takes, ``pfl`` FedAvg by pfl-research where that is installed, the other rows are trainers alone.
+``memory`` is the most that the trainer allocated on the GPU, beside the arithmetic of its vectors: starting points,
+models, gradients and results of all clients of a batch.
 """
 
 import argparse
 import json
+import os
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,7 +25,6 @@ from typing import Any
 import numpy as np
 import torch
 from lora_encoder import LoraEncoder
-from peers.workloads import cnn, softmax_regression
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -41,6 +41,9 @@ from offbeat.training.models import resnet18
 from offbeat.training.trainers.choice import make_trainer
 from offbeat.training.trainers.trainer import Job, Trainer
 from offbeat.training.workload import Examples, Objective, Workload
+
+sys.path.append(str(Path(__file__).with_name("peers")))
+import workloads as peers
 
 REPETITIONS = 5
 
@@ -71,8 +74,8 @@ class Case:
 
 
 CASES = [
-    Case("W1", softmax_regression, (784,), None, 10, 2048, 60, 1024, LocalPlan(steps=10, batch_size=5, lr=0.1)),
-    Case("W2", cnn, (3, 32, 32), None, 10, 256, 200, 128, LocalPlan(steps=10, batch_size=20, lr=0.01)),
+    Case("W1", peers.softmax_regression, (784,), None, 10, 2048, 60, 1024, LocalPlan(steps=10, batch_size=5, lr=0.1)),
+    Case("W2", peers.cnn, (3, 32, 32), None, 10, 256, 200, 128, LocalPlan(steps=10, batch_size=20, lr=0.01)),
     Case(
         "W3",
         lambda: resnet18((3, 32, 32), 10),
@@ -155,6 +158,44 @@ def simulated(case: Case, workload: Workload, at_work: int) -> float:
     return rate
 
 
+def by_pfl(case: Case, workload: Workload, cohort: int) -> float:
+    """Return the updates per second of pfl-research's FedAvg."""
+    os.environ["PFL_PYTORCH_DEVICE"] = str(workload.accelerator.device)
+    from on_pfl import Dataset, fedavg
+
+    inputs, labels = workload.train
+    assert isinstance(inputs, Tensor)
+    shards = [torch.from_numpy(shard).to(labels.device) for shard in workload.shards]
+    clients = [Dataset((inputs[shard], labels[shard])) for shard in shards]
+    plan = case.plan
+    return fedavg(
+        peers.Workload(
+            case.name,
+            case.shape,
+            case.make,
+            clients=case.clients,
+            examples=case.examples,
+            cohort=cohort,
+            steps=plan.steps,
+            batch_size=plan.batch_size,
+            lr=float(np.max(plan.lr)),
+            looped=0,
+            rounds=1,
+        ),
+        clients,
+        torch.get_num_threads(),
+    )
+
+
+def _has_pfl() -> bool:
+    try:
+        import on_pfl  # noqa: F401 # pyright: ignore[reportUnusedImport]
+    except ImportError as error:
+        print(f"without pfl-research: {error}", flush=True)
+        return False
+    return True
+
+
 def _now(workload: Workload) -> float:
     if workload.accelerator.is_cuda:
         torch.cuda.synchronize(workload.accelerator.device)
@@ -193,6 +234,8 @@ def measure(case: Case, accelerator: Accelerator, quick: bool) -> list[dict[str,
         for name, trainer in trainers.items()
     }
     rows["offbeat"] = lambda: simulated(case, workload, clients)
+    if accelerator.precision != "bf16" and _has_pfl():  # which would need settings of its own
+        rows["pfl"] = lambda: by_pfl(case, workload, max(2, clients // 8))
     found: list[dict[str, Any]] = []
     for name, work in rows.items():
         work()  # libraries choose kernels, graphs are recorded
@@ -201,6 +244,7 @@ def measure(case: Case, accelerator: Accelerator, quick: bool) -> list[dict[str,
         ratios = [rate / loop for rate, loop in zip(rates, loops, strict=True)]
         found.append(
             {
+                "card": _card(accelerator),
                 "workload": case.name,
                 "trainer": name,
                 "updates_per_second": round(statistics.median(rates), 1),
@@ -212,6 +256,10 @@ def measure(case: Case, accelerator: Accelerator, quick: bool) -> list[dict[str,
         )
         print(json.dumps(found[-1]), flush=True)
     return found
+
+
+def _card(accelerator: Accelerator) -> str:
+    return torch.cuda.get_device_name(accelerator.device) if accelerator.is_cuda else "cpu"
 
 
 def _can(name: str, case: Case, workload: Workload) -> bool:
@@ -238,7 +286,7 @@ def main() -> None:
         cases = [replace(case, clients=min(case.clients, 8), plan=replace(case.plan, steps=2)) for case in cases]
     with accelerator.numerics():
         rows = [row for case in cases for row in measure(case, accelerator, arguments.quick)]
-    card = torch.cuda.get_device_name(accelerator.device) if accelerator.is_cuda else "cpu"
+    card = _card(accelerator)
     report = {"device": card, "precision": arguments.precision, "torch": torch.__version__, "rows": rows}
     if arguments.output:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)

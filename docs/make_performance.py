@@ -3,7 +3,8 @@
 They are in ``docs/performance.md`` and ``docs/performance-tables.md``.
 
 ``make performance-docs``, or ``python docs/make_performance.py FILE …`` with the output of ``make bench-simulation``,
-``make bench-peers`` or ``make bench-service``. Tables that the output has no rows for stay as they are.
+``make bench-peers``, ``make bench-gpu`` or ``make bench-service``. Tables that the output has no rows for stay as they
+are.
 """
 
 import json
@@ -41,7 +42,7 @@ def machine() -> str:
 
 def trainers(rows: Sequence[Row], workload: str) -> str:
     """Return a workload's table: Offbeat's trainers and what bounds them."""
-    own = [row for row in rows if row.get("workload") == workload and not _is_peer(row)]
+    own = [row for row in rows if row.get("workload") == workload and "durations" in row and not _is_peer(row)]
     return table(
         "| algorithm | durations | trainer | updates/s | × loop | lowest … highest | MiB |",
         ([row["algorithm"], row["durations"], row["trainer"], *_speed(row)] for row in own),
@@ -73,6 +74,20 @@ def against_peers(rows: Sequence[Row]) -> str:
                 ours, theirs = own[0]["ratio_to_loop"], best["ratio_to_loop"]
                 lines.append([workload, algorithm, str(ours), best["trainer"], str(theirs), f"{ours / theirs:.1f}"])
     return table("| workload | algorithm | Offbeat, × loop | best other simulator | × loop | times as fast |", lines)
+
+
+def on_gpu(rows: Sequence[Row]) -> str:
+    """Return the table of trainers on a GPU, each relative to a plain loop on it."""
+    return table(
+        "| card | workload | trainer | updates/s | × loop | lowest … highest | MiB on the GPU | vectors, MiB |",
+        (
+            [row["card"], row["workload"], row["trainer"], f"{row['updates_per_second']:,}"]
+            + [str(row["ratio_to_loop"]), span(row["spread"])]
+            + [f"{row[name]:,}" if name in row else "" for name in ("memory_mib", "vectors_mib")]
+            for row in rows
+            if "card" in row
+        ),
+    )
 
 
 def events(rows: Sequence[Row]) -> str:
@@ -108,11 +123,12 @@ def sizes(rows: Sequence[Row]) -> str:
 
 
 BLOCKS: dict[str, Callable[[Sequence[Row]], str]] = {
-    "machine": lambda rows: machine() if any("workload" in row for row in rows) else "",
+    "machine": lambda rows: machine() if any("workload" in row and "card" not in row for row in rows) else "",
     "W1": lambda rows: trainers(rows, "W1"),
     "W2": lambda rows: trainers(rows, "W2"),
     "peers": peers,
     "against peers": against_peers,
+    "gpu": on_gpu,
     "events": events,
     "sizes": sizes,
     "service machine": lambda rows: machine() if any("case" in row for row in rows) else "",

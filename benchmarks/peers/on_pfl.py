@@ -57,6 +57,8 @@ class RoundTimes(TrainingProcessCallback):
 
     def after_central_iteration(self, *_: Any, **__: Any) -> tuple[bool, Metrics]:
         """Note the time."""
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
         self.ends.append(time.perf_counter())
         return False, Metrics()
 

@@ -22,6 +22,8 @@ ROWS = [
     {"workload": "model size", "trainer": "loop", "parameters": 10**7, "seconds_a_version": 0.5}
     | {"ratio_to_least": 1.25, "model_mib": 38.1, "peak_rss_mib": 1700, "spread": [0.4, 0.6]},
 ]
+GPU_ROW = {"card": "H100", "workload": "W1", "trainer": "vmap", "updates_per_second": 90000.5, "ratio_to_loop": 61.0}
+GPU_ROW |= {"spread": [60.0, 62.5], "memory_mib": 130.5, "vectors_mib": 122.7}
 MEMORY = {"server_rss_mib": 1500, "server_own_mib": 1400, "start_rss_mib": 1300, "own_at_start_mib": 1350}
 LARGE = {"case": "large", "connections": 8, "tls": False, "gb_per_second": 0.5, "updates_per_second": 12.5}
 LARGE |= {"ratio_to_bare": 0.45, "spread": [0.4, 0.5], "model_mib": 38.15, **MEMORY}
@@ -67,6 +69,15 @@ def make_performance():
 )
 def test_each_table_has_its_rows(make_performance, block, expected):
     assert make_performance.BLOCKS[block](ROWS).splitlines()[2:] == expected
+
+
+def test_rows_of_a_gpu_are_in_their_own_table_only(make_performance):
+    assert make_performance.BLOCKS["gpu"]([GPU_ROW]).splitlines()[2:] == [
+        "| H100 | W1 | vmap | 90,000.5 | 61.0 | 60.0 … 62.5 | 130.5 | 122.7 |"
+    ]
+    others = [row for name, block in make_performance.BLOCKS.items() if name != "gpu" for row in block([GPU_ROW])]
+    assert not others
+    assert make_performance.BLOCKS["gpu"](ROWS) == ""
 
 
 @pytest.mark.parametrize(
