@@ -18,7 +18,7 @@ MOST_WORDS = 1200
 # Pages that are longer, and how long they may be: references, the tutorial, and what a program writes.
 LONGER_PAGES = {
     "docs/performance.md": 1300,
-    "docs/performance-tables.md": 2000,
+    "docs/performance-tables.md": 2600,
     "docs/privacy/protocol.md": 1800,
     "docs/protocol.md": 2400,
     "docs/reference.md": 4400,
