@@ -19,7 +19,6 @@ from offbeat_client.privacy.head import Head
 from offbeat_client.privacy.share import make_share
 from offbeat_client.privacy.signing_key import signing_key
 from offbeat_client.privacy.terms import Terms, verify
-from offbeat_client.sending import is_plain
 from offbeat_client.update import check_fitted, result_vector
 from offbeat_client.visit import Visit
 
@@ -66,8 +65,11 @@ class PrivateUpdates:
                 f"the server's model has {visit.length} parameters, the terms are for {self._terms.length}: ask the "
                 "helper's operator for the run's terms.json"
             )
-        if visit.payload != "delta" or not is_plain(visit.payload, visit.plan):
-            raise OffbeatError(f"the server asks for a {visit.payload} or for compression: masks are for whole deltas")
+        if visit.payload != self._terms.payload or visit.plan.compression is not None:
+            raise OffbeatError(
+                f"the server asks for a {visit.payload} or for compression: the terms are for a whole "
+                f"{self._terms.payload}"
+            )
         if visit.needs_loss or visit.corrects_gradients:
             raise OffbeatError("the server asks for losses or corrects gradients: that does not go with masks")
         if visit.number <= last:
@@ -90,6 +92,8 @@ class PrivateUpdates:
         if not np.isfinite(vector).all():
             _log.warning("visit %d: training diverged; the update counts as zeros", visit.number)
         delta = Delta(terms=self._digest.hex(), divisor=divisor, model=model_digest(start).hex())
+        if self._terms.payload == "difference":
+            delta["since"] = visit.since
         return self._outbox.put_delta(visit, vector, delta)
 
     def mask(self, pending: Pending, facts: ShareMessage) -> Pending:
@@ -100,6 +104,8 @@ class PrivateUpdates:
         """
         delta = pending.delta
         assert delta is not None
+        since = delta.get("since")
+        previous = self._outbox.memory(since, self._terms.length, np.int32)
         head, head_signature = Head(facts.head.number, bytes.fromhex(facts.head.digest)), facts.head.signature
         try:
             epoch_key = self._epoch_key(facts)
@@ -118,6 +124,7 @@ class PrivateUpdates:
                 head_signature=bytes.fromhex(head_signature),
                 epoch_key=epoch_key,
                 signing_key=self._key,
+                previous=previous,
             )
         except ValueError as error:
             raise OffbeatError(
@@ -128,10 +135,11 @@ class PrivateUpdates:
             "version": pending.version,
             "bytes": share.masked.nbytes,
             "sha256": parse(share.record).binding.vector.hex(),
-            "since": None,
+            # The server must know of a difference to nothing.
+            "since": None if previous is None else since,
             "share": base64.b64encode(share.record).decode(),
         }
-        return self._outbox.put_share(pending, share.masked, announcement)
+        return self._outbox.put_share(pending, share.masked, announcement, share.quantised)
 
     def _epoch_key(self, facts: ShareMessage) -> EpochKey:
         epoch = facts.epoch

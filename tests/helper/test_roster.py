@@ -30,6 +30,8 @@ def parse(terms=None, clients=CLIENTS, **more):
         ({"terms": {"mechanism": "none"}}, r"terms\.mechanism = 'none': must be 'independent' or 'banded'"),
         ({"terms": {"bits": 24, "noise_multiplier": 99.0}}, "could overflow: take fewer bits"),
         ({"terms": {"delta": 1.0}}, r"terms\.delta = 1\.0"),
+        ({"terms": {"payload": "params"}}, r"terms\.payload = 'params': must be 'delta' or 'difference'"),
+        ({"terms": {"payload": "difference"}}, r"terms: noise_multiplier must be 0 with payload = 'difference'"),
         ({"clients": {"a": "obk_x"}}, r"clients\.a = 'obk_x': a client's key is 'obk_' and 43"),
         ({"clients": {"a": CLIENTS["client-0"], "b": CLIENTS["client-0"]}}, "clients a and b have the same key"),
         ({"clients": dict(list(CLIENTS.items())[:2])}, r"clients: 2 are fewer than terms\.min_clients = 3"),
@@ -47,6 +49,12 @@ def test_banded_noise_has_as_many_bands_as_batches_between_two_of_a_client():
     terms = parse({"mechanism": "banded", "min_separation": 7}).terms.build(bytes(16), bytes(32))
     assert (terms.bands, terms.min_separation) == (7, 7)
     assert parse({"min_separation": 7}).terms.build(bytes(16), bytes(32)).bands == 1
+
+
+def test_differences_are_in_the_terms():
+    table = {"payload": "difference", "noise_multiplier": 0.0}
+    assert parse(table).terms.build(bytes(16), bytes(32)).payload == "difference"
+    assert parse().terms.build(bytes(16), bytes(32)).payload == "delta"
 
 
 def test_the_banded_noises_factor_counts_towards_overflow():

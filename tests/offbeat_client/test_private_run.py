@@ -140,7 +140,7 @@ def test_without_a_mask_nothing_is_trained_or_sent(server, helper, run, offer):
     ("values", "message"),
     [
         ({"length": 7}, "model has 7 parameters, the terms are for 6"),
-        ({"payload": "difference"}, "asks for a difference or for compression"),
+        ({"payload": "difference"}, "asks for a difference or for compression: the terms are for a whole delta"),
         ({"payload": "params"}, "asks for a params or"),
         ({"needs_loss": True}, "asks for losses"),
         ({"corrects_gradients": True}, "corrects gradients"),

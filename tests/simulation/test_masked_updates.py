@@ -4,7 +4,7 @@ from dataclasses import replace
 import torch
 
 from offbeat.algorithms import FedBuff, LocalPlan
-from offbeat.algorithms.components.buffers.secret_sum import secret
+from offbeat.algorithms.components.buffers.secret import secret
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.participation import Participation
 from offbeat.simulation.masked_updates import MaskedUpdates

@@ -55,7 +55,7 @@ def restore(coordinator):
 
     def restart(visits):
         trainer = RecordingTrainer(batch_limit=5)
-        return visits_from_state(visits_state(visits), coordinator, WorkQueue(trainer, 2, seed=1)), trainer
+        return visits_from_state(visits_state(visits), coordinator, WorkQueue(trainer, 2, seed=1), "delta"), trainer
 
     return restart
 
@@ -161,7 +161,7 @@ def test_a_visit_resumes_with_its_clients_memory(coordinator, trained, memories,
     write_checkpoint(tmp_path / "checkpoint", visits_state({3: visit}))
     trainer = RecordingTrainer()
     state = read_checkpoint(tmp_path / "checkpoint")
-    restored = visits_from_state(state, coordinator, with_memories(trainer, memories))[3]
+    restored = visits_from_state(state, coordinator, with_memories(trainer, memories), "difference")[3]
     # Its update is 3, 3.
     assert restored.work.resolve().tolist() == ([2, 1] if memories else [3, 3])
     assert restored.work.memory.resolve().tolist() == [3, 3]

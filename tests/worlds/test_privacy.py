@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from offbeat.algorithms import FedAvg, FedBuff, LocalPlan, Port
+from offbeat.algorithms import MIFA, FedAvg, FedBuff, FedLaAvg, LocalPlan, Port
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.privacy.correlated_noise import sensitivity
 from offbeat.worlds.privacy import protection
@@ -30,6 +30,28 @@ def test_limits_become_the_coordinators():
 def test_a_sum_may_have_those_of_one_that_was_too_small():
     assert asked(FedAvg(cohort=10, weighting="uniform"), helper="a", min_clients=4).places == 13
     assert asked(FedBuff(buffer_size=10), helper="a", min_clients=4).places == 13
+
+
+def test_a_sum_has_each_client_once_at_most():
+    assert asked(FedAvg(cohort=10, weighting="uniform"), helper="a", min_clients=4, clients=11).places == 11
+    assert asked(MIFA(weighting="uniform"), helper="a", min_clients=4).places == 100
+
+
+def test_a_difference_takes_a_bit_more():
+    keys = {"helper": "a", "min_clients": 2, "bits": 20}
+    for algorithm, factor in ((FedAvg(cohort=9, weighting="uniform"), 1), (FedLaAvg(cohort=9, weighting="uniform"), 2)):
+        made = asked(algorithm, **keys)
+        made.wrap(algorithm, PLAN, None)
+        assert algorithm.buffer.bound == 10 * factor * (2**19 - 1)
+    # 1,024 · 2 · (2¹⁹ − 1) is just below 2³⁰.
+    for clients, fits in ((1024, True), (1025, False)):
+        algorithm = MIFA(weighting="uniform")
+        made = asked(algorithm, clients=clients, delta=1e-4, **keys)
+        if fits:
+            made.wrap(algorithm, PLAN, None)
+        else:
+            with pytest.raises(ValueError, match="a sum of 1025 updates of 20 bits and its noise could overflow"):
+                made.wrap(algorithm, PLAN, None)
 
 
 @pytest.mark.parametrize("mechanism", ["independent", "banded"])

@@ -8,6 +8,7 @@ import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from offbeat.algorithms.components.buffers.noisy_sum import NoisySum
+from offbeat.algorithms.components.buffers.secret_latest_of_each import SecretLatestOfEach
 from offbeat.algorithms.components.buffers.secret_sum import SecretSum
 from offbeat.config.server_file import load
 from offbeat.errors import OffbeatError
@@ -96,6 +97,29 @@ def test_a_masked_run_has_the_terms_of_its_helper(tmp_path):
 def test_terms_that_differ_from_the_file_are_one_line(terms, message, tmp_path):
     file = server_file(tmp_path, **terms)
     assert re.match(rf"{tmp_path / 'terms.json'}: {message}", error_line(build_coordinator, file))
+
+
+def differences_file(folder: Path, **terms):
+    """Return the file of a run of FedLaAvg with masks alone."""
+    alone = {"noise_multiplier": 0.0, "mechanism": "independent", "min_separation": 1, "bands": 1}
+    server_file(folder, **alone, **terms)
+    path = folder / "server.toml"
+    text = path.read_text(encoding="utf-8").split("[algorithm]")[0]
+    for line in ("noise_multiplier = 0.5\n", 'mechanism = "banded"\n', "min_separation = 2\n"):
+        text = text.replace(line, "")
+    path.write_text(text + '[algorithm]\nalgorithm = "fedlaavg"\ncohort = 3\nweighting = "uniform"\n', encoding="utf-8")
+    return load(path)
+
+
+def test_a_run_of_differences_has_terms_that_say_so(tmp_path):
+    line = error_line(build_coordinator, differences_file(tmp_path))
+    assert line.endswith(
+        'payload is delta, but this run\'s clients send a difference: enrol with terms.payload = "difference"'
+    )
+    coordinator, _ = build_coordinator(differences_file(tmp_path, payload="difference"))
+    buffer = coordinator.algorithm.buffer
+    assert isinstance(buffer, SecretLatestOfEach)
+    assert buffer.bound == 5 * 2 * Terms(**TERMS).largest
 
 
 def test_terms_that_are_not_signed_are_refused(tmp_path):

@@ -142,6 +142,13 @@ class VisitTable:
             return True
         return False
 
+    def return_to(self, client: int, since: int | None) -> None:
+        """Let the client's next difference refer to an earlier counted update.
+
+        Its last one is in a sum that could not be opened; the receipt stays.
+        """
+        self._counted_version[client] = _NONE if since is None else since
+
     def state_dict(self, local: LocalPlan) -> dict[str, Any]:
         """Return all that a restart needs, except the run's own plan ``local``.
 

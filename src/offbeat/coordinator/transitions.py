@@ -1,7 +1,7 @@
 """The transitions of a visit: assigned, counted, refused, lost."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -149,22 +149,32 @@ class Transitions:
 
     def discard(self) -> None:
         """Forget the oldest sealed sum."""
-        clients = self._oldest_clients()
+        updates = self._oldest_updates()
         self._algorithm.discard()
-        self._candidates.note_failure(clients, self._algorithm.opened)
+        self._candidates.note_failure([update.client for update in updates], self._algorithm.opened)
+        self._take_back(updates)
         self._follow_round()
 
     def withdraw(self, client: int) -> None:
         """Take a client's update out of the oldest sealed sum."""
-        others = self._oldest_clients()
+        updates = self._oldest_updates()
         self._algorithm.withdraw(client)
-        others.remove(client)
-        self._candidates.note_numbers(others)
+        self._candidates.note_numbers([update.client for update in updates if update.client != client])
+        self._take_back([update for update in updates if update.client == client])
         self._follow_round()
 
-    def _oldest_clients(self) -> list[int]:
-        """Return the clients of the oldest sealed sum."""
-        return [entry.update.client for closed in self._algorithm.sealed[:1] for entry in closed.entries]
+    def _oldest_updates(self) -> list[Update]:
+        """Return the updates of the oldest sealed sum."""
+        return [entry.update for closed in self._algorithm.sealed[:1] for entry in closed.entries]
+
+    def _take_back(self, updates: Iterable[Update]) -> None:
+        """Let clients send differences to their updates before these.
+
+        No version has these updates.
+        """
+        if self._algorithm.payload == "difference":
+            for update in updates:
+                self._visits.return_to(update.client, update.since)
 
     def _follow_round(self) -> None:
         """Begin the round and the sum that the algorithm has opened, if it has."""

@@ -17,7 +17,7 @@ from offbeat.service.server.certificates import make_certificates
 from offbeat_client.files import write_durably
 from offbeat_client.privacy.keystream import KEY_BYTES
 from offbeat_client.privacy.signing_key import public_bytes, signing_key
-from offbeat_client.privacy.terms import Mechanism, Terms, sign
+from offbeat_client.privacy.terms import MaskedPayload, Mechanism, Terms, sign
 from offbeat_client.tokens import new_token, token_hash
 
 TOKEN_PREFIX = "obh_"
@@ -53,6 +53,8 @@ class TermsSection(Section):
     """b: how many batches after its last a client may be in another."""
     bits: Annotated[int, Field(ge=2, le=24)] = 20
     """Bits of a quantised number."""
+    payload: MaskedPayload = "delta"
+    """The content of masked vectors: updates, or with FedLaAvg and MIFA differences to the client's last one."""
     delta: Annotated[float, Field(gt=0, lt=1)]
     """δ, for reports of ε."""
 

@@ -13,6 +13,7 @@ from offbeat.coordinator.calls import Assignment
 from offbeat.simulation.events import Kind
 from offbeat.simulation.training_queue import Work, WorkQueue
 from offbeat.training.trainers.trainer import Job
+from offbeat_client.local_plan import Payload
 
 
 @dataclass(slots=True, eq=False)
@@ -80,11 +81,13 @@ def _without_shared_memory(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return separate
 
 
-def visits_from_state(state: Mapping[str, Any], coordinator: Coordinator, queue: WorkQueue) -> dict[int, OpenVisit]:
+def visits_from_state(
+    state: Mapping[str, Any], coordinator: Coordinator, queue: WorkQueue, payload: Payload
+) -> dict[int, OpenVisit]:
     """Return the visits that ``visits_state`` saved.
 
-    ``queue`` takes the jobs that are still to be trained. The coordinator and the clients' memories in the queue must
-    be in the state that they were saved in.
+    ``queue`` takes the jobs that are still to be trained; their results are a ``payload``. The coordinator and the
+    clients' memories in the queue must be in the state that they were saved in.
     """
     visits: dict[int, OpenVisit] = {}
     scales = dict(state.get("scales", ()))
@@ -101,7 +104,7 @@ def visits_from_state(state: Mapping[str, Any], coordinator: Coordinator, queue:
             work = queue.kept(state[f"upload.{client}"], state.get(f"memory.{client}"), loss)
         elif has_work:
             assert start is not None
-            job = Job(client, assignment.visit, assignment.version, start, plan, coordinator.algorithm.payload, offset)
+            job = Job(client, assignment.visit, assignment.version, start, plan, payload, offset)
             work = queue.promise(job)
         times = steps_began, upload_began, scales.get(client, 1.0), sent, next_seconds
         visits[client] = OpenVisit(

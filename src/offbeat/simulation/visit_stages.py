@@ -22,6 +22,7 @@ from offbeat.simulation.records import Outcome, Totals, VisitEnded
 from offbeat.simulation.timing_with_pauses import Timing
 from offbeat.simulation.training_queue import Work, WorkQueue
 from offbeat.training.trainers.trainer import Job, Trainer
+from offbeat_client.local_plan import Payload
 
 if TYPE_CHECKING:  # a simulation without masks needs no cryptography
     from offbeat.simulation.masked_updates import MaskedUpdates
@@ -80,6 +81,8 @@ class VisitStages:
         self._coordinator = coordinator
         self._needs = _Needs.of(coordinator, masked)
         self._masked = masked
+        # The difference of a masked update is made of whole numbers, after its training.
+        self._payload: Payload = coordinator.algorithm.payload if masked is None else "delta"
         self._devices = devices
         self._timing = Timing(devices, costs.model_bytes)
         self._is_lossy = (devices.loss_probability > 0).tobytes()
@@ -139,12 +142,13 @@ class VisitStages:
         assert visit.work is not None
         if algorithm.needs_loss:
             visit.work.resolve()
+        upload = self._upload_of(visit, visit.work)
         is_private = self._coordinator.participation is not None
         receipt = self._coordinator.receive(
             now,
             client,
             visit.assignment.visit,
-            self._upload_of(visit, visit.work),
+            upload,
             examples=1 if is_private else self._trainer.workload.examples(client),
             steps=visit.plan.steps,
             normaliser=costs.normaliser(visit.plan),
@@ -157,6 +161,8 @@ class VisitStages:
         )
         if receipt.counted:
             self.work.note_counted(client, visit.work)
+            if self._masked is not None:
+                self._masked.note_counted(client, upload)
         self._end(now, visit, "counted" if receipt.counted else "unused", receipt.staleness, size)
 
     def _upload_of(self, visit: OpenVisit, work: Work) -> Promise:
@@ -204,8 +210,7 @@ class VisitStages:
 
     def _train(self, visit: OpenVisit, start: Tensor) -> None:
         client, number, version, *_ = visit.assignment
-        payload = self._coordinator.algorithm.payload
-        visit.work = self.work.promise(Job(client, number, version, start, visit.plan, payload, visit.offset))
+        visit.work = self.work.promise(Job(client, number, version, start, visit.plan, self._payload, visit.offset))
 
     def _upload(self, visit: OpenVisit, began: float) -> None:
         visit.upload_began = began
@@ -262,10 +267,13 @@ class VisitStages:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the clients' memories and the open visits; for the memories it trains."""
-        return {**self.work.state_dict(), **prefixed("visits", visits_state(self.visits))}
+        masked = {} if self._masked is None else prefixed("masked", self._masked.state_dict())
+        return {**self.work.state_dict(), **masked, **prefixed("visits", visits_state(self.visits))}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a saved state, after the coordinator has."""
         self.work.load_state_dict(state)
+        if self._masked is not None:
+            self._masked.load_state_dict(under("masked", state))
         self.visits.clear()
-        self.visits |= visits_from_state(under("visits", state), self._coordinator, self.work)
+        self.visits |= visits_from_state(under("visits", state), self._coordinator, self.work, self._payload)

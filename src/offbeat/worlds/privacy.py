@@ -10,13 +10,13 @@ from torch import Tensor
 from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.algorithms.components.buffers.noisy_sum import noisy
 from offbeat.algorithms.components.buffers.privacy_checks import check_private_sum
-from offbeat.algorithms.components.buffers.secret_sum import secret
+from offbeat.algorithms.components.buffers.secret import secret
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.coordinator.participation import Participation
 from offbeat.privacy.noise_rows import NoiseSource
 from offbeat.privacy.plan import check_schedule
 from offbeat_client.number_checks import LARGEST_COUNT
-from offbeat_client.privacy.terms import LARGEST_SUM, NOISE_TAIL, largest_number
+from offbeat_client.privacy.terms import LARGEST_SUM, NOISE_TAIL, MaskedPayload, largest_masked, largest_number
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,18 @@ class Protection:
         places: K, the most updates in a sum.
         clients: N.
         length: d.
+        payload: The content of masked vectors.
     """
 
     section: PrivacySection
     places: int
     clients: int
     length: int
+    payload: MaskedPayload = "delta"
 
     @property
     def largest(self) -> int:
-        """The largest whole number in a masked update."""
+        """The largest whole number of an update."""
         return largest_number(self.section.bits)
 
     @property
@@ -90,7 +92,7 @@ class Protection:
         That is K updates and ten standard deviations of noise.
         """
         deviation = 0.0 if noise is None else noise.deviation / self.step
-        bound = self.places * self.largest + math.ceil(NOISE_TAIL * deviation)
+        bound = self.places * largest_masked(self.section.bits, self.payload) + math.ceil(NOISE_TAIL * deviation)
         if bound > LARGEST_SUM:
             raise ValueError(
                 f"a sum of {self.places} updates of {self.section.bits} bits and its noise could overflow: lower "
@@ -117,10 +119,15 @@ def protection(
     """
     if type(algorithm).receive is not Algorithm.receive:
         raise ValueError(f"[privacy] does not go with {algorithm.name}, which has a receive of its own")
-    check_private_sum(algorithm)
-    places = getattr(algorithm, "buffer_size", None) or getattr(algorithm, "cohort", None)
-    if places is None:
-        raise ValueError(f"[privacy] does not go with {algorithm.name}: its sums have no largest size")
+    is_masked = section.helper is not None
+    check_private_sum(algorithm, is_masked=is_masked, is_noisy=section.noise_multiplier > 0)
+    size = getattr(algorithm, "buffer_size", None) or getattr(algorithm, "cohort", None)
+    if size is None and section.min_separation > 1:
+        raise ValueError(
+            f"{algorithm.name} may take all clients into one sum, and then nobody could be in the next: leave "
+            "privacy.min_separation out"
+        )
+    places = size or clients
     if section.min_clients > places:
         raise ValueError(f"privacy.min_clients must be at most {places}, a sum's updates, got {section.min_clients}")
     if section.delta > 1 / clients:
@@ -129,11 +136,13 @@ def protection(
         clients=clients,
         participations=section.max_participations or LARGEST_COUNT,
         separation=section.min_separation,
-        buffer=places,
+        buffer=size or section.min_clients,
         versions=int(versions) if versions < math.inf else 1,
     )
-    # Updates of a sum that was too small go into the next one.
-    return Protection(section, places + section.min_clients - 1, clients, length)
+    # Updates of a sum that was too small go into the next one, which has each client once at most.
+    places = min(places + section.min_clients - 1, clients)
+    payload = "difference" if algorithm.payload == "difference" else "delta"
+    return Protection(section, places, clients, length, payload)
 
 
 def _tensors(noise: NoiseSource | None) -> Callable[[int], Tensor] | None:

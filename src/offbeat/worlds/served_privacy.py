@@ -82,6 +82,11 @@ def _check_terms(terms: Terms, asked: Protection, path: str) -> None:
         theirs, ours = getattr(terms, name), getattr(asked.section, name)
         if theirs != ours:
             raise OffbeatError(f"{path}: {name} is {theirs}, but privacy.{name} is {ours}: set it to the helper's")
+    if terms.payload != asked.payload:
+        raise OffbeatError(
+            f"{path}: payload is {terms.payload}, but this run's clients send a {asked.payload}: enrol with "
+            f'terms.payload = "{asked.payload}"'
+        )
     if terms.bands != asked.section.bands:
         raise OffbeatError(f"{path}: bands is {terms.bands}, but this run's noise has {asked.section.bands}")
     if terms.length != asked.length:

@@ -44,7 +44,10 @@ def protect(
     asked.wrap(algorithm, plan, noise)
     if section.helper is None:
         return asked.participation(), None
-    masked = MaskedUpdates(section.clip_norm, asked.step, asked.largest, seed, _open_sum(noise, asked.step))
+    sends_differences = asked.payload == "difference"
+    masked = MaskedUpdates(
+        section.clip_norm, asked.step, asked.largest, seed, _open_sum(noise, asked.step), sends_differences
+    )
     return asked.participation(), masked
 
 

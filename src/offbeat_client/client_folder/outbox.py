@@ -11,10 +11,10 @@ A private update is in the outbox as its delta first; its share is complete on d
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
@@ -27,12 +27,14 @@ from offbeat_client.visit import Visit
 class Delta(TypedDict):
     """The facts kept with the delta of a private update.
 
-    ``terms`` and ``model`` are digests in hexadecimal digits; the delta will be divided by ``divisor``.
+    ``terms`` and ``model`` are digests in hexadecimal digits; the delta will be divided by ``divisor``. ``since`` is
+    the version of the counted update to which its difference will refer.
     """
 
     terms: str
     divisor: float
     model: str
+    since: NotRequired[int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +62,21 @@ class Kept:
         since: The version that the last one started from; None if there is none.
         memory: The name of the file with its memory; None for none.
         upload_seconds: Measured seconds of its last upload, scaled to an uncompressed one.
+        earlier_since: The version of the counted update before the last, to which the server returns if it could not
+            open the sum with the last one; None where that cannot happen.
+        earlier_memory: The name of the file with its memory of that update.
     """
 
     since: int | None = None
     memory: str | None = None
     upload_seconds: float | None = None
+    earlier_since: int | None = None
+    earlier_memory: str | None = None
+
+    def memory_of(self, since: int | None) -> str | None:
+        """Return the name of the file with the memory of a counted update."""
+        names = {self.earlier_since: self.earlier_memory, self.since: self.memory}
+        return None if since is None else names.get(since)
 
 
 class Outbox:
@@ -88,20 +100,20 @@ class Outbox:
         """Return the client's knowledge of its counted updates."""
         return read_json(self._kept, Kept) or Kept()
 
-    def memory(self, since: int | None, length: int) -> NDArray[np.float32] | None:
+    def memory(self, since: int | None, length: int, dtype: DTypeLike = np.float32) -> NDArray[Any] | None:
         """Return the client's memory, ``(d,)``; None if there is none.
 
         If the client's last counted update did not start from ``since``, the memory belongs to another update than the
         server's: then None, too.
         """
-        kept = self.kept()
-        if since is None or kept.since != since or kept.memory is None:
+        name = self.kept().memory_of(since)
+        if name is None:
             return None
         try:
-            memory = load_file(self._folder / kept.memory)["memory"]
+            memory = load_file(self._folder / name)["memory"]
         except (OSError, SafetensorError, LookupError):
             return None
-        return memory if memory.shape == (length,) else None
+        return memory if memory.shape == (length,) and memory.dtype == dtype else None
 
     def put(
         self,
@@ -117,8 +129,7 @@ class Outbox:
         """
         body = self.body(visit.number)
         _write(body, write_body)
-        if memory is not None:
-            _write(self._memory_path(visit.number), lambda path: save_file({"memory": memory}, path))
+        self._write_memory(visit.number, memory)
         pending = Pending(
             visit.number, visit.version, visit.length, visit.lease_seconds, memory is not None, announce(body)
         )
@@ -126,9 +137,13 @@ class Outbox:
         return pending
 
     def put_delta(self, visit: Visit, vector: NDArray[np.float32], delta: Delta) -> Pending:
-        """Keep the delta of a private update; it survives any kill from here on."""
+        """Keep the delta of a private update; it survives any kill from here on.
+
+        If ``delta`` has ``since``, its share will have a memory.
+        """
         _write(self._delta_path(visit.number), lambda path: vector.astype("<f4", copy=False).tofile(path))
-        pending = Pending(visit.number, visit.version, visit.length, visit.lease_seconds, False, None, delta)
+        facts = visit.number, visit.version, visit.length, visit.lease_seconds
+        pending = Pending(*facts, has_memory="since" in delta, announcement=None, delta=delta)
         write_json(self._pending, asdict(pending))
         return pending
 
@@ -136,9 +151,19 @@ class Outbox:
         """Return the delta of a private update, ``(d,)``."""
         return np.fromfile(self._delta_path(pending.visit), "<f4").astype(np.float32, copy=False)
 
-    def put_share(self, pending: Pending, masked: NDArray[np.uint32], announcement: dict[str, Any]) -> Pending:
-        """Keep the share of a private update; it survives any kill from here on."""
+    def put_share(
+        self,
+        pending: Pending,
+        masked: NDArray[np.uint32],
+        announcement: dict[str, Any],
+        memory: NDArray[np.int32] | None = None,
+    ) -> Pending:
+        """Keep the share of a private update; it survives any kill from here on.
+
+        ``memory``, ``(d,)``, is the client's memory once the share counts.
+        """
         _write(self.body(pending.visit), lambda path: masked.astype("<u4", copy=False).tofile(path))
+        self._write_memory(pending.visit, memory)
         return self._replace(pending, announcement)
 
     def drop_share(self, pending: Pending) -> Pending:
@@ -148,11 +173,11 @@ class Outbox:
     def acknowledge(self, pending: Pending, counted: bool, upload_seconds: float | None) -> None:
         """Record the receipt of an update; the memory changes if it counted."""
         kept = self.kept()
-        since, memory = kept.since, kept.memory
         if counted:
-            since = pending.version
             memory = self._memory_path(pending.visit).name if pending.has_memory else None
-        write_json(self._kept, asdict(Kept(since, memory, upload_seconds or kept.upload_seconds)))
+            base = None if pending.delta is None else pending.delta.get("since")
+            kept = Kept(pending.version, memory, kept.upload_seconds, base, kept.memory_of(base))
+        write_json(self._kept, asdict(replace(kept, upload_seconds=upload_seconds or kept.upload_seconds)))
         self.drop()
 
     def drop(self) -> None:
@@ -171,9 +196,13 @@ class Outbox:
     def _memory_path(self, visit: int) -> Path:
         return self._folder / f"memory-{visit}.safetensors"
 
+    def _write_memory(self, visit: int, memory: NDArray[Any] | None) -> None:
+        if memory is not None:
+            _write(self._memory_path(visit), lambda path: save_file({"memory": memory}, path))
+
     def _tidy(self) -> None:
-        pending = self.pending()
-        needed = {self.kept().memory}
+        pending, kept = self.pending(), self.kept()
+        needed = {kept.memory, kept.earlier_memory}
         if pending is not None:
             visit = pending.visit
             needed |= {path.name for path in (self.body(visit), self._memory_path(visit), self._delta_path(visit))}

@@ -19,10 +19,14 @@ from offbeat_client.privacy.terms import Terms
 
 
 class Share(NamedTuple):
-    """A masked vector, uint32 ``(d,)``, and its share record, 420 bytes."""
+    """A masked vector, uint32 ``(d,)``, and its share record, 420 bytes.
+
+    Where differences are sent, ``quantised`` is the update that the next difference refers to, int32 ``(d,)``.
+    """
 
     masked: NDArray[np.uint32]
     record: bytes
+    quantised: NDArray[np.int32] | None = None
 
 
 def make_share(
@@ -39,11 +43,13 @@ def make_share(
     head_signature: bytes,
     epoch_key: EpochKey,
     signing_key: Ed25519PrivateKey,
+    previous: NDArray[np.int32] | None = None,
 ) -> Share:
     """Return the share of an update: what the server gets in place of the delta.
 
     ``delta / divisor`` is clipped to the terms' norm, multiplied by ``scale``, quantised, and masked with a fresh seed,
-    which is sealed for the helper. A delta that is not finite counts as zeros.
+    which is sealed for the helper. A delta that is not finite counts as zeros. Where the terms are for differences,
+    ``previous`` is subtracted before the mask is added, so the sum of a client's differences is its last update.
 
     Args:
         delta: Float32 ``(d,)``; it is not changed.
@@ -58,6 +64,7 @@ def make_share(
         head_signature: The helper's signature of it.
         epoch_key: The helper's present key, verified.
         signing_key: The client's key.
+        previous: The client's last counted quantised update, int32 ``(d,)``; None if there is none.
 
     Raises:
         ValueError: A value is out of range; nothing may be sent then.
@@ -71,6 +78,10 @@ def make_share(
     factor = update_factor(delta, divisor=divisor, scale=scale, clip_norm=terms.clip_norm)
     quantised = quantise(delta, terms.step, os.urandom(KEY_BYTES), terms.largest, factor)
     seed = os.urandom(SEED_BYTES)
+    if terms.payload == "difference":
+        remembered, quantised = quantised, difference(quantised, previous)
+    else:
+        remembered = None
     masked = mask(quantised, seed)
     binding = Binding(
         terms=terms.digest,
@@ -85,12 +96,17 @@ def make_share(
         head=head.digest,
         epoch=epoch_key.epoch,
     )
-    return Share(masked, seal(seed, epoch_key.public_key, binding, head_signature, signing_key))
+    return Share(masked, seal(seed, epoch_key.public_key, binding, head_signature, signing_key), remembered)
 
 
 def update_factor(delta: NDArray[np.float32], *, divisor: float, scale: float, clip_norm: float) -> float:
     """Return the factor that divides, clips and scales an update, ``(d,)``."""
     return clip_factor(norm(delta) / divisor, clip_norm) / divisor * scale
+
+
+def difference(quantised: NDArray[np.int32], previous: NDArray[np.int32] | None) -> NDArray[np.int32]:
+    """Return the difference to a client's last counted quantised update, a new array."""
+    return quantised.copy() if previous is None else quantised - previous
 
 
 def mask(quantised: NDArray[np.int32], seed: bytes) -> NDArray[np.uint32]:

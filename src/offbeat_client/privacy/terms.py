@@ -15,6 +15,9 @@ from offbeat_client.number_checks import check_count, check_not_negative
 Mechanism = Literal["independent", "banded"]
 """How the noise of different batches is correlated."""
 
+MaskedPayload = Literal["delta", "difference"]
+"""The content of masked vectors: quantised updates, or their differences to the client's last counted one."""
+
 _LENGTHS = {"run": 16, "helper_key": 32}
 _COUNTS = ("length", "buffer", "min_clients", "max_participations", "min_separation", "bands", "bits")
 _LARGEST_FILE = 4096  # bytes; a real one has under 700
@@ -44,6 +47,7 @@ class Terms:
         min_separation: b ≥ 1, how many batches later a client may be in another.
         bands: p, how many rows of random numbers make the noise of a batch: 1 for independent noise, at most b.
         bits: Bits of a quantised number, 2 … 24; float32 holds such numbers exactly.
+        payload: The content of a masked vector. Sums of differences have no noise.
 
     Raises:
         ValueError: A value is out of range.
@@ -61,6 +65,7 @@ class Terms:
     min_separation: int
     bands: int
     bits: int
+    payload: MaskedPayload = "delta"
 
     def __post_init__(self) -> None:
         for name, length in _LENGTHS.items():
@@ -83,6 +88,12 @@ class Terms:
             raise ValueError(f"bands of {self.mechanism} noise must be at most {most}, got {self.bands}")
         if not 2 <= self.bits <= 24:
             raise ValueError(f"bits must be in 2 … 24, got {self.bits}")
+        if self.payload not in get_args(MaskedPayload):
+            raise ValueError(f"payload must be 'delta' or 'difference', got {self.payload!r}")
+        if self.payload == "difference" and self.noise_multiplier:
+            raise ValueError(
+                "noise_multiplier must be 0 with payload = 'difference': the noise of all batches would add up"
+            )
         self.check_overflow()
 
     @property
@@ -103,22 +114,28 @@ class Terms:
     def check_overflow(self, row_factor: float = 1.0) -> None:
         """Raise ``ValueError`` if a sum of K updates and its noise could wrap around.
 
-        The condition is ``(K + 10 s) · largest ≤ 2³⁰``. s is the standard deviation of a batch's noise in units of the
-        clip norm, ``noise_multiplier · row_factor · sensitivity / clip_norm``.
+        The condition is ``K · largest_masked + 10 s · largest ≤ 2³⁰``. s is the standard deviation of a batch's noise
+        in units of the clip norm, ``noise_multiplier · row_factor · sensitivity / clip_norm``.
 
         Args:
             row_factor: That of banded noise, ≥ 1: ``sens_{k,b}(C) / √k · ‖(c̃_0, …, c̃_{p−1})‖``.
         """
         noise = self.noise_multiplier * row_factor * self.sensitivity / self.clip_norm
-        if not (self.buffer + NOISE_TAIL * noise) * self.largest <= LARGEST_SUM:
+        largest = largest_masked(self.bits, self.payload)
+        if not self.buffer * largest + NOISE_TAIL * noise * self.largest <= LARGEST_SUM:
             raise ValueError(
                 f"a sum of {self.buffer} updates of {self.bits} bits with noise of {noise:.4g} clip norms could "
                 "overflow: take fewer bits"
             )
 
     def to_bytes(self) -> bytes:
-        """Return the canonical JSON: sorted keys, no spaces, bytes in hexadecimal."""
+        """Return the canonical JSON: sorted keys, no spaces, bytes in hexadecimal.
+
+        A payload of deltas is left out, since clients of protocol 1.3 do not know the key.
+        """
         values = asdict(self) | {name: getattr(self, name).hex() for name in _LENGTHS}
+        if self.payload == "delta":
+            del values["payload"]
         return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
     @classmethod
@@ -147,6 +164,14 @@ class Terms:
 def largest_number(bits: int) -> int:
     """Return the largest absolute value of a quantised number, 2^(bits − 1) − 1."""
     return (1 << (bits - 1)) - 1
+
+
+def largest_masked(bits: int, payload: MaskedPayload) -> int:
+    """Return the largest absolute value of a masked number.
+
+    A difference takes a bit more than an update.
+    """
+    return largest_number(bits) * (2 if payload == "difference" else 1)
 
 
 class SignedTerms(NamedTuple):

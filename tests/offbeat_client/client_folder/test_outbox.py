@@ -155,3 +155,55 @@ def test_a_private_update_with_its_receipt_leaves_nothing(tmp_path, visit):
     outbox.acknowledge(pending, True, None)
     assert [path.name for path in tmp_path.iterdir()] == ["kept.json"]
     assert outbox.kept().since == 12
+
+
+def counted(outbox, visit, number, version, since):
+    """Keep a share of a difference, and its receipt; the memory is the visit's number."""
+    delta = {**DELTA, "since": since}
+    pending = outbox.put_delta(visit(number=number, version=version), np.zeros(6, np.float32), delta)
+    pending = outbox.put_share(pending, np.zeros(6, np.uint32), SHARE, np.full(6, number, np.int32))
+    outbox.acknowledge(pending, True, None)
+
+
+def remembered(outbox, since):
+    memory = outbox.memory(since, 6, np.int32)
+    return None if memory is None else memory.tolist()
+
+
+def test_of_differences_the_last_two_memories_are_kept(tmp_path, visit):
+    outbox = Outbox(tmp_path)
+    counted(outbox, visit, 0, 10, None)
+    assert (remembered(outbox, 10), remembered(outbox, None)) == ([0] * 6, None)
+    counted(outbox, visit, 1, 12, 10)
+    counted(outbox, visit, 2, 14, 12)
+    found = [remembered(Outbox(tmp_path), since) for since in (10, 12, 14)]
+    assert found == [None, [1] * 6, [2] * 6]
+    counted(outbox, visit, 3, 16, 12)  # the sum with visit 2 could not be opened
+    found = [remembered(Outbox(tmp_path), since) for since in (12, 14, 16)]
+    assert found == [[1] * 6, None, [3] * 6]
+    assert {path.name for path in tmp_path.glob("memory-*")} == {"memory-1.safetensors", "memory-3.safetensors"}
+
+
+def test_memories_of_another_kind_are_not_used(tmp_path, visit):
+    outbox = Outbox(tmp_path)
+    counted(outbox, visit, 0, 10, None)
+    assert outbox.memory(10, 6) is None
+    outbox.acknowledge(put(outbox, visit()), True, None)
+    assert outbox.memory(12, 6) is not None
+    assert remembered(outbox, 12) is None
+
+
+def test_a_share_that_does_not_count_leaves_the_memories(tmp_path, visit):
+    outbox = Outbox(tmp_path)
+    counted(outbox, visit, 0, 10, None)
+    counted(outbox, visit, 1, 12, 10)
+    pending = outbox.put_delta(visit(number=2, version=14), np.zeros(6, np.float32), {**DELTA, "since": 12})
+    pending = outbox.put_share(pending, np.zeros(6, np.uint32), SHARE, np.full(6, 2, np.int32))
+    outbox.acknowledge(pending, False, None)
+    assert [remembered(outbox, since) for since in (10, 12, 14)] == [[0] * 6, [1] * 6, None]
+    assert len(list(tmp_path.glob("memory-*"))) == 2
+
+
+def test_a_kept_file_of_protocol_1_3_is_read(tmp_path):
+    (tmp_path / "kept.json").write_text('{"since": 3, "memory": null, "upload_seconds": 1.5}')
+    assert Outbox(tmp_path).kept() == Kept(3, None, 1.5)

@@ -36,6 +36,12 @@ def quantised(delta: list[float], divisor: float, clip_norm: float, scale: float
     return result
 
 
+def masked(quantised: list[int], previous: list[int], seed: bytes) -> list[int]:
+    """Return the words of a difference behind a mask."""
+    pairs = zip(quantised, previous, words(seed, 0, len(quantised)), strict=True)
+    return [(number - before + word) % 2**32 for number, before, word in pairs]
+
+
 def hpke_open(ciphertext: bytes, private_key: bytes, info: bytes) -> bytes:
     """Open HPKE's base mode with X25519, HKDF-SHA256 and AES-256-GCM (RFC 9180, sections 4 to 6)."""
     kem, suite = b"KEM\x00\x20", b"HPKE\x00\x20\x00\x01\x00\x02"

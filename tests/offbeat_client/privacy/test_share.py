@@ -194,3 +194,22 @@ def test_values_out_of_range_are_refused(share_of, changed, message):
 def test_another_shape_or_type_is_refused(share_of, make_terms, delta):
     with pytest.raises(ValueError, match=r"the delta must be float32 \(1000,\), got float"):
         share_of(delta, make_terms())
+
+
+def test_differences_of_shares_add_up_to_the_last_update(share_of, make_terms, unmasked):
+    terms = make_terms(length=1000, noise_multiplier=0.0, payload="difference")
+    total, previous = np.zeros(1000, np.int32), None
+    for number in range(4):
+        share = share_of(normal(1000, 10.0**-number), terms, previous=previous)
+        total += unmasked(share)
+        previous = share.quantised
+        assert total.tolist() == previous.tolist()
+        found = np.linalg.norm(previous * terms.step)
+        assert found == pytest.approx(min(1.0, np.linalg.norm(normal(1000, 10.0**-number))), rel=1e-3)
+
+
+def test_the_memory_of_a_share_is_not_its_masked_vector(share_of, make_terms):
+    terms = make_terms(length=1000, noise_multiplier=0.0, payload="difference")
+    share = share_of(normal(1000), terms)
+    assert not np.shares_memory(share.masked, share.quantised)
+    assert share_of(normal(1000)).quantised is None

@@ -77,6 +77,8 @@ def test_terms_survive_their_json(make_terms, bits, clip_norm, noise, length, se
         ({"min_separation": 0}, "min_separation must be a whole number of at least 1"),
         ({"bands": 51}, "bands of banded noise must be at most 50, got 51"),
         ({"mechanism": "independent", "bands": 2}, "bands of independent noise must be at most 1, got 2"),
+        ({"payload": "params"}, "payload must be 'delta' or 'difference', got 'params'"),
+        ({"payload": "difference"}, "noise_multiplier must be 0 with payload = 'difference': the noise of all batches"),
         ({"bits": 1}, "bits must be in 2 … 24, got 1"),
         ({"bits": 25, "noise_multiplier": 0}, "bits must be in 2 … 24, got 25"),
     ],
@@ -227,3 +229,23 @@ def test_equal_and_stronger_terms_are_accepted(make_terms):
         buffer=11, bits=18, mechanism="independent", bands=1,
     )  # fmt: skip
     check_not_weaker(stronger, make_terms())
+
+
+def test_terms_of_deltas_have_the_bytes_of_protocol_1_3_and_those_of_differences_say_so(make_terms):
+    terms = make_terms(payload="delta")
+    assert terms == make_terms()
+    assert b"payload" not in terms.to_bytes()
+    with pytest.raises(ValueError, match="not in their canonical form"):
+        Terms.from_bytes(terms.to_bytes().replace(b',"run"', b',"payload":"delta","run"'))
+    differences = make_terms(payload="difference", noise_multiplier=0.0)
+    assert b'"noise_multiplier":0.0,"payload":"difference","run"' in differences.to_bytes()
+    assert Terms.from_bytes(differences.to_bytes()) == differences
+    assert differences.digest != make_terms(noise_multiplier=0.0).digest
+
+
+def test_a_sum_of_differences_has_room_for_one_bit_more(make_terms):
+    values = {"noise_multiplier": 0.0, "bits": 20}
+    make_terms(buffer=2048, **values)
+    make_terms(buffer=1024, payload="difference", **values)
+    with pytest.raises(ValueError, match=r"a sum of 1025 updates of 20 bits .* could overflow"):
+        make_terms(buffer=1025, payload="difference", **values)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -61,10 +62,19 @@ def test_the_vector_of_a_share():
         SHARE["delta"], SHARE["divisor"], TERMS.clip_norm, SHARE["scale"], TERMS.bits, SHARE["rounding_key"]
     )
     assert quantised == SHARE["quantised"]
-    mask = reference.words(SHARE["seed"], 0, TERMS.length)
-    masked = [(number + word) % 2**32 for number, word in zip(quantised, mask, strict=True)]
+    masked = reference.masked(quantised, [0] * TERMS.length, SHARE["seed"])
     assert masked == SHARE["masked"]
     assert hashlib.sha256(b"".join(word.to_bytes(4, "little") for word in masked)).digest() == SHARE["vector"]
+
+
+def test_a_difference():
+    vector = VECTORS["difference"]
+    differences = replace(TERMS, payload="difference", noise_multiplier=0.0)
+    assert differences.to_bytes() == vector["terms"].encode()
+    assert HELPER.sign(b"offbeat-terms-v1" + vector["terms"].encode()).hex() == vector["signature"]
+    masked = reference.masked(SHARE["quantised"], vector["previous"], SHARE["seed"])
+    assert masked == vector["masked"]
+    assert hashlib.sha256(b"".join(word.to_bytes(4, "little") for word in masked)).hexdigest() == vector["vector"]
 
 
 def test_the_record_of_a_share():
@@ -86,18 +96,33 @@ def test_the_code_opens_the_record():
     assert envelope.open(X25519PrivateKey.from_private_bytes(HPKE)) == SHARE["seed"]
 
 
-def test_the_code_makes_the_share(monkeypatch):
+@pytest.fixture
+def made(monkeypatch):
+    """Return a function that makes the share of the vectors."""
     drawn = iter([SHARE["rounding_key"], SHARE["seed"]])
     monkeypatch.setattr(os, "urandom", lambda _: next(drawn))
     names = ("divisor", "scale", "visit", "start_version", "version", "model", "head_signature")
-    share = make_share(
+    return lambda terms, previous=None: make_share(
         np.array(SHARE["delta"], np.float32),
-        terms=TERMS,
+        terms=terms,
+        previous=previous,
         epoch_key=verify_epoch_key(bytes.fromhex(VECTORS["epoch_key"]["signed"]), TERMS),
         head=Head(SHARE["head_number"], SHARE["head"]),
         signing_key=CLIENT,
         **{name: SHARE[name] for name in names},
     )
+
+
+def test_the_code_makes_the_difference(made):
+    vector = VECTORS["difference"]
+    share = made(Terms.from_bytes(vector["terms"].encode()), np.array(vector["previous"], np.int32))
+    assert share.masked.tolist() == vector["masked"]
+    assert share.quantised.tolist() == SHARE["quantised"]
+    assert parse(share.record).binding.vector.hex() == vector["vector"]
+
+
+def test_the_code_makes_the_share(made):
+    share = made(TERMS)
     assert share.masked.tolist() == SHARE["masked"]
     envelope = parse(share.record)
     assert (envelope.info, envelope.head_signature) == (SHARE["info"], SHARE["head_signature"])

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from offbeat.algorithms import Algorithm, FedBuff
-from offbeat.algorithms.components.buffers.secret_sum import secret
+from offbeat.algorithms.components.buffers.secret import secret
 from offbeat.coordinator.participation import Participation
 from offbeat.helper.connection import Answer, Facts
 from offbeat.helper.helper import Helper
@@ -26,7 +26,7 @@ from offbeat_client.http.refusal import UnreachableError
 from offbeat_client.privacy.epoch_key import EpochKey
 from offbeat_client.privacy.head import Head
 from offbeat_client.privacy.share import make_share
-from offbeat_client.privacy.terms import Terms
+from offbeat_client.privacy.terms import Terms, largest_masked
 from tests.helper.conftest import KEYS, enrol_clients
 from tests.service.conftest import LENGTH, Peer, Served
 from tests.service.conftest import running as running_server
@@ -80,6 +80,7 @@ class Ready(NamedTuple):
 
     body: bytes
     head: dict[str, Any]
+    quantised: NDArray[np.int32] | None = None
 
 
 class MaskedClient:
@@ -121,7 +122,7 @@ class MaskedClient:
         }
         share = make_share(delta.numpy(), **values | changes)
         body = share.masked.astype("<u4").tobytes()
-        return Ready(body, header(visit, body, share.record))
+        return Ready(body, header(visit, body, share.record), share.quantised)
 
     def put(self, visit: dict[str, Any], ready: Ready, **changes: Any) -> httpx.Response:
         return self.peer.put(visit, ready.body, head=ready.head | changes)
@@ -186,7 +187,8 @@ def masked_server(
 
     def make_secret() -> Algorithm:
         algorithm = make()
-        algorithm.wrap(secret(step=terms.step, bound=terms.buffer * terms.largest, least=terms.min_clients))
+        bound = terms.buffer * largest_masked(terms.bits, terms.payload)
+        algorithm.wrap(secret(step=terms.step, bound=bound, least=terms.min_clients))
         return algorithm
 
     clients = settings.pop("clients", 5)

@@ -205,7 +205,8 @@ def test_a_share_comes_without_a_report(key: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("since", 0),
+        ("since", -1),
+        ("since", 0.5),
         ("share", None),
         ("share", 7),
         ("share", ""),
@@ -219,7 +220,9 @@ def test_a_share_that_is_not_one_is_refused(key: str, value: object) -> None:
     assert f" {key} must be " in str(refusal(json.dumps(SHARE | {key: value})))
 
 
-@pytest.mark.parametrize(("head", "share", "since"), [(HEAD, None, 9), (SHARE, RECORD, None)])
+@pytest.mark.parametrize(
+    ("head", "share", "since"), [(HEAD, None, 9), (SHARE, RECORD, None), (SHARE | {"since": 9}, RECORD, 9)]
+)
 def test_the_report_of_a_private_update_is_that_of_its_plan(head: Any, share: Any, since: Any) -> None:
     report = private_report(parse_header(json.dumps(head)), PLAN)
     assert report == {"examples": 1, "steps": 4, "normaliser": normaliser(PLAN), "since": since, "share": share}

@@ -123,6 +123,11 @@ class Algorithm(Hooks[Schedule_co]):
         return any(isinstance(part, Shares) and part.weighting == "examples" for part in vars(self).values())
 
     @property
+    def averages_all_clients(self) -> bool:
+        """True if weights are clients' shares of all N, 1/N for equal ones."""
+        return any(isinstance(part, Shares) for part in vars(self).values())
+
+    @property
     def sealed(self) -> Sequence[ClosedBuffer]:
         """The sums that were closed but not yet revealed, oldest first."""
         return self._sealed
@@ -205,11 +210,12 @@ class Algorithm(Hooks[Schedule_co]):
     def scale(self, update: Update) -> float:
         """Return the factor of an update that was divided by ``divisor``.
 
-        It is 0 if the update does not count.
+        It is 0 if the update does not count. The share 1/N is not in it where all clients are averaged.
         """
         weight = self.weigh(update)
         assert update.plan is not None
-        return (weight.value if isinstance(weight, Weight) else weight or 0.0) * self.divisor(update.plan)
+        factor = (weight.value if isinstance(weight, Weight) else weight or 0.0) * self.divisor(update.plan)
+        return factor / (1 / self._clients) if self.averages_all_clients else factor
 
     def wants(self, client: int, version: int) -> bool:
         """Return whether an update of the client from this version would count now."""

@@ -71,7 +71,7 @@ class ShareHeader(_Header):
     Nothing else is reported: it would be believed, and tell of the client's data.
     """
 
-    since: Annotated[None, Field(description="null, or left out")] = None
+    since: Annotated[_Number | None, Field(description="a whole number of at least 0, null, or left out")] = None
     share: Annotated[
         bytes,
         BeforeValidator(_record),

@@ -1,19 +1,23 @@
 import pytest
 
-from offbeat.algorithms import ALGORITHMS, FedAvg, FedBuff
-from offbeat.algorithms.components import Sum
+from offbeat.algorithms import ALGORITHMS, MIFA, FedAvg, FedBuff, FedLaAvg, FedNova
+from offbeat.algorithms.components import Aggregate
 from offbeat.algorithms.components.buffers.privacy_checks import check_private_sum
 from offbeat.algorithms.components.buffers.wrappers import clip
 
-PRIVATE = {"fedbuff", "fednova"}
+ANY_SUM = [FedBuff, FedNova, lambda: FedAvg(weighting="uniform")]
+MASKS_ALONE = [lambda: FedLaAvg(weighting="uniform"), lambda: MIFA(weighting="uniform")]
+EXAMPLES = "weighs by examples, which the sum would tell: set weighting = 'uniform'"
 REASONS = {
     "fedasync": "looks at single updates",
-    "fedavg": "weighs by examples, which the sum would tell: set weighting = 'uniform'",
+    "fedavg": EXAMPLES,
+    "fedbuff": None,
     "fedfa": "puts an update into several sums, whose differences would show it",
-    "fedlaavg": "adds up differences, so a client is in all later sums",
+    "fedlaavg": EXAMPLES,
     "fedluck": "plans by measured speed",
+    "fednova": None,
     "async_comm_sgd": "makes a version from any number of updates",
-    "mifa": "adds up differences, so a client is in all later sums",
+    "mifa": EXAMPLES,
     "port": "looks at single updates",
     "scaffold": "keeps what it learned from a client",
     "sequential_sgd": "looks at single updates",
@@ -21,27 +25,54 @@ REASONS = {
 
 
 def test_each_algorithm_is_either_private_or_has_a_reason():
-    assert {*PRIVATE, *REASONS} == set(ALGORITHMS)
+    assert set(REASONS) == set(ALGORITHMS)
 
 
-@pytest.mark.parametrize("name", sorted(PRIVATE))
-def test_sums_of_updates_may_be_private(name):
-    algorithm = ALGORITHMS[name]()
-    assert check_private_sum(algorithm) is algorithm.buffer
+@pytest.mark.parametrize("is_masked", [True, False])
+@pytest.mark.parametrize("make", ANY_SUM)
+def test_sums_of_updates_may_be_masked_and_noisy(make, is_masked):
+    algorithm = make()
+    assert check_private_sum(algorithm, is_masked=is_masked, is_noisy=True) is algorithm.buffer
 
 
-@pytest.mark.parametrize(("name", "reason"), sorted(REASONS.items()))
+@pytest.mark.parametrize("make", MASKS_ALONE)
+def test_differences_may_be_masked_and_have_no_noise(make):
+    algorithm = make()
+    assert check_private_sum(algorithm, is_masked=True) is algorithm.buffer
+    for is_masked in (True, False):
+        with pytest.raises(ValueError, match=r"and so is all noise: set noise_multiplier = 0$"):
+            check_private_sum(algorithm, is_masked=is_masked, is_noisy=True)
+    with pytest.raises(ValueError, match=r"only clients know, so they must clip: set privacy\.helper$"):
+        check_private_sum(algorithm, is_masked=False)
+
+
+@pytest.mark.parametrize(("name", "reason"), [pair for pair in sorted(REASONS.items()) if pair[1]])
 def test_others_are_refused_in_one_line_with_the_reason(name, reason):
     with pytest.raises(ValueError, match=rf"^\[privacy\] does not go with {name}: it {reason}"):
-        check_private_sum(ALGORITHMS[name]())
+        check_private_sum(ALGORITHMS[name](), is_masked=True)
 
 
-def test_fedavg_is_private_with_uniform_weights():
-    assert isinstance(check_private_sum(FedAvg(weighting="uniform")), Sum)
+def test_updates_that_the_server_keeps_are_not_private():
+    for kind in (FedLaAvg, MIFA):
+        with pytest.raises(ValueError, match="looks at single updates"):
+            check_private_sum(kind(weighting="uniform", server_keeps_updates=True), is_masked=True)
+
+
+class Own(Aggregate):
+    """A linear buffer of somebody else's."""
+
+    add = release = state_dict = load_state_dict = None
+
+
+def test_a_buffer_that_masks_do_not_know_is_refused():
+    algorithm = FedBuff()
+    algorithm.buffer = Own()
+    with pytest.raises(ValueError, match="makes a version from any number of updates"):
+        check_private_sum(algorithm, is_masked=True)
 
 
 def test_other_wrappers_look_at_norms():
     algorithm = FedBuff()
     algorithm.wrap(clip(1.0))
     with pytest.raises(ValueError, match=r"^\[privacy\] does not go with server.aggregate or limits on norms"):
-        check_private_sum(algorithm)
+        check_private_sum(algorithm, is_masked=True)

@@ -47,11 +47,8 @@ class LatestOfEach(Aggregate):
         assert not isinstance(weight, Weight)
         client, last = update.client, self._heard.get(update.client)
         has_lost_memory = update.since != last
-        if has_lost_memory and not (self.kept_by_server and update.since is None):
-            raise ValueError(
-                f"client {client} sent a difference to {_name(update.since)}, but its last counted one was "
-                f"{_name(last)}: " + ("let it send its whole update" if self.kept_by_server else _FORGOTTEN)
-            )
+        if not (self.kept_by_server and update.since is None):
+            check_since(update, last, "let it send its whole update" if self.kept_by_server else _FORGOTTEN)
         if self.kept_by_server:
             change = _Sum(self._run.length, update.vector)  # needed twice, resolved once
             self._changes.add(change, weight)
@@ -119,6 +116,15 @@ class _Sum:
         total = sum(others, start=first)
         self._parts = (total,)
         return total
+
+
+def check_since(update: Update, last: int | None, advice: str = "it has lost its memory") -> None:
+    """Raise ``ValueError`` unless a difference refers to the client's last update."""
+    if update.since != last:
+        raise ValueError(
+            f"client {update.client} sent a difference to {_name(update.since)}, but its last counted one was "
+            f"{_name(last)}: {advice}"
+        )
 
 
 def _name(version: int | None) -> str:

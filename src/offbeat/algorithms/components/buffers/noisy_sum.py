@@ -66,6 +66,7 @@ def noisy(*, clip_norm: float, noise: Callable[[int], Tensor] | None, least: int
     """Return a function that wraps a buffer of deltas in a ``NoisySum``."""
 
     def wrap(algorithm: "Algorithm[Any]") -> Aggregate:
-        return NoisySum(check_private_sum(algorithm), algorithm, clip_norm=clip_norm, noise=noise, least=least)
+        buffer = check_private_sum(algorithm, is_masked=False, is_noisy=noise is not None)
+        return NoisySum(buffer, algorithm, clip_norm=clip_norm, noise=noise, least=least)
 
     return wrap

@@ -2,15 +2,21 @@
 
 from typing import TYPE_CHECKING, Any
 
-from offbeat.algorithms.components.buffers.aggregate import Sum
+from offbeat.algorithms.components.buffers.aggregate import Aggregate, Sum
+from offbeat.algorithms.components.buffers.latest_of_each import LatestOfEach
 from offbeat.algorithms.components.buffers.wrappers import Wrapper
 
 if TYPE_CHECKING:
     from offbeat.algorithms.components.algorithm import Algorithm
 
 
-def check_private_sum(algorithm: "Algorithm[Any]") -> Sum:
+def check_private_sum(algorithm: "Algorithm[Any]", *, is_masked: bool, is_noisy: bool = False) -> Aggregate:
     """Return the algorithm's buffer if its sums can be private.
+
+    Args:
+        algorithm: Not wrapped yet.
+        is_masked: Whether clients clip and mask their updates; else the server clips them.
+        is_noisy: Whether sums get noise.
 
     Raises:
         ValueError: They cannot; the line says why.
@@ -24,17 +30,18 @@ def check_private_sum(algorithm: "Algorithm[Any]") -> Sum:
         reason = "puts an update into several sums, whose differences would show it"
     elif algorithm.payload == "params":
         reason = "takes whole models, which cannot be clipped"
-    elif algorithm.payload == "difference":
-        reason = "adds up differences, so a client is in all later sums"
     elif algorithm.corrects_gradients:
         reason = "keeps what it learned from a client in all later versions"
     elif algorithm.measures:
         reason = "plans by measured speed, which depends on a client's data"
-    elif not isinstance(buffer, Sum):
+    elif algorithm.payload == "difference" and is_noisy:
+        reason = "adds up differences, so a client is in all later sums, and so is all noise: set noise_multiplier = 0"
+    elif algorithm.payload == "difference" and not is_masked:
+        reason = "takes differences to updates that only clients know, so they must clip: set privacy.helper"
+    elif not isinstance(buffer, (Sum, LatestOfEach)):
         reason = "makes a version from any number of updates, also from one"
     elif getattr(algorithm, "weighting", None) == "examples":
         reason = "weighs by examples, which the sum would tell: set weighting = 'uniform'"
     if reason is not None:
         raise ValueError(f"[privacy] does not go with {algorithm.name}: it {reason}")
-    assert isinstance(buffer, Sum)
     return buffer

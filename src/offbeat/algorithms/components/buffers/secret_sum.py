@@ -1,19 +1,15 @@
 """Sums of masked updates, which a helper opens."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Entry, Sum, Weight
-from offbeat.algorithms.components.buffers.privacy_checks import check_private_sum
-from offbeat.algorithms.components.buffers.wrappers import Wrap, Wrapper
+from offbeat.algorithms.components.buffers.wrappers import Wrapper
 from offbeat.algorithms.components.component import RunFacts
 from offbeat.algorithms.components.update import Update, resolve
-
-if TYPE_CHECKING:
-    from offbeat.algorithms.components.algorithm import Algorithm
 
 _COLUMNS = {"client": torch.int64, "version": torch.int64}
 
@@ -25,18 +21,22 @@ class SecretSum(Wrapper):
     up, and a helper that knows the masks opens the sum. Weights are in the vectors already; here they are only counted.
 
     Args:
-        inner: The buffer that it stands for, a ``Sum``.
+        inner: The buffer that it stands for.
         step: The value of the whole number 1.
         bound: The largest absolute value of a true sum's entries. A sum beyond it was opened with a wrong mask.
         least: The fewest updates in a sum.
+        averages_all_clients: Whether each weight is a client's share of all N, 1/N, which is not in the vectors.
     """
 
-    def __init__(self, inner: Sum, *, step: float, bound: int, least: int) -> None:
+    def __init__(
+        self, inner: Aggregate, *, step: float, bound: int, least: int, averages_all_clients: bool = False
+    ) -> None:
         super().__init__(inner)
         self.step = step
         self.bound = bound
         self.least = least
-        self._tallies = inner.tallies
+        self._averages_all_clients = averages_all_clients
+        self._tallies = inner.tallies if isinstance(inner, Sum) else ()
 
     @property
     def count(self) -> int:
@@ -45,6 +45,7 @@ class SecretSum(Wrapper):
     def start(self, run: RunFacts) -> None:
         super().start(run)
         self._entries: list[Entry] = []
+        self._value = self.step / run.clients if self._averages_all_clients else self.step
 
     def add(self, update: Update, weight: float | Weight) -> None:
         """Take in a masked update; a ``ValueError`` if it has no share."""
@@ -71,18 +72,25 @@ class SecretSum(Wrapper):
             total += resolve(entry.update.vector, self._run.length, torch.int32)
         return total
 
-    def reveal(self, closed: ClosedBuffer, opened: Tensor) -> ClosedBuffer:
-        """Return the buffer of a sum without masks, int32 ``(d,)``.
+    def check_opened(self, opened: Tensor) -> None:
+        """Raise ``ValueError`` unless this can be a sum without masks, int32 ``(d,)``.
 
-        Raises:
-            ValueError: An entry is beyond the bound: the masks were wrong.
+        An entry beyond the bound means that the masks were wrong.
         """
         resolve(opened, self._run.length, torch.int32)
         # In int64, since the absolute value of the smallest int32 is not an int32.
         if opened.long().abs().max() > self.bound:
             raise ValueError("the opened sum is out of range: a client's mask was wrong")
-        numbers: dict[str, Any] = {"count": closed.count, "weight": closed.weight, "tallies": closed.tallies}
-        return ClosedBuffer(closed.version, lambda: (opened.double() * self.step).float(), **numbers)
+
+    def reveal(self, closed: ClosedBuffer, opened: Tensor) -> ClosedBuffer:
+        """Return the buffer of a sum without masks; see ``check_opened``."""
+        self.check_opened(opened)
+        return self._revealed(closed, lambda: opened)
+
+    def _revealed(self, closed: ClosedBuffer, numbers: Callable[[], Tensor]) -> ClosedBuffer:
+        """Return the buffer of the whole numbers that ``numbers`` returns."""
+        counts: dict[str, Any] = {"count": closed.count, "weight": closed.weight, "tallies": closed.tallies}
+        return ClosedBuffer(closed.version, lambda: (numbers().double() * self._value).float(), **counts)
 
     def without(self, closed: ClosedBuffer, client: int) -> ClosedBuffer | None:
         entries = [entry for entry in closed.entries if entry.update.client != client]
@@ -136,12 +144,3 @@ class SecretSum(Wrapper):
 
 def _not_revealed() -> Tensor:
     raise ValueError("a sealed sum has no total before it is revealed")
-
-
-def secret(*, step: float, bound: int, least: int) -> Wrap:
-    """Return a function that replaces a buffer of deltas by a ``SecretSum``."""
-
-    def wrap(algorithm: "Algorithm[Any]") -> Aggregate:
-        return SecretSum(check_private_sum(algorithm), step=step, bound=bound, least=least)
-
-    return wrap
