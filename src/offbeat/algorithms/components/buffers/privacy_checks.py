@@ -28,6 +28,8 @@ def check_private_sum(algorithm: "Algorithm[Any]") -> Sum:
         reason = "adds up differences, so a client is in all later sums"
     elif algorithm.corrects_gradients:
         reason = "keeps what it learned from a client in all later versions"
+    elif algorithm.needs_loss:
+        reason = "asks for losses, which depend on a client's data"
     elif algorithm.measures:
         reason = "plans by measured speed, which depends on a client's data"
     elif not isinstance(buffer, Sum):
