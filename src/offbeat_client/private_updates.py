@@ -2,6 +2,7 @@
 
 import base64
 import logging
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from offbeat_client.client_folder.model_file import model_digest, read_model
 from offbeat_client.client_folder.outbox import Delta, Outbox, Pending
 from offbeat_client.client_folder.private_record import PrivateRecord, PrivateRecordFile, has_private_record
 from offbeat_client.errors import OffbeatError
+from offbeat_client.local_plan import normaliser
 from offbeat_client.messages import PrivacyMessage, ShareMessage
 from offbeat_client.privacy.envelope import parse
 from offbeat_client.privacy.epoch_key import EpochKey, verify_epoch_key
@@ -72,6 +74,12 @@ class PrivateUpdates:
             )
         if visit.needs_loss or visit.corrects_gradients:
             raise OffbeatError("the server asks for losses or corrects gradients: that does not go with masks")
+        planned = normaliser(visit.plan)
+        if not any(math.isclose(privacy.divisor, value, rel_tol=1e-9) for value in (1.0, planned)):
+            raise OffbeatError(
+                f"the server divides the update by {privacy.divisor:g}, but the plan's divisor is 1 or {planned:g}: "
+                "ask the server's operator"
+            )
         if visit.number <= last:
             raise OffbeatError(
                 f"the server gives visit {visit.number} after visit {last}: it was restored from an old copy, and its "
@@ -110,7 +118,7 @@ class PrivateUpdates:
         try:
             epoch_key = self._epoch_key(facts)
             head.check_signature(bytes.fromhex(head_signature), self._terms.helper_key, self._digest)
-            self._check_head(head)
+            self._check_not_older(head, epoch_key.epoch)
             share = make_share(
                 self._outbox.delta(pending),
                 divisor=delta["divisor"],
@@ -130,7 +138,8 @@ class PrivateUpdates:
             raise OffbeatError(
                 f"visit {pending.visit}: no share can be made of what the server sent: {error}"
             ) from None
-        self._file.write(PrivateRecord(pending.visit, pending.version, head.number, head.digest.hex()))
+        record = PrivateRecord(pending.visit, pending.version, head.number, head.digest.hex(), epoch_key.epoch)
+        self._file.write(record)
         announcement = {
             "version": pending.version,
             "bytes": share.masked.nbytes,
@@ -146,8 +155,13 @@ class PrivateUpdates:
         signed = epoch.number.to_bytes(4, "big") + bytes.fromhex(epoch.public_key + epoch.signature)
         return verify_epoch_key(signed, self._terms)
 
-    def _check_head(self, head: Head) -> None:
+    def _check_not_older(self, head: Head, epoch: int) -> None:
         seen = self._file.read()
+        if epoch < seen.epoch:
+            raise OffbeatError(
+                f"the server passes on the helper's key of epoch {epoch} after that of epoch {seen.epoch}: server or "
+                "helper was restored from an old copy, so ask their operators"
+            )
         if head.number < seen.head_number or (head.number == seen.head_number and head.digest.hex() != seen.head):
             raise OffbeatError(
                 f"the server passes on the helper's head {head.number} ({head.digest.hex()[:8]}…), but this client has "

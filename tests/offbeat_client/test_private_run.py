@@ -111,10 +111,20 @@ def test_a_private_life(server, helper, run, offer, model, tmp_path):
 
 
 def test_the_divisor_is_applied_before_the_clip(server, helper, run, offer):
-    offer(0, privacy=PRIVACY | {"divisor": 4.0})
+    offer(0, privacy=PRIVACY | {"divisor": 3.0})  # three steps of plain SGD
     run()
     _, quantised = helper.open(server.announced[0], server.bodies[0])
-    assert np.abs(np.array(quantised) * TERMS.step - delta_of(0) / 4).max() < 1.001 * TERMS.step
+    assert np.abs(np.array(quantised) * TERMS.step - delta_of(0) / 3).max() < 1.001 * TERMS.step
+
+
+@pytest.mark.parametrize("divisor", [1e30, 4.0, 0.5])
+def test_a_divisor_that_does_not_follow_from_the_plan_is_refused(server, helper, run, offer, divisor):
+    """Divided by 10³⁰ the updates of others are zeros, and the sum is that of one client."""
+    offer(0, privacy=PRIVACY | {"divisor": divisor})
+    with pytest.raises(OffbeatError, match="the plan's divisor is 1 or 3"):
+        run(lambda *_: pytest.fail("trained"))
+    assert server.paths("PUT") == []
+    assert "/v1/visits/0/give-up" in server.paths("POST")
 
 
 def test_an_update_that_is_not_finite_is_sent_as_zeros(server, helper, run, offer):
@@ -195,6 +205,31 @@ def test_a_head_that_goes_back_or_is_another_stops_the_client(server, helper, ru
     assert len(server.put) == 1
     helper.chain, helper.head_number = b"chain", 6
     assert run(lambda *_: pytest.fail("trained again")) == 1
+
+
+def test_an_epoch_that_goes_back_stops_the_client(server, helper, run, offer):
+    """Whoever has stolen an old epoch's key could open the masks that are sealed with it."""
+    helper.epoch, helper.head_number = 2, 200
+    offer(0)
+    run()
+    offer(1)
+    helper.epoch = 1
+    with pytest.raises(OffbeatError, match=r"the helper's key of epoch 1 after that of epoch 2.*restored"):
+        run()
+    assert len(server.put) == 1
+    helper.epoch = 3
+    assert run(lambda *_: pytest.fail("trained again")) == 1
+
+
+def test_a_record_without_an_epoch_is_of_an_earlier_client(server, helper, run, offer, tmp_path):
+    offer(0)
+    run()
+    (path,) = (tmp_path / "me").glob("private-*.json")
+    record = json.loads(path.read_text())
+    assert record.pop("epoch") == 0
+    path.write_text(json.dumps(record))
+    offer(1)
+    assert run() == 1
 
 
 def test_a_server_without_the_helpers_facts_is_asked_again(server, helper, run, offer):

@@ -1,8 +1,9 @@
 import math
+from dataclasses import replace
 
 import pytest
 
-from offbeat.algorithms import MIFA, FedAvg, FedBuff, FedLaAvg, LocalPlan, Port
+from offbeat.algorithms import MIFA, FedAvg, FedBuff, FedLaAvg, FedNova, LocalPlan, Port
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.privacy.correlated_noise import sensitivity
 from offbeat.worlds.privacy import protection
@@ -84,6 +85,11 @@ class Urgent(FedBuff):
         return ()
 
 
+class OwnDivisor(FedBuff):
+    def divisor(self, plan):
+        return 2.0
+
+
 @pytest.mark.parametrize(
     ("algorithm", "keys", "message"),
     [
@@ -102,3 +108,6 @@ def test_partial_updates_and_compression_do_not_go_with_masks():
     made = asked(helper="a", min_clients=2)
     with pytest.raises(ValueError, match="it asks for partial updates"):
         made.wrap(Urgent(), PLAN, None)
+    with pytest.raises(ValueError, match="a divisor is 1 or FedNova's a"):
+        made.wrap(OwnDivisor(), PLAN, None)
+    asked(FedNova(), helper="a", min_clients=2).wrap(FedNova(), replace(PLAN, steps=7), None)

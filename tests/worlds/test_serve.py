@@ -3,11 +3,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from offbeat.algorithms.components.buffers.share_cap import ShareCap
 from offbeat.config.server_file import ServerFile, load
+from offbeat.service.server.admin import export_model
 from offbeat.worlds.serve import build_coordinator, run_server
 from tests.error_line import error_line
+from tests.service.conftest import running
 
 LoadServer = Callable[..., ServerFile]
 
@@ -101,3 +104,17 @@ def test_declared_examples_give_one_client_half_of_a_step_at_most(
 def test_a_share_out_of_range_is_one_line(share: str, file: LoadServer) -> None:
     line = error_line(file, f"max_share = {share}", "[algorithm]", "algorithm = 'fedavg'")
     assert "service.max_share" in line
+
+
+def test_a_run_begins_from_the_initial_model_and_needs_it_again(file: LoadServer, tmp_path: Path) -> None:
+    plain = file("[algorithm]", "algorithm = 'fedbuff'")
+    vector = torch.arange(650, dtype=torch.float32)
+    coordinator, layout = build_coordinator(plain)
+    with running(tmp_path / "old", model=vector, layout=layout):
+        pass
+    export_model(tmp_path / "old", tmp_path / "model.safetensors")
+    again = load(tmp_path / "server.toml", ["service.initial_model=model.safetensors"])
+    assert torch.equal(build_coordinator(again)[0].algorithm.model, vector)
+    assert not torch.equal(coordinator.algorithm.model, vector)
+    assert again.resolved()["service"].pop("initial_model") == str(tmp_path / "model.safetensors")
+    assert "initial_model" not in plain.resolved()["service"]

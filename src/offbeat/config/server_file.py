@@ -44,6 +44,8 @@ class ServiceSection(Section):
     """Its private key, PEM."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = ServerSettings.seed
     """Fixes the initial model and which clients are selected."""
+    initial_model: UserPath | None = None
+    """A model that offbeat export wrote: this run begins from it."""
     connections_per_address: Count | None = ServerSettings.connections_per_address
     """The most connections from one address; a quarter of all that the server accepts if it is left out."""
     token_seconds: Positive | None = ServerSettings.token_seconds
@@ -172,6 +174,8 @@ class ServerFile(Section):
         if self.privacy is not None:  # the helper's address may change
             table["privacy"] |= {"helper": self.privacy.helper is not None}
         service = {"clients": self.service.clients, "seed": self.service.seed, "max_share": self.service.max_share}
+        if self.service.initial_model is not None:
+            service["initial_model"] = self.service.initial_model
         algorithm = {"algorithm": self.algorithm.algorithm, **hyper_parameters_of(self.build_algorithm())}
         return {**table, "service": service, "algorithm": algorithm}
 

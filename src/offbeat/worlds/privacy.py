@@ -15,6 +15,7 @@ from offbeat.config.privacy_section import PrivacySection
 from offbeat.coordinator.participation import Participation
 from offbeat.privacy.noise_rows import NoiseSource
 from offbeat.privacy.plan import check_schedule
+from offbeat_client.local_plan import normaliser
 from offbeat_client.number_checks import LARGEST_COUNT
 from offbeat_client.privacy.terms import LARGEST_SUM, NOISE_TAIL, MaskedPayload, largest_masked, largest_number
 
@@ -83,6 +84,8 @@ class Protection:
             raise ValueError("masked updates cannot be compressed: leave local.compression or privacy.helper out")
         if type(algorithm).urgent is not Algorithm.urgent:
             raise ValueError(f"[privacy] does not go with {algorithm.name}: it asks for partial updates")
+        if algorithm.divisor(plan) not in (1, normaliser(plan)):
+            raise ValueError(f"[privacy] does not go with {algorithm.name}: a divisor is 1 or FedNova's a")
         bound = self._bound(noise)
         algorithm.wrap(secret(step=self.step, bound=bound, least=section.min_clients))
 

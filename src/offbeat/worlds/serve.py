@@ -25,6 +25,7 @@ from offbeat.service.settings import ServerSettings
 from offbeat.service.store.model_files import Layout
 from offbeat.worlds.buffer_wrappers import wrap_buffer
 from offbeat.worlds.dry_run import dry_run
+from offbeat.worlds.initial_model import read_initial_model
 from offbeat.worlds.pattern_guard import guard_pattern
 from offbeat.worlds.served_privacy import privacy_settings, protect
 from offbeat.worlds.workload import build_dataset, build_model
@@ -68,6 +69,9 @@ def build_coordinator(file: ServerFile) -> tuple[Coordinator, Layout]:
     section = file.service
     dataset = None if file.data is None else build_dataset(file.data)
     model = build_model(file.model, dataset, section.seed)
+    vector = model.vector
+    if section.initial_model is not None:
+        vector = read_initial_model(Path(section.initial_model), model)
     algorithm, plan = file.build_algorithm(), file.local.plan()
     if algorithm.pooled:
         raise OffbeatError(f"algorithm: {algorithm.name} needs all data in one place: it is for simulations only")
@@ -78,11 +82,11 @@ def build_coordinator(file: ServerFile) -> tuple[Coordinator, Layout]:
             algorithm.wrap(cap_share(section.max_share))
         # The service itself refuses updates whose norm is too large, before they are logged.
         wrap_buffer(algorithm, file.server.model_copy(update={"max_update_norm": None}))
-        participation = protect(file, algorithm, plan, len(model.vector))
-        dry_run(algorithm, model.vector, torch.ones(section.clients, dtype=torch.float64), plan)
+        participation = protect(file, algorithm, plan, len(vector))
+        dry_run(algorithm, vector, torch.ones(section.clients, dtype=torch.float64), plan)
         coordinator = Coordinator(
             algorithm,
-            model.vector,
+            vector,
             clients=section.clients,
             local=plan,
             seed=section.seed,
@@ -94,7 +98,7 @@ def build_coordinator(file: ServerFile) -> tuple[Coordinator, Layout]:
         )
     except ValueError as error:
         raise OffbeatError(f"algorithm: {error}") from None
-    return coordinator, [(name, tuple(tensor.shape)) for name, tensor in model.named(model.vector).items()]
+    return coordinator, [(name, tuple(tensor.shape)) for name, tensor in model.named(vector).items()]
 
 
 def _config(file: ServerFile, privacy: PrivacySettings | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ _PATTERN = "private-*.json"
 
 @dataclass(frozen=True, slots=True)
 class PrivateRecord:
-    """The last visit with a share, and the newest head seen.
+    """The last visit with a share, and the newest head and epoch seen.
 
     ``head`` is in hexadecimal digits.
     """
@@ -19,6 +19,7 @@ class PrivateRecord:
     start_version: int = -1
     head_number: int = -1
     head: str = ""
+    epoch: int = -1  # records of earlier versions lack it
 
 
 class PrivateRecordFile:

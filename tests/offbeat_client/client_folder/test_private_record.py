@@ -8,7 +8,7 @@ from offbeat_client.errors import OffbeatError
 
 def test_a_record_is_kept_for_each_run(tmp_path):
     first, second = (PrivateRecordFile(tmp_path, digest) for digest in (b"1" * 32, b"2" * 32))
-    assert first.read() == PrivateRecord(visit=-1, start_version=-1, head_number=-1, head="")
+    assert first.read() == PrivateRecord(visit=-1, start_version=-1, head_number=-1, head="", epoch=-1)
     assert not has_private_record(tmp_path)
     first.write(PrivateRecord(3, 7, 5, "0a"))
     assert has_private_record(tmp_path)

@@ -1,6 +1,8 @@
 """Updates that come over several connections at once, and around the end of their visits."""
 
 import asyncio
+import math
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -8,8 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+import torch
 
+from offbeat.algorithms import FedBuff
+from offbeat.algorithms.components.buffers.noisy_sum import noisy
+from offbeat.coordinator.participation import Participation
 from offbeat.service.engine import update_receiver
+from offbeat.service.engine.privacy_status import PrivacySettings
 from tests.service.conftest import body_of, running
 from tests.service.http_client import (
     NANS,
@@ -221,3 +228,31 @@ def test_a_refused_update_takes_no_room_on_the_disk(in_pieces, server):
         assert kind_of(put(peer, visit, body_of(NANS)), 422) == "not-finite"
     assert before == bytes_of_updates(server.folder)
     check_progress(server, [peer])
+
+
+@pytest.mark.parametrize("pieces", [False, True])
+def test_a_private_update_that_is_not_finite_counts_as_zeros_and_its_norm_is_not_kept(tmp_path, pieces):
+    """A refusal would tell that its client's training diverged; so would a limit made of other clients' norms."""
+
+    def make():
+        algorithm = FedBuff(buffer_size=2, concurrency=4)
+        algorithm.wrap(noisy(clip_norm=1e6, noise=None, least=1))
+        return algorithm
+
+    options = {"participation": Participation(5), "privacy": PrivacySettings(0.0, 1e-5), "max_update_norm": math.inf}
+    with running(tmp_path / "server", make, checkpoint_seconds=1e6, **options) as server:
+        first, second = server.enrol(), server.enrol()
+        visit = first.check_in()
+        answer = put_in_pieces(first, visit, body_of(NANS)) if pieces else first.put(visit, body_of(NANS))
+        assert answer.json()["receipt"]["counted"]
+        assert kind_of(second.put(second.check_in(), b"12345"), 422) == "malformed-update"
+        second.send(second.check_in(), 1e3 * ONES)
+        algorithm = server.service.engine.coordinator.algorithm
+        assert torch.equal(algorithm.model, -500 * ONES)
+        assert server.service.engine.history.norms.entries() == []
+        server.admin.http.get("/v1/status")
+        shutil.copytree(tmp_path / "server", tmp_path / "killed")
+    options["participation"] = Participation(5)
+    with running(tmp_path / "killed", make, **options) as server:
+        assert torch.equal(server.service.engine.coordinator.algorithm.model, -500 * ONES)
+        assert server.service.engine.history.norms.entries() == []

@@ -18,7 +18,7 @@ from offbeat.service.masked.helper_protocol import HelperRefusedError
 from offbeat.service.store.log_writer import LogWriter
 from tests.service.conftest import LENGTH
 from tests.service.http_client import until
-from tests.service.masked.conftest import enrolled_helper, masked_server
+from tests.service.masked.conftest import InProcessHelper, enrolled_helper, masked_server
 
 ONE = torch.full((LENGTH,), 0.1)
 
@@ -193,12 +193,89 @@ def test_after_a_refusal_that_names_nobody_the_run_waits(kind, server, monkeypat
 
     monkeypatch.setattr(server.helper, "open", refuse)
     two_shares(server)
-    until(lambda: server.status()["helper"] == f"the helper refuses: do this ({kind})")
+    until(lambda: server.status()["helper"].startswith(f"the helper refuses: do this ({kind})"))
     assert server.algorithm.version == 0
     assert server.client(2).check_in() is not None
     monkeypatch.undo()
     until(lambda: server.algorithm.version == 1)
     until(lambda: server.status()["helper"] == "ok")
+
+
+def three_sums(folder, helper, yesterday, copied):
+    """Open three sums of four clients; ``copied`` is copied to ``yesterday`` after the first."""
+    with masked_server(folder, helper, checkpoint_seconds=1e6) as server:
+        clients = [server.client(number) for number in range(4)]
+        for version, pair in enumerate([clients[:2], clients[2:], clients[:2]], 1):
+            for client in pair:
+                client.give(ONE)
+            until(lambda version=version: server.algorithm.version == version)
+            if version == 1:
+                server.served.admin.http.get("/v1/status")
+                shutil.copytree(copied, yesterday)
+    return clients
+
+
+def test_a_server_restored_from_an_old_copy_says_what_to_do(helper, tmp_path):
+    clients = three_sums(tmp_path / "server", helper, tmp_path / "yesterday", tmp_path / "server")
+    asked = len(helper.asked)
+    helper.is_reachable = False
+    with masked_server(tmp_path / "yesterday", helper) as server:
+        helper.is_reachable = True
+        until(lambda: "server's folder is an old copy" in server.status()["helper"])
+        said = server.status()["helper"]
+        assert said.startswith("the helper has opened 3 sums and this server 1: ")
+        assert "service.initial_model" in said
+        assert "\n" not in said
+        for client in clients[2:]:  # the same visits again, with other shares
+            server.again(client).give(ONE)
+        until(lambda: server.status()["sums_waiting"] == 1)
+        time.sleep(0.2)
+        assert (len(helper.asked), server.algorithm.version) == (asked, 1)  # two more are missing
+        for client in clients[:2]:
+            server.again(client).give(ONE)
+        until(lambda: len(helper.asked) > asked)
+        until(lambda: "server's folder is an old copy" in server.status()["helper"])
+        assert server.status()["helper"].startswith("the helper refuses: batch 2 was opened with other records")
+        assert server.algorithm.version == 1
+
+
+def test_a_server_restored_from_an_old_copy_fetches_the_answers_to_sums_that_it_had_sealed(helper, tmp_path):
+    with masked_server(tmp_path / "server", helper, checkpoint_seconds=1e6) as server:
+        helper.answered = lambda _, words: (shutil.copytree(tmp_path / "server", tmp_path / "yesterday"), words)[1]
+        two_shares(server)
+        model = model_of(server)
+    helper.answered = lambda _, words: words
+    with masked_server(tmp_path / "yesterday", helper) as server:
+        assert torch.equal(model_of(server), model)
+        assert server.status()["helper"] == "ok"
+
+
+def test_a_helper_restored_from_an_old_copy_is_reported_before_it_is_asked(tmp_path):
+    yesterday = tmp_path / "yesterday"
+    with enrolled_helper(tmp_path / "helper") as helper:
+        clients = three_sums(tmp_path / "server", helper, yesterday, tmp_path / "helper")
+    with closing(InProcessHelper(yesterday)) as old:
+        old.is_reachable = False
+        with masked_server(tmp_path / "server", old) as server:
+            old.is_reachable = True
+            until(lambda: "helper's folder is an old copy" in server.status()["helper"])
+            assert server.status()["helper"].startswith("the helper has opened 1 sums and this server 3: ")
+            for client in clients[2:]:
+                server.again(client).give(ONE)
+            time.sleep(0.2)
+            assert (server.status()["sums_waiting"], old.asked) == (1, [])
+
+
+def test_of_two_servers_with_one_token_one_opens_sums(helper, tmp_path):
+    with masked_server(tmp_path / "first", helper) as first, masked_server(tmp_path / "second", helper) as second:
+        two_shares(first)
+        model_of(first)
+        clients = [second.client(2), second.client(3)]
+        for client in clients:
+            client.give(ONE)
+        until(lambda: "another server uses this helper" in second.status()["helper"])
+        assert (first.algorithm.version, second.algorithm.version) == (1, 0)
+        assert [number for number, _ in helper.asked][:1] == [1]
 
 
 def test_a_named_client_that_is_not_in_the_sum_is_not_withdrawn(server, monkeypatch):

@@ -126,7 +126,7 @@ def _replay_record(
     update = call.arguments["vector"]
     if not isinstance(update, StoredUpdate):
         return None
-    if has_counted and share is None:
+    if has_counted and coordinator.participation is None:
         steps, reported = record.arguments["steps"], record.arguments["normaliser"]
         unit = norm_unit(algorithm.payload, assignment.plan, steps, reported)
         loaded.history.norms.add(client, check_body(update, None) / unit)

@@ -10,7 +10,7 @@ from offbeat.coordinator.calls import Assignment, Receipt, Unknown
 from offbeat.service.accounts.accounts import Accounts
 from offbeat.service.engine.engine import Engine
 from offbeat.service.refusal import Refusal
-from offbeat.service.updates.update_body import Body, BufferedUpdate, StoredUpdate, check_body, largest_body
+from offbeat.service.updates.update_body import Body, BufferedUpdate, StoredUpdate, check_body, check_form, largest_body
 from offbeat.service.updates.update_header import Header, ShareHeader, UpdateHeader
 from offbeat.service.updates.uploads import SMALL, CompleteBody, Uploads
 from offbeat.service.updates.usual_norms import norm_unit
@@ -141,8 +141,14 @@ class UpdateReceiver:
                 body.path.unlink(missing_ok=True)
 
     def _check_body(self, header: Header, plan: LocalPlan, update: Body) -> float | None:
-        """Check an update; return its norm, divided by its unit, or None if it is masked."""
+        """Check an update; return its norm, divided by its unit, or None if it is private.
+
+        Whether a private update counts must not depend on its values.
+        """
         if isinstance(header, ShareHeader):
+            return None
+        if self._engine.coordinator.participation is not None:
+            check_form(update)
             return None
         unit = norm_unit(self._engine.coordinator.algorithm.payload, plan, header.steps, header.normaliser)
         limit = self._engine.history.norms.limit

@@ -31,6 +31,15 @@ _FACTS_SECONDS = 30.0  # between two questions whether the helper is well
 _FIRST_RETRY_SECONDS = 0.5
 _LAST_RETRY_SECONDS = 30.0
 
+_OLD_SERVER = (
+    "this server's folder is an old copy, or another server uses this helper: put the newest folder back, or begin a "
+    "new run from its model (service.initial_model)"
+)
+_OLD_HELPER = (
+    "the helper's folder is an old copy: its operator puts the newest one back, or enrols again, which begins a new run"
+)
+_OPENED_BEFORE = ("other-batch", "answer-erased")  # kinds of refusals
+
 
 class SumOpener:
     """Has the helper open each sealed sum, oldest first.
@@ -95,7 +104,9 @@ class SumOpener:
         """Open the oldest sum; return what keeps the helper from doing it."""
         try:
             if self._needs_facts:
-                self._shares.facts.take(await in_thread(self._helper.facts))
+                facts = await in_thread(self._helper.facts)
+                self._shares.facts.take(facts)
+                self._check_number(facts.head.number)
                 self._needs_facts = False
             closed = self._oldest()
             if closed is not None:
@@ -106,6 +117,17 @@ class SumOpener:
         except (OffbeatError, Refusal) as error:
             return str(_released(error))
         return None
+
+    def _check_number(self, opened: int) -> None:
+        """Raise ``OffbeatError`` if the helper opened other sums than this server knows.
+
+        The answers to those that are sealed here may have been lost.
+        """
+        sums = self._engine.coordinator.sealed_sums
+        known = sums.next_number - 1
+        if not known <= opened <= known + len(sums.waiting()):
+            advice = _OLD_HELPER if opened < known else _OLD_SERVER
+            raise OffbeatError(f"the helper has opened {opened} sums and this server {known}: {advice}")
 
     def _oldest(self) -> ClosedBuffer | None:
         """Return the oldest sealed sum, which only this object opens or changes."""
@@ -135,7 +157,7 @@ class SumOpener:
         """Take out the client that a refusal names; raise it if it names none."""
         client = None if refusal.client is None else self._shares.client(refusal.client)
         if client is None or all(entry.update.client != client for entry in closed.entries):
-            raise refusal
+            raise OffbeatError(f"{refusal}: {_OLD_SERVER}") if refusal.kind in _OPENED_BEFORE else refusal
         event("share_refused", logging.WARNING, client=client, kind=refusal.kind, detail=refusal.detail)
         async with self._engine.lock:
             self._engine.coordinator.sealed_sums.withdraw(self._engine.run.now, client)

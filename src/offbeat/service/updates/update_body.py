@@ -160,6 +160,19 @@ def check_body(body: Body, max_norm: float | None) -> float:
     return norm
 
 
+def check_form(body: Body) -> None:
+    """Check the form of an update's body, but none of its values.
+
+    Raises:
+        Refusal: As ``check_body``, but not for NaN, infinity or a norm.
+        OSError: The file is missing, or too short.
+    """
+    if body.plan_compression is not None:
+        _decompressed(body, _compressor(body.plan_compression))
+    else:
+        _dense_layout(body)
+
+
 def _parts(body: Body) -> Iterator[Tensor]:
     """Yield the vector in float32 in pieces."""
     if body.plan_compression is not None:

@@ -43,6 +43,16 @@ def test_updates_are_clipped_and_each_release_has_the_noise_of_its_number(send):
     assert algorithm.model.tolist() == [-2 - 2 / 2, -3 - 2 / 2]
 
 
+@pytest.mark.parametrize("entry", [math.nan, math.inf, -math.inf])
+def test_an_update_that_is_not_finite_counts_as_zeros(send, entry):
+    """Refused, it would tell that its client's training diverged."""
+    algorithm = started(FedBuff(buffer_size=2, staleness=constant()))
+    send(algorithm, 0, 1, entry)
+    send(algorithm, 1, 3, 4)
+    assert algorithm.model.tolist() == [-(3 + 1) / 2, -(4 + 1) / 2]
+    assert algorithm.refused_steps == {}
+
+
 def test_noise_is_not_scaled_down_with_late_updates(send):
     algorithm = started(FedBuff(buffer_size=1, staleness=polynomial(a=1.0)))
     send(algorithm, 0, 0, 0)

@@ -76,3 +76,12 @@ def test_other_wrappers_look_at_norms():
     algorithm.wrap(clip(1.0))
     with pytest.raises(ValueError, match=r"^\[privacy\] does not go with server.aggregate or limits on norms"):
         check_private_sum(algorithm, is_masked=True)
+
+
+class Curious(FedBuff):
+    needs_loss = True
+
+
+def test_losses_would_steer_the_schedule_by_clients_data():
+    with pytest.raises(ValueError, match=r"^\[privacy\] does not go with fedbuff: it asks for losses"):
+        check_private_sum(Curious(), is_masked=True)

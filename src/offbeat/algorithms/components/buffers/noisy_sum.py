@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Weight
 from offbeat.algorithms.components.buffers.privacy_checks import check_private_sum
 from offbeat.algorithms.components.buffers.wrappers import Wrap, Wrapper, clipped
-from offbeat.algorithms.components.update import Update
+from offbeat.algorithms.components.update import Update, Vector, resolve
 
 if TYPE_CHECKING:
     from offbeat.algorithms.components.algorithm import Algorithm
@@ -19,7 +20,8 @@ class NoisySum(Wrapper):
 
     An update is clipped to C times its algorithm's ``divisor``, and weighs at most 1 after the division by it. So one
     client changes the sum by no more than C, the sensitivity that the noise is made for. The weights of most algorithms
-    are below 1 for late updates; the noise is not scaled down with them.
+    are below 1 for late updates; the noise is not scaled down with them. An update that is not finite counts as zeros:
+    refused, it would tell that its client's training diverged.
 
     Args:
         inner: The buffer that it is around.
@@ -51,7 +53,8 @@ class NoisySum(Wrapper):
         scale = (weight.value if isinstance(weight, Weight) else weight) * divisor
         if not 0 <= scale <= 1:
             raise ValueError(f"an update weighs {scale:.6g}, at most 1 is private")
-        self.inner.add(clipped(update, self.clip_norm * divisor, self._run.length), weight)
+        finite = update._replace(vector=_FiniteOrZeros(update.vector, self._run.length))
+        self.inner.add(clipped(finite, self.clip_norm * divisor, self._run.length), weight)
 
     def release(self, version: int) -> ClosedBuffer:
         closed = self.inner.release(version)
@@ -60,6 +63,18 @@ class NoisySum(Wrapper):
             return closed
         numbers: dict[str, Any] = {"count": closed.count, "weight": closed.weight, "tallies": closed.tallies}
         return ClosedBuffer(version, lambda: closed.total() + noise(version + 1).to(closed.total().device), **numbers)
+
+
+class _FiniteOrZeros:
+    """The promise of a vector, or of zeros if it is not finite."""
+
+    def __init__(self, vector: Vector, length: int) -> None:
+        self._vector = vector
+        self._length = length
+
+    def resolve(self) -> Tensor:
+        vector = resolve(self._vector, self._length)
+        return vector if vector.isfinite().all() else torch.zeros_like(vector)
 
 
 def noisy(*, clip_norm: float, noise: Callable[[int], Tensor] | None, least: int) -> Wrap:

@@ -32,6 +32,8 @@ def check_private_sum(algorithm: "Algorithm[Any]", *, is_masked: bool, is_noisy:
         reason = "takes whole models, which cannot be clipped"
     elif algorithm.corrects_gradients:
         reason = "keeps what it learned from a client in all later versions"
+    elif algorithm.needs_loss:
+        reason = "asks for losses, which depend on a client's data"
     elif algorithm.measures:
         reason = "plans by measured speed, which depends on a client's data"
     elif algorithm.payload == "difference" and is_noisy:

@@ -1,0 +1,38 @@
+"""The model from which a server's run begins, where it continues an earlier run."""
+
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from offbeat.errors import OffbeatError
+from offbeat.training.flat_model import FlatModel
+
+
+def read_initial_model(path: Path, model: FlatModel) -> Tensor:
+    """Return the vector of a file that ``offbeat export`` wrote, float32 ``(d,)``.
+
+    Raises:
+        OffbeatError: The file cannot be read, or holds other parameters than ``model``.
+    """
+    try:
+        tensors = load_file(path)
+    except (OSError, SafetensorError) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or error
+        raise OffbeatError(f"cannot read service.initial_model = {path}: {reason}") from None
+    vector = torch.empty_like(model.vector)
+    named = model.named(vector)
+    if _forms(tensors) != _forms(named):
+        raise OffbeatError(
+            f"service.initial_model = {path} does not hold this model's parameters: take a file that offbeat export "
+            "wrote"
+        )
+    for name, tensor in named.items():
+        tensor.copy_(tensors[name])
+    return vector
+
+
+def _forms(tensors: dict[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
