@@ -1,3 +1,4 @@
+import re
 from contextlib import closing
 
 import pytest
@@ -29,6 +30,7 @@ def test_enrol_prints_the_token_once_and_status_the_cost(offbeat, roster, tmp_pa
     assert code == 0
     assert "batches: 1\n" in output
     assert "participations by client: largest 1, median 0\n" in output
+    assert re.search(r"^epsilon by client: largest [\d.]+, median 0 \(delta 1e-05\)$", output, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ class TestPlan:
         assert (code, err) == (0, "")
         assert "noise_multiplier = 3.775 for either mechanism\n" in out
         assert "ε = 3.999 without a client's updates, 8.895 with others in their place, at δ = 1e-06\n" in out
-        assert "at most 500 clients at work at the same time\n" in out
+        assert "clients at work at the same time: at most 500\n" in out
         # 3.775 · √(1001/2) = 84.5
         assert re.search(r"independent +1 +84\.5 +1\.00 ×", out)
         assert re.search(r"banded +50 +17\.4 +4\.86 ×", out)

@@ -55,12 +55,15 @@ def test_the_private_run_of_the_page(tmp_path):
             return process
 
         start([*serve_helper, "--port", helper_port]).stdout.readline()
-        start(serve).stdout.readline()
+        serving = start(serve)
+        *_, join = (serving.stdout.readline() for _ in ("Listening", "Certificate", "Enrol clients"))
+        assert f" --terms {tmp_path / 'helper' / 'terms.json'} " in join
         clients = [start([part.replace("8443", port) for part in command]) for command in joins]
         assert [client.wait(timeout=300) for client in clients] == [0, 0, 0]
         status = output(["status", "server"])
         assert "version: 30\n" in status
         assert "sums: 30 opened, 0 waiting, 0 discarded" in status
+        assert "epsilon: unbounded, without noise\nepsilon, replace-one: unbounded, without noise\n" in status
         assert "batches: 30\n" in output(["helper", "status", "--folder", "helper"])
         evaluations = tmp_path / "server" / "evaluations.jsonl"
         deadline = time.monotonic() + 60

@@ -90,7 +90,7 @@ def test_a_masked_run_has_the_terms_of_its_helper(tmp_path):
         ({"min_separation": 3}, "min_separation is 3, but privacy.min_separation is 2"),
         ({"bands": 1}, "bands is 1, but this run's noise has 2"),
         ({"bits": 15}, "bits is 15, but privacy.bits is 16"),
-        ({"length": 651}, "length is 651, but the model has 650 parameters"),
+        ({"length": 651}, "length is 651, but the model has 650 parameters: enrol with terms.length = 650"),
         ({"buffer": 4}, "buffer is 4, but a sum has up to 5 updates .* enrol with terms.buffer = 5"),
     ],
 )

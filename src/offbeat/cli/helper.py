@@ -78,8 +78,8 @@ def status(folder: Path) -> None:
     click.echo(f"run: {now.run}, {now.clients} clients")
     click.echo(f"batches: {now.batches}{', stopped: this folder is an old copy' if now.is_stopped else ''}")
     click.echo(f"participations by client: {_spread(now.participations)}")
-    click.echo(f"epsilon by client: {_spread(now.epsilon)}")
-    click.echo(f"epsilon by client, replace-one: {_spread(now.epsilon_replace_one)}")
+    click.echo(f"epsilon by client: {_spread(now.epsilon)} (delta {now.delta:g})")
+    click.echo(f"epsilon by client, replace-one: {_spread(now.epsilon_replace_one)} (delta {now.delta:g})")
 
 
 def _spread(values: tuple[float, float]) -> str:

@@ -83,7 +83,7 @@ def plan(
         highlight=False,
     )
     at_work = most_at_work(clients=clients, separation=separation, buffer=buffer)
-    console.print(f"at most {at_work:,} clients at work at the same time", highlight=False)
+    console.print(f"clients at work at the same time: at most {at_work:,}", highlight=False)
     table = Table("mechanism", "bands", "noise in a model", "gain", box=box.SIMPLE)
     independent = prefix_sum_error(participations, separation, 1, versions)
     for name, bands in (("independent", 1), ("banded", separation)):

@@ -48,6 +48,8 @@ def serve(file: Path, changes: Sequence[str], logs: bool) -> None:
             ca = folder / "tls" / "ca.pem"
             options.append(f"--ca {ca}")
             click.echo(f"Certificate of its own CA, SHA-256 {fingerprint(ca)}")
+        if server.privacy is not None and server.privacy.helper is not None:
+            options.append(f"--terms {server.service.helper_terms}")
         click.echo(f"Enrol clients: offbeat join {listening.url} {' '.join(options)} --client FILE.py:make_client")
         click.echo(f"Status: offbeat status {folder}; metrics: {listening.url}/metrics (token in {folder}/admin-token)")
 
@@ -132,7 +134,8 @@ def _read_token(file: Path, token: str | None) -> str:
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise OffbeatError(
-            f"cannot read the token in {file}: {reason}: copy enrolment-token from the server's folder"
+            f"cannot read the token in {file}: {reason}: copy enrolment-token from the server's folder, which "
+            "has it once the server listens"
         ) from None
 
 
@@ -153,7 +156,9 @@ def status(folder: Path) -> None:
 def _privacy_lines(privacy: dict[str, Any]) -> Iterator[str]:
     """Yield what the status of a private run says of privacy."""
     for key, name in (("epsilon", "epsilon"), ("epsilon_replace_one", "epsilon, replace-one")):
-        if privacy[key] is not None:
+        if privacy[key] is None:
+            yield f"{name}: unbounded, without noise"
+        else:
             largest, median = (privacy[key][which] for which in ("largest", "median"))
             yield f"{name}: largest {largest:.4g}, median {median:.4g} (delta {privacy['delta']:g})"
     counts = (f"{privacy[f'sums_{name}']} {name}" for name in ("opened", "waiting", "discarded"))

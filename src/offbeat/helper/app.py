@@ -70,7 +70,11 @@ def _authenticate(request: Request, helper: Helper) -> None:
     if scheme.lower() != "bearer":
         raise HelperRefusal("no-token", "send Authorization: Bearer with the token that enrolling printed")
     if not looks_like(token, TOKEN_PREFIX) or not secrets.compare_digest(token_hash(token), helper.run.token_hash):
-        raise HelperRefusal("unknown-token", "this is not the token that the last enrolment printed")
+        raise HelperRefusal(
+            "unknown-token",
+            "this is not the token that the last enrolment printed: write that one into the server's "
+            "service.helper_token_file and restart the server",
+        )
 
 
 async def _body(request: Request, largest: int) -> bytes:

@@ -25,6 +25,7 @@ class HelperStatus:
     batches: int
     is_stopped: bool
     participations: tuple[int, int]
+    delta: float
     epsilon: tuple[float, float]
     epsilon_replace_one: tuple[float, float]
 
@@ -54,6 +55,7 @@ def status(folder: Path) -> HelperStatus:
         batches=len(opened.batches),
         is_stopped=opened.is_stopped,
         participations=(int(most), int(usual)),
+        delta=run.delta,
         epsilon=epsilons(replace_one=False),
         epsilon_replace_one=epsilons(replace_one=True),
     )

@@ -90,7 +90,10 @@ def _check_terms(terms: Terms, asked: Protection, path: str) -> None:
     if terms.bands != asked.section.bands:
         raise OffbeatError(f"{path}: bands is {terms.bands}, but this run's noise has {asked.section.bands}")
     if terms.length != asked.length:
-        raise OffbeatError(f"{path}: length is {terms.length}, but the model has {asked.length} parameters")
+        raise OffbeatError(
+            f"{path}: length is {terms.length}, but the model has {asked.length} parameters: enrol with terms.length = "
+            f"{asked.length}"
+        )
     if terms.buffer < asked.places:
         raise OffbeatError(
             f"{path}: buffer is {terms.buffer}, but a sum has up to {asked.places} updates (those of a version, and "

@@ -134,7 +134,11 @@ class Accounts:
             self.examples.check_maximum(examples)
         self._log_writer.check()
         if len(self) >= self._limit:
-            raise Refusal("full", f"all {self._limit} clients have enrolled: raise service.clients")
+            raise Refusal(
+                "full",
+                f"all {self._limit} clients have enrolled: use the folder of one of them, or begin a run "
+                "with more service.clients in another service.folder",
+            )
         self.issued.use(token_hash(token))
         client, client_token = len(self), client_token or new_token(PREFIXES["client"])
         hashed, expires = self._add(client, client_token)

@@ -118,4 +118,7 @@ def _read(folder: Path, name: str) -> str:
     try:
         return (folder / name).read_text(encoding="ascii").strip()
     except OSError:
-        raise OffbeatError(f"{folder} is not the folder of a server that has run: it does not hold {name}") from None
+        raise OffbeatError(
+            f"{folder} is not the folder of a server that has run: it does not hold {name}; start the server, or name "
+            "its service.folder"
+        ) from None
