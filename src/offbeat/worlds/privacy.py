@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from offbeat.algorithms import Algorithm, LocalPlan
+from offbeat.algorithms import Algorithm
 from offbeat.algorithms.components.buffers.noisy_sum import noisy
 from offbeat.algorithms.components.buffers.privacy_checks import check_private_sum
 from offbeat.algorithms.components.buffers.secret import secret
@@ -69,18 +69,17 @@ class Protection:
             step=self.step if section.helper else 0.0,
         )
 
-    def wrap(self, algorithm: Algorithm, plan: LocalPlan, noise: NoiseSource | None) -> None:
+    def wrap(self, algorithm: Algorithm, noise: NoiseSource | None) -> None:
         """Put the masked or noisy sum around the algorithm's buffer, before its start.
 
         Raises:
-            ValueError: The algorithm or the plan does not go with it.
+            ValueError: The algorithm does not go with it.
         """
         section = self.section
+        algorithm.measures = False  # a client's speed may depend on its data
         if section.helper is None:
             algorithm.wrap(noisy(clip_norm=section.clip_norm, noise=_tensors(noise), least=section.min_clients))
             return
-        if plan.compression is not None:
-            raise ValueError("masked updates cannot be compressed: leave local.compression or privacy.helper out")
         if type(algorithm).urgent is not Algorithm.urgent:
             raise ValueError(f"[privacy] does not go with {algorithm.name}: it asks for partial updates")
         bound = self._bound(noise)
@@ -127,7 +126,7 @@ def protection(
             f"{algorithm.name} may take all clients into one sum, and then nobody could be in the next: leave "
             "privacy.min_separation out"
         )
-    places = size or clients
+    places = size or clients - 1  # one lost client would hold up a sum of all
     if section.min_clients > places:
         raise ValueError(f"privacy.min_clients must be at most {places}, a sum's updates, got {section.min_clients}")
     if section.delta > 1 / clients:
