@@ -1,14 +1,12 @@
 import math
-from dataclasses import replace
 
 import pytest
 
-from offbeat.algorithms import MIFA, FedAvg, FedBuff, FedLaAvg, FedNova, LocalPlan, Port
+from offbeat.algorithms import MIFA, FedAvg, FedBuff, FedLaAvg, FedNova, Port
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.privacy.correlated_noise import sensitivity
 from offbeat.worlds.privacy import protection
 
-PLAN = LocalPlan(steps=1, batch_size=1, lr=0.1)
 NOISY = {"noise_multiplier": 2.0, "max_participations": 4}
 SECRET = bytes(range(32))
 
@@ -42,17 +40,17 @@ def test_a_difference_takes_a_bit_more():
     keys = {"helper": "a", "min_clients": 2, "bits": 20}
     for algorithm, factor in ((FedAvg(cohort=9, weighting="uniform"), 1), (FedLaAvg(cohort=9, weighting="uniform"), 2)):
         made = asked(algorithm, **keys)
-        made.wrap(algorithm, PLAN, None)
+        made.wrap(algorithm, None)
         assert algorithm.buffer.bound == 10 * factor * (2**19 - 1)
     # 1,024 · 2 · (2¹⁹ − 1) is just below 2³⁰.
     for clients, fits in ((1024, True), (1025, False)):
         algorithm = MIFA(weighting="uniform")
         made = asked(algorithm, clients=clients, delta=1e-4, **keys)
         if fits:
-            made.wrap(algorithm, PLAN, None)
+            made.wrap(algorithm, None)
         else:
             with pytest.raises(ValueError, match="a sum of 1025 updates of 20 bits and its noise could overflow"):
-                made.wrap(algorithm, PLAN, None)
+                made.wrap(algorithm, None)
 
 
 @pytest.mark.parametrize("mechanism", ["independent", "banded"])
@@ -70,7 +68,7 @@ def test_noise_is_made_for_the_largest_update_and_all_participations(mechanism):
 def test_a_sum_has_room_for_ten_deviations_of_noise():
     made = asked(**NOISY, helper="a", min_clients=2, length=100)
     algorithm = FedBuff()
-    made.wrap(algorithm, PLAN, made.noise(SECRET))
+    made.wrap(algorithm, made.noise(SECRET))
     noise = 2.0 * (1.0 + made.step * 10) / made.step
     assert algorithm.buffer.bound == 11 * made.largest + math.ceil(10 * noise)
 
@@ -104,10 +102,10 @@ def test_what_does_not_fit_is_refused(algorithm, keys, message):
         asked(algorithm, **keys)
 
 
-def test_partial_updates_and_compression_do_not_go_with_masks():
+def test_partial_updates_do_not_go_with_masks():
     made = asked(helper="a", min_clients=2)
     with pytest.raises(ValueError, match="it asks for partial updates"):
-        made.wrap(Urgent(), PLAN, None)
+        made.wrap(Urgent(), None)
     with pytest.raises(ValueError, match="a divisor is 1 or FedNova's a"):
-        made.wrap(OwnDivisor(), PLAN, None)
-    asked(FedNova(), helper="a", min_clients=2).wrap(FedNova(), replace(PLAN, steps=7), None)
+        made.wrap(OwnDivisor(), None)
+    asked(FedNova(), helper="a", min_clients=2).wrap(FedNova(), None)

@@ -1,6 +1,5 @@
 """Private simulations: masked and noisy sums of a small experiment."""
 
-import copy
 import hashlib
 import math
 
@@ -8,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from offbeat.algorithms import FedBuff
+from offbeat.algorithms import FedBuff, FedLuck
 from offbeat.algorithms.components.buffers.noisy_sum import NoisySum
 from offbeat.algorithms.components.buffers.secret_sum import SecretSum
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
@@ -115,6 +114,8 @@ NOISY = "{ clip_norm = 0.5, noise_multiplier = 1.0, max_participations = 3, min_
         (NOISY, "fedbuff', buffer_size = 4, concurrency = 6"),
         (MASKED, "fedlaavg', cohort = 8, weighting = 'uniform'"),
         (MASKED, "mifa', weighting = 'uniform'"),
+        (MASKED, "async_comm_sgd', weighting = 'uniform', pattern = { name = 'random', p = 0.3 }, period = 5.0"),
+        (BANDED.replace("min_separation = 2, ", "").replace("= 3, mech", "= 99, mech"), "fedluck', period = 5.0"),
     ],
 )
 @pytest.mark.parametrize("steps", [37, 120])
@@ -192,6 +193,11 @@ def test_all_examples_weigh_the_same(simulation, monkeypatch):
             ("algorithms={ mine = { algorithm = 'fedlaavg', cohort = 4, weighting = 'uniform' } }",),
             "algorithms.mine: [privacy] does not go with fedlaavg: it adds up differences",
         ),
+        (
+            MASKED,
+            ("algorithms={ mine = { algorithm = 'fedluck', compression = [0.1, 0.5] } }",),
+            "algorithms.mine: masked updates cannot be compressed: leave compression or privacy.helper out",
+        ),
         (CLIPPED, ("server.update_clip_norm=1.0",), "[privacy] does not go with server.aggregate or limits on norms"),
         (
             CLIPPED,
@@ -242,10 +248,9 @@ def test_an_algorithm_is_wrapped_once():
     algorithm = FedBuff(buffer_size=3)
     section = PrivacySection(clip_norm=1.0)
     arguments = {"clients": 50, "length": 3, "seed": 1}
-    plan = copy.copy  # not used without a helper
-    protect(section, algorithm, plan, **arguments)
+    protect(section, algorithm, **arguments)
     with pytest.raises(ValueError, match=r"does not go with server\.aggregate"):
-        protect(section, algorithm, plan, **arguments)
+        protect(section, algorithm, **arguments)
 
 
 @pytest.mark.parametrize(("mechanism", "bands"), [("independent", 1), ("banded", 2)])
@@ -301,6 +306,9 @@ def behind_masks(simulation, monkeypatch):
         "{ algorithm = 'fednova', cohort = 4 }",
         "{ algorithm = 'fedlaavg', cohort = 4, weighting = 'uniform' }",
         "{ algorithm = 'mifa', weighting = 'uniform' }",
+        "{ algorithm = 'async_comm_sgd', weighting = 'uniform', pattern = { name = 'random', p = 0.1 }, period = 5.0 }",
+        "{ algorithm = 'fedluck', period = 5.0 }",
+        "{ algorithm = 'fedluck', period = 5.0, normalise = true }",
     ],
 )
 def test_masked_runs_equal_plain_whole_numbers_bit_for_bit(simulation, table, monkeypatch):
@@ -311,6 +319,81 @@ def test_masked_runs_equal_plain_whole_numbers_bit_for_bit(simulation, table, mo
     finished(masked)
     assert torch.equal(masked.model, plain.model)
     assert masked.coordinator.algorithm.version == 6
+
+
+LOOSE = "{ helper = 'here', clip_norm = 1e3, min_clients = MIN, bits = 24 }"
+NO_LOSS = "population.lossy={ fraction = 0.0, probability = 0.0 }"
+FAST = "population.up_bytes_per_second={ distribution = 'constant', value = 1e12 }"
+
+
+@pytest.mark.parametrize(
+    ("table", "least"),
+    [
+        ("async_comm_sgd', weighting = 'uniform', pattern = { name = 'round_robin', k = 5, every = 1 }", 5),
+        ("async_comm_sgd', weighting = 'uniform', pattern = { name = 'full', every = 3 }", 19),
+        ("fedluck', steps = [2, 9]", 19),
+        ("fedluck', steps = [2, 9], normalise = true", 19),
+    ],
+)
+def test_with_enough_clients_in_each_sum_masked_periods_are_the_algorithm_itself(simulation, table, least, monkeypatch):
+    """Up to rounding, and to speeds: a plain FedLuck plans by them, so it is not told any here."""
+    monkeypatch.setattr(FedLuck, "note_speed", lambda *_: None)
+    changes = (f"algorithms={{ mine = {{ algorithm = '{table}, period = 300.0 }} }}", FAST, NO_LOSS)
+    masked = simulation(LOOSE.replace("MIN", str(least)), *changes)
+    # In the plain run of this pattern there is a version in each round, also where no client talks.
+    rounds = 18 if "full" in table else 6
+    plain = simulation(None, *changes, versions=rounds)
+    finished(masked)
+    finished(plain)
+    assert masked.coordinator.algorithm.round == plain.coordinator.algorithm.round == rounds
+    step, length = 1e3 / (2**23 - 1), len(masked.model)
+    assert plain.coordinator.statistics.counted == masked.coordinator.statistics.counted >= 30
+    assert 0 < (masked.model - plain.model).norm().item() < 6 * 10 * step * math.sqrt(length)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "async_comm_sgd', weighting = 'uniform', pattern = { name = 'random', p = 0.1 }, period = 5.0",
+        "async_comm_sgd', weighting = 'uniform', pattern = { name = 'imbalanced' }, period = 5.0",
+        "fedluck', period = 2.0",
+    ],
+)
+def test_in_sums_of_any_size_are_enough_clients_and_each_once(simulation, table, monkeypatch):
+    run = simulation(
+        MASKED.replace("min_clients = 2", "min_clients = 4"),
+        f"algorithms={{ mine = {{ algorithm = '{table} }} }}",
+        "server.lease_seconds=30.0",
+        "population.when_away='lose'",
+        versions=25,
+    )
+    sums, starts = [], {}
+    reveal = run.coordinator.sealed_sums.reveal
+
+    def seen(now, total):
+        updates = [entry.update for entry in run.coordinator.sealed_sums.waiting()[0].entries]
+        sums.append([update.client for update in updates])
+        for update in updates:  # as the helper asks
+            assert update.version > starts.get(update.client, -1)
+            assert update.version <= len(sums) - 1
+            starts[update.client] = update.version
+        return reveal(now, total)
+
+    monkeypatch.setattr(run.coordinator.sealed_sums, "reveal", seen)
+    finished(run)
+    assert len(sums) == run.coordinator.algorithm.version == 25
+    assert all(len(set(clients)) == len(clients) >= 4 for clients in sums)
+    assert len({len(clients) for clients in sums}) > 1
+    counts = run.coordinator.participation.counts()
+    assert sum(map(len, sums)) <= sum(counts) <= sum(map(len, sums)) + CLIENTS
+    assert run.coordinator.algorithm.round > 25 or "fedluck" in table  # rounds without a version
+
+
+def test_speeds_are_not_used(simulation):
+    run = simulation(MASKED, "algorithms={ mine = { algorithm = 'fedluck', period = 5.0 } }")
+    finished(run)
+    assert run.coordinator.algorithm.step_seconds == {}
+    assert not run.coordinator.wants_speed(0)
 
 
 @pytest.mark.parametrize("table", ["fedlaavg', cohort = 4", "mifa'"])

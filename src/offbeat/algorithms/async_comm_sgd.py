@@ -76,7 +76,7 @@ class AsyncCommSGD(Algorithm[Periodic]):
     def plan(self, client: int, local: LocalPlan) -> LocalPlan:
         if isinstance(local.lr, tuple):
             raise ValueError("the step sizes of AsyncCommSGD come from step_sizes: give local.lr as one number")
-        rounds = range(self.version, self.schedule.talks_in(client))
+        rounds = range(self.schedule.number, self.schedule.talks_in(client))
         plan = replace(local, steps=len(rounds) * local.steps)
         if self.step_sizes is None:
             return plan

@@ -22,6 +22,7 @@ from offbeat.algorithms.components import (
     check_not_negative,
 )
 from offbeat.algorithms.fedluck_choice import best_steps_and_compression, check_ranges
+from offbeat_client.local_plan import normaliser
 
 Exponent = Annotated[float, Interval(gt=0, le=2)]
 
@@ -94,6 +95,9 @@ class FedLuck(Algorithm):
         steps, share = self._choice(client, local)
         is_full = share == 1 and not local.error_feedback  # smaller without indices
         return replace(local, steps=steps, compression=None if is_full else Compression("top_k", (("share", share),)))
+
+    def divisor(self, plan: LocalPlan) -> float:
+        return normaliser(plan) if self.normalise else 1.0
 
     def _choice(self, client: int, local: LocalPlan) -> tuple[int, float]:
         """Return the client's k_i and δ_i."""

@@ -139,12 +139,12 @@ class Candidates:
             self._participation.note_failure(clients, number)
 
     def note_numbers(self, clients: Iterable[int]) -> None:
-        """Record the numbers of sums again, after one was refused.
+        """Record the numbers of sums again, after one was released or refused.
 
-        Its other ``clients`` are in the sum that is being filled now, or in a sealed one.
+        The other ``clients`` of a refused sum are in the one that is being filled now, or in a sealed one.
         """
         if self._participation is not None:
-            for client in clients:
+            for client in (*clients, *self._algorithm.buffer.held_back()):
                 self._participation.move(client, self._algorithm.released + 1)
             for number, closed in enumerate(self._algorithm.sealed, start=self._algorithm.opened + 1):
                 for entry in closed.entries:

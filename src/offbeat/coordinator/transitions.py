@@ -137,7 +137,10 @@ class Transitions:
 
     def tick(self) -> bool:
         """Let a period or a deadline pass; return whether that made a new version."""
+        released = self._algorithm.released
         new_version = self._algorithm.tick()
+        if self._algorithm.released > released:
+            self._candidates.note_numbers(())  # of updates that it has left for later
         self._follow_round()
         return new_version
 

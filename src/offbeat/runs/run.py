@@ -173,11 +173,9 @@ def _check_restart(simulation: Simulation, task: RunTask) -> None:
     wrap_buffer(fresh, task.experiment.server)
     privacy = task.experiment.privacy_of(task.label)
     if privacy is not None:
-        plan = task.experiment.plan(task.label)
         protect(
             privacy,
             fresh,
-            plan,
             clients=simulation.coordinator.clients,
             length=len(simulation.model),
             seed=task.seed,

@@ -154,8 +154,10 @@ class VisitStages:
             normaliser=costs.normaliser(visit.plan),
             base=visit.start if algorithm.needs_base else None,
             since=visit.assignment.since,
-            step_seconds=self._timing.step_seconds[client],
-            upload_seconds=(now - visit.upload_began) * (costs.model_bytes / size if size else 1),
+            step_seconds=None if is_private else self._timing.step_seconds[client],
+            upload_seconds=None
+            if is_private
+            else (now - visit.upload_began) * (costs.model_bytes / size if size else 1),
             loss=visit.work.loss if algorithm.needs_loss else None,
             share=b"" if self._masked else None,
         )

@@ -8,6 +8,7 @@ from torch import Tensor
 from offbeat import algorithms
 from offbeat.algorithms import Algorithm, LocalPlan, Update
 from offbeat.algorithms.components import WrongStepError
+from offbeat.algorithms.components.buffers.secret_sum import SecretSum
 from offbeat.config.compression_table import check_compression
 from offbeat.coordinator.algorithm_checks import check_answer, check_declarations, check_down, check_model
 from offbeat.errors import OffbeatError
@@ -31,6 +32,8 @@ def dry_run(algorithm: Algorithm, model: Tensor, data_weights: Tensor, plan: Loc
         except OffbeatError as error:
             raise ValueError(str(error)) from None
         check_sending(algorithm.payload, made, len(model))
+        if made.compression is not None and isinstance(getattr(algorithm, "buffer", None), SecretSum):
+            raise ValueError("masked updates cannot be compressed: leave compression or privacy.helper out")
         if algorithm.corrects_gradients and made.error_feedback:
             raise ValueError(
                 f"clients of {algorithm.name} remember c_i, not what compression left out: leave error_feedback out"

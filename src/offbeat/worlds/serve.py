@@ -82,7 +82,7 @@ def build_coordinator(file: ServerFile) -> tuple[Coordinator, Layout]:
             algorithm.wrap(cap_share(section.max_share))
         # The service itself refuses updates whose norm is too large, before they are logged.
         wrap_buffer(algorithm, file.server.model_copy(update={"max_update_norm": None}))
-        participation = protect(file, algorithm, plan, len(vector))
+        participation = protect(file, algorithm, len(vector))
         dry_run(algorithm, vector, torch.ones(section.clients, dtype=torch.float64), plan)
         coordinator = Coordinator(
             algorithm,

@@ -5,7 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from offbeat.algorithms import Algorithm, LocalPlan
+from offbeat.algorithms import Algorithm
 from offbeat.config.server_file import ServerFile
 from offbeat.coordinator.participation import Participation
 from offbeat.errors import OffbeatError
@@ -18,7 +18,7 @@ from offbeat_client.privacy.terms import Terms, verify
 _AGREED = ("min_clients", "clip_norm", "noise_multiplier", "mechanism", "max_participations", "min_separation", "bits")
 
 
-def protect(file: ServerFile, algorithm: Algorithm, plan: LocalPlan, length: int) -> Participation | None:
+def protect(file: ServerFile, algorithm: Algorithm, length: int) -> Participation | None:
     """Put the wrapper of ``[privacy]`` around an algorithm's buffer, before its start.
 
     Without a helper, the noise is made of the secret in the server's folder.
@@ -39,7 +39,7 @@ def protect(file: ServerFile, algorithm: Algorithm, plan: LocalPlan, length: int
     else:
         _check_terms(_terms(file), asked, str(file.service.helper_terms))
         secret = bytes(32)  # the helper's noise is only measured here, not made
-    asked.wrap(algorithm, plan, asked.noise(secret))
+    asked.wrap(algorithm, asked.noise(secret))
     return asked.participation()
 
 

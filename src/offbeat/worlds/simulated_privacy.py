@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from offbeat.algorithms import Algorithm, LocalPlan
+from offbeat.algorithms import Algorithm
 from offbeat.config.experiment_sections import PRIVACY_COLUMNS
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.coordinator.participation import Participation
@@ -22,7 +22,6 @@ from offbeat.worlds.privacy import protection
 def protect(
     section: PrivacySection,
     algorithm: Algorithm,
-    plan: LocalPlan,
     *,
     clients: int,
     length: int,
@@ -41,7 +40,7 @@ def protect(
     """
     asked = protection(section, algorithm, clients, length, versions)
     noise = asked.noise(hashlib.sha256(f"noise of the simulation {seed}".encode()).digest())
-    asked.wrap(algorithm, plan, noise)
+    asked.wrap(algorithm, noise)
     if section.helper is None:
         return asked.participation(), None
     sends_differences = asked.payload == "difference"

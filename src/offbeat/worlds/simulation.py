@@ -72,7 +72,6 @@ class World:
             participation, masked = protect(
                 self.privacy,
                 algorithm,
-                self.plan,
                 clients=len(examples),
                 length=len(model),
                 versions=self.stop.versions or math.inf,

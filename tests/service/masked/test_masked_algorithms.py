@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from offbeat.algorithms import MIFA, FedAvg, FedBuff, FedLaAvg, FedNova, LocalPlan, Update
+from offbeat.algorithms import MIFA, AsyncCommSGD, FedAvg, FedBuff, FedLaAvg, FedLuck, FedNova, LocalPlan, Update
 from offbeat.algorithms.components.buffers.secret import secret
+from offbeat.algorithms.components.schedules.patterns import full
 from offbeat_client.local_plan import normaliser
 from offbeat_client.privacy.envelope import parse
 from offbeat_client.privacy.keystream import keystream
@@ -25,7 +26,17 @@ ALGORITHMS = {
     "fednova": (lambda: FedNova(cohort=2), {}),
     "fedlaavg": (lambda: FedLaAvg(cohort=2, weighting="uniform"), DIFFERENCES),
     "mifa": (lambda: MIFA(weighting="uniform"), DIFFERENCES),
+    "fedluck": (lambda: unmeasured(FedLuck(period=0.1)), {"buffer": 5}),
+    "async_comm_sgd": (
+        lambda: AsyncCommSGD(weighting="uniform", pattern=full(every=2), period=0.1),
+        {"buffer": 5},
+    ),
 }
+
+
+def unmeasured(algorithm):
+    algorithm.measures = False
+    return algorithm
 
 
 def random_delta(random):
@@ -97,6 +108,8 @@ def test_masked_sums_equal_whole_numbers_bit_for_bit(name, tmp_path):
                     update = Update(number, visit["version"], whole_numbers(helper, ready), *facts, share=b"")
                     assert clients[number].put(visit, ready)["counted"]
                     plain.receive(update._replace(since=ready.head["since"], plan=PLAN))
+                while not plain.sealed:
+                    plain.tick()
                 plain.reveal(plain.buffer.masked_sum(plain.sealed[0]))
                 until(lambda turn=turn: server.algorithm.version == turn + 1)
                 assert torch.equal(server.algorithm.model, plain.model)

@@ -293,6 +293,7 @@ class Algorithm(Hooks[Schedule_co]):
 
     def _close(self) -> bool:
         """Release the buffer if it is ready; where there are rounds, open the next."""
+        self.buffer.advance(self.schedule.number)
         is_ready = self.is_ready() and self.buffer.count >= self.buffer.least
         has_rounds = self.schedule.has_rounds
         if has_rounds:

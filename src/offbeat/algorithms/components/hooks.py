@@ -30,7 +30,7 @@ class Hooks(Generic[Schedule_co]):
             becomes Δ_i / P − (the sum that they added), P the sum of their step sizes, once the update has counted.
         selection: How the coordinator picks the next client: a name, or a function that makes a pool from N and a seed.
         measures: It plans by clients' measured speeds, so no client may be refused before it counted; ``note_speed``
-            is called for each client that can tell its speed before its first visit.
+            is called for each client that can tell its speed before its first visit. A private run sets it to False.
         pooled: It is not federated: one client holds all the data, and nothing travels.
         period: Seconds between two ticks; None without a clock.
         now: Seconds at the driver's latest call; set by the driver.
@@ -46,7 +46,7 @@ class Hooks(Generic[Schedule_co]):
     weighs_by_examples: ClassVar[bool] = False
     corrects_gradients: ClassVar[bool] = False
     selection: ClassVar[Any] = "uniform"
-    measures: ClassVar[bool] = False
+    measures: bool = False
     pooled: ClassVar[bool] = False
     period: Any = None  # float | None, or the type that a subclass declares for its hyper-parameter
     now: float = 0.0

@@ -1,11 +1,11 @@
 import pytest
 
-from offbeat.algorithms import ALGORITHMS, MIFA, FedAvg, FedBuff, FedLaAvg, FedNova
+from offbeat.algorithms import ALGORITHMS, MIFA, AsyncCommSGD, FedAvg, FedBuff, FedLaAvg, FedLuck, FedNova
 from offbeat.algorithms.components import Aggregate
 from offbeat.algorithms.components.buffers.privacy_checks import check_private_sum
 from offbeat.algorithms.components.buffers.wrappers import clip
 
-ANY_SUM = [FedBuff, FedNova, lambda: FedAvg(weighting="uniform")]
+ANY_SUM = [FedBuff, FedNova, FedLuck, lambda: FedAvg(weighting="uniform")]
 MASKS_ALONE = [lambda: FedLaAvg(weighting="uniform"), lambda: MIFA(weighting="uniform")]
 EXAMPLES = "weighs by examples, which the sum would tell: set weighting = 'uniform'"
 REASONS = {
@@ -14,9 +14,9 @@ REASONS = {
     "fedbuff": None,
     "fedfa": "puts an update into several sums, whose differences would show it",
     "fedlaavg": EXAMPLES,
-    "fedluck": "plans by measured speed",
+    "fedluck": None,
     "fednova": None,
-    "async_comm_sgd": "makes a version from any number of updates",
+    "async_comm_sgd": EXAMPLES,
     "mifa": EXAMPLES,
     "port": "looks at single updates",
     "scaffold": "keeps what it learned from a client",
@@ -67,8 +67,17 @@ class Own(Aggregate):
 def test_a_buffer_that_masks_do_not_know_is_refused():
     algorithm = FedBuff()
     algorithm.buffer = Own()
-    with pytest.raises(ValueError, match="makes a version from any number of updates"):
+    with pytest.raises(ValueError, match="sums updates in a buffer of its own"):
         check_private_sum(algorithm, is_masked=True)
+
+
+def test_sums_by_round_need_masks_and_no_model_for_each_round():
+    algorithm = AsyncCommSGD(weighting="uniform")
+    assert check_private_sum(algorithm, is_masked=True, is_noisy=True) is algorithm.buffer
+    with pytest.raises(ValueError, match=r"until their rounds, which only masked sums do: set privacy\.helper$"):
+        check_private_sum(algorithm, is_masked=False)
+    with pytest.raises(ValueError, match=r"averages a model for each round, .*: leave average out$"):
+        check_private_sum(AsyncCommSGD(weighting="uniform", average=True), is_masked=True)
 
 
 def test_other_wrappers_look_at_norms():

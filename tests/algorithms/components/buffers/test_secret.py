@@ -1,7 +1,8 @@
 import pytest
 
-from offbeat.algorithms import MIFA, FedAsync, FedAvg, FedBuff, FedLaAvg
+from offbeat.algorithms import MIFA, AsyncCommSGD, FedAsync, FedAvg, FedBuff, FedLaAvg, FedLuck
 from offbeat.algorithms.components.buffers.secret import secret
+from offbeat.algorithms.components.buffers.secret_by_round import SecretByRound
 from offbeat.algorithms.components.buffers.secret_latest_of_each import SecretLatestOfEach
 from offbeat.algorithms.components.buffers.secret_sum import SecretSum
 
@@ -13,6 +14,8 @@ from offbeat.algorithms.components.buffers.secret_sum import SecretSum
         (FedAvg(weighting="uniform"), SecretSum),
         (FedLaAvg(weighting="uniform"), SecretLatestOfEach),
         (MIFA(weighting="uniform"), SecretLatestOfEach),
+        (AsyncCommSGD(weighting="uniform"), SecretByRound),
+        (FedLuck(), SecretSum),
     ],
 )
 def test_a_buffer_of_masked_updates_stands_for_the_algorithms_own(algorithm, kind):

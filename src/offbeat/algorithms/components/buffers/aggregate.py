@@ -157,6 +157,13 @@ class Aggregate(Component):
     def _empty(self) -> None:
         self._count = 0
 
+    def advance(self, number: int | None) -> None:
+        """Record that the round ``number`` ends, if updates may count in later rounds."""
+
+    def held_back(self) -> Sequence[int]:
+        """Return the clients whose updates the last release has left for a later one."""
+        return ()
+
     @abstractmethod
     def add(self, update: Update, weight: float | Weight) -> None:
         """Take in an update; a ``ValueError`` if it is refused, and nothing has changed."""

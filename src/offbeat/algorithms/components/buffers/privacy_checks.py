@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from offbeat.algorithms.components.buffers.aggregate import Aggregate, Sum
+from offbeat.algorithms.components.buffers.by_round import ByRound
 from offbeat.algorithms.components.buffers.latest_of_each import LatestOfEach
 from offbeat.algorithms.components.buffers.wrappers import Wrapper
 
@@ -34,14 +35,16 @@ def check_private_sum(algorithm: "Algorithm[Any]", *, is_masked: bool, is_noisy:
         reason = "keeps what it learned from a client in all later versions"
     elif algorithm.needs_loss:
         reason = "asks for losses, which depend on a client's data"
-    elif algorithm.measures:
-        reason = "plans by measured speed, which depends on a client's data"
     elif algorithm.payload == "difference" and is_noisy:
         reason = "adds up differences, so a client is in all later sums, and so is all noise: set noise_multiplier = 0"
     elif algorithm.payload == "difference" and not is_masked:
         reason = "takes differences to updates that only clients know, so they must clip: set privacy.helper"
-    elif not isinstance(buffer, (Sum, LatestOfEach)):
-        reason = "makes a version from any number of updates, also from one"
+    elif isinstance(buffer, ByRound) and not is_masked:
+        reason = "holds updates back until their rounds, which only masked sums do: set privacy.helper"
+    elif not isinstance(buffer, (Sum, LatestOfEach, ByRound)):
+        reason = "sums updates in a buffer of its own"
+    elif getattr(algorithm, "average", False):
+        reason = "averages a model for each round, and a round with few clients has none: leave average out"
     elif getattr(algorithm, "weighting", None) == "examples":
         reason = "weighs by examples, which the sum would tell: set weighting = 'uniform'"
     if reason is not None:

@@ -1,6 +1,6 @@
 """Wrappers around a buffer, chosen by the run, that clip or refuse updates."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -36,6 +36,12 @@ class Wrapper(Aggregate):
     def start(self, run: RunFacts) -> None:
         self._run = run
         self.inner.start(run)
+
+    def advance(self, number: int | None) -> None:
+        self.inner.advance(number)
+
+    def held_back(self) -> Sequence[int]:
+        return self.inner.held_back()
 
     def add(self, update: Update, weight: float | Weight) -> None:
         self.inner.add(update, weight)
