@@ -17,12 +17,18 @@ from offbeat_client.privacy.keystream import KEY_BYTES, keystream_chunks
 from offbeat_client.privacy.scale import check_scale
 from offbeat_client.privacy.terms import Terms
 
+SALT_BYTES = 32
+
+_COMMITTED = b"offbeat-vector-v1"
+
 
 class Share(NamedTuple):
-    """A masked vector, uint32 ``(d,)``, and its share record, 420 bytes."""
+    """A masked vector, its share record, and what opens the record's commitment."""
 
-    masked: NDArray[np.uint32]
-    record: bytes
+    masked: NDArray[np.uint32]  # (d,)
+    record: bytes  # 420 bytes
+    digest: bytes  # of the masked vector
+    salt: bytes  # for the server alone
 
 
 def make_share(
@@ -72,6 +78,7 @@ def make_share(
     quantised = quantise(delta, terms.step, os.urandom(KEY_BYTES), terms.largest, factor)
     seed = os.urandom(SEED_BYTES)
     masked = mask(quantised, seed)
+    digest, salt = vector_digest(masked), os.urandom(SALT_BYTES)
     binding = Binding(
         terms=terms.digest,
         run=terms.run,
@@ -80,12 +87,13 @@ def make_share(
         start_version=start_version,
         version=version,
         model=model,
-        vector=vector_digest(masked),
+        vector=commitment(digest, salt),
         head_number=head.number,
         head=head.digest,
         epoch=epoch_key.epoch,
     )
-    return Share(masked, seal(seed, epoch_key.public_key, binding, head_signature, signing_key))
+    record = seal(seed, epoch_key.public_key, binding, head_signature, signing_key)
+    return Share(masked, record, digest, salt)
 
 
 def update_factor(delta: NDArray[np.float32], *, divisor: float, scale: float, clip_norm: float) -> float:
@@ -99,6 +107,15 @@ def mask(quantised: NDArray[np.int32], seed: bytes) -> NDArray[np.uint32]:
     for part, words in keystream_chunks(seed, 0, len(masked)):
         masked[part] += words
     return masked
+
+
+def commitment(digest: bytes, salt: bytes) -> bytes:
+    """Return what a record says of a masked vector with this digest, 32 bytes.
+
+    The helper knows the mask. Without the salt, which only client and server know, it could confirm a guess of the
+    update.
+    """
+    return hashlib.sha256(_COMMITTED + salt + digest).digest()
 
 
 def vector_digest(masked: NDArray[np.uint32]) -> bytes:

@@ -64,7 +64,8 @@ def test_the_vector_of_a_share():
     mask = reference.words(SHARE["seed"], 0, TERMS.length)
     masked = [(number + word) % 2**32 for number, word in zip(quantised, mask, strict=True)]
     assert masked == SHARE["masked"]
-    assert hashlib.sha256(b"".join(word.to_bytes(4, "little") for word in masked)).digest() == SHARE["vector"]
+    digest = hashlib.sha256(b"".join(word.to_bytes(4, "little") for word in masked)).digest()
+    assert hashlib.sha256(b"offbeat-vector-v1" + SHARE["salt"] + digest).digest() == SHARE["vector"]
 
 
 def test_the_record_of_a_share():
@@ -87,7 +88,7 @@ def test_the_code_opens_the_record():
 
 
 def test_the_code_makes_the_share(monkeypatch):
-    drawn = iter([SHARE["rounding_key"], SHARE["seed"]])
+    drawn = iter([SHARE["rounding_key"], SHARE["seed"], SHARE["salt"]])
     monkeypatch.setattr(os, "urandom", lambda _: next(drawn))
     names = ("divisor", "scale", "visit", "start_version", "version", "model", "head_signature")
     share = make_share(
@@ -98,7 +99,7 @@ def test_the_code_makes_the_share(monkeypatch):
         signing_key=CLIENT,
         **{name: SHARE[name] for name in names},
     )
-    assert share.masked.tolist() == SHARE["masked"]
+    assert (share.masked.tolist(), share.salt) == (SHARE["masked"], SHARE["salt"])
     envelope = parse(share.record)
     assert (envelope.info, envelope.head_signature) == (SHARE["info"], SHARE["head_signature"])
     assert reference.hpke_open(envelope.ciphertext, HPKE, envelope.info) == SHARE["seed"]
