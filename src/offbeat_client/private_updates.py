@@ -15,7 +15,6 @@ from offbeat_client.client_folder.private_record import PrivateRecord, PrivateRe
 from offbeat_client.errors import OffbeatError
 from offbeat_client.local_plan import normaliser
 from offbeat_client.messages import PrivacyMessage, ShareMessage
-from offbeat_client.privacy.envelope import parse
 from offbeat_client.privacy.epoch_key import EpochKey, verify_epoch_key
 from offbeat_client.privacy.head import Head
 from offbeat_client.privacy.share import make_share
@@ -143,9 +142,10 @@ class PrivateUpdates:
         announcement = {
             "version": pending.version,
             "bytes": share.masked.nbytes,
-            "sha256": parse(share.record).binding.vector.hex(),
+            "sha256": share.digest.hex(),
             # The server must know of a difference to nothing.
             "since": None if previous is None else since,
+            "salt": share.salt.hex(),
             "share": base64.b64encode(share.record).decode(),
         }
         return self._outbox.put_share(pending, share.masked, announcement, share.quantised)

@@ -9,6 +9,7 @@ from offbeat.helper import app as app_module
 from offbeat.helper.app import make_app
 from offbeat.helper.helper import Helper
 from offbeat.helper.refusal import KINDS
+from offbeat.service.http.connections import Connections
 from offbeat_client.privacy.envelope import RECORD_BYTES
 from tests.helper.conftest import TERMS, enrol_clients, records_for
 
@@ -27,7 +28,7 @@ def helper(tmp_path, token):
 
 @pytest.fixture
 def client(helper, token):
-    with TestClient(make_app(helper), headers={"Authorization": f"Bearer {token}"}) as client:
+    with TestClient(make_app(helper, Connections(0, 100)), headers={"Authorization": f"Bearer {token}"}) as client:
         yield client
 
 
@@ -76,7 +77,7 @@ def test_a_body_that_does_not_end_is_refused(helper, token, monkeypatch):
 
     headers = [(b"authorization", f"Bearer {token}".encode())]
     scope = {"type": "http", "method": "POST", "path": "/v1/batches/1", "headers": headers, "query_string": b""}
-    asyncio.run(make_app(helper)(scope, receive, send))
+    asyncio.run(make_app(helper, Connections(0, 100))(scope, receive, send))
     assert sent[0]["status"] == 408
     assert b'"kind":"too-slow"' in sent[1]["body"]
 

@@ -40,6 +40,8 @@ def words_of(answer):
 
 def expected_words(folder, terms, number, visits):
     """Return Σ masks − noise, worked out without the helper's code."""
+    with closing(sqlite3.connect(folder / "helper.sqlite")) as database:
+        digests = [digest for (digest,) in database.execute("SELECT digest FROM batches ORDER BY number")]
     (secret,) = [path.read_bytes() for path in folder.glob("run-*/noise-secret")]
     total = sum(keystream(seed_of(*visit), 0, terms.length).astype(object) for visit in visits.items())
     if terms.noise_multiplier:
@@ -53,7 +55,7 @@ def expected_words(folder, terms, number, visits):
             bands=terms.bands,
             step=terms.step,
         )
-        total = total - np.array([round(value / terms.step) for value in source.noise(number)], object)
+        total = total - np.array([round(value / terms.step) for value in source.noise(number, digests)], object)
     return [word % 2**32 for word in total]
 
 
@@ -168,6 +170,20 @@ def test_a_helper_restored_from_yesterdays_copy_stops_for_good(folder, tmp_path)
     enrol_clients(yesterday)  # a new run
     with opened(yesterday) as helper:
         helper.open(1, records_for(helper, OTHERS))
+
+
+@pytest.mark.parametrize("terms", [{}, {"mechanism": "banded", "min_separation": 2}])
+def test_two_copies_of_a_folder_never_add_the_same_noise_to_different_batches(tmp_path, terms):
+    """A server that hides newer heads from a restored helper could subtract the two sums."""
+    enrol_clients(tmp_path / "helper", **terms)
+    yesterday = shutil.copytree(tmp_path / "helper", tmp_path / "yesterday")
+    noises = []
+    for folder, visits in ((tmp_path / "helper", TRIO), (yesterday, OTHERS)):
+        with opened(folder) as helper:
+            answer = words_of(helper.open(1, records_for(helper, visits)))
+            masks = sum(keystream(seed_of(*visit), 0, helper.terms.length) for visit in visits.items())
+            noises.append((masks - answer).view(np.int32))
+    assert (noises[0] != noises[1]).mean() > 0.9
 
 
 def test_keys_rotate_and_what_an_epoch_ends_is_erased(folder, monkeypatch):

@@ -60,7 +60,9 @@ class Helper:
         envelope.check_signature()
         envelope.check_head(self._terms.helper_key)
         assert announced["bytes"] == len(body) == 4 * self._terms.length
-        assert envelope.binding.vector.hex() == announced["sha256"] == hashlib.sha256(body).hexdigest()
+        digest = hashlib.sha256(body).digest()
+        salted = b"offbeat-vector-v1" + bytes.fromhex(announced["salt"]) + digest
+        assert (envelope.binding.vector, announced["sha256"]) == (hashlib.sha256(salted).digest(), digest.hex())
         seed = envelope.open(self._hpke(envelope.binding.epoch))
         masked = np.frombuffer(body, "<u4").astype(np.uint32)
         return envelope.binding, (masked - keystream(seed, 0, self._terms.length)).view(np.int32).tolist()

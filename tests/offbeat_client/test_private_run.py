@@ -16,7 +16,7 @@ from offbeat_client.visit import Fitted
 from tests.offbeat_client.conftest import Fault, KilledError
 from tests.offbeat_client.helper_facts import PRIVACY, TERMS, Helper, private_folder
 
-KEYS = {"version", "bytes", "sha256", "since", "share"}
+KEYS = {"version", "bytes", "sha256", "since", "salt", "share"}
 
 
 def delta_of(visit):

@@ -32,6 +32,22 @@ def rows() -> Vectors:
     return np.stack([independent.noise(number) for number in range(1, 21)])
 
 
+BOUND = [bytes([number]) * 32 for number in range(1, 21)]
+
+
+def test_rows_are_bound_to_what_they_are_said_to_be_for():
+    plain, banded = source(), source(**BANDED)
+    first = plain.noise(3, BOUND)
+    assert (first == plain.noise(3, BOUND)).all()
+    assert (first == plain.noise(3, [b"", b"", *BOUND[2:]])).all()  # of independent noise, only the last row
+    for other in (plain.noise(3), plain.noise(3, [*BOUND[:2], b"another"]), plain.noise(4, BOUND)):
+        assert abs(np.corrcoef(first, other)[0, 1]) < 5 / math.sqrt(LENGTH)
+    rows = np.stack([plain.noise(number, BOUND) for number in range(1, 7)])
+    expected = sum(binom(0.5, j) * (-1) ** j * rows[5 - j] for j in range(4)) * sensitivity(3, 4, 4) / math.sqrt(3)
+    for _ in range(2):  # made, and from the cache
+        np.testing.assert_allclose(banded.noise(6, BOUND), expected, rtol=1e-9, atol=1e-9)
+
+
 def test_standard_normals_are_box_and_mullers() -> None:
     """By cosine and sine, of the words that AES-256 makes of counter blocks."""
     encryptor = Cipher(algorithms.AES(SECRET), modes.ECB()).encryptor()

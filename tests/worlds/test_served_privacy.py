@@ -222,12 +222,13 @@ def test_a_server_without_a_helper_adds_noise_of_its_secret(tmp_path):
         back_up(tmp_path / "run", tmp_path / "copy")
     # Two means of vectors of norm 2 and of noise: 3 updates, σ · C = 1, first row 1 or more.
     assert 0.1 < (model - model.mean()).std() < 2
-    for folder in ("killed", "copy"):
-        (tmp_path / folder / "server.toml").unlink(missing_ok=True)
-        file = load(tmp_path / "server.toml", [f"service.folder={tmp_path / folder}"])
-        again, _ = build_coordinator(file)
-        with served(tmp_path / folder, again) as server:
-            assert torch.equal(server.service.engine.coordinator.algorithm.model, model)
+    file = load(tmp_path / "server.toml", [f"service.folder={tmp_path / 'killed'}"])
+    again, _ = build_coordinator(file)
+    with served(tmp_path / "killed", again) as server:
+        assert torch.equal(server.service.engine.coordinator.algorithm.model, model)
+    # Resumed later, the copy would add the same noise to other sums.
+    file = load(tmp_path / "server.toml", [f"service.folder={tmp_path / 'copy'}"])
+    assert re.search("noise-secret is missing.*service.initial_model", error_line(build_coordinator, file))
 
 
 def test_a_helpers_noise_is_in_the_versions_of_a_masked_run(tmp_path):

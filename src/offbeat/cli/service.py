@@ -246,7 +246,7 @@ def export(folder: Path, output: Path) -> None:
 def backup(folder: Path, target: Path) -> None:
     """Copy the FOLDER of a server to TARGET, while the server runs.
 
-    A server can resume from the copy.
+    A server can resume from the copy, unless its run is private.
     """
     click.echo(f"{target}: up to record {back_up(folder, target)} of the log")
 

@@ -173,9 +173,8 @@ class ServerFile(Section):
         table = self.model_dump(exclude_none=True, exclude={"service", "algorithm", "evaluate"}, mode="json")
         if self.privacy is not None:  # the helper's address may change
             table["privacy"] |= {"helper": self.privacy.helper is not None}
-        service = {"clients": self.service.clients, "seed": self.service.seed, "max_share": self.service.max_share}
-        if self.service.initial_model is not None:
-            service["initial_model"] = self.service.initial_model
+        names = {"clients", "seed", "max_share", "initial_model"}
+        service = self.service.model_dump(include=names, exclude_none=True, mode="json")
         algorithm = {"algorithm": self.algorithm.algorithm, **hyper_parameters_of(self.build_algorithm())}
         return {**table, "service": service, "algorithm": algorithm}
 

@@ -17,6 +17,7 @@ from offbeat.helper.refusal import HelperRefusal
 from offbeat.helper.roster import TOKEN_PREFIX
 from offbeat.service.console_log import event
 from offbeat.service.http.body_limit import UnreadBody
+from offbeat.service.http.connections import Connections, CountedRequests, peer_of
 from offbeat_client.privacy.envelope import RECORD_BYTES
 from offbeat_client.tokens import looks_like, token_hash
 
@@ -25,8 +26,8 @@ _MAX_BODY_SECONDS = 60.0
 _KINDS = {404: "not-found", 405: "method-not-allowed"}
 
 
-def make_app(helper: Helper) -> FastAPI:
-    """Return the application of a helper."""
+def make_app(helper: Helper, connections: Connections) -> FastAPI:
+    """Return the application of a helper over these connections."""
     app = FastAPI(title="Offbeat helper", openapi_url=None, redirect_slashes=False)
     _add_error_answers(app)
     largest = helper.terms.buffer * RECORD_BYTES
@@ -37,7 +38,7 @@ def make_app(helper: Helper) -> FastAPI:
 
     @app.get("/v1/helper")
     async def facts(request: Request) -> dict[str, str | int]:
-        _authenticate(request, helper)
+        _authenticate(request, helper, connections)
         facts = helper.facts()
         return {
             "run": helper.terms.run.hex(),
@@ -51,7 +52,7 @@ def make_app(helper: Helper) -> FastAPI:
 
     @app.post("/v1/batches/{number}")
     async def open_batch(number: _Number, request: Request) -> Response:
-        _authenticate(request, helper)
+        _authenticate(request, helper, connections)
         records = _records(await _body(request, largest))
         answer = await asyncio.to_thread(helper.open, number, records)
         event("answered", batch=number, records=len(records))
@@ -62,10 +63,11 @@ def make_app(helper: Helper) -> FastAPI:
         return FileResponse(answer.path, headers=headers, media_type="application/octet-stream")
 
     app.add_middleware(UnreadBody)
+    app.add_middleware(CountedRequests, connections=connections)
     return app
 
 
-def _authenticate(request: Request, helper: Helper) -> None:
+def _authenticate(request: Request, helper: Helper, connections: Connections) -> None:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer":
         raise HelperRefusal("no-token", "send Authorization: Bearer with the token that enrolling printed")
@@ -75,6 +77,7 @@ def _authenticate(request: Request, helper: Helper) -> None:
             "this is not the token that the last enrolment printed: write that one into the server's "
             "service.helper_token_file and restart the server",
         )
+    connections.trust(peer_of(request.scope))
 
 
 async def _body(request: Request, largest: int) -> bytes:

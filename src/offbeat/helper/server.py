@@ -9,6 +9,7 @@ from pathlib import Path
 from offbeat.helper.app import make_app
 from offbeat.helper.folder import HelperFolder
 from offbeat.helper.helper import Helper
+from offbeat.service.http.connections import Connections
 from offbeat.service.server.certificates import make_certificates
 from offbeat.service.server.http_server import HttpServer, listen, max_connections, raise_file_limit
 
@@ -37,9 +38,12 @@ async def serve(folder: Path, host: str, port: int, *, ready: Callable[[str], No
     """
     with closing(Helper(folder)) as helper, listen(host, port, "choose another --host or --port") as listener:
         certificates = make_certificates(HelperFolder(folder).tls, helper.run.hosts)
-        url = f"https://{host}:{listener.getsockname()[1]}"
-        server = HttpServer(make_app(helper), listener, certificates, max_connections(raise_file_limit()))
+        port, limit = listener.getsockname()[1], max_connections(raise_file_limit())
+        url = f"https://{host}:{port}"
+        connections = Connections(port, limit // 4)
+        server = HttpServer(make_app(helper, connections), listener, certificates, limit)
         serving, stopping = asyncio.create_task(server.serve()), asyncio.create_task(stop.wait())
+        watching = asyncio.create_task(connections.keep_watch())
         try:
             ready(url)
             await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -48,5 +52,6 @@ async def serve(folder: Path, host: str, port: int, *, ready: Callable[[str], No
             await asyncio.wait([serving], timeout=_GRACE_SECONDS)
             await asyncio.sleep(0.1)  # Granian's own threads end a moment later
             stopping.cancel()
+            watching.cancel()
         if serving.done():
             serving.result()

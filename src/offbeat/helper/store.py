@@ -16,7 +16,7 @@ from offbeat_client.privacy.head import Head
 from offbeat_client.privacy.terms import SignedTerms, verify
 
 FILE = "helper.sqlite"
-_FORM = 1  # raise it when the tables change: a folder of another form is refused
+_FORM = 2  # raise it when the tables or the noise change: a folder of another form is refused
 _TABLES = """
 CREATE TABLE run (
     terms BLOB NOT NULL, delta REAL NOT NULL, token TEXT NOT NULL, hosts TEXT NOT NULL, stopped INTEGER NOT NULL

@@ -1,6 +1,8 @@
 """Noise for released sums, regenerated from a secret."""
 
+import hmac
 import math
+from collections.abc import Sequence
 from functools import lru_cache, partial
 
 import numpy as np
@@ -25,7 +27,8 @@ class NoiseSource:
     Nothing is stored but the secret: row r is made of AES-256's counter blocks under it, whose first 64 bits are r and
     the number of a piece. The same number gives the same noise after a restart, on the same machine bit for bit
     (elsewhere to the last digit of log and tan). Two different sums under one number would reveal their difference, so
-    a number is used for one sum only, and a secret for one run only.
+    a number is used for one sum only, and a secret for one run only. Where a number might come again, as in a restored
+    copy, rows are bound to their sums' contents: then the secret of a row is an HMAC of its content.
 
     Each Gaussian takes 64 random bits. Box-Muller's radius comes from a whole 64-bit word, so a value can reach 9.4
     standard deviations. A true Gaussian exceeds that with probability 5·10⁻²¹, one of 10¹¹ (10,000 rows of 10⁷) with
@@ -69,6 +72,7 @@ class NoiseSource:
         check_positive("noise_multiplier", noise_multiplier)
         check_positive("clip_norm", clip_norm)
         check_not_negative("step", step)
+        self._secret = secret
         self._length = length
         unit = noise_multiplier * (clip_norm + step * math.sqrt(length))
         row_deviation = unit * sensitivity(participations, separation, bands) / math.sqrt(participations)
@@ -77,13 +81,14 @@ class NoiseSource:
         fits = bands > 1 and bands * length * 8 <= _CACHE_BYTES
         pieces = math.ceil(length / _PIECE)
         # Not a method: it would keep this object, and so the cache, alive until a search for cyclic garbage.
-        self._normals = lru_cache((bands + 1) * pieces if fits else 0)(partial(_piece_of_row, secret, length))
+        self._normals = lru_cache((bands + 1) * pieces if fits else 0)(partial(_piece_of_row, length))
 
-    def noise(self, number: int) -> NDArray[np.float64]:
+    def noise(self, number: int, contents: Sequence[bytes] | None = None) -> NDArray[np.float64]:
         """Return the noise of the sum with this number.
 
         Args:
             number: 1, 2, …: versions in the order of their release.
+            contents: Digests of the sums 1 to ``number`` or more, to which their rows are bound; None to bind none.
 
         Returns:
             Array ``(d,)``.
@@ -92,11 +97,15 @@ class NoiseSource:
             ValueError: The number is out of range.
         """
         check_count("number", number)
+        rows = [
+            (self._secret if contents is None else hmac.digest(self._secret, contents[row - 1], "sha256"), row)
+            for row in range(number, max(0, number - len(self._coefficients)), -1)
+        ]
         total = np.zeros(self._length)
         for piece, begin in enumerate(range(0, self._length, _PIECE)):
             part = total[begin : begin + _PIECE]
-            for row, coefficient in zip(range(number, 0, -1), self._coefficients, strict=False):
-                part += coefficient * self._normals(row, piece)[: len(part)]
+            for (secret, row), coefficient in zip(rows, self._coefficients, strict=False):
+                part += coefficient * self._normals(secret, row, piece)[: len(part)]
         return total
 
 
@@ -131,6 +140,6 @@ def standard_normals(secret: bytes, number: int, pairs: int) -> NDArray[np.float
     return normals
 
 
-def _piece_of_row(secret: bytes, length: int, row: int, piece: int) -> NDArray[np.float64]:
+def _piece_of_row(length: int, secret: bytes, row: int, piece: int) -> NDArray[np.float64]:
     count = min(_PIECE, length - piece * _PIECE)
     return standard_normals(secret, row << 32 | piece, math.ceil(count / 2))

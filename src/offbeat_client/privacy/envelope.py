@@ -35,7 +35,7 @@ class Binding(NamedTuple):
         start_version: The version that the visit started from.
         version: t, the version for which the update was scaled.
         model: SHA-256 of the model that the visit started from, 32 bytes.
-        vector: SHA-256 of the masked vector, 32 bytes.
+        vector: The commitment to the masked vector, 32 bytes.
         head_number: The number of the newest head of the helper's chain that the client knows.
         head: The hash of that head, 32 bytes.
         epoch: The number of the helper's HPKE key.

@@ -17,16 +17,22 @@ from offbeat_client.privacy.keystream import KEY_BYTES, keystream_chunks
 from offbeat_client.privacy.scale import check_scale
 from offbeat_client.privacy.terms import Terms
 
+SALT_BYTES = 32
+
+_COMMITTED = b"offbeat-vector-v1"
+
 
 class Share(NamedTuple):
-    """A masked vector, uint32 ``(d,)``, and its share record, 420 bytes.
+    """A masked vector, its share record, and what opens the record's commitment.
 
-    Where differences are sent, ``quantised`` is the update that the next difference refers to, int32 ``(d,)``.
+    Where differences are sent, ``quantised`` is the update that the next difference refers to.
     """
 
-    masked: NDArray[np.uint32]
-    record: bytes
-    quantised: NDArray[np.int32] | None = None
+    masked: NDArray[np.uint32]  # (d,)
+    record: bytes  # 420 bytes
+    digest: bytes  # of the masked vector
+    salt: bytes  # for the server alone
+    quantised: NDArray[np.int32] | None = None  # (d,)
 
 
 def make_share(
@@ -83,6 +89,7 @@ def make_share(
     else:
         remembered = None
     masked = mask(quantised, seed)
+    digest, salt = vector_digest(masked), os.urandom(SALT_BYTES)
     binding = Binding(
         terms=terms.digest,
         run=terms.run,
@@ -91,12 +98,13 @@ def make_share(
         start_version=start_version,
         version=version,
         model=model,
-        vector=vector_digest(masked),
+        vector=commitment(digest, salt),
         head_number=head.number,
         head=head.digest,
         epoch=epoch_key.epoch,
     )
-    return Share(masked, seal(seed, epoch_key.public_key, binding, head_signature, signing_key), remembered)
+    record = seal(seed, epoch_key.public_key, binding, head_signature, signing_key)
+    return Share(masked, record, digest, salt, remembered)
 
 
 def update_factor(delta: NDArray[np.float32], *, divisor: float, scale: float, clip_norm: float) -> float:
@@ -115,6 +123,15 @@ def mask(quantised: NDArray[np.int32], seed: bytes) -> NDArray[np.uint32]:
     for part, words in keystream_chunks(seed, 0, len(masked)):
         masked[part] += words
     return masked
+
+
+def commitment(digest: bytes, salt: bytes) -> bytes:
+    """Return what a record says of a masked vector with this digest, 32 bytes.
+
+    The helper knows the mask. Without the salt, which only client and server know, it could confirm a guess of the
+    update.
+    """
+    return hashlib.sha256(_COMMITTED + salt + digest).digest()
 
 
 def vector_digest(masked: NDArray[np.uint32]) -> bytes:

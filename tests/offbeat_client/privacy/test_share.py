@@ -63,6 +63,7 @@ def test_the_record_binds_the_share(share_of, make_terms, client_key):
     envelope.check_signature()
     assert envelope.head_signature == b"s" * 64
     assert share.masked.dtype == np.uint32
+    assert share.digest == hashlib.sha256(share.masked.tobytes()).digest()
     assert envelope.binding._asdict() == {
         "terms": terms.digest,
         "run": terms.run,
@@ -71,7 +72,7 @@ def test_the_record_binds_the_share(share_of, make_terms, client_key):
         "start_version": 7,
         "version": 9,
         "model": b"m" * 32,
-        "vector": hashlib.sha256(share.masked.tobytes()).digest(),
+        "vector": hashlib.sha256(b"offbeat-vector-v1" + share.salt + share.digest).digest(),
         "head_number": 8,
         "head": b"h" * 32,
         "epoch": 3,
@@ -88,7 +89,7 @@ def test_masked_minus_mask_is_the_quantised_vector(share_of, unmasked, make_term
     monkeypatch.setattr(os, "urandom", urandom)
     delta, terms = normal(20_000, 0.001), make_terms(length=20_000)  # of norm 0.14: not clipped
     assert unmasked(share_of(delta, terms)).tolist() == quantise(delta, terms.step, drawn[0], terms.largest).tolist()
-    assert [len(key) for key in drawn] == [32, 32]  # one for the rounding, another for the mask
+    assert [len(key) for key in drawn] == [32, 32, 32]  # for the rounding, the mask, the commitment
 
 
 def test_every_share_has_fresh_keys(share_of, unmasked, hpke_key, monkeypatch):
@@ -97,7 +98,7 @@ def test_every_share_has_fresh_keys(share_of, unmasked, hpke_key, monkeypatch):
     delta = normal(1000, 0.001)
     shares = [share_of(delta) for _ in range(3)]
     seeds = [parse(share.record).open(hpke_key) for share in shares]
-    assert len({*used, *seeds}) == 6
+    assert len({*used, *seeds, *(share.salt for share in shares)}) == 9
     assert len({unmasked(share).tobytes() for share in shares}) == 3
 
 

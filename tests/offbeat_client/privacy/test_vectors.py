@@ -57,6 +57,12 @@ def test_keys():
     assert public_text(CLIENT) == VECTORS["client_key"]["text"]
 
 
+def commitment(masked):
+    """Return the commitment to a masked vector with the salt of the vectors."""
+    digest = hashlib.sha256(b"".join(word.to_bytes(4, "little") for word in masked)).digest()
+    return hashlib.sha256(b"offbeat-vector-v1" + SHARE["salt"] + digest).digest()
+
+
 def test_the_vector_of_a_share():
     quantised = reference.quantised(
         SHARE["delta"], SHARE["divisor"], TERMS.clip_norm, SHARE["scale"], TERMS.bits, SHARE["rounding_key"]
@@ -64,7 +70,7 @@ def test_the_vector_of_a_share():
     assert quantised == SHARE["quantised"]
     masked = reference.masked(quantised, [0] * TERMS.length, SHARE["seed"])
     assert masked == SHARE["masked"]
-    assert hashlib.sha256(b"".join(word.to_bytes(4, "little") for word in masked)).digest() == SHARE["vector"]
+    assert commitment(masked) == SHARE["vector"]
 
 
 def test_a_difference():
@@ -74,7 +80,7 @@ def test_a_difference():
     assert HELPER.sign(b"offbeat-terms-v1" + vector["terms"].encode()).hex() == vector["signature"]
     masked = reference.masked(SHARE["quantised"], vector["previous"], SHARE["seed"])
     assert masked == vector["masked"]
-    assert hashlib.sha256(b"".join(word.to_bytes(4, "little") for word in masked)).hexdigest() == vector["vector"]
+    assert commitment(masked).hex() == vector["vector"]
 
 
 def test_the_record_of_a_share():
@@ -99,7 +105,7 @@ def test_the_code_opens_the_record():
 @pytest.fixture
 def made(monkeypatch):
     """Return a function that makes the share of the vectors."""
-    drawn = iter([SHARE["rounding_key"], SHARE["seed"]])
+    drawn = iter([SHARE["rounding_key"], SHARE["seed"], SHARE["salt"]])
     monkeypatch.setattr(os, "urandom", lambda _: next(drawn))
     names = ("divisor", "scale", "visit", "start_version", "version", "model", "head_signature")
     return lambda terms, previous=None: make_share(
@@ -123,7 +129,7 @@ def test_the_code_makes_the_difference(made):
 
 def test_the_code_makes_the_share(made):
     share = made(TERMS)
-    assert share.masked.tolist() == SHARE["masked"]
+    assert (share.masked.tolist(), share.salt) == (SHARE["masked"], SHARE["salt"])
     envelope = parse(share.record)
     assert (envelope.info, envelope.head_signature) == (SHARE["info"], SHARE["head_signature"])
     assert reference.hpke_open(envelope.ciphertext, HPKE, envelope.info) == SHARE["seed"]

@@ -10,7 +10,7 @@ from offbeat.algorithms import FedBuff
 from offbeat.cli.main import app
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.participation import Participation
-from offbeat.service.engine.privacy_status import PrivacySettings, privacy_status
+from offbeat.service.engine.privacy_status import PrivacySettings, is_without_clients, privacy_status
 from tests.service.conftest import LENGTH, PLAN, body_of, running
 
 # ε of σ = 5 and δ = 1e-5 for 1 and 10 participations, from Balle and Wang's Theorem 8, by another program.
@@ -50,6 +50,21 @@ def test_before_the_first_update_nothing_is_spent():
 def test_without_noise_there_is_no_epsilon():
     status = privacy_status(PrivacySettings(0.0, 1e-5), coordinator_of(1, 1), None)
     assert (status.epsilon, status.epsilon_replace_one) == (None, None)
+
+
+def test_a_run_is_without_clients_once_none_may_come_and_none_is_at_work():
+    coordinator = coordinator_of(0, 0)
+    coordinator.participation.limit = 1
+    for client in range(2):
+        coordinator.present(0.0, client)
+    assert not is_without_clients(coordinator)
+    for assignment in coordinator.assign(0.0):
+        assert not is_without_clients(coordinator)
+        report = {"examples": 1, "steps": 1, "normaliser": 1.0}
+        coordinator.receive(1.0, assignment.client, assignment.visit, torch.zeros(1), **report)
+    assert is_without_clients(coordinator)
+    plain = Coordinator(FedBuff(), torch.zeros(1), clients=2, local=PLAN)
+    assert not is_without_clients(plain)
 
 
 def test_metrics_and_command_show_what_was_spent(tmp_path):

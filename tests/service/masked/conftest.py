@@ -122,7 +122,7 @@ class MaskedClient:
         }
         share = make_share(delta.numpy(), **values | changes)
         body = share.masked.astype("<u4").tobytes()
-        return Ready(body, header(visit, body, share.record), share.quantised)
+        return Ready(body, header(visit, body, share.record, share.salt), share.quantised)
 
     def put(self, visit: dict[str, Any], ready: Ready, **changes: Any) -> httpx.Response:
         return self.peer.put(visit, ready.body, head=ready.head | changes)
@@ -139,12 +139,13 @@ class MaskedClient:
         return self.send(visit, delta)
 
 
-def header(visit: dict[str, Any], body: bytes, record: bytes) -> dict[str, Any]:
+def header(visit: dict[str, Any], body: bytes, record: bytes, salt: bytes) -> dict[str, Any]:
     return {
         "version": visit["version"],
         "bytes": len(body),
         "sha256": hashlib.sha256(body).hexdigest(),
         "since": None,
+        "salt": salt.hex(),
         "share": base64.b64encode(record).decode(),
     }
 

@@ -77,11 +77,13 @@ def test_another_vector_than_the_sealed_one_is_wrong(server):
     visit = client.check_in()
     share = client.share(visit, ONE)
     other = bytes([share.body[0] ^ 1]) + share.body[1:]
-    record = base64.b64decode(share.head["share"])
-    assert refused(server, client, visit, share._replace(body=other, head=header(visit, other, record)))[:2] == (
+    record, salt = base64.b64decode(share.head["share"]), bytes.fromhex(share.head["salt"])
+    assert refused(server, client, visit, share._replace(body=other, head=header(visit, other, record, salt)))[:2] == (
         422,
         "wrong-share",
     )
+    assert refused(server, client, visit, share, salt=bytes(32).hex())[:2] == (422, "wrong-share")
+    assert refused(server, client, visit, share, salt=bytes(31).hex())[:2] == (400, "malformed-request")
     assert refused(server, client, visit, share._replace(body=other))[:2] == (422, "wrong-digest")
 
 
@@ -134,7 +136,7 @@ def test_nothing_is_reported_beside_a_share(key, server):
     visit = client.check_in()
     status, kind, detail = refused(server, client, visit, client.share(visit, ONE), **{key: 1})
     assert (status, kind) == (400, "malformed-request")
-    assert f"unknown key '{key}': allowed beside a share are version, bytes, sha256, since, share" in detail
+    assert f"unknown key '{key}': allowed beside a share are version, bytes, sha256, since, salt, share" in detail
 
 
 @pytest.mark.parametrize(

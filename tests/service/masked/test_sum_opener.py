@@ -169,6 +169,24 @@ def test_a_sum_out_of_range_is_discarded_and_its_clients_come_apart(helper, tmp_
         assert not (tmp_path / "killed" / "updates" / "sum-1").exists()
 
 
+def test_a_run_that_a_wrong_seed_has_left_without_clients_says_so(helper, tmp_path):
+    noise = np.random.default_rng(1).integers(2**32, size=LENGTH, dtype=np.uint32)
+    helper.answered = lambda number, words: words + noise
+    with masked_server(tmp_path / "server", helper, clients=3) as server:
+        last = server.client(2)
+        two_shares(server)
+        until(lambda: server.status()["sums_discarded"] == 1)
+        waits_for = lambda: server.served.admin.http.get("/v1/status").json()["waits_for"]  # noqa: E731
+        visit = last.check_in()
+        assert waits_for() is None
+        last.send(visit, ONE)
+        until(lambda: waits_for() is not None)
+        assert waits_for() == "a new run: no client may take part any more"
+        assert "waits for a new run" in server.served.admin.http.get("/readyz").text
+        printed = CliRunner().invoke(app, ["status", str(server.served.folder)]).output
+        assert "waits for: a new run: no client may take part any more\n" in printed
+
+
 def test_a_client_that_the_helper_refuses_is_withdrawn(tmp_path):
     with enrolled_helper(tmp_path / "helper", clients=3) as helper:
         with masked_server(tmp_path / "server", helper, checkpoint_seconds=1e6) as server:

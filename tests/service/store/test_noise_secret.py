@@ -25,7 +25,7 @@ def test_servers_that_start_together_get_the_same_one(tmp_path):
 
 def test_a_run_without_its_secret_is_refused(tmp_path):
     (tmp_path / "offbeat.sqlite").touch()
-    with pytest.raises(OffbeatError, match=r"noise-secret is missing, without which .* restore a backup"):
+    with pytest.raises(OffbeatError, match=r"noise-secret is missing, without which .*initial_model"):
         noise_secret(tmp_path)
     assert not (tmp_path / NOISE_SECRET).exists()
 

@@ -185,6 +185,7 @@ SHARE: dict[str, Any] = {
     "bytes": 24,
     "sha256": "9f" * 32,
     "since": None,
+    "salt": "0e" * 32,
     "share": base64.b64encode(RECORD).decode(),
 }
 PLAN = LocalPlan(steps=4, batch_size=1, lr=0.5, momentum=0.5)
@@ -193,7 +194,7 @@ PLAN = LocalPlan(steps=4, batch_size=1, lr=0.5, momentum=0.5)
 def test_the_header_of_a_share_has_its_record() -> None:
     header = parse_header(json.dumps(SHARE))
     assert isinstance(header, ShareHeader)
-    assert header.share == RECORD
+    assert (header.share, header.salt) == (RECORD, "0e" * 32)
     assert header == parse_header(json.dumps({key: value for key, value in SHARE.items() if key != "since"}))
 
 
@@ -207,6 +208,9 @@ def test_a_share_comes_without_a_report(key: str) -> None:
     [
         ("since", -1),
         ("since", 0.5),
+        ("salt", None),
+        ("salt", "0e" * 31),
+        ("salt", "0E" * 32),
         ("share", None),
         ("share", 7),
         ("share", ""),

@@ -53,6 +53,19 @@ class PrivacyStatus(Answer):
     helper: str | None
 
 
+def is_without_clients(coordinator: Coordinator) -> bool:
+    """Return whether no client may take part any more, and nothing is under way.
+
+    Participations are spent, clients are suspended, or all have worked from the version that a discarded sum left.
+    """
+    participation, algorithm = coordinator.participation, coordinator.algorithm
+    if participation is None or algorithm.sealed or algorithm.period is not None:
+        return False
+    if coordinator.visits.open_assignments() or coordinator.next_lapse() < math.inf:
+        return False
+    return not any(participation.allows(client, algorithm) for client in range(coordinator.clients))
+
+
 def privacy_status(settings: PrivacySettings, coordinator: Coordinator, shares: Shares | None) -> PrivacyStatus:
     """Return the status of a run with limits on participation."""
     participation, algorithm = coordinator.participation, coordinator.algorithm

@@ -10,7 +10,7 @@ from offbeat.service.accounts.declared_examples import within_share
 from offbeat.service.accounts.request_rate import RequestRate
 from offbeat.service.engine.engine import Engine
 from offbeat.service.engine.metrics import Metrics
-from offbeat.service.engine.privacy_status import privacy_status
+from offbeat.service.engine.privacy_status import is_without_clients, privacy_status
 from offbeat.service.engine.update_receiver import UpdateReceiver, UploadRequest
 from offbeat.service.messages import Status, receipt_message, visit_message
 from offbeat.service.refusal import Refusal
@@ -92,9 +92,12 @@ class Service:
 
     def waits_for(self) -> str | None:
         """Return what is missing before there is work, None if nothing is."""
-        if not self.engine.coordinator.waits_for_examples:
-            return None
-        return f"{self.accounts.examples.missing()} of {self.engine.coordinator.clients} clients to enrol"
+        coordinator = self.engine.coordinator
+        if coordinator.waits_for_examples:
+            return f"{self.accounts.examples.missing()} of {coordinator.clients} clients to enrol"
+        if not self.engine.run.is_finished and is_without_clients(coordinator):
+            return "a new run: no client may take part any more"
+        return None
 
     async def check_in(self, client: int, wait_seconds: float) -> messages.CheckedIn:
         """Return a client's work, or when it is to check in again.

@@ -14,6 +14,7 @@ from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.updates.update_header import ShareHeader
 from offbeat_client.messages import PrivacyMessage, ShareMessage
 from offbeat_client.privacy.envelope import parse
+from offbeat_client.privacy.share import commitment
 from offbeat_client.privacy.terms import Terms
 
 
@@ -91,7 +92,7 @@ class Shares:
         # The file of a version is kept while a visit from it has its slot.
         if self._model_digests.get(assignment.version, bound.model) != bound.model:
             raise _wrong(f"it was made from another model than version {assignment.version}: download that again")
-        if bound.vector.hex() != header.sha256:
+        if bound.vector != commitment(bytes.fromhex(header.sha256), bytes.fromhex(header.salt)):
             raise _wrong("it is for another vector than the header announces")
         if not self._keys.allows(assignment.client, bound.client):
             raise _wrong("a client signs with one key, and no other client has it: use the key of the first share")

@@ -8,7 +8,6 @@ from pathlib import Path
 from offbeat.checkpoint import read_checkpoint
 from offbeat.errors import OffbeatError
 from offbeat.service.store.model_files import numbers_of
-from offbeat.service.store.noise_secret import NOISE_SECRET
 
 _MAX_ATTEMPTS = 20
 
@@ -16,7 +15,8 @@ _MAX_ATTEMPTS = 20
 def back_up(folder: Path, target: Path) -> int:
     """Copy all that a server needs to continue; return the copy's last record number.
 
-    The server may run. If one of its checkpoints deletes a file before it is copied, the copy begins again.
+    The secret of its noise is left out: resumed later, the copy would add the same noise to other sums. The server may
+    run. If one of its checkpoints deletes a file before it is copied, the copy begins again.
     """
     if not (folder / "offbeat.sqlite").exists():
         raise OffbeatError(f"{folder} is not a server's folder: it does not hold offbeat.sqlite")
@@ -52,8 +52,6 @@ def _copy(folder: Path, target: Path) -> int:
         shutil.copyfile(folder / file, target / file)
     for file in ("admin-token", "enrolment-token"):
         shutil.copy(folder / file, target / file)  # with its permissions
-    with suppress(FileNotFoundError):
-        shutil.copy(folder / NOISE_SECRET, target / NOISE_SECRET)
     with suppress(FileNotFoundError):
         shutil.copytree(folder / "tls", target / "tls")
     return last

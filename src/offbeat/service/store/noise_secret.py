@@ -27,8 +27,8 @@ def noise_secret(folder: Path) -> bytes:
         if not path.exists():
             if (folder / "offbeat.sqlite").exists():
                 raise OffbeatError(
-                    f"{path} is missing, without which the run there cannot resume: restore a backup, or take another "
-                    "service.folder"
+                    f"{path} is missing, without which the run there cannot resume (backups lack it): put it back, or "
+                    "take another service.folder, and this run's model as service.initial_model"
                 )
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             _make(path)

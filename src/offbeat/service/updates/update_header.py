@@ -72,6 +72,7 @@ class ShareHeader(_Header):
     """
 
     since: Annotated[_Number | None, Field(description="a whole number of at least 0, null, or left out")] = None
+    salt: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="64 hexadecimal digits in lower case")]
     share: Annotated[
         bytes,
         BeforeValidator(_record),
