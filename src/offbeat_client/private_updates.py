@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from offbeat_client.client_folder.identity import ClientFolder
 from offbeat_client.client_folder.model_file import model_digest, read_model
 from offbeat_client.client_folder.outbox import Delta, Outbox, Pending
 from offbeat_client.client_folder.private_record import PrivateRecord, PrivateRecordFile, has_private_record
@@ -18,7 +19,7 @@ from offbeat_client.messages import PrivacyMessage, ShareMessage
 from offbeat_client.privacy.epoch_key import EpochKey, verify_epoch_key
 from offbeat_client.privacy.head import Head
 from offbeat_client.privacy.share import make_share
-from offbeat_client.privacy.signing_key import signing_key
+from offbeat_client.privacy.signing_key import public_text, signing_key
 from offbeat_client.privacy.terms import Terms, verify
 from offbeat_client.update import check_fitted, result_vector
 from offbeat_client.visit import Visit
@@ -168,6 +169,18 @@ class PrivateUpdates:
                 f"seen head {seen.head_number} ({seen.head[:8]}…): server or helper was restored from an old copy, so "
                 "ask their operators"
             )
+
+
+def public_key(folder: Path) -> str:
+    """Return the public key of a client's folder as text.
+
+    If the folder has no key, it is made.
+    """
+    path = folder / KEY_FILE
+    if not path.exists():
+        with ClientFolder(folder):
+            signing_key(path)
+    return public_text(signing_key(path))
 
 
 def private_updates(folder: Path, terms: Path | None, key: Path | None, outbox: Outbox) -> PrivateUpdates | None:

@@ -16,16 +16,17 @@ import pytest
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals")
 
-SETTINGS = "data='digits', clients=2, versions=40, steps=40"
-CODE = f"""
+CODE = """
 import sys
 from functools import partial
 from pathlib import Path
-from offbeat.cli.demo import run_demo
-run_demo(partial(print, flush=True), Path(sys.argv[1]), {SETTINGS})
+from offbeat.cli.demo.{module} import {function}
+{function}(partial(print, flush=True), Path(sys.argv[1]), data="digits", {settings})
 """
+PLAIN = CODE.format(module="plain", function="run_demo", settings="clients=2, versions=40, steps=40")
+PRIVATE = CODE.format(module="private", function="run_private_demo", settings="clients=3, versions=18, steps=40")
 
-Start = Callable[[], subprocess.Popen[str]]
+Start = Callable[[str], subprocess.Popen[str]]
 
 
 @pytest.fixture
@@ -33,8 +34,8 @@ def start(tmp_path: Path) -> Generator[Start]:
     """Return a function that starts a demo in the folder ``demo``, in a process group of its own."""
     started: list[subprocess.Popen[str]] = []
 
-    def begin() -> subprocess.Popen[str]:
-        command = [sys.executable, "-W", "error", "-c", CODE, str(tmp_path / "demo")]
+    def begin(code: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-W", "error", "-c", code, str(tmp_path / "demo")]
         started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True))
         return started[-1]
 
@@ -63,7 +64,7 @@ def check_gone(group: int) -> None:
 
 
 def test_it_learns_while_its_processes_are_killed_and_leaves_none(start: Start, tmp_path: Path) -> None:
-    demo = start()
+    demo = start(PLAIN)
     output, _ = demo.communicate()
     assert demo.returncode == 0
     check_gone(demo.pid)
@@ -85,14 +86,46 @@ def test_it_learns_while_its_processes_are_killed_and_leaves_none(start: Start, 
     assert {client for client, _ in received} == {0, 1}
 
 
+def test_the_private_one_learns_from_sums_and_loses_no_update(start: Start, tmp_path: Path) -> None:
+    demo = start(PRIVATE)
+    output, _ = demo.communicate()
+    assert demo.returncode == 0
+    check_gone(demo.pid)
+
+    def found(pattern: str) -> tuple[float, ...]:
+        (line,) = re.findall(f"^{pattern}$", output, re.MULTILINE)
+        return tuple(float(number) for number in ((line,) if isinstance(line, str) else line))
+
+    assert found(r"Accuracy on 364 test examples: ([\d.]+)%")[0] > 80
+    (counted,) = found(r"(\d+) updates counted, .*")
+    assert found(r"(\d+) of (\d+) sums that the helper opened have (\d+) or more distinct clients") == (18, 18, 2)
+    total, in_sums, waiting = found(r"No update was lost: of (\d+) with a receipt, (\d+) are .* and (\d+) wait .*")
+    assert total == in_sums + waiting <= counted
+    killed = re.findall(r"^Killed (\S+) at version", output, re.MULTILINE)
+    assert killed == ["client-1", "helper", "server", "client-2", "helper", "server"]
+
+    with closing(sqlite3.connect(tmp_path / "demo" / "helper" / "helper.sqlite")) as database:
+        opened = database.execute("SELECT batch, client FROM seeds").fetchall()
+        participations = database.execute("SELECT participations FROM clients").fetchall()
+    assert len(opened) == sum(count for (count,) in participations) >= in_sums
+    assert {batch for batch, _ in opened} == set(range(1, 19))
+
+
 @pytest.mark.parametrize(
-    ("number", "send"), [(signal.SIGTERM, os.kill), (signal.SIGINT, os.killpg)], ids=["SIGTERM", "Ctrl-C"]
+    ("code", "number", "send", "line"),
+    [
+        (PLAIN, signal.SIGTERM, os.kill, "The server listens"),
+        (PLAIN, signal.SIGINT, os.killpg, "A server and 2 clients"),
+        (PRIVATE, signal.SIGINT, os.killpg, "The server listens"),
+    ],
+    ids=["SIGTERM", "Ctrl-C", "Ctrl-C with a helper"],
 )
-def test_a_signal_ends_all_of_it(start: Start, tmp_path: Path, number: int, send: Callable[[int, int], None]) -> None:
-    demo = start()
+def test_a_signal_ends_all_of_it(
+    start: Start, tmp_path: Path, code: str, number: int, send: Callable[[int, int], None], line: str
+) -> None:
+    demo = start(code)
     assert demo.stdout is not None
-    first_line = "A server and 2 clients" if number == signal.SIGINT else "The server listens"
-    while not demo.stdout.readline().startswith(first_line):
+    while not demo.stdout.readline().startswith(line):
         assert demo.poll() is None
     while not [*tmp_path.glob("demo/server.log")]:  # there is a process to be ended
         time.sleep(0.01)

@@ -17,6 +17,9 @@ def test_what_was_opened_is_read_back(folder):
             assert store.opened() == expected
             assert store.opened().histories[CLIENT_KEYS[1]] == (1, 4.0, 5, 5, 1)
             assert not store.opened().is_stopped
+        helper.open(2, records_for(helper, {0: 5, 1: 6, 2: 7, 3: 1}))
+        with closing(Store(folder, read_only=True)) as store:
+            assert store.batch_sizes() == [3, 4]
 
 
 def test_a_new_run_keeps_participations_and_begins_anew(folder):
@@ -26,6 +29,7 @@ def test_a_new_run_keeps_participations_and_begins_anew(folder):
     with closing(Store(folder, read_only=True)) as store:
         opened = store.opened()
         assert (opened.batches, opened.heads) == ([], [])
+        assert store.batch_sizes() == []
         assert opened.histories[CLIENT_KEYS[0]] == opened.histories[CLIENT_KEYS[7]] == (1, 4.0, -1, -1, 0)
         assert store.roster() == {key: f"client-{number}" for number, key in enumerate(CLIENT_KEYS[:7])}
 

@@ -139,15 +139,9 @@ def key(folder: Path) -> None:
 
     If the folder has no key, it is made.
     """
-    from offbeat_client.client_folder.identity import ClientFolder
-    from offbeat_client.privacy.signing_key import public_text, signing_key
-    from offbeat_client.private_updates import KEY_FILE
+    from offbeat_client.private_updates import public_key
 
-    path = folder / KEY_FILE
-    if not path.exists():
-        with ClientFolder(folder):
-            signing_key(path)
-    click.echo(public_text(signing_key(path)))
+    click.echo(public_key(folder))
 
 
 def _rounded(value: float) -> float:

@@ -251,20 +251,22 @@ def backup(folder: Path, target: Path) -> None:
     click.echo(f"{target}: up to record {back_up(folder, target)} of the log")
 
 
-@click.command(epilog="\b\nExample:\n  offbeat demo")
+@click.command(epilog="\b\nExample:\n  offbeat demo --private")
+@click.option("--private", is_flag=True, help="Mask the updates: a helper, which is killed too, opens sums of them.")
 @click.option(
     "--folder",
     metavar="FOLDER",
     type=Path,
     default=Path("runs/demo"),
     show_default=True,
-    help="Folder of server and clients.",
+    help="Folder of all processes.",
 )
-def demo(folder: Path) -> None:
+def demo(private: bool, folder: Path) -> None:
     """Run a server and eight clients on this machine, and kill some of them.
 
     Prints the model's accuracy.
     """
-    from offbeat.cli.demo import run_demo
+    from offbeat.cli.demo.plain import run_demo
+    from offbeat.cli.demo.private import run_private_demo
 
-    run_demo(click.echo, folder)
+    (run_private_demo if private else run_demo)(click.echo, folder)

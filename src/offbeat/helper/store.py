@@ -93,6 +93,11 @@ class Store:
             bool(stopped),
         )
 
+    def batch_sizes(self) -> list[int]:
+        """Return how many clients each batch of this run has."""
+        rows = self._connection.execute("SELECT COUNT(DISTINCT client) FROM seeds GROUP BY batch ORDER BY batch")
+        return [size for (size,) in rows]
+
     def enrol(self, run: Run, roster: Mapping[bytes, str]) -> None:
         """Begin a run; participations of earlier runs are kept."""
         with self._transaction():

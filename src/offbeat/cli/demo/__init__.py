@@ -1,0 +1,1 @@
+"""``offbeat demo``: server and clients as processes, some of which are killed."""

@@ -1,0 +1,27 @@
+"""A demo's client, as ``offbeat join`` makes it."""
+
+import os
+from pathlib import Path
+
+from offbeat.config.server_file import load
+from offbeat.inputs import map_inputs
+from offbeat.population import partition
+from offbeat.service.client import LocalSGD
+from offbeat.training.objectives import LOSSES
+from offbeat.worlds.workload import build_dataset, build_model
+
+FILE_VARIABLE = "OFFBEAT_DEMO_FILE"
+"""The environment variable that names the server's file to clients."""
+
+_ALPHA = 1.0  # of the Dirichlet partition: clearly uneven classes
+
+
+def make_client(client: int) -> LocalSGD:
+    """Return a client with its share of the data."""
+    file = load(Path(os.environ[FILE_VARIABLE]))
+    assert file.data is not None
+    dataset = build_dataset(file.data)
+    share = partition.dirichlet(dataset.train_labels, file.service.clients, _ALPHA, file.service.seed)[client]
+    model = build_model(file.model, dataset, file.service.seed).module
+    inputs = map_inputs(lambda part: part[share], dataset.train_inputs)
+    return LocalSGD(model, LOSSES[file.model.loss], (inputs, dataset.train_labels[share]))

@@ -1,0 +1,100 @@
+"""``offbeat demo --private``: a helper opens sums of masked updates."""
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from offbeat.cli.demo.demo_run import DemoRun, Say, accuracy_line, dataset_or_digits, demo_run, free_port, server_file
+from offbeat.cli.demo.receipts import receipts
+from offbeat.config.experiment_file import read_table
+from offbeat.config.server_file import load
+from offbeat.data.dataset import Dataset
+from offbeat.errors import OffbeatError
+from offbeat.helper.folder import HelperFolder
+from offbeat.helper.roster import enrol, parse_roster
+from offbeat.helper.store import Store
+from offbeat.worlds.workload import build_model
+from offbeat_client.private_updates import public_key
+
+_CLIP_NORM = 2.0  # seldom less than the norm of a client's update
+
+
+def run_private_demo(
+    say: Say,
+    folder: Path = Path("runs/demo"),
+    *,
+    data: str = "fashion-mnist",
+    clients: int = 8,
+    versions: int = 40,
+    steps: int = 50,
+) -> None:
+    """Run a demo with masks; for folder, processes and signals see ``demo_run``."""
+    with demo_run(say, folder, clients, versions) as run:
+        dataset = dataset_or_digits(data, say)
+        say(f"A server, a helper and {clients} clients learn {dataset.name}, each in a process of its own")
+        _prepare(run, folder, dataset, versions, steps)
+        run.start_server()
+        run.join("--terms", str(HelperFolder(folder / "helper").terms))
+        say(f"Clients mask their updates, and the helper opens sums of {run.buffer_size} or more clients")
+        victims = [f"client-{clients // 3}", "helper", "server", f"client-{2 * clients // 3}", "helper", "server"]
+        run.kill(victims)
+        final = run.final_status()
+        _say_opened(say, run, folder, final["counted"])
+        say("Killed: 2 clients, 2 times the helper, 2 times the server")
+        say(accuracy_line(final, dataset))
+
+
+def _prepare(run: DemoRun, folder: Path, dataset: Dataset, versions: int, steps: int) -> None:
+    """Make keys, enrol the helper and start it, write the server's file."""
+    port = free_port()
+    agreed: dict[str, Any] = {
+        "min_clients": run.buffer_size,
+        "clip_norm": _CLIP_NORM,
+        "max_participations": versions,  # a client is in a version once, so this is not a limit
+    }
+    run.write_server_file(
+        data=dataset.name,
+        steps=steps,
+        service={
+            "helper_terms": "helper/terms.json",
+            "helper_token_file": "helper-token",
+            "helper_ca": "helper/tls/ca.pem",
+        },
+        privacy={"helper": f"https://127.0.0.1:{port}", **agreed},
+    )
+    model = build_model(load(server_file(folder)).model, dataset, 0)
+    terms = {
+        "length": model.vector.numel(),
+        "buffer": 2 * run.buffer_size - 1,  # a refused sum's updates go into the next one
+        "noise_multiplier": 0.0,
+        "delta": 1e-5,
+        **agreed,
+    }
+    roster = folder / "roster.toml"
+    keys = {name: public_key(home) for name, home in run.homes().items()}
+    roster.write_text(tomli_w.dumps({"terms": terms, "clients": keys}), encoding="utf-8")
+    enrolled = enrol(parse_roster(read_table(roster), roster), folder / "helper", ["127.0.0.1"])
+    (folder / "helper-token").write_text(enrolled.token, encoding="ascii")
+    run.start("helper", "helper", "serve", "--folder", str(folder / "helper"), "--port", str(port))
+
+
+def _say_opened(say: Say, run: DemoRun, folder: Path, counted: int) -> None:
+    """Report the updates that counted, their sums, and ε."""
+    with closing(Store(folder / "helper", read_only=True)) as store:
+        sizes = store.batch_sizes()
+    say(f"{counted} updates counted, and the server has seen none of them, only what is under masks")
+    enough = sum(size >= run.buffer_size for size in sizes)
+    say(f"{enough} of {len(sizes)} sums that the helper opened have {run.buffer_size} or more distinct clients")
+    found = receipts({name: folder / f"{name}.log" for name in run.homes()}, folder / "helper")
+    if found.lost:
+        raise OffbeatError(f"{found.lost} of {found.total} updates were lost: please report it, with {folder}")
+    say(
+        f"No update was lost: of {found.total} with a receipt, {found.in_sums} are in these sums and {found.waiting} "
+        "wait for the next one"
+    )
+    say(
+        f"ε: no limit, since masks alone hide updates here; noise that hides one of {len(run.homes())} clients would "
+        "hide the model, too"
+    )
