@@ -1,4 +1,4 @@
-"""docs/privacy/index.md: its files and commands, as shown."""
+"""docs/privacy/try-it.md: its files and commands, as shown."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def free_port():
 
 
 def test_the_private_run_of_the_page(tmp_path):
-    part = (ROOT / "docs/privacy/index.md").read_text("utf-8").partition("## Try it")[2].partition("\n## ")[0]
+    part = (ROOT / "docs/privacy/try-it.md").read_text("utf-8")
     files = dict(re.findall(r'^```toml title="([\w.]+)"\n(.*?)^```', part, re.S | re.M))
     keys, (enrol, serve_helper), (serve, *joins) = (
         [line.split()[1:] for line in block.splitlines()]
