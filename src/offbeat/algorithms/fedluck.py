@@ -102,15 +102,13 @@ class FedLuck(Algorithm):
     def _choice(self, client: int, local: LocalPlan) -> tuple[int, float]:
         """Return the client's k_i and δ_i."""
         if client not in self.step_seconds:
-            smallest, largest = self.steps
-            return min(max(local.steps, smallest), largest), self.compression[1]
+            return min(max(local.steps, self.steps[0]), self.steps[1]), self.compression[1]
         measured, ranges = (self.step_seconds[client], self.upload_seconds[client]), (self.steps, self.compression)
         return _best(*measured, self.period, *map(tuple, ranges), self.compression_exponent)
 
     def weigh(self, update: Update) -> float | Weight | None:
         for name in ("step_seconds", "upload_seconds"):
-            if getattr(update, name) is not None:
-                check_not_negative(name, getattr(update, name))
+            check_not_negative(name, getattr(update, name) or 0.0)
         if not self.normalise:
             return 1.0
         a = float(update.normaliser)
