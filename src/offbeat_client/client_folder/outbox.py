@@ -214,6 +214,8 @@ class Outbox:
 
 def _write(path: Path, write: Callable[[Path], None]) -> None:
     partial = partial_path(path)
+    partial.unlink(missing_ok=True)  # a leftover would keep its own permissions
+    partial.touch(0o600, exist_ok=False)
     try:
         write(partial)
     except SafetensorError as error:  # its error for a full disk

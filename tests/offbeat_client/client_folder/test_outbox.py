@@ -1,4 +1,5 @@
 import math
+import stat
 from dataclasses import replace
 
 import numpy as np
@@ -25,6 +26,16 @@ def test_an_update_comes_back(tmp_path, visit):
     assert pending.announcement == {"bytes": 4}
     assert outbox.body(4).read_bytes() == b"body"
     assert outbox.memory(12, 6) is None  # nothing has counted
+
+
+def test_others_cannot_read_updates_also_in_a_folder_that_they_can_enter(tmp_path, visit):
+    tmp_path.chmod(0o755)
+    outbox = Outbox(tmp_path)
+    put(outbox, visit())
+    outbox.put_delta(visit(number=5), np.ones(6, np.float32), {"terms": "0a" * 32, "divisor": 1.0, "model": "0b" * 32})
+    names = {"update-4", "memory-4.safetensors", "delta-5", "upload.json"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    assert {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in names} == {0o600}
 
 
 def test_the_memory_changes_with_a_receipt_that_says_so(tmp_path, visit):
