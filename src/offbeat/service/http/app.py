@@ -15,8 +15,8 @@ from offbeat.service.http.connections import Connections, CountedRequests
 from offbeat.service.http.error_answers import add_error_answers, refusal_answer
 from offbeat.service.http.request_parts import PROBLEMS, authenticate
 
-PROTOCOL = "1.2"
-"""The protocol's version, as in ``docs/protocol.md``: 1.1 has declared examples, 1.2 corrected gradients and probes."""
+PROTOCOL = "1.4"
+"""The protocol's version, as in ``docs/protocol.md``."""
 
 
 def make_app(service: Service, connections: Connections) -> FastAPI:
