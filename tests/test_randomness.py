@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from offbeat.randomness import (
     Purpose,
     UniformStream,
+    choose_clients,
     example_order,
     generator,
     number,
@@ -131,3 +132,20 @@ def test_nothing_touches_the_global_generators():
     UniformStream(1, 2).next()
     assert (np.random.get_state()[1] == state).all()  # noqa: NPY002
     assert torch.equal(torch.get_rng_state(), torch_state)
+
+
+def test_each_client_is_chosen_equally_often():
+    chosen = [choose_clients(3, version, 10, 4, lambda client: client != 7) for version in range(2000)]
+    assert all(len(set(clients)) == 4 for clients in chosen)
+    counts = np.bincount(np.concatenate(chosen), minlength=10)
+    assert counts[7] == 0
+    share = 4 / 9
+    assert np.abs(np.delete(counts, 7) / 2000 - share).max() < 5 * np.sqrt(share * (1 - share) / 2000)
+
+
+def test_a_choice_does_not_depend_on_clients_that_cannot_evaluate():
+    everyone = choose_clients(3, 5, 10, 10, lambda _: True)
+    assert sorted(everyone) == list(range(10))
+    assert choose_clients(3, 5, 10, 3, lambda client: client in everyone[4:]) == everyone[4:7]
+    assert choose_clients(3, 5, 10, 3, lambda client: client == 2) == [2]
+    assert choose_clients(4, 5, 10, 10, lambda _: True) != everyone != choose_clients(3, 6, 10, 10, lambda _: True)

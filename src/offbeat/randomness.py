@@ -3,6 +3,9 @@
 **Changing anything in this file changes the result of every experiment.**
 """
 
+from collections.abc import Callable
+from itertools import islice
+
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +15,7 @@ from offbeat_client.randomness import Purpose, generator, integer, philox, words
 __all__ = [
     "Purpose",
     "UniformStream",
+    "choose_clients",
     "example_order",
     "generator",
     "integer",
@@ -77,6 +81,14 @@ def example_order(seed: int, client: int, visit: int, examples: int, draws: int)
     high, low, _, _ = words(seed, Purpose.MINIBATCHES, client, visit, np.arange(epochs * examples))
     keys = (high << 32 | low).reshape(epochs, examples)
     return torch.from_numpy(smallest_in_rows(keys, draws))
+
+
+def choose_clients(
+    seed: int, version: int, clients: int, number: int, can_evaluate: Callable[[int], bool]
+) -> list[int]:
+    """Return up to ``number`` random clients that can evaluate a version."""
+    order = uniform(seed, Purpose.CLIENT_EVALUATION, np.arange(clients), visit=version).argsort(kind="stable")
+    return list(islice(filter(can_evaluate, order.tolist()), number))
 
 
 def smallest_in_rows(keys: NDArray[np.uint64], count: int) -> NDArray[np.int64]:

@@ -10,13 +10,14 @@ if TYPE_CHECKING:
     from offbeat_client.errors import OffbeatError
     from offbeat_client.http.retry import Backoff
     from offbeat_client.run import run_client
-    from offbeat_client.visit import Client, Fit, Fitted, Visit
+    from offbeat_client.visit import Client, Evaluate, Fit, Fitted, Visit
 
-__all__ = ["Backoff", "Client", "Fit", "Fitted", "OffbeatError", "Visit", "run_client"]
+__all__ = ["Backoff", "Client", "Evaluate", "Fit", "Fitted", "OffbeatError", "Visit", "run_client"]
 
 _MODULES = {
     "Backoff": "offbeat_client.http.retry",
     "Client": "offbeat_client.visit",
+    "Evaluate": "offbeat_client.visit",
     "Fit": "offbeat_client.visit",
     "Fitted": "offbeat_client.visit",
     "OffbeatError": "offbeat_client.errors",

@@ -17,6 +17,11 @@ Hex32 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Hex64 = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
 
 
+MetricName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$")]
+MOST_METRICS = 32
+"""The largest number of metrics that a client measures."""
+
+
 class Request(BaseModel):
     """A JSON object for the server, which refuses unknown keys."""
 
@@ -59,6 +64,16 @@ class CheckInRequest(Request):
     """An idle client's request for work."""
 
     wait_seconds: Annotated[float, Field(ge=0, le=60)] = 0.0
+
+
+class EvaluationResult(Request):
+    """A client's measurement of a version on its held-out examples."""
+
+    examples: Examples
+    metrics: Annotated[
+        dict[MetricName, Annotated[float, Field(ge=-LARGEST_FLOAT32, le=LARGEST_FLOAT32)]],
+        Field(min_length=1, max_length=MOST_METRICS),
+    ]
 
 
 class NewToken(Answer):
@@ -176,12 +191,27 @@ class ProbeBody(Answer):
     bytes: int
 
 
+class EvaluationMessage(Answer):
+    """A version, of so many parameters, to evaluate before the next check-in."""
+
+    version: Number
+    length: int
+
+
+class EvaluationReceipt(Answer):
+    """The receipt of an evaluation: whether it counts."""
+
+    counted: bool
+
+
 class CheckedIn(Answer):
     """Work, or when to check in again."""
 
     visit: VisitMessage | None
     retry_after_seconds: float | None
     finished: bool
+    # Servers of protocol 1.3 do not send this.
+    evaluation: EvaluationMessage | None = None
 
 
 class ReceiptMessage(Answer):

@@ -39,6 +39,8 @@ class Purpose(IntEnum):
     OWN_DATA = 13
     COMPRESSION = 14
     AUGMENTATION = 15
+    HOLDOUT = 16
+    CLIENT_EVALUATION = 17
 
 
 _MULTIPLIER_0 = 0xD2511F53

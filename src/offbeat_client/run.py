@@ -11,6 +11,7 @@ from typing import Any, cast
 from offbeat_client.client_folder.identity import ClientFolder
 from offbeat_client.client_folder.outbox import Outbox, Pending
 from offbeat_client.errors import OffbeatError
+from offbeat_client.evaluation import evaluate
 from offbeat_client.http.connection import Connection
 from offbeat_client.http.download import download
 from offbeat_client.http.enrolment import declare, identify, renew
@@ -26,7 +27,7 @@ from offbeat_client.share_upload import upload_share
 from offbeat_client.training import train
 from offbeat_client.update import put_update
 from offbeat_client.user_code_errors import user_code
-from offbeat_client.visit import Client, Fit, Visit
+from offbeat_client.visit import Client, Evaluate, Fit, Visit
 
 _WAIT_SECONDS = 20.0
 # The server has read the update and will never accept it. Other refusals concern the client, or may pass.
@@ -80,9 +81,9 @@ def run_client(
             identity = identify(connection, home, enrolment_token, name)
             with user_code("making the client failed"):
                 made = make_client(identity.client)
-            corrects_gradients = getattr(made, "corrects_gradients", False) is True
-            connection.supports = "needs_loss, corrects_gradients" if corrects_gradients else "needs_loss"
-            participant = _Participant(connection, folder, identity.client, _fit(made), outbox, private)
+            measure = _evaluate(made)
+            connection.supports = _supports(made, measure)
+            participant = _Participant(connection, folder, identity.client, _fit(made), measure, outbox, private)
             if private is None:
                 identity = declare(connection, home, identity, _examples(made))
             else:
@@ -121,6 +122,19 @@ def _fit(made: Client | Fit) -> Fit:
     return cast("Fit", fit)
 
 
+def _evaluate(made: Client | Fit) -> Evaluate | None:
+    """Return the client's ``evaluate``; None if it has none."""
+    measure: Any = getattr(made, "evaluate", None)
+    if measure is not None and not callable(measure):
+        raise OffbeatError(f"the client's evaluate must be a function, got {type(measure).__name__}")
+    return cast("Evaluate | None", measure)
+
+
+def _supports(made: Client | Fit, measure: Evaluate | None) -> str:
+    corrects = ["corrects_gradients"] if getattr(made, "corrects_gradients", False) is True else []
+    return ", ".join(["needs_loss", *corrects, *([] if measure is None else ["evaluate"])])
+
+
 class _Participant:
     """One client at one server, one turn after the other, until ``finished``."""
 
@@ -130,6 +144,7 @@ class _Participant:
         folder: Path,
         client: int,
         fit: Fit,
+        measure: Evaluate | None,
         outbox: Outbox,
         private: PrivateUpdates | None,
     ) -> None:
@@ -138,6 +153,7 @@ class _Participant:
         self._folder = folder
         self._client = client
         self._fit = fit
+        self._measure = measure
         self._outbox = outbox
         self._private = private
         self._next: CheckedIn | None = None  # came with the last receipt
@@ -165,6 +181,9 @@ class _Participant:
             return self._deliver(pending, ask_first=True, is_last=is_last)
         check_in = self._check_in()
         self.finished = check_in.finished
+        if check_in.evaluation is not None and self._measure is not None:
+            evaluate(self._connection, self._folder, check_in.evaluation, self._measure)
+            return None
         if check_in.visit is not None and not self.finished:
             visit, privacy = check_in.visit.visit(self._client), check_in.visit.privacy
             pending = self._work(visit, privacy) if self._accepts(visit, privacy) else None

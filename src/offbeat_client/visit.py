@@ -73,8 +73,15 @@ Fit = Callable[[dict[str, Array], Visit[Array]], Fitted[Array] | tuple[Mapping[s
 """Maps a model by parameter name and a visit to a training result; a plain (model, examples) is enough."""
 
 
+Evaluate = Callable[[dict[str, Array]], tuple[Mapping[str, float], int]]
+"""Maps a model by parameter name to (metrics by name, number of held-out examples)."""
+
+
 class Client(Protocol[Array]):
     """A user's client.
+
+    An optional method, ``evaluate``, measures a model on examples that the client does not train on; see ``Evaluate``.
+    The server asks only clients that have it. Nothing is sent if it fails.
 
     Two optional attributes, which a function may have, too: ``examples``, how many examples the client holds, is
     declared to the server once at enrolment; algorithms that weigh all clients by their examples need it.

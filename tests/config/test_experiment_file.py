@@ -57,6 +57,7 @@ error_feedback = true
 [population]
 clients = 33
 partition = { name = "dirichlet", alpha = 0.75 }
+holdout = 0.125
 step_seconds = { distribution = "constant", value = 1.5 }
 down_bytes_per_second = { distribution = "lognormal", median = 1e6, sigma = 0.5 }
 up_bytes_per_second = { distribution = "pareto", minimum = 1e3, shape = 1.25 }
@@ -146,8 +147,8 @@ class TestEveryKey:
         }
         assert set(written) == set(Experiment.model_fields)
         for key, kind in kinds.items():
-            # The file has one of every_seconds and every_versions.
-            assert set(written[key]) == set(kind.model_fields) - {"every_versions"}, key
+            # The file has one of every_seconds and every_versions; and it is private, so that clients do not evaluate.
+            assert set(written[key]) == set(kind.model_fields) - {"every_versions", "on_clients"}, key
         assert set(written["population"]["lossy"]) == set(population_sections.LossySection.model_fields)
 
     @pytest.mark.parametrize(

@@ -35,6 +35,11 @@ algorithm = "fedbuff"
     [
         ("every_versions = 10", "every_seconds = 10.0", "evaluate.every_seconds is for simulations"),
         ('[data]\nname = "digits"\n', "", "evaluate needs a test set"),
+        (
+            'metrics = ["accuracy"]',
+            "on_clients = 4\n[privacy]\nclip_norm = 1.0",
+            r"evaluate.on_clients does not go with \[privacy\]",
+        ),
         ('["accuracy"]', '["accuracy", "training_loss"]', "training_loss is for simulations"),
         ("clients = 4", "clients = 4\ncertificate = 'x.pem'", "service: set both certificate and key, or neither"),
         ("[algorithm]", "[algorithm]\nlocal = { lr = 0.5 }", "algorithm.local: put it into \\[local\\]"),
@@ -67,3 +72,16 @@ def test_the_service_gets_every_setting_of_the_file(tmp_path: Path) -> None:
         key: value.strip('"') if key == "host" else float(value) for key, value in keys.items()
     }
     assert (settings.lease_seconds, settings.stop_versions, settings.evaluate_every) == (9.5, 11, 10)
+
+
+def test_clients_need_neither_a_test_set_nor_a_holdout_of_the_server(tmp_path: Path) -> None:
+    path = tmp_path / "server.toml"
+    changed = SERVER.replace('[data]\nname = "digits"\n', "").replace(
+        "every_versions = 10", "every_versions = 10\non_clients = 4"
+    )
+    path.write_text(changed.replace('["accuracy"]', '["my.py:error", "mae"]\nbetter = "lower"'), encoding="utf-8")
+    settings = load(path).settings()
+    assert (settings.evaluate_every, settings.evaluate_on_clients) == (10, 4)
+    assert settings.lower_is_better == {"loss", "mae", "mse", "error"}
+    path.write_text(SERVER, encoding="utf-8")
+    assert load(path).settings().client_evaluation is None

@@ -74,6 +74,8 @@ class Server:
         self.is_stale: Callable[[dict[str, Any]], bool] = lambda announced: False
         self.put: list[tuple[int, dict[str, Any], bytes]] = []  # visit, announcement and body of each upload
         self.received = bytearray()  # every byte
+        self.evaluations: list[dict[str, Any]] = []  # those to ask for, before any visit
+        self.evaluated: list[tuple[int, dict[str, Any]]] = []
         self.faults: dict[tuple[str, str], list[Fault]] = defaultdict(list)
         self.lock = threading.Lock()
         methods = dict.fromkeys(("do_GET", "do_POST", "do_PUT"), _Handler.serve)
@@ -158,7 +160,7 @@ class _Handler(BaseHTTPRequestHandler):
             elif self.path.startswith("/v1/models/"):
                 self._model(int(self.path.rsplit("/", 1)[1]), fault)
             else:
-                answer = self._json()
+                answer = self._json(body)
                 if fault.before_answer:
                     self._hang_up()
                 elif answer is None:
@@ -174,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
             server.probed.append(len(body))
         self._answer(server.probe if method == "GET" else {})
 
-    def _json(self) -> dict[str, Any] | None:
+    def _json(self, body: bytes) -> dict[str, Any] | None:
         server, path = self.state, self.path
         if path in ("/v1/enrol", "/v1/token"):
             answer = {"token": f"obc_{len(server.heard)}", "expires_seconds": server.expires_seconds}
@@ -184,6 +186,10 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/v1/examples":
             return {}
         number = int(path.split("/")[3])
+        if path.startswith("/v1/evaluations/"):
+            if not path.endswith("/give-up"):
+                server.evaluated.append((number, json.loads(body)))
+            return {"counted": True}
         if path.endswith("/give-up"):
             server.open = None
             return {}
@@ -197,6 +203,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _checked_in(self) -> dict[str, Any]:
         server = self.state
+        if server.open is None and server.evaluations:
+            asked = server.evaluations.pop(0)
+            return {"visit": None, "retry_after_seconds": None, "finished": False, "evaluation": asked}
         if server.open is None and server.visits:
             server.open = server.visits.pop(0)
         return {"visit": server.open, "retry_after_seconds": None, "finished": server.open is None}

@@ -50,6 +50,20 @@ def a_run(
     return Run(label=label, seed=seed, config=config, history=history, events=events, **fields)
 
 
+def client_run(label="a", seed=0, *, more=None, **changes):
+    """Return a run that clients have evaluated at 0, 600 and 1200 s; ``changes`` are of its columns."""
+    columns = {
+        "clients_evaluated": [4.0, 4.0, 4.0],
+        "client_accuracy": [0.9, 0.9, 0.9],
+        "client_accuracy_mean": [0.2, 0.4, 0.6],
+        "client_accuracy_p10": [0.1, 0.2, 0.3],
+        "client_accuracy_p50": [0.2, 0.4, 0.6],
+        "client_accuracy_p90": [0.5, 0.6, 0.7],
+        "client_accuracy_worst": [0.05, 0.1, 0.15],
+    }
+    return a_run(label, seed, (0.1, 0.5, 0.6), seconds=(0, 600, 1200), columns=columns | changes, **(more or {}))
+
+
 def draw(figure):
     """Draw a figure: ticks and layout are made here, so their errors show here."""
     figure.savefig(io.BytesIO(), format="svg")

@@ -7,7 +7,7 @@ import pytest
 from offbeat.errors import OffbeatError
 from offbeat.report.export import write_csv, write_file, write_markdown
 from offbeat.report.summary import summarise
-from tests.report.example_runs import a_run
+from tests.report.example_runs import a_run, client_run
 
 
 def read(path):
@@ -39,6 +39,16 @@ def test_the_summary_is_tidy(tmp_path):
     assert lines["b, c", "speed_up"]["mean"] == "0.5"  # a took 50 s
     assert lines["b, c", "bytes_up"]["mean"] == "1.0"
     assert ("a", "mean_staleness") not in lines
+
+
+def test_the_summary_has_the_statistics_over_clients(tmp_path):
+    runs = [client_run("a", 0), client_run("a", 1, client_accuracy_worst=[0.0, 0.0, 0.25]), a_run("b")]
+    summary, history = write_csv(summarise(runs), runs, tmp_path)
+    final = {line["measure"]: float(line["mean"]) for line in read(summary) if line["label"] == "a"}
+    assert (final["final_client_accuracy"], final["final_client_accuracy_p90"]) == (0.9, 0.7)
+    assert final["final_client_accuracy_worst"] == pytest.approx(0.2)
+    assert not [line for line in read(summary) if line["label"] == "b" and "client" in line["measure"]]
+    assert [line["client_accuracy_p10"] for line in read(history)][:3] == ["0.1", "0.2", "0.3"]
 
 
 def test_the_summary_has_the_largest_staleness_of_all_seeds(tmp_path):

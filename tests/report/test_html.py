@@ -10,7 +10,7 @@ import pytest
 from offbeat.errors import OffbeatError
 from offbeat.report import html as report_module
 from offbeat.report.html import write_report
-from tests.report.example_runs import a_run
+from tests.report.example_runs import a_run, client_run
 
 PLOTS = ["accuracy_over_time", "accuracy_over_bytes", "staleness", "timeline"]
 
@@ -229,3 +229,15 @@ def test_private_runs_are_drawn_over_what_they_spent(tmp_path):
     assert (tmp_path / "out" / "plots" / "accuracy_over_epsilon.png").exists()
     _, others = report(runs[1:], tmp_path / "others")
     assert not [image for image in others.all("img") if "over ε" in image["alt"]]
+
+
+def test_runs_that_clients_have_evaluated_have_a_plot_of_them(tmp_path):
+    run = saved(tmp_path)
+    on_clients = client_run(more={"path": run.path, "config": run.config})
+    page = Page(write_report([on_clients], tmp_path, "t", "c").read_text(encoding="utf-8"))
+    assert (tmp_path / "plots" / "accuracy_on_clients.png").exists()
+    assert [image["alt"] for image in page.all("img") if "held-out" in image["alt"]] == [
+        "Line plots: accuracy on the clients' held-out examples over virtual time, with the 10th and 90th percentile "
+        "and the worst tenth, one panel each for a."
+    ]
+    assert page.table()["Clients' accuracy, worst tenth"] == ["15.0 %"]

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from offbeat.report.summary import summarise
 from offbeat.report.table import TerminalTable, caption, lines
-from tests.report.example_runs import a_run
+from tests.report.example_runs import a_run, client_run
 
 
 def cells(rows):
@@ -187,3 +187,21 @@ def test_private_runs_say_what_was_spent_in_their_worst_seed():
     assert found["ε, zero-out"] == ("2.00", "∞", "–")
     assert found["ε, replace one"] == ("5.68", "∞", "–")
     assert "ε, zero-out" not in cells(summarise([a_run("plain")]))
+
+
+def test_clients_have_lines_where_some_have_measured():
+    rows = summarise([client_run("a"), a_run("b")])
+    found = {name: line for name, line in cells(rows).items() if name.startswith("Clients'")}
+    assert found == {
+        "Clients' accuracy, by examples": ("90.0 %", "–"),
+        "Clients' accuracy, mean": ("60.0 %", "–"),
+        "Clients' accuracy, 10th percentile": ("30.0 %", "–"),
+        "Clients' accuracy, median": ("60.0 %", "–"),
+        "Clients' accuracy, 90th percentile": ("70.0 %", "–"),
+        "Clients' accuracy, worst tenth": ("15.0 %", "–"),
+    }
+
+
+def test_nobody_was_available_at_the_end():
+    rows = summarise([client_run("a", client_accuracy_mean=[0.1, 0.2, math.nan])])
+    assert cells(rows)["Clients' accuracy, mean"] == (cells(summarise([a_run("a", 0, (math.nan,))]))["Final accuracy"])

@@ -104,6 +104,7 @@ class TestCheckpoint:
         [
             {},
             {"parts": [1], "real_seconds": 1.0},
+            {"parts": [1, 0, 0], "real_seconds": 1.0},
             {"parts": ["a", "b"], "real_seconds": 1.0},
             {"parts": [1, 0]},
         ],

@@ -2,6 +2,7 @@ import itertools
 import sys
 from dataclasses import replace
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -13,6 +14,7 @@ from offbeat.runs.directory import read
 from offbeat.runs.interruption import InterruptedRunError
 from offbeat.runs.run import RunTask, carry_out
 from offbeat.runs.writer import RunWriter
+from offbeat.worlds.population import build_population
 
 LABELS = ["fedavg", "fedasync", "fedbuff"]
 # Much that has a state: an optimizer, clients that come and go.
@@ -258,3 +260,34 @@ def test_a_step_that_becomes_float64_during_a_run_is_one_line(task, carried_out,
     own = experiment(f"algorithms.own={{ algorithm = '{tmp_path}/later.py:Momentum', buffer_size = 2 }}")
     with pytest.raises(OffbeatError, match=r"own, seed 1: next_model must return float32 of shape .* returned float64"):
         carried_out(task("later", "own", experiment=own))
+
+
+class TestEvaluationOnClients:
+    def test_it_changes_neither_events_nor_model_nor_other_columns(self, task, carried_out, experiment):
+        changes = (*CHANGES, "population.holdout=0.25")
+        plain = task("plain", experiment=experiment(*changes))
+        on_clients = task("on_clients", experiment=experiment(*changes, "evaluate.on_clients=6"))
+        for one in (plain, on_clients):
+            carried_out(one)
+        for name in ("events.parquet", "model.safetensors"):
+            assert (plain.path / name).read_bytes() == (on_clients.path / name).read_bytes()
+        history, more = (pq.read_table(one.path / "history.parquet").to_pydict() for one in (plain, on_clients))
+        assert history == {name: more[name] for name in history}
+        assert not (plain.path / "clients.parquet").exists()
+
+    def test_the_history_is_the_summary_of_the_rows_by_client(self, task, carried_out, experiment, digits):
+        metrics = "evaluate.metrics=['accuracy', 'training_loss']"
+        here = experiment("population.holdout=0.25", "evaluate.on_clients=6", metrics, "stop.virtual_seconds=20")
+        run = task("out", experiment=here)
+        carried_out(run)
+        rows = pq.read_table(run.path / "clients.parquet").to_pandas()
+        assert list(rows) == ["seconds", "version", "client", "examples", "loss", "accuracy"]
+        held_out = [len(part) for part in build_population(here.population, digits, 1).held_out]
+        assert rows["examples"].tolist() == [held_out[client] for client in rows["client"]]
+        history = read(run.path).history
+        for index, version in enumerate(history["version"]):
+            mine = rows[rows["version"] == version]
+            assert history["clients_evaluated"][index] == len(mine) == 6
+            right = (mine["accuracy"] * mine["examples"]).round()
+            assert history["client_accuracy"][index] == pytest.approx(right.sum() / mine["examples"].sum())
+            assert history["client_loss_worst"][index] == mine["loss"].max()

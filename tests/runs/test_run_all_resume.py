@@ -61,6 +61,21 @@ class TestResume:
         assert files(tmp_path / "out") == files(tmp_path / "whole")
         assert "of 4 runs are finished" in said
 
+    def test_clients_evaluations_resume_too(self, experiment, run, tmp_path, files, stopping):
+        on_clients = ("population.holdout=0.25", "evaluate={ every_versions = 1, on_clients = 6 }")
+        here = experiment(*on_clients)
+        run(here, "whole", ["fedbuff"])
+        for chances in (40, 30):
+            stopping(chances)
+            with pytest.raises(InterruptedRunError):
+                run(here, "out", ["fedbuff"], resume=True)
+        assert "clients-00000.parquet" in names(tmp_path / "out" / "fedbuff-seed1.unfinished")
+        stopping(-1)
+        run(here, "out", ["fedbuff"], resume=True)
+        assert files(tmp_path / "out") == files(tmp_path / "whole")
+        run(load(tmp_path / "out" / "fedbuff-seed1" / "config.toml"), "again", ["fedbuff"])
+        assert files(tmp_path / "again") == files(tmp_path / "whole")
+
     def test_finished_runs_stay_as_they_are(self, experiment, run, tmp_path, monkeypatch):
         small = experiment("stop.virtual_seconds=20")
         run(small, "out")

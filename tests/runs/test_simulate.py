@@ -36,7 +36,8 @@ def pair(dataset):
 
 @pytest.mark.parametrize(("label", "data"), [("fedavg", "name"), ("fedbuff", "pair"), ("fedbuff", "dataset")])
 def test_gives_the_numbers_of_the_same_settings_in_a_file(label, data, experiment, progress, tmp_path, tiny, digits):
-    here = experiment("seeds=[3]", "model={ name = 'mlp', hidden = [5] }")
+    tiny["population"]["holdout"] = 0.25
+    here = experiment("seeds=[3]", "model={ name = 'mlp', hidden = [5] }", "evaluate.on_clients=4")
     (run,) = run_all(here, [label], tmp_path / "out", progress(here))
     table = offbeat.simulate(
         lambda: mlp((1, 8, 8), 10, [5]),
@@ -46,6 +47,7 @@ def test_gives_the_numbers_of_the_same_settings_in_a_file(label, data, experimen
         local=LocalPlan(steps=3, batch_size=8, lr=0.1),
         server={"lease_seconds": 30.0},
         evaluate_every_seconds=20.0,
+        evaluate_on_clients=4,
         virtual_seconds=60.0,
         seed=3,
         output=tmp_path / "api",
@@ -55,7 +57,7 @@ def test_gives_the_numbers_of_the_same_settings_in_a_file(label, data, experimen
     for name, column in run.history.items():
         assert table[name].tolist() == column.tolist(), name
     assert pd.read_parquet(tmp_path / "api" / "history.parquet").equals(table)
-    for name in ("events.parquet", "history.parquet"):
+    for name in ("events.parquet", "history.parquet", "clients.parquet"):
         mine, theirs = pq.read_table(tmp_path / "api" / name), pq.read_table(run.path / name)
         assert mine.to_pydict() == theirs.to_pydict()
         assert mine.schema.types == theirs.schema.types

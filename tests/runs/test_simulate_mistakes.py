@@ -25,6 +25,7 @@ def plan(compressor, **parameters):
 LINE = TensorDataset(torch.zeros(120, 1), torch.zeros(120, 1))
 
 MISTAKES = [
+    ({"evaluate_on_clients": 3}, ["evaluate.on_clients needs held-out examples: set population.holdout"]),
     ({"model": 3}, ["model = 3", "torch.nn.Module"]),
     ({"model": lambda: 3}, ["model made a int", "torch.nn.Module"]),
     (

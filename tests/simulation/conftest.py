@@ -166,13 +166,14 @@ def simulate() -> Callable[..., Simulation]:
         seed=1,
         length=2,
         model=None,
+        clients=None,
         **server,
     ) -> Simulation:
-        clients = len(step_seconds)
+        number = len(step_seconds)
         coordinator = Coordinator(
             algorithm or one_by_one(),
             torch.zeros(length) if model is None else model,
-            clients=clients,
+            clients=number,
             local=plan or local_plan(),
             seed=seed,
             record=record,
@@ -180,13 +181,13 @@ def simulate() -> Callable[..., Simulation]:
         )
         devices = Devices(
             step_seconds=np.array(step_seconds),
-            down=as_link(down, clients),
-            up=as_link(up, clients),
-            loss_probability=np.zeros(clients) if loss_probability is None else np.array(loss_probability),
+            down=as_link(down, number),
+            up=as_link(up, number),
+            loss_probability=np.zeros(number) if loss_probability is None else np.array(loss_probability),
             availability=availability or Always(),
             when_away=when_away,
         )
-        targets = torch.arange(clients, dtype=torch.float32)[:, None] + torch.tensor([0.0, 10.0])[:length]
+        targets = torch.arange(number, dtype=torch.float32)[:, None] + torch.tensor([0.0, 10.0])[:length]
         return Simulation(
             coordinator,
             devices,
@@ -196,6 +197,7 @@ def simulate() -> Callable[..., Simulation]:
             evaluate_every_versions=every_versions,
             stop=stop or Stop(virtual_seconds=20.0),
             seed=seed,
+            clients=clients,
         )
 
     return build

@@ -99,3 +99,21 @@ def test_all_inputs_by_name_are_pinned_for_a_gpu(workload, monkeypatch):
     on_gpu = replace(workload, train=WORDS, accelerator=Accelerator(torch.device("cuda")))
     assert on_gpu.minibatch(torch.tensor([1])).labels.tolist() == [1]
     assert pinned == [torch.int64, torch.bool, torch.int64]
+
+
+def test_a_client_measures_on_its_held_out_examples_alone(workload):
+    held = replace(workload, held_out=[np.array([1, 3]), np.array([], np.int64)])
+    model = torch.tensor([0.1, 0.7, 0.3, -0.2])
+    alone = replace(workload, test=EXAMPLES.take(torch.tensor([1, 3])))
+    assert held.measure_on_client(0, model) == alone.evaluator()(model)
+    assert held.measure_on_client(0, model)[1] == {"size": 2}
+
+
+def test_the_training_loss_is_that_of_the_examples_that_are_not_held_out(workload):
+    objective = replace(workload.objective, training_loss=True)
+    held = replace(workload, objective=objective, held_out=[np.array([1]), np.array([4, 5])])
+    model = torch.tensor([0.1, 0.7, 0.3, -0.2])
+    alone = replace(workload, test=EXAMPLES.take(torch.tensor([0, 2, 3])))
+    assert held.evaluator()(model)[1]["training_loss"] == alone.evaluator()(model)[0]
+    everyone = replace(workload, objective=objective)
+    assert everyone.evaluator()(model)[1]["training_loss"] == workload.evaluator()(model)[0]

@@ -52,6 +52,14 @@ class TestPartitions:
         for mine, theirs in zip(made, expected(digits.train_labels), strict=True):
             assert mine.tolist() == theirs.tolist()
 
+    def test_held_out_examples_are_taken_out_of_the_shards(self, population: Build) -> None:
+        whole, divided = population(), population("population.holdout=0.25")
+        assert [part.tolist() for part in whole.held_out] == [[]] * 20
+        for before, kept, held_out in zip(whole.shards, divided.shards, divided.held_out, strict=True):
+            assert len(held_out) == round(len(before) / 4)
+            assert sorted([*kept, *held_out]) == sorted(before)
+        assert np.array_equal(whole.devices.step_seconds, divided.devices.step_seconds)
+
     def test_every_section_is_tested(self) -> None:
         kinds = get_args(get_args(sections.Partition)[0])
         names = {get_args(kind.model_fields["name"].annotation)[0] for kind in kinds}
@@ -227,13 +235,17 @@ def three() -> Population:
         availability=availability.Alternating(3, 10.0, np.arange(3)),
         when_away="lose",
     )
-    return Population(POOLED, devices)
+    return Population(POOLED, devices, [np.array([1]), np.array([3]), np.array([6, 8])])
 
 
 def test_a_pooled_client_holds_what_all_hold(three: Population) -> None:
     (shard,) = pool_clients(three, 2).shards
     assert shard.tolist() == [0, 2, 4, 5, 7, 9]
     assert shard.dtype == POOLED[0].dtype
+
+
+def test_a_pool_leaves_the_held_out_examples_with_their_clients(three: Population) -> None:
+    assert pool_clients(three, 2).held_out == three.held_out
 
 
 @pytest.mark.parametrize(("cohort", "seconds"), [(1, 3.0), (2, 1.5), (3, 1.0)])

@@ -144,13 +144,27 @@ def _read_token(file: Path, token: str | None) -> str:
 def status(folder: Path) -> None:
     """Show the progress of the server with this FOLDER."""
     now = ask_status(folder)
-    privacy = now.pop("privacy", None)
+    by_clients, privacy = now.pop("evaluated_by_clients", None), now.pop("privacy", None)
     for key, value in now.items():
         if value is not None:
             click.echo(f"{key.replace('_', ' ')}: {f'{value:.2f}' if isinstance(value, float) else value}")
 
+    for line in [] if by_clients is None else _client_evaluation_lines(by_clients):
+        click.echo(line)
     for line in [] if privacy is None else _privacy_lines(privacy):
         click.echo(line)
+
+
+def _client_evaluation_lines(summary: dict[str, Any]) -> Iterator[str]:
+    """Yield what the status says of the last evaluation by clients."""
+    yield (
+        f"evaluated by clients: version {summary['version']}, {summary['answered']} of {summary['asked']} clients, "
+        f"{summary['examples']} examples"
+    )
+    names = {"weighted": "by examples", "mean": "mean", "p10": "10th percentile", "p90": "90th percentile",
+             "worst": "worst tenth"}  # fmt: skip
+    for metric, values in summary["metrics"].items():
+        yield f"{metric} on clients: {', '.join(f'{name} {values[key]:.4g}' for key, name in names.items())}"
 
 
 def _privacy_lines(privacy: dict[str, Any]) -> Iterator[str]:

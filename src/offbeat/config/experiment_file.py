@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, ValidationError, field_validator, mo
 from offbeat.algorithms import Algorithm
 from offbeat.algorithms.components import LocalPlan
 from offbeat.config.algorithm_table import build_algorithm, hyper_parameters_of
+from offbeat.config.client_evaluation import check_client_evaluation
 from offbeat.config.experiment_sections import (
     AlgorithmTable,
     DataSection,
@@ -79,6 +80,12 @@ class Experiment(Section):
         target = self.evaluate.target
         if target is not None and self.metrics[:1] == ("accuracy",) and not 0 <= target <= 1:
             raise ValueError(f"evaluate.target = {target:g}: an accuracy is between 0 and 1, for instance 0.8")
+        return self
+
+    @model_validator(mode="after")
+    def _check_client_evaluation(self) -> "Experiment":
+        is_private = self.privacy is not None or any(table.privacy for table in self.algorithms.values())
+        check_client_evaluation(self.evaluate, self.metrics, holdout=self.population.holdout, is_private=is_private)
         return self
 
     def accelerator(self) -> Accelerator:

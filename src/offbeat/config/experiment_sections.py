@@ -162,6 +162,8 @@ class EvaluateSection(Section):
     """Which values of the first metric are better; known for built-in metrics, higher for others."""
     target: Annotated[float, Field(allow_inf_nan=False)] | None = None
     """A value of the first metric; the report shows when it was reached."""
+    on_clients: Count | None = None
+    """How many available clients measure each evaluated version on their held-out examples; none if it is left out."""
 
     @field_validator("metrics")
     @classmethod

@@ -10,13 +10,22 @@ from pydantic import Field, model_validator
 
 from offbeat.algorithms import Algorithm
 from offbeat.config.algorithm_table import build_algorithm, hyper_parameters_of
+from offbeat.config.client_evaluation import check_not_private, lower_is_better
 from offbeat.config.experiment_file import read_table
-from offbeat.config.experiment_sections import AlgorithmTable, DataSection, EvaluateSection, LocalSection, ServerSection
+from offbeat.config.experiment_sections import (
+    AlgorithmTable,
+    DataSection,
+    EvaluateSection,
+    LocalSection,
+    ServerSection,
+    metric_name,
+)
 from offbeat.config.model_sections import ModelSection
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.config.section import Count, Positive, Section, UserPath
 from offbeat.config.validation_errors import error_prefix
 from offbeat.service.settings import ServerSettings
+from offbeat.training.objectives import METRICS
 from offbeat.training.training_loss import TRAINING_LOSS
 
 
@@ -108,7 +117,7 @@ class ServerFile(Section):
     stop: VersionsSection | None = None
     """The run does not end if it is left out."""
     evaluate: EvaluateSection | None = None
-    """Which versions are measured on the test set, in a process of its own; none if it is left out."""
+    """Which versions are measured on the test set, in a process of its own, or by clients; none if it is left out."""
     privacy: PrivacySection | None = None
     """Limits on one client's influence, noise and masks; none of them if it is left out."""
     algorithm: AlgorithmTable
@@ -142,8 +151,10 @@ class ServerFile(Section):
             return self
         if self.evaluate.every_versions is None:
             raise ValueError("evaluate.every_seconds is for simulations: set evaluate.every_versions")
-        if self.data is None:
-            raise ValueError("evaluate needs a test set: name a data set in data.name")
+        if self.data is None and self.evaluate.on_clients is None:
+            raise ValueError("evaluate needs a test set: name a data set in data.name, or set evaluate.on_clients")
+        if self.evaluate.on_clients is not None:
+            check_not_private(self.privacy is not None)
         if TRAINING_LOSS in (self.evaluate.metrics or ()):
             raise ValueError("evaluate.metrics: training_loss is for simulations, the clients have the training set")
         return self
@@ -159,8 +170,14 @@ class ServerFile(Section):
             else self.server.max_update_norm or self.service.max_update_norm,
             "lease_seconds": self.server.lease_seconds,
             "stop_versions": math.inf if self.stop is None else self.stop.versions,
-            "evaluate_every": self.evaluate.every_versions if self.evaluate else None,
         }
+        if self.evaluate is not None:
+            metrics = [*METRICS, *map(metric_name, self.evaluate.metrics or ())]
+            values |= {
+                "evaluate_every": self.evaluate.every_versions,
+                "evaluate_on_clients": self.evaluate.on_clients,
+                "lower_is_better": frozenset(lower_is_better(self.evaluate, metrics)),
+            }
         return ServerSettings(**values | more)
 
     def build_algorithm(self) -> Algorithm:

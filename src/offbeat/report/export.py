@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from offbeat.client_metrics import column
 from offbeat.report.confidence_interval import Estimate
 from offbeat.report.summary import TAIL, Row
 from offbeat.report.table import caption, lines
@@ -74,6 +75,7 @@ def _estimates(row: Row) -> Iterable[tuple[object, ...]]:
     measures: dict[str, Estimate | None] = final | {
         f"best_{row.measure.name}": row.best,
         f"mean_of_last_{TAIL}_{row.measure.name}": row.tail,
+        **{f"final_{column(row.measure.name, name)}": estimate for name, estimate in row.clients.items()},
         "seconds_to_target": row.seconds_to_target,
         "real_seconds": row.real_seconds,
         "counted": row.counted,

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from offbeat.errors import OffbeatError
 from offbeat.report import plots, table
+from offbeat.report.client_panels import client_panels, measured_by_clients
 from offbeat.report.export import write_file
 from offbeat.report.metrics import Measure
 from offbeat.report.plot_style import png
@@ -85,6 +86,7 @@ def _plots(runs: Sequence[Run], measure: Measure, target: float | None) -> list[
             f"Line plot: test {measure.title} over the bytes sent to and by all clients for {labels}.",
             plots.curves("bytes", runs, target),
         ),
+        *_client_plots(runs, measure, name),
         *_privacy_plots(runs, measure, name),
         _Plot(
             "staleness",
@@ -97,6 +99,20 @@ def _plots(runs: Sequence[Run], measure: Measure, target: float | None) -> list[
             f"one panel each for {labels}.",
             timeline(runs),
         ),
+    ]
+
+
+def _client_plots(runs: Sequence[Run], measure: Measure, name: str) -> list[_Plot]:
+    measured = measured_by_clients(runs, measure)
+    if not measured:
+        return []
+    return [
+        _Plot(
+            f"{name}_on_clients",
+            f"Line plots: {measure.title} on the clients' held-out examples over virtual time, with the 10th and 90th "
+            f"percentile and the worst tenth, one panel each for {', '.join(by_label(measured))}.",
+            client_panels(measured, measure),
+        )
     ]
 
 

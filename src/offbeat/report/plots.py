@@ -105,7 +105,7 @@ def curves(over: str, runs: Sequence[Run], target: float | None, measure: Measur
     bands: list[tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], str]] = []
     for colour, (label, group) in zip(colours(groups), groups.items(), strict=True):
         lines = [(cost(over, run) / unit, scale * _finite(run.history[measure.name])) for run in group]
-        xs, seeds = _together(lines)
+        xs, seeds = together(lines)
         mean = seeds.mean(axis=0)
         if len(lines) >= _BAND:
             points = np.concatenate(lines, axis=1).T
@@ -157,7 +157,7 @@ def _finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.isfinite(values), values, np.nan)
 
 
-def _together(
+def together(
     curves: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return common sample points of curves, ``(n,)``, and values, ``(curves, n)``."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from offbeat.client_metrics import CLIENTS_EVALUATED, STATISTICS, column
 from offbeat.errors import OffbeatError
 from offbeat.report.confidence_interval import Estimate, estimate
 from offbeat.report.metrics import Measure, main_measure, measures_of, target_for
@@ -38,6 +39,7 @@ class Row:
     bytes_up: Estimate
     epsilon: float | None  # of the client with the most participations, the highest of all seeds; None: not private
     epsilon_replace_one: float | None
+    clients: dict[str, Estimate]  # the main measure over clients at the last evaluation, by statistic; may be empty
     mean_staleness: Estimate | None  # over counted updates; None without counted updates
     max_staleness: int | None
     real_seconds: Estimate | None  # of finished runs; None without finished runs
@@ -110,6 +112,7 @@ def _row(
         bytes_up=_last(runs, "bytes_up"),
         epsilon=_spent(runs, "epsilon"),
         epsilon_replace_one=_spent(runs, "epsilon_replace_one"),
+        clients=_over_clients(runs, measure),
         mean_staleness=estimate(stale.mean() for stale in staleness) if staleness else None,
         max_staleness=int(max(stale.max() for stale in staleness)) if staleness else None,
         real_seconds=estimate(run.real_seconds for run in finished) if finished else None,
@@ -169,6 +172,13 @@ def _ratio(baseline: Estimate | None, own: Estimate | None) -> float | None:
     if baseline is None or own is None or own.mean == 0:
         return None
     return baseline.mean / own.mean
+
+
+def _over_clients(runs: Sequence[Run], measure: Measure) -> dict[str, Estimate]:
+    columns = {statistic: column(measure.name, statistic) for statistic in STATISTICS}
+    if not all(CLIENTS_EVALUATED in run.history and columns["mean"] in run.history for run in runs):
+        return {}
+    return {statistic: _last(runs, name) for statistic, name in columns.items()}
 
 
 def _spent(runs: Iterable[Run], column: str) -> float | None:

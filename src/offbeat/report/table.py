@@ -38,6 +38,7 @@ def lines(rows: Sequence[Row]) -> list[list[Line]]:
         time = [Line(_to_target(rows[0]), _times_to_target(rows)), _line("Speed-up", rows, _speed_up), *time]
     return [
         _quality(rows, measure),
+        _on_clients(rows, measure),
         time,
         [
             _line("Updates counted", rows, lambda row: _write(row.counted, units.count)),
@@ -53,6 +54,21 @@ def lines(rows: Sequence[Row]) -> list[list[Line]]:
             Line("Sent by clients", _sizes([row.bytes_up for row in rows])),
         ],
         _privacy(rows),
+    ]
+
+
+def _on_clients(rows: Sequence[Row], measure: Measure) -> list[Line]:
+    if not any(row.clients for row in rows):
+        return []
+    names = {"weighted": "by examples", "mean": "mean", "p10": "10th percentile", "p50": "median",
+             "p90": "90th percentile", "worst": "worst tenth"}  # fmt: skip
+    return [
+        _line(
+            f"Clients' {measure.title}, {name}",
+            rows,
+            lambda row, statistic=statistic: _write(row.clients.get(statistic), measure.write),
+        )
+        for statistic, name in names.items()
     ]
 
 

@@ -4,6 +4,7 @@
 ``config.toml``           the resolved configuration; running it again gives the same numbers
 ``history.parquet``       a row for each evaluation: virtual time, version, counts, bytes, loss, metrics
 ``events.parquet``        a row for each visit that ended: client, version, staleness, times, bytes, outcome
+``clients.parquet``       with ``evaluate.on_clients``, a row for each client's evaluation: version, loss, metrics
 ``model.safetensors``     the final model, by parameter name
 ``versions.json``         versions that the numbers depend on: Python, packages, trainer, threads
 ``timing.json``           real seconds, and notes such as that a GPU's memory ran out; a file of its own, because
@@ -29,6 +30,7 @@ from filelock import FileLock, Timeout
 
 from offbeat.errors import OffbeatError
 from offbeat.runs.parquet_chunks import Columns, chunk_paths, read_columns
+from offbeat.training.training_loss import TRAINING_LOSS
 
 OUTCOMES = ("counted", "unused", "lost")
 
@@ -62,6 +64,28 @@ def history_schema(metrics: Sequence[str]) -> pa.Schema:
             ("bytes_up", pa.int64()),
             ("loss", pa.float64()),  # mean on the test set
             *((metric, pa.float64()) for metric in metrics),  # on the test set
+        ]
+    )
+
+
+def table_schemas(config: Mapping[str, Any], metrics: Sequence[str]) -> dict[str, pa.Schema]:
+    """Return the schemas of a run's tables; ``clients`` only if clients evaluate."""
+    tables = {"history": history_schema(metrics), "events": EVENTS}
+    if "on_clients" in config.get("evaluate", {}):
+        tables["clients"] = clients_schema([name for name in _metric_names(config) if name != TRAINING_LOSS])
+    return tables
+
+
+def clients_schema(metrics: Sequence[str]) -> pa.Schema:
+    """Return the columns of ``clients.parquet`` for a run whose clients measure these."""
+    return pa.schema(
+        [
+            ("seconds", pa.float64()),  # virtual time of the evaluation
+            ("version", pa.int64()),
+            ("client", pa.int64()),
+            ("examples", pa.int64()),  # held out
+            ("loss", pa.float64()),
+            *((metric, pa.float64()) for metric in metrics),
         ]
     )
 

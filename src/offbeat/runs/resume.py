@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +64,15 @@ def check_versions(folder: Path, versions: Mapping[str, str]) -> None:
         )
 
 
-def check_chunks(folder: Path, state: Mapping[str, Any]) -> None:
-    """Raise ``OffbeatError`` unless all chunks exist that a run's checkpoint counts."""
-    match state:
-        case {"parts": [int(history), int(events)], "real_seconds": float()}:
-            for name, chunks in (("history", history), ("events", events)):
-                if len(chunk_paths(folder, name)) < chunks:
-                    raise OffbeatError(f"{folder} lacks a part of its {name}: run again without --resume")
-        case _:
-            raise OffbeatError(f"{folder / 'checkpoint.safetensors'} is broken: run again without --resume")
+def check_chunks(folder: Path, state: Mapping[str, Any], tables: Sequence[str]) -> None:
+    """Raise ``OffbeatError`` unless all chunks exist that a run's checkpoint counts.
+
+    ``tables`` are the names of the run's tables.
+    """
+    chunks: Any = state.get("parts")
+    is_list = isinstance(chunks, list) and [type(number) for number in chunks] == [int] * len(tables)
+    if not is_list or not isinstance(state.get("real_seconds"), float):
+        raise OffbeatError(f"{folder / 'checkpoint.safetensors'} is broken: run again without --resume")
+    for name, number in zip(tables, chunks, strict=True):
+        if len(chunk_paths(folder, name)) < number:
+            raise OffbeatError(f"{folder} lacks a part of its {name}: run again without --resume")

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from offbeat.algorithms.components import WrongStepError
+from offbeat.config.client_evaluation import client_columns
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.experiment_sections import PRIVACY_COLUMNS, metric_name
 from offbeat.coordinator.algorithm_checks import FaultError, check_restart
@@ -143,7 +144,7 @@ def _simulate(
             evaluation, diverged = simulation.diverged(_metrics(task)), True
         except WrongStepError as error:
             raise OffbeatError(f"{task.name}: {error}") from None
-        recording.writer.add(evaluation, simulation.ended)
+        recording.writer.add(evaluation, simulation.ended, simulation.evaluated_by)
         if evaluation is not None:
             on_evaluation(evaluation)
         if diverged:
@@ -164,8 +165,10 @@ def _simulate(
 
 
 def _metrics(task: RunTask) -> list[str]:
-    names = [metric_name(metric) for metric in task.experiment.metrics]
-    return names if task.experiment.privacy_of(task.label) is None else [*names, *PRIVACY_COLUMNS]
+    experiment = task.experiment
+    names = [metric_name(metric) for metric in experiment.metrics]
+    spent = () if experiment.privacy_of(task.label) is None else PRIVACY_COLUMNS
+    return [*names, *spent, *client_columns(experiment.evaluate, experiment.metrics)]
 
 
 def _check_restart(simulation: Simulation, task: RunTask) -> None:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.config.algorithm_table import build_algorithm
+from offbeat.config.client_evaluation import check_client_evaluation
 from offbeat.config.experiment_file import check_lease
 from offbeat.config.experiment_sections import EvaluateSection, ServerSection, StopSection
 from offbeat.config.population_sections import PopulationSection
@@ -37,7 +38,8 @@ from offbeat.runs.simulate_arguments import (
     plan_of,
     table_of,
 )
-from offbeat.simulation.records import Evaluation, VisitEnded
+from offbeat.simulation.records import Evaluation
+from offbeat.simulation.simulator import Simulation
 from offbeat.training.accelerator import Precision
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
@@ -73,6 +75,7 @@ def simulate(
     local: LocalPlan | Mapping[str, Any],
     evaluate_every_seconds: float | None = None,
     evaluate_every_versions: int | None = None,
+    evaluate_on_clients: int | None = None,
     virtual_seconds: float | None = None,
     versions: int | None = None,
     updates: int | None = None,
@@ -106,6 +109,8 @@ def simulate(
             next is needed. The first and the last model are always evaluated.
         evaluate_every_versions: Versions between two evaluations: at the instant at which the version reaches or
             passes a multiple of this.
+        evaluate_on_clients: How many available clients measure each evaluated version on their held-out examples; needs
+            ``holdout`` in ``population``.
         virtual_seconds: When the run ends; the first of these three limits counts, and at least one is needed.
         versions: The number of versions after which the run ends.
         updates: The number of counted updates after which the run ends.
@@ -125,12 +130,14 @@ def simulate(
         precision: ``float32``, ``tf32`` on NVIDIA GPUs, or ``bf16`` in forward passes.
         deterministic: On a GPU, use only operations that give the same bits each time.
         seed: Fixes clients, devices, minibatches and, if ``model`` is a class or function, the initial model.
-        output: A folder for ``history.parquet``, ``events.parquet`` (a row for each visit) and ``model.safetensors``.
+        output: A folder for ``history.parquet``, ``events.parquet`` (a row for each visit), ``clients.parquet`` (a row
+            for each client's evaluation) and ``model.safetensors``.
         progress: Whether to show a progress bar.
 
     Returns:
         A row for each evaluation: seconds (virtual), version, counted, unused, lost, bytes_down, bytes_up, loss, and a
-        column for each metric; with ``privacy`` also what was spent, epsilon and epsilon_replace_one.
+        column for each metric; with ``privacy`` also what was spent, epsilon and epsilon_replace_one; with
+        ``evaluate_on_clients`` statistics of the clients' metrics, such as client_accuracy.
 
     Raises:
         OffbeatError: An argument is wrong, or two do not fit together; the message is one line.
@@ -145,6 +152,15 @@ def simulate(
     section = table_of(PopulationSection, {"clients": population} if isinstance(population, int) else population)
     stop = table_of(StopSection, {"virtual_seconds": virtual_seconds, "versions": versions, "updates": updates}, "stop")
     server_section = table_of(ServerSection, server or {})
+    evaluate = table_of(
+        EvaluateSection,
+        {
+            "every_seconds": evaluate_every_seconds,
+            "every_versions": evaluate_every_versions,
+            "on_clients": evaluate_on_clients,
+        },
+        "evaluate",
+    )
     objective = objective_of(loss, metrics)
     folder = None if output is None else _make_folder(Path(output))
     accelerator = accelerator_of(device, precision, deterministic)
@@ -153,6 +169,9 @@ def simulate(
     with accelerator.numerics():
         try:
             check_lease(section, server_section)
+            check_client_evaluation(
+                evaluate, list(objective.metrics), holdout=section.holdout, is_private=privacy is not None
+            )
             train, test = as_examples(dataset)
             clients = build_population(section, dataset, seed)
             world = World(
@@ -172,11 +191,7 @@ def simulate(
                 server=server_section,
                 privacy=None if privacy is None else table_of(PrivacySection, privacy),
                 stop=stop,
-                evaluate=table_of(
-                    EvaluateSection,
-                    {"every_seconds": evaluate_every_seconds, "every_versions": evaluate_every_versions},
-                    "evaluate",
-                ),
+                evaluate=evaluate,
                 trainer=trainer,
                 workers=1 if trainer == "loop" else available_processors(),
                 seed=seed,
@@ -194,7 +209,7 @@ def simulate(
             bars.end(name, seed)
     history = _history(evaluations)
     if folder is not None:
-        _write(folder, history, simulation.ended, world.workload.model.named(simulation.model))
+        _write(folder, history, simulation, world.workload.model.named(simulation.model))
     return history
 
 
@@ -213,10 +228,13 @@ def _make_folder(folder: Path) -> Path:
     return folder
 
 
-def _write(folder: Path, history: "DataFrame", ended: Sequence[VisitEnded], model: Mapping[str, Tensor]) -> None:
+def _write(folder: Path, history: "DataFrame", simulation: Simulation, model: Mapping[str, Tensor]) -> None:
     with _disk_errors(folder):
         history.to_parquet(folder / "history.parquet", index=False)
-        pq.write_table(pa.Table.from_pylist([visit._asdict() for visit in ended], EVENTS), folder / "events.parquet")
+        visits = [visit._asdict() for visit in simulation.ended]
+        pq.write_table(pa.Table.from_pylist(visits, EVENTS), folder / "events.parquet")
+        if rows := [evaluation.row() for evaluation in simulation.evaluated_by]:
+            pq.write_table(pa.Table.from_pylist(rows), folder / "clients.parquet")
         (folder / "model.safetensors").write_bytes(save(dict(model)))
 
 

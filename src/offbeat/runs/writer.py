@@ -14,6 +14,7 @@ from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.runs import directory as run_directory
 from offbeat.runs.parquet_chunks import ChunkedTable
 from offbeat.runs.resume import check_chunks, check_settings, check_versions
+from offbeat.simulation.client_evaluations import ClientEvaluation
 from offbeat.simulation.records import Evaluation, VisitEnded
 from offbeat_client.files import sync_file, sync_folder, write_durably
 
@@ -26,14 +27,19 @@ class RunWriter:
     ``real_seconds`` is how long the run took until the checkpoint that it was resumed from; 0 for a new run.
     """
 
-    def __init__(self, path: Path, metrics: Iterable[str], checkpoint: Mapping[str, Any]) -> None:
+    def __init__(
+        self, path: Path, config: Mapping[str, Any], metrics: Iterable[str], checkpoint: Mapping[str, Any]
+    ) -> None:
         self._path = path
         self._folder = run_directory.unfinished_path(path)
         self._metrics = tuple(metrics)
-        history, events = checkpoint.get("parts", (0, 0))
         self.real_seconds: float = checkpoint.get("real_seconds", 0.0)
-        self._history = ChunkedTable(self._folder, "history", run_directory.history_schema(self._metrics), history)
-        self._events = ChunkedTable(self._folder, "events", run_directory.EVENTS, events)
+        schemas = run_directory.table_schemas(config, self._metrics)
+        chunks = checkpoint.get("parts", [0] * len(schemas))
+        self._tables = {
+            name: ChunkedTable(self._folder, name, schema, number)
+            for (name, schema), number in zip(schemas.items(), chunks, strict=True)
+        }
 
     @classmethod
     def begin(cls, path: Path, config: Mapping[str, Any], metrics: Iterable[str], versions: Mapping[str, str]) -> Self:
@@ -45,7 +51,7 @@ class RunWriter:
             # The settings come last: a folder with settings is complete.
             _write(folder / "versions.json", _as_json(versions))
             _write(folder / "config.toml", tomli_w.dumps(config))
-            return cls(path, metrics, {})
+            return cls(path, config, metrics, {})
 
     @classmethod
     def resume(
@@ -63,29 +69,34 @@ class RunWriter:
             return cls.begin(path, config, metrics, versions), None
         check_versions(folder, versions)
         state = read_checkpoint(checkpoint)
-        check_chunks(folder, state)
+        check_chunks(folder, state, list(run_directory.table_schemas(config, ())))
         with _disk_errors(path):
-            return cls(path, metrics, state), state
+            return cls(path, config, metrics, state), state
 
-    def add(self, evaluation: Evaluation | None, ended: list[VisitEnded]) -> None:
-        """Add an evaluation, if any, and move the visits that ended out of the list."""
+    def add(
+        self, evaluation: Evaluation | None, ended: list[VisitEnded], by_clients: list[ClientEvaluation] | None = None
+    ) -> None:
+        """Add an evaluation, if any; move visits and clients' evaluations out of lists."""
         if evaluation is not None:
             *numbers, metrics = evaluation
-            self._history.add([*numbers, *(metrics[name] for name in self._metrics)])
+            self._tables["history"].add([*numbers, *(metrics[name] for name in self._metrics)])
         for visit in ended:
-            self._events.add(visit)
+            self._tables["events"].add(visit)
         ended.clear()
-        if len(self._events) > _MAX_ROWS:
+        for evaluated in by_clients or []:
+            self._tables["clients"].add(list(evaluated.row().values()))
+        if by_clients:
+            by_clients.clear()
+        if len(self._tables["events"]) > _MAX_ROWS:
             with _disk_errors(self._path):
-                self._events.close_chunk()
+                self._tables["events"].close_chunk()
 
     def checkpoint(self, state: Mapping[str, Any], real_seconds: float) -> None:
         """Write all rows, and the state."""
         with _disk_errors(self._path):
-            self._history.close_chunk()
-            self._events.close_chunk()
+            self._close_chunks()
             _write(self._folder / "timing.json", _as_json({"real_seconds": real_seconds}))
-            chunks = [self._history.chunks, self._events.chunks]
+            chunks = [table.chunks for table in self._tables.values()]
             write_checkpoint(
                 self._folder / "checkpoint.safetensors", {**state, "parts": chunks, "real_seconds": real_seconds}
             )
@@ -95,14 +106,13 @@ class RunWriter:
         new = self._path.with_name(f".{self._path.name}.partial")
         with _disk_errors(self._path):
             try:
-                self._history.close_chunk()
-                self._events.close_chunk()
+                self._close_chunks()
                 run_directory.remove(new)
                 new.mkdir()
                 for name in ("config.toml", "versions.json"):
                     (new / name).write_bytes((self._folder / name).read_bytes())
-                self._history.join(new / "history.parquet")
-                self._events.join(new / "events.parquet")
+                for name, table in self._tables.items():
+                    table.join(new / f"{name}.parquet")
                 (new / "model.safetensors").write_bytes(save(dict(model)))
                 timing = {"real_seconds": real_seconds, **({"notes": list(notes)} if notes else {})}
                 _write(new / "timing.json", _as_json(timing))
@@ -115,6 +125,10 @@ class RunWriter:
             finally:
                 run_directory.remove(new)
         run_directory.remove(self._folder)
+
+    def _close_chunks(self) -> None:
+        for table in self._tables.values():
+            table.close_chunk()
 
 
 def _disk_errors(path: Path) -> AbstractContextManager[None]:

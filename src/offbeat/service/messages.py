@@ -6,6 +6,7 @@ from pydantic import Field
 
 from offbeat.algorithms.components import Algorithm
 from offbeat.coordinator.calls import Assignment, Receipt, Unknown
+from offbeat.service.client_evaluation.evaluation_round import RoundSummary
 from offbeat.service.engine.privacy_status import PrivacyStatus
 from offbeat_client.messages import Answer, PlanMessage, PrivacyMessage, ReceiptMessage, Request, VisitMessage
 
@@ -67,6 +68,7 @@ class Status(Answer):
     refused_steps: int
     run_seconds: float
     evaluated: dict[str, Any] | None
+    evaluated_by_clients: RoundSummary | None = None
     privacy: PrivacyStatus | None = None
 
 

@@ -13,6 +13,7 @@ KINDS: dict[str, int] = {
     "foreign-token": 403,
     "no-such-version": 404,
     "no-such-visit": 404,
+    "no-such-evaluation": 404,
     "no-such-client": 404,
     "no-such-token": 404,
     "not-found": 404,

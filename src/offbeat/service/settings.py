@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from offbeat.service.client_evaluation.client_evaluations import ClientEvaluationSettings
 from offbeat.service.engine.privacy_status import PrivacySettings
 from offbeat.service.server.certificates import Certificates
+
+_WAIT_SECONDS = 600.0  # for clients that evaluate, without leases
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +40,9 @@ class ServerSettings:
         lease_seconds: How long the slot of a silent client is kept; None for no limit.
         stop_versions: The run ends at this version.
         evaluate_every: Number of versions from one evaluation to the next; None for no evaluations.
-        evaluate_command: The program that evaluates versions.
+        evaluate_command: The program that evaluates versions; empty for no evaluation on the server.
+        evaluate_on_clients: Number of clients that evaluate these versions; None for none.
+        lower_is_better: The clients' metrics whose highest values are the worst.
         privacy: The privacy of sums, for a coordinator with limits on participation; None for plain sums.
         config: The run's configuration, which must be the same whenever the server starts.
         clock: Monotonic seconds.
@@ -62,6 +67,21 @@ class ServerSettings:
     stop_versions: float = math.inf
     evaluate_every: int | None = None
     evaluate_command: Sequence[str] = ()
+    evaluate_on_clients: int | None = None
+    lower_is_better: frozenset[str] = frozenset({"loss"})
     privacy: PrivacySettings | None = None
     config: dict[str, Any] = field(default_factory=dict[str, Any])
     clock: Callable[[], float] = time.monotonic
+
+    @property
+    def client_evaluation(self) -> ClientEvaluationSettings | None:
+        """The settings of evaluation on clients; None if they do not evaluate."""
+        if self.evaluate_every is None or self.evaluate_on_clients is None:
+            return None
+        return ClientEvaluationSettings(
+            number=self.evaluate_on_clients,
+            every_versions=self.evaluate_every,
+            wait_seconds=self.lease_seconds or _WAIT_SECONDS,
+            lower_is_better=self.lower_is_better,
+            seed=self.seed,
+        )

@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from offbeat.algorithms.components import Algorithm
+from offbeat.simulation.client_evaluations import ClientEvaluations
 from offbeat.simulation.events import EventQueue, Kind
 from offbeat.simulation.records import Evaluation, Totals
 from offbeat.simulation.training_queue import DivergedError
@@ -19,7 +20,8 @@ class Evaluations:
     """Evaluations of the model every so many virtual seconds or versions.
 
     A version is evaluated once. With ``every_versions``, an evaluation is due at the end of an instant in which the
-    version has reached a multiple of it. Infinite numbers mean never.
+    version has reached a multiple of it. Infinite numbers mean never. With ``clients``, some of these evaluate the
+    same versions.
     """
 
     def __init__(
@@ -31,11 +33,13 @@ class Evaluations:
         *,
         every_seconds: float,
         every_versions: float,
+        clients: ClientEvaluations | None = None,
     ) -> None:
         self._algorithm = algorithm
         self._queue = queue
         self._totals = totals
         self._evaluate = evaluate
+        self._clients = clients
         self._every_seconds = every_seconds
         self._every_versions = every_versions
         self._due_version = math.inf  # infinite also while that evaluation is in the queue
@@ -69,12 +73,15 @@ class Evaluations:
         if latest is not None and latest.version == version:
             loss, metrics = latest.loss, latest.metrics
         else:
-            loss, metrics = self._evaluate(self._algorithm.result)
+            model = self._algorithm.result
+            loss, metrics = self._evaluate(model)
             # A refused step shows once the model has been read.
             for made_from, reason in self._algorithm.refused_steps.items():
                 raise DivergedError(
                     f"the step from version {made_from} was refused: {reason}; lower server_lr or local.lr"
                 )
+            if self._clients is not None and math.isfinite(loss):
+                metrics = {**metrics, **self._clients.happen(now, version, model)}
         if not math.isfinite(loss):
             raise DivergedError(f"the model of version {version} has the test loss {loss}: lower server_lr or local.lr")
         self._latest = self._totals.evaluation(now, version, loss, metrics)

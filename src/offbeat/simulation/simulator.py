@@ -10,6 +10,7 @@ from offbeat.algorithms.components.state import prefixed, under
 from offbeat.coordinator import Coordinator
 from offbeat.population.devices.devices import Devices
 from offbeat.simulation.attendance import Attendance
+from offbeat.simulation.client_evaluations import ClientEvaluation, ClientEvaluations
 from offbeat.simulation.clock import Clock
 from offbeat.simulation.evaluations import Evaluate, Evaluations
 from offbeat.simulation.events import EventQueue, Kind
@@ -52,9 +53,11 @@ class Simulation:
         stop: The end.
         seed: The run's seed.
         masked: How clients mask their updates; None for updates in the clear.
+        clients: Evaluates versions on clients; None if they do not evaluate.
 
     Attributes:
         ended: The visits that have ended; a reader may remove them.
+        evaluated_by: The clients' evaluations; a reader may remove them.
         finished: Whether the end is reached; ``step`` must not be called any more.
         workload: What the trainer trains.
     """
@@ -71,6 +74,7 @@ class Simulation:
         stop: Stop,
         seed: int,
         masked: "MaskedUpdates | None" = None,
+        clients: ClientEvaluations | None = None,
     ) -> None:
         algorithm = coordinator.algorithm
         costs = PlanCosts(algorithm, algorithm.model.numel(), 0 if masked is None else masked.share_bytes)
@@ -100,7 +104,9 @@ class Simulation:
             evaluate,
             every_seconds=evaluate_every_seconds,
             every_versions=evaluate_every_versions,
+            clients=clients,
         )
+        self.evaluated_by: list[ClientEvaluation] = [] if clients is None else clients.made
         self._handlers: dict[int, Callable[[float, int], None]] = {
             Kind.ARRIVAL: self._stages.arrive,
             Kind.OFFER: self._stages.offer,

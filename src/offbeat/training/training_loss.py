@@ -1,8 +1,8 @@
 """The loss on the training set as a metric."""
 
-from torch import Tensor, arange
+import torch
+from torch import Tensor
 
-from offbeat.inputs import Inputs, map_inputs
 from offbeat.training.evaluation import Evaluator
 
 TRAINING_LOSS = "training_loss"
@@ -25,10 +25,7 @@ class TrainingLossEvaluator:
         return loss, {**metrics, TRAINING_LOSS: training_loss}
 
 
-def choose_evenly(inputs: Inputs[Tensor], labels: Tensor) -> tuple[Inputs[Tensor], Tensor]:
-    """Return ``EXAMPLES`` evenly spaced examples, or all if there are no more."""
-    number = len(labels)
-    if number <= EXAMPLES:
-        return inputs, labels
-    chosen = arange(EXAMPLES) * number // EXAMPLES
-    return map_inputs(lambda part: part[chosen], inputs), labels[chosen]
+def evenly_spaced(number: int) -> Tensor:
+    """Return indices of ``EXAMPLES`` evenly spaced examples, or all of fewer."""
+    chosen = min(number, EXAMPLES)
+    return torch.arange(chosen) * number // chosen

@@ -16,7 +16,7 @@ from offbeat.training.evaluation import Evaluator
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.minibatches import gather
 from offbeat.training.objectives import Metrics, Objective
-from offbeat.training.training_loss import TrainingLossEvaluator, choose_evenly
+from offbeat.training.training_loss import TrainingLossEvaluator, evenly_spaced
 
 Evaluate = Callable[[Tensor], tuple[float, dict[str, float]]]
 """Maps a model's vector ``(d,)`` to its test loss and its metrics."""
@@ -63,6 +63,7 @@ class Workload:
         test: The test set; None where nothing is measured.
         augmentation: How training images are changed at random; None if they are not.
         accelerator: The processor on which the model lies, and its arithmetic.
+        held_out: For each client the indices of the examples that it does not train on; empty if there are none.
     """
 
     model: FlatModel
@@ -73,6 +74,7 @@ class Workload:
     test: Examples | None = None
     augmentation: AugmentationName | None = None
     accelerator: Accelerator = CPU
+    held_out: Sequence[NDArray[np.int64]] = ()
 
     def to(self, accelerator: Accelerator, *, with_data: bool = True) -> "Workload":
         """Return the workload on another processor.
@@ -106,7 +108,18 @@ class Workload:
         on_test = self._evaluator(self.test, self.objective.metrics)
         if not self.objective.training_loss:
             return on_test
-        return TrainingLossEvaluator(on_test, self._evaluator(Examples(*choose_evenly(*self.train)), {}))
+        return TrainingLossEvaluator(on_test, self._evaluator(self._some_training_examples(), {}))
+
+    def measure_on_client(self, client: int, vector: Tensor) -> tuple[float, dict[str, float]]:
+        """Return the loss and metrics of a model ``(d,)`` on a client's held-out examples."""
+        held_out = self.train.take(torch.from_numpy(self.held_out[client]))
+        return self._evaluator(held_out, self.objective.metrics)(vector)
+
+    def _some_training_examples(self) -> Examples:
+        """Return evenly spaced examples of those that are not held out."""
+        held_out = np.concatenate([np.empty(0, np.int64), *self.held_out])
+        trained = np.setdiff1d(np.arange(len(self.train.labels)), held_out, assume_unique=True)
+        return self.train.take(torch.from_numpy(trained)[evenly_spaced(len(trained))])
 
     def _evaluator(self, examples: Examples, metrics: Metrics) -> Evaluator:
         inputs, labels = examples

@@ -31,10 +31,9 @@ from offbeat.population.devices.bandwidth_traces import load_traces
 from offbeat.population.devices.devices import Devices
 from offbeat.population.devices.links import ConstantLink, Link, random_traces
 from offbeat.population.devices.published_measurements import PHONES, TRACES
+from offbeat.population.holdout import Shards, hold_out
 from offbeat.randomness import Purpose
 from offbeat.worlds.population_availability import build_availability, build_quiet_hours
-
-Shards = list[NDArray[np.int64]]
 
 # 30 million years a step, or a transfer of a gigabyte: beyond, float64 no longer resolves seconds.
 _SLOWEST_STEP = 1e15
@@ -58,6 +57,7 @@ class Population:
 
     shards: Shards  # for each client the numbers of its training examples
     devices: Devices
+    held_out: Shards  # and of those that it does not train on
 
 
 def build_population(section: PopulationSection, dataset: Dataset, seed: int) -> Population:
@@ -66,11 +66,12 @@ def build_population(section: PopulationSection, dataset: Dataset, seed: int) ->
     with error_prefix("population.partition"):
         shards = _divide(section, dataset, quiet, seed)
     availability = build_availability(section, dataset, shards, quiet, seed)
-    return Population(shards, _build_devices(section, availability, seed))
+    shards, held_out = hold_out(shards, section.holdout, seed)
+    return Population(shards, _build_devices(section, availability, seed), held_out)
 
 
 def pool_clients(population: Population, cohort: int) -> Population:
-    """Return a population of one client that holds the examples of all.
+    """Return a population of one client that holds the training examples of all.
 
     It takes ``cohort`` times as many steps a second as the mean client, is always available and loses nothing.
     """
@@ -86,7 +87,7 @@ def pool_clients(population: Population, cohort: int) -> Population:
         availability=Always(),
         when_away="pause",
     )
-    return Population([np.sort(np.concatenate(population.shards))], devices)
+    return Population([np.sort(np.concatenate(population.shards))], devices, population.held_out)
 
 
 def _divide(section: PopulationSection, dataset: Dataset, quiet: QuietHours | HoursOfDay | None, seed: int) -> Shards:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from offbeat.algorithms import Algorithm, LocalPlan
+from offbeat.config.client_evaluation import lower_is_better
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.experiment_sections import DataOnDevice, EvaluateSection, ServerSection, StopSection
 from offbeat.config.privacy_section import PrivacySection
@@ -16,6 +17,7 @@ from offbeat.coordinator.participation import Participation
 from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
 from offbeat.inputs import name_inputs
+from offbeat.simulation.client_evaluations import ClientEvaluations
 from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
 from offbeat.training.accelerator import Accelerator
@@ -65,7 +67,7 @@ class World:
         guard_pattern(algorithm)
         wrap_buffer(algorithm, self.server)
         examples = torch.tensor([len(shard) for shard in population.shards], dtype=torch.float64)
-        workload = self._placed(replace(self.workload, shards=population.shards))
+        workload = self._placed(replace(self.workload, shards=population.shards, held_out=population.held_out))
         model = workload.model.vector
         participation, masked, evaluate = None, None, workload.evaluator()
         if self.privacy is not None:
@@ -92,6 +94,21 @@ class World:
             ),
             seed=self.seed,
             masked=masked,
+            clients=self._client_evaluations(workload),
+        )
+
+    def _client_evaluations(self, workload: Workload) -> ClientEvaluations | None:
+        if self.evaluate.on_clients is None:
+            return None
+        metrics = list(workload.objective.metrics)
+        return ClientEvaluations(
+            workload.measure_on_client,
+            self.population.devices.availability,
+            [len(shard) for shard in self.population.held_out],
+            number=self.evaluate.on_clients,
+            metrics=metrics,
+            lower_is_better=lower_is_better(self.evaluate, metrics),
+            seed=self.seed,
         )
 
     def _placed(self, workload: Workload) -> Workload:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,8 +11,10 @@ from offbeat.algorithms.components import LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.service.client.local_sgd import LocalSGD
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.objectives import METRICS, Objective
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
+from offbeat_client.visit import Visit
 from tests.inputs_by_name import Plain, Sentences, named, sentences_of
 from tests.training.conftest import made
 from tests.workloads import workload_of
@@ -159,3 +163,51 @@ def test_inputs_by_name_and_the_models_own_loss(visit, loss):
 def test_what_does_not_fit_is_one_line(loss, inputs, line):
     with pytest.raises(OffbeatError, match=line):
         LocalSGD(network(), loss, (inputs, LABELS))
+
+
+def test_it_measures_what_the_simulators_client_measures():
+    client = LocalSGD(network(), cross_entropy, own_data(2), held_out=own_data(1), metrics=["accuracy"])
+    metrics, examples = client.evaluate(start())
+    model = FlatModel(network())
+    objective = Objective(cross_entropy, {"accuracy": METRICS["accuracy"].function})
+    held_out = replace(
+        workload_of(model, inputs=INPUTS, labels=LABELS, shards=SHARDS, seed=5), objective=objective, held_out=SHARDS
+    )
+    loss, simulated_metrics = held_out.measure_on_client(1, model.vector.clone())
+    assert (metrics, examples) == ({"loss": loss, **simulated_metrics}, 4)
+    fitted = client.fit(start(), visit_of_two())
+    assert same(fitted.model, simulated(PLAN)[0])
+
+
+def visit_of_two():
+    return Visit(2, 4, 12, None, "params", LENGTH, 5, PLAN)
+
+
+@pytest.mark.parametrize(
+    ("loss", "metrics", "names"),
+    [
+        ("cross_entropy", None, ["loss", "accuracy"]),
+        (cross_entropy, None, ["loss"]),
+        ("cross_entropy", [], ["loss"]),
+        ("cross_entropy", {"rows": lambda outputs, labels: len(outputs)}, ["loss", "rows"]),
+    ],
+)
+def test_metrics_are_those_of_the_loss_or_given(loss, metrics, names):
+    client = LocalSGD(network(), loss, own_data(2), held_out=own_data(1), metrics=metrics)
+    assert list(client.evaluate(start())[0]) == names
+
+
+def test_without_held_out_examples_it_does_not_evaluate():
+    assert LocalSGD(network(), cross_entropy, own_data(2)).evaluate is None
+
+
+def test_mistakes_of_evaluation_are_one_line():
+    with pytest.raises(
+        OffbeatError, match=r"^metrics: 'acuracy': did you mean 'accuracy'\?.*, or pass functions by name$"
+    ):
+        LocalSGD(network(), cross_entropy, own_data(2), held_out=own_data(1), metrics=["acuracy"])
+    with pytest.raises(OffbeatError, match="a client needs examples"):
+        LocalSGD(network(), cross_entropy, own_data(2), held_out=(INPUTS[:2], LABELS[:3]))
+    client = LocalSGD(network(), cross_entropy, own_data(2), held_out=own_data(1))
+    with pytest.raises(OffbeatError, match="the server's model is another"):
+        client.evaluate({"a": torch.zeros(3)})

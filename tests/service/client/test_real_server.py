@@ -148,3 +148,29 @@ def test_a_client_that_does_not_declare_its_examples_is_refused(tmp_path, run):
         pytest.raises(OffbeatError, match=r"weighs every client by its examples: .*attribute `examples`"),
     ):
         run(served, lambda _: lambda model, _: (model, 3), visits=1)
+
+
+def test_clients_measure_versions_of_a_run(tmp_path, run):
+    """The built-in client beside one that cannot evaluate, and one whose evaluation fails."""
+
+    def make_measuring(client):
+        inputs = torch.sin(torch.arange(20.0).view(10, 2) * (client + 1))
+        examples = inputs, (inputs[:, 0] > 0).long()
+        return LocalSGD(nn.Linear(2, 2), "cross_entropy", examples, held_out=(inputs[:3], examples[1][:3]))
+
+    def make_failing(client):
+        local = make_client(client)
+        local.evaluate = lambda model: ({"accuracy": float("nan")}, 3)
+        return local
+
+    makes = [make_measuring, make_measuring, make_client, make_failing]
+    model = FlatModel(nn.Linear(2, 2)).vector
+    options = {"model": model, "stop_versions": 6, "evaluate_every": 2, "evaluate_on_clients": 4}
+    with serve(tmp_path, lambda: FedBuff(buffer_size=2, concurrency=4), 4, **options) as served:
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda client: run(served, makes[client], name=str(client)), range(4)))
+        summary = served.service.status().evaluated_by_clients
+    assert summary.version == 6
+    assert 1 <= summary.answered <= 2
+    assert summary.examples == 3 * summary.answered
+    assert set(summary.metrics) == {"loss", "accuracy"}

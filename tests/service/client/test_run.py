@@ -101,3 +101,16 @@ def test_the_attributes_are_those_of_the_users_client():
     client, function = with_arrays(Mine()), with_arrays(lambda model, visit: (model, 1))
     assert (client.examples, client.corrects_gradients) == (60, True)
     assert (function.examples, function.corrects_gradients) == (None, False)
+
+
+def test_evaluate_gets_tensors(arrays):
+    class Measuring:
+        def fit(self, model, visit):
+            return model, 1
+
+        def evaluate(self, model):
+            assert isinstance(model["a"], torch.Tensor)
+            return {"sum": float(model["a"].sum())}, 2
+
+    assert with_arrays(Measuring()).evaluate(arrays) == ({"sum": 3.0}, 2)
+    assert with_arrays(lambda model, visit: (model, 1)).evaluate is None

@@ -22,6 +22,7 @@ class Engine:
     def __init__(self, period, times, lapse_at=math.inf):
         self.times = iter(times)
         self.lapse_at, self.must_assign, self.assigned = lapse_at, False, 0
+        self.client_evaluations = None
         self.calls = []
         self.lock = asyncio.Lock()
         self.coordinator = self.run = self.algorithm = self

@@ -1,3 +1,4 @@
+from offbeat.service.client_evaluation.evaluation_round import MetricStatistics, RoundSummary
 from offbeat.service.engine.metrics import Metrics
 
 
@@ -17,3 +18,17 @@ def test_metrics_are_text_with_labels_and_servers_do_not_share_them():
     ):
         assert line in lines
     assert "offbeat_version 0.0" in Metrics().text().decode().splitlines()
+
+
+def test_only_the_last_evaluation_by_clients_is_shown():
+    metrics = Metrics()
+    assert "offbeat_client" not in metrics.text().decode()
+    for name, value in (("auc", 0.25), ("accuracy", 0.5)):
+        statistics = MetricStatistics(clients=2, weighted=value, mean=0.75, p10=0.0, p50=0.5, p90=1.0, worst=0.0)
+        metrics.set_client_evaluation(
+            RoundSummary(version=3, asked=4, answered=2, examples=9, metrics={name: statistics})
+        )
+    lines = metrics.text().decode().splitlines()
+    assert 'offbeat_client_metric{metric="accuracy",statistic="weighted"} 0.5' in lines
+    assert "offbeat_clients_evaluated 2.0" in lines
+    assert len([line for line in lines if line.startswith("offbeat_client_metric{")]) == 6

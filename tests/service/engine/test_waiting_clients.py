@@ -60,3 +60,16 @@ def test_all_requests_can_be_released():
         assert waiting.remove(4, futures[1])
 
     run(check)
+
+
+def test_one_client_is_released():
+    def check(waiting):
+        one, other = waiting.add(3), waiting.add(4)
+        waiting.release(3)
+        waiting.release(5)  # it does not wait
+        assert one.result() is None
+        assert not other.done()
+        waiting.give(WORK)  # too late
+        assert waiting.remove(3, one)
+
+    run(check)

@@ -62,7 +62,7 @@ def test_an_update_and_a_check_in_go_together(tmp_path):
             late = one.put(answer["next"]["visit"], body_of(ONES), params=together).json()
             visit = waits.result(10)
         assert late["receipt"]["new_version"]
-        assert late["next"] == {"visit": None, "retry_after_seconds": None, "finished": True}
+        assert late["next"] == {"visit": None, "retry_after_seconds": None, "finished": True, "evaluation": None}
         assert not two.send(visit, ONES)["counted"]
 
 
@@ -102,7 +102,7 @@ def test_without_a_free_slot_a_client_waits_or_comes_again(server):
     peers = [server.enrol() for _ in range(5)]
     visits = [peer.check_in() for peer in peers[:4]]
     answer = peers[4].http.post("/v1/checkin", json={"wait_seconds": 0.1}).json()
-    assert answer == {"visit": None, "retry_after_seconds": 5.0, "finished": False}
+    assert answer == {"visit": None, "retry_after_seconds": 5.0, "finished": False, "evaluation": None}
     with ThreadPoolExecutor(1) as pool:
         waits = pool.submit(peers[4].check_in, 20.0)
         until(lambda: server.service.engine.waiting)
@@ -198,7 +198,7 @@ def test_a_run_that_is_over_says_so_and_its_model_stays(tmp_path):
         for peer, visit in zip(peers[:2], visits[:2], strict=True):
             peer.send(visit, ONES)
         answer = peers[0].http.post("/v1/checkin", json={"wait_seconds": 20}).json()
-        assert answer == {"visit": None, "retry_after_seconds": None, "finished": True}
+        assert answer == {"visit": None, "retry_after_seconds": None, "finished": True, "evaluation": None}
         assert peers[2].http.get("/v1/uploads/0").json()["wanted"] is False
         assert not peers[2].send(visits[2], ONES)["counted"]
         assert server.admin.http.get("/v1/status").json()["version"] == 1

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from offbeat.algorithms import SCAFFOLD, FedBuff
-from offbeat.service.http.protocol_support import missing_support
+from offbeat.service.http.protocol_support import missing_support, supported
 from tests.service.conftest import LENGTH, body_of, running
 from tests.service.http_client import kind_of
 from tests.simulation.test_simulator_contract import Greedy
@@ -57,3 +57,8 @@ def test_old_clients_take_part_where_nothing_new_is_needed(server):
     answer = peer.put(visit, body_of(torch.ones(LENGTH)), params={"checkin": "true"}).json()
     assert answer["receipt"]["counted"]
     assert answer["next"]["visit"] is not None
+
+
+@pytest.mark.parametrize(("header", "names"), [(None, {""}), ("a, evaluate ,b", {"a", "evaluate", "b"})])
+def test_names_in_the_header(header, names):
+    assert supported(header) == names

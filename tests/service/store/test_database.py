@@ -43,3 +43,15 @@ def test_a_broken_database_is_refused(tmp_path):
     (tmp_path / "x.sqlite").write_bytes(b"no database" * 100)
     with pytest.raises(OffbeatError, match=r"cannot use .*x\.sqlite"):
         open_database(tmp_path / "x.sqlite")
+
+
+def test_a_folder_from_before_evaluations_by_clients_gets_their_table(tmp_path):
+    path = tmp_path / "offbeat.sqlite"
+    engine = open_database(path)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE client_evaluations")
+    engine.dispose()
+    engine = open_database(path)
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM client_evaluations").scalar() == 0
+    engine.dispose()

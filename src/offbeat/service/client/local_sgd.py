@@ -1,6 +1,6 @@
 """The built-in client: local SGD on its own examples by the simulator's trainer."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,12 +12,13 @@ from offbeat.data.user_examples import read_examples
 from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.inputs import map_inputs, name_inputs
 from offbeat.training.accelerator import Accelerator, choose_device
+from offbeat.training.evaluation import Evaluator
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.objectives import LOSSES, Loss, Objective
+from offbeat.training.objectives import LOSSES, METRICS, Loss, Metrics, Objective
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job, Result
 from offbeat.training.workload import Examples, Workload
-from offbeat_client.visit import Fitted, Visit
+from offbeat_client.visit import Evaluate, Fitted, Visit
 
 
 class LocalSGD:
@@ -30,7 +31,13 @@ class LocalSGD:
         loss: Maps (outputs, labels) to the mean loss of a minibatch; or a built-in loss's name, such as ``model``.
         data: The client's inputs and labels, ``(n, …)`` each, as a tuple of tensors or arrays; a dict of inputs is
             keyword arguments. Or a map-style data set of examples of one shape, PyTorch's or Hugging Face's.
+        held_out: Inputs and labels, like ``data``, that it does not train on; with them it evaluates versions.
+        metrics: Functions by name that map all outputs and labels of ``held_out`` to one number, or names of built-in
+            metrics; None for accuracy where the loss is ``cross_entropy`` or ``bce``, else none.
         device: Where it trains: ``auto``, ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
+
+    Attributes:
+        evaluate: Measures the loss and the metrics of a model; None without ``held_out``.
 
     Raises:
         OffbeatError: The module cannot be trained this way, or the numbers of inputs and labels differ.
@@ -44,20 +51,18 @@ class LocalSGD:
         loss: Loss | str,
         data: Any,
         *,
+        held_out: Any = None,
+        metrics: Metrics | Sequence[str] | None = None,
         device: str = "cpu",
     ) -> None:
         self._model = FlatModel(module)
         if isinstance(loss, str) and loss not in LOSSES:
             raise OffbeatError(f"loss = {loss!r}: {did_you_mean(loss, LOSSES)}, or pass a function")
         self._loss = LOSSES[loss] if isinstance(loss, str) else loss
-        inputs, labels = data if isinstance(data, tuple) and len(data) == 2 else read_examples(data, "data")
-        inputs = map_inputs(torch.as_tensor, dict(inputs) if isinstance(inputs, Mapping) else inputs)
-        self._data = Examples(inputs, torch.as_tensor(labels))
-        for name, part in name_inputs("inputs", inputs).items():
-            if not 1 <= len(part) == len(labels):
-                raise OffbeatError(
-                    f"a client needs examples, a label for each: got {len(part)} {name}, {len(labels)} labels"
-                )
+        self._metrics = _metrics_of(metrics, loss)
+        self._data = _examples(data, "data")
+        self._held_out = None if held_out is None else _examples(held_out, "held_out")
+        self.evaluate: Evaluate[Tensor] | None = None if held_out is None else self._evaluate
         self.to(device)
 
     def to(self, device: str) -> None:
@@ -68,6 +73,8 @@ class LocalSGD:
         self._accelerator = Accelerator(choose_device(device))
         self._model = self._model.to(self._accelerator.device)
         self._data = self._data.to(self._accelerator.device)
+        if self._held_out is not None:
+            self._held_out = self._held_out.to(self._accelerator.device)
 
     @property
     def examples(self) -> int:
@@ -97,6 +104,23 @@ class LocalSGD:
             result = Result(self._model.vector.clone(), torch.stack(objective.values).float().mean().item())
         return Fitted(self._model.named(result.vector), self.examples, len(objective.values), loss=result.loss)
 
+    def _evaluate(self, model: dict[str, Tensor]) -> tuple[dict[str, float], int]:
+        """Return the loss and the metrics on the held-out examples, and their number."""
+        assert self._held_out is not None
+        self._check(model)
+        evaluator = Evaluator(
+            self._model,
+            loss=self._loss,
+            metrics=self._metrics,
+            inputs=self._held_out.inputs,
+            labels=self._held_out.labels,
+            seed=0,
+            accelerator=self._accelerator,
+        )
+        with self._accelerator.numerics():
+            loss, metrics = evaluator(self._vector(model))
+        return {"loss": loss, **metrics}, len(self._held_out.labels)
+
     def _vector(self, named: dict[str, Tensor]) -> Tensor:
         vector = torch.cat([named[name].reshape(-1) for name in self._model.named(self._model.vector)])
         return vector.to(self._accelerator.device)
@@ -110,6 +134,29 @@ class LocalSGD:
                 f"the server's model is another than this module: {name} has shape {given.get(name, 'none')} there "
                 f"and {shapes.get(name, 'none')} here"
             )
+
+
+def _examples(data: Any, name: str) -> Examples:
+    """Return the examples of a data set, or of a pair of inputs and labels."""
+    inputs, labels = data if isinstance(data, tuple) and len(data) == 2 else read_examples(data, name)
+    inputs = map_inputs(torch.as_tensor, dict(inputs) if isinstance(inputs, Mapping) else inputs)
+    for part_name, part in name_inputs("inputs", inputs).items():
+        if not 1 <= len(part) == len(labels):
+            raise OffbeatError(
+                f"a client needs examples, a label for each: got {len(part)} {part_name}, {len(labels)} labels"
+            )
+    return Examples(inputs, torch.as_tensor(labels))
+
+
+def _metrics_of(metrics: Metrics | Sequence[str] | None, loss: Loss | str) -> Metrics:
+    if metrics is None:
+        metrics = ["accuracy"] if loss in ("cross_entropy", "bce") else []
+    if isinstance(metrics, Mapping):
+        return metrics
+    for name in metrics:
+        if name not in METRICS:
+            raise OffbeatError(f"metrics: {name!r}: {did_you_mean(name, METRICS)}, or pass functions by name")
+    return {name: METRICS[name].function for name in metrics}
 
 
 class _UrgentError(OffbeatError):

@@ -56,6 +56,7 @@ class ArrayClient:
     tensor_fit: Fit[Tensor]
     examples: Any
     corrects_gradients: Any
+    evaluate: Any = None
 
     def fit(self, model: Arrays, visit: Visit[NDArray[np.float32]]) -> Any:
         """Return the unchecked result of the user's ``fit``, with arrays for tensors."""
@@ -76,7 +77,11 @@ def with_arrays(made: Any) -> Any:
     if not callable(fit):
         return made
     examples, corrects = getattr(made, "examples", None), getattr(made, "corrects_gradients", False)
-    return ArrayClient(cast("Fit[Tensor]", fit), examples, corrects)
+    evaluate: Any = getattr(made, "evaluate", None)
+    if callable(evaluate):
+        tensor_evaluate = evaluate
+        evaluate = lambda model: tensor_evaluate(_tensors(model))  # noqa: E731
+    return ArrayClient(cast("Fit[Tensor]", fit), examples, corrects, evaluate)
 
 
 def _tensors(arrays: Arrays) -> dict[str, Tensor]:

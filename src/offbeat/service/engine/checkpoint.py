@@ -50,7 +50,7 @@ class CheckpointWriter:
         async with engine.lock:
             number, now = engine.log_writer.number, engine.run.now
             coordinator = await engine.publisher.aggregate(engine.coordinator.state_dict)
-            versions = engine.run.needed_versions()
+            versions = _needed_versions(engine)
             await engine.publisher.publish()
             history = engine.history.state_dict()
         # The log is the run's history, so it has to hold all that the checkpoint covers.
@@ -78,13 +78,19 @@ class CheckpointWriter:
         The caller holds the lock, so that none of the files is appended to.
         """
         engine = self._engine
-        engine.models.keep(engine.run.needed_versions() | versions | self._kept_versions)
+        engine.models.keep(_needed_versions(engine) | versions | self._kept_versions)
         self._kept_versions = versions
         for path in engine.calls.update_files.forget(number):
             path.unlink(missing_ok=True)
         for other in numbers_of(self._folder / "checkpoints"):
             if other < number:
                 _path(self._folder, other).unlink(missing_ok=True)
+
+
+def _needed_versions(engine: Engine) -> set[int]:
+    """Return the versions that visits or evaluations need, and the newest."""
+    evaluations = engine.client_evaluations
+    return engine.run.needed_versions() | (set() if evaluations is None else evaluations.needed_versions)
 
 
 class LoadedCheckpoint(NamedTuple):

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from offbeat.coordinator.calls import Assignment, Receipt, Unknown
+from offbeat.service.client_evaluation.client_evaluations import ClientEvaluations
 from offbeat.service.engine.call_recorder import CallRecorder
 from offbeat.service.engine.live_run import LiveRun
 from offbeat.service.engine.update_intake import UpdateIntake, known_visit
@@ -89,6 +90,15 @@ class Engine:
         """The reason why the server cannot give out or take in work now, or None."""
         return self.log_writer.problem or self.publisher.problem
 
+    @property
+    def client_evaluations(self) -> ClientEvaluations | None:
+        """The evaluations by clients, or None."""
+        return self.publisher.client_evaluations
+
+    def asked_to_evaluate(self, client: int) -> int | None:
+        """Return the version that an idle client is to evaluate; None if there is none."""
+        return None if self.client_evaluations is None else self.client_evaluations.asked(client)
+
     async def check_in(self, client: int, wait_seconds: float) -> Assignment | None:
         """Return the client's open visit, or a new one.
 
@@ -97,7 +107,8 @@ class Engine:
         future = None
         async with self.lock:
             assignment = await self._open_visit(client)
-            if assignment is None and wait_seconds and not self.run.is_finished:
+            may_wait = not self.run.is_finished and self.asked_to_evaluate(client) is None
+            if assignment is None and wait_seconds and may_wait:
                 future = self._begin_waiting(client)
         if future is not None:
             assignment = await self._wait(client, future, wait_seconds)
@@ -105,8 +116,11 @@ class Engine:
         return assignment
 
     async def _open_visit(self, client: int) -> Assignment | None:
-        """Return the client's open visit, or a new one if there is work now."""
-        if self.run.is_finished:
+        """Return the client's open visit, or a new one if there is work now.
+
+        A client that is asked to evaluate gets no new visit.
+        """
+        if self.run.is_finished or self.asked_to_evaluate(client) is not None:
             return None
         if self.coordinator.visits.has_slot(client):
             return self.coordinator.visits.assignment(client)
@@ -257,7 +271,9 @@ class Engine:
             self.has_sealed.set()
         if self._is_stopping:
             return
-        await self.publisher.evaluate()
+        for client in await self.publisher.evaluate():
+            self.waiting.release(client)
+            self.coordinator.absent(self.run.now, client)
         if self.run.is_finished:
             await self.publisher.publish()
             self.waiting.release_all()

@@ -28,6 +28,8 @@ class LeaseTimer:
             due = min(engine.coordinator.next_lapse(), self._next_tick)
             seconds = _MAX_SLEEP if run.is_finished else min(max(due - run.now, _MIN_SLEEP), _MAX_SLEEP)
             await asyncio.sleep(seconds)
+            if engine.client_evaluations is not None:
+                engine.client_evaluations.pass_time()
             if engine.must_assign or (due <= run.now and not run.is_finished):
                 async with engine.lock:
                     self._pass_time()

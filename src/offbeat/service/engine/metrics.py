@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from offbeat.service.client_evaluation.evaluation_round import RoundSummary
 from offbeat.service.engine.privacy_status import PrivacyStatus
 
 T = TypeVar("T")
@@ -30,7 +31,25 @@ class Metrics:
         self.waiting = self._make(Gauge, "offbeat_waiting", "Clients that wait for work")
         self.refused_steps = self._make(Gauge, "offbeat_refused_steps", "Server steps that were not finite")
         self._privacy: dict[str, Gauge] | None = None
+        self._by_clients: Gauge | None = None
+        self._clients_evaluated: Gauge | None = None
         self.enrolled = self._make(Gauge, "offbeat_enrolled", "Clients that have enrolled")
+
+    def set_client_evaluation(self, summary: RoundSummary) -> None:
+        """Set the metrics of the last evaluation by clients, which other runs do not have."""
+        if self._by_clients is None:
+            self._by_clients = self._make(
+                Gauge, "offbeat_client_metric", "A metric over the clients", ["metric", "statistic"]
+            )
+            self._clients_evaluated = self._make(
+                Gauge, "offbeat_clients_evaluated", "Clients that have evaluated the last evaluated version"
+            )
+        assert self._clients_evaluated is not None
+        self._clients_evaluated.set(summary.answered)
+        self._by_clients.clear()  # the names are the clients'
+        for metric, statistics in summary.metrics.items():
+            for statistic, value in statistics.model_dump(exclude={"clients"}).items():
+                self._by_clients.labels(metric, statistic).set(value)
 
     def set_privacy(self, status: PrivacyStatus) -> None:
         """Set the metrics of private sums, which other runs do not have."""

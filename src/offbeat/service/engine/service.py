@@ -3,11 +3,13 @@
 import math
 from collections.abc import AsyncIterator
 
+from offbeat.client_metrics import ClientResult
 from offbeat.compression import uncompressed_bytes
 from offbeat.coordinator.calls import Assignment, Receipt, Unknown
 from offbeat.service.accounts.accounts import Accounts
 from offbeat.service.accounts.declared_examples import within_share
 from offbeat.service.accounts.request_rate import RequestRate
+from offbeat.service.client_evaluation.client_evaluations import ClientEvaluations
 from offbeat.service.engine.engine import Engine
 from offbeat.service.engine.metrics import Metrics
 from offbeat.service.engine.privacy_status import is_without_clients, privacy_status
@@ -79,6 +81,8 @@ class Service:
     async def revoke(self, client: int) -> None:
         """Revoke a client's tokens."""
         self.accounts.revoke(client)
+        if self.engine.client_evaluations is not None:
+            self.engine.client_evaluations.forget(client)
         await self.weigh_clients()
 
     async def weigh_clients(self) -> None:
@@ -111,9 +115,12 @@ class Service:
                 "this run weighs every client by its examples: declare how many you hold (POST /v1/examples; in "
                 "Python the attribute `examples` of the client)",
             )
-        return self._checked_in(await self.engine.check_in(client, wait_seconds))
+        return self._checked_in(client, await self.engine.check_in(client, wait_seconds))
 
-    def _checked_in(self, assignment: Assignment | None) -> messages.CheckedIn:
+    def _checked_in(self, client: int, assignment: Assignment | None) -> messages.CheckedIn:
+        if assignment is None and (version := self.engine.asked_to_evaluate(client)) is not None:
+            asked = messages.EvaluationMessage(version=version, length=self.engine.models.length)
+            return messages.CheckedIn(visit=None, retry_after_seconds=None, finished=False, evaluation=asked)
         if assignment is None:
             is_finished = self.engine.run.is_finished
             retry = None if is_finished else RETRY_SECONDS
@@ -173,7 +180,7 @@ class Service:
             return messages.Received(receipt=receipt, next=None)
         self.metrics.upload_bytes.inc(request.header.bytes)
         self._count(answer.receipt)
-        checked_in = self._checked_in(answer.assignment) if request.check_in else None
+        checked_in = self._checked_in(request.client, answer.assignment) if request.check_in else None
         return messages.Received(receipt=receipt, next=checked_in)
 
     def _count(self, receipt: Receipt | Unknown) -> None:
@@ -183,6 +190,41 @@ class Service:
         if receipt.counted:
             self.metrics.staleness.observe(receipt.staleness)
 
+    def hear(self, client: int, *, can_evaluate: bool) -> None:
+        """Record that a client is available, and whether it can evaluate."""
+        if self.engine.client_evaluations is not None:
+            self.engine.client_evaluations.hear(client, can_evaluate=can_evaluate)
+
+    async def evaluated(
+        self, client: int, version: int, result: messages.EvaluationResult
+    ) -> messages.EvaluationReceipt:
+        """Take a client's evaluation of a version.
+
+        Raises:
+            Refusal: ``no-such-evaluation``, or ``too-many-examples``.
+        """
+        self.accounts.examples.check_maximum(result.examples)
+        counted = self._client_evaluations(version).answer(
+            version, ClientResult(client, result.examples, result.metrics)
+        )
+        await self.engine.log_writer.wait_until_durable()
+        return messages.EvaluationReceipt(counted=counted)
+
+    async def give_up_evaluation(self, client: int, version: int) -> None:
+        """Record that a client does not evaluate a version.
+
+        Raises:
+            Refusal: ``no-such-evaluation``.
+        """
+        self._client_evaluations(version).give_up(version, client)
+        await self.engine.log_writer.wait_until_durable()
+
+    def _client_evaluations(self, version: int) -> ClientEvaluations:
+        self.engine.log_writer.check()
+        if self.engine.client_evaluations is None:
+            raise Refusal("no-such-evaluation", f"clients do not evaluate version {version} of this run")
+        return self.engine.client_evaluations
+
     async def heartbeat(self, client: int, visit: int) -> messages.Beat:
         """Renew a visit's lease."""
         is_wanted, is_urgent = await self.engine.heartbeat(client, visit)
@@ -191,6 +233,7 @@ class Service:
     def status(self) -> Status:
         """Return the progress of the run."""
         coordinator, evaluations = self.engine.coordinator, self.engine.publisher.evaluations
+        client_evaluations = self.engine.client_evaluations
         statistics = coordinator.statistics
         return Status(
             algorithm=coordinator.algorithm.name,
@@ -209,6 +252,7 @@ class Service:
             refused_steps=len(coordinator.algorithm.refused_steps),
             run_seconds=self.engine.run.now,
             evaluated=evaluations.last if evaluations else None,
+            evaluated_by_clients=client_evaluations.last if client_evaluations else None,
             privacy=self._settings.privacy and privacy_status(self._settings.privacy, coordinator, self.engine.shares),
         )
 
@@ -220,6 +264,8 @@ class Service:
         self.metrics.waiting.set(status.waiting)
         self.metrics.enrolled.set(status.enrolled)
         self.metrics.refused_steps.set(status.refused_steps)
+        if status.evaluated_by_clients is not None:
+            self.metrics.set_client_evaluation(status.evaluated_by_clients)
         if status.privacy is not None:
             self.metrics.set_privacy(status.privacy)
         return self.metrics.text()

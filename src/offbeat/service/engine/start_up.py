@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
+from offbeat.service.client_evaluation.client_evaluations import ClientEvaluations, ClientEvaluationSettings
 from offbeat.service.engine.checkpoint import CheckpointWriter, LoadedCheckpoint, load_checkpoint
 from offbeat.service.engine.engine import Engine
 from offbeat.service.engine.evaluation import delete_links
@@ -31,6 +32,7 @@ async def open_engine(
     layout: Layout,
     *,
     terms: Terms | None = None,
+    client_evaluation: ClientEvaluationSettings | None = None,
     stop_versions: float = math.inf,
     clock: Callable[[], float] = time.monotonic,
     failed: Callable[[BaseException], None],
@@ -45,6 +47,7 @@ async def open_engine(
         coordinator: A fresh one, as it was when the run began; the initial model may differ.
         layout: The parameters that make up the model's vector.
         terms: The terms of masked updates; None if updates are not masked.
+        client_evaluation: How clients evaluate; None if they do not.
         stop_versions: The run ends at this version.
         clock: Monotonic seconds.
         failed: Called if the disk fails.
@@ -68,6 +71,8 @@ async def open_engine(
     for record, update in updates:
         engine.calls.update_files.add(record, update)
     clean_up(store.folder, {update.path.name for _, update in updates})
+    if client_evaluation is not None:
+        _resume_evaluations(client_evaluation, store, engine)
     checkpoints = CheckpointWriter(store.folder, engine)
     try:
         await checkpoints.write()
@@ -75,6 +80,21 @@ async def open_engine(
         await engine.close()
         raise
     return engine, checkpoints
+
+
+def _resume_evaluations(settings: ClientEvaluationSettings, store: Store, engine: Engine) -> None:
+    run, visits = engine.run, engine.coordinator.visits
+    evaluations = engine.publisher.client_evaluations = ClientEvaluations(
+        settings,
+        store.folder,
+        store.database,
+        engine.log_writer,
+        clients=engine.coordinator.clients,
+        is_at_work=lambda client: visits.has_slot(client) and not run.is_finished,
+        now=lambda: run.now,
+    )
+    if not evaluations.needed_versions <= engine.models.versions() | run.needed_versions():
+        evaluations.end()  # nobody had begun to train from the version, so it was not made again
 
 
 def _replay(

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TypeVar
 
 from offbeat.coordinator import Coordinator
+from offbeat.service.client_evaluation.client_evaluations import ClientEvaluations
 from offbeat.service.console_log import event
 from offbeat.service.engine.evaluation import EvaluationQueue
 from offbeat.service.store.disk import Disk
@@ -34,11 +35,13 @@ class VersionPublisher:
     Attributes:
         problem: The reason why the newest version cannot be written; None if it can.
         evaluations: Evaluates some of the versions; None for none.
+        client_evaluations: Has some of the versions evaluated by clients; None for none.
     """
 
     def __init__(self, coordinator: Coordinator, models: ModelFiles, log_writer: LogWriter, disk: Disk) -> None:
         self.problem: str | None = None
         self.evaluations: EvaluationQueue | None = None
+        self.client_evaluations: ClientEvaluations | None = None
         self._algorithm = coordinator.algorithm
         self._models = models
         self._log_writer = log_writer
@@ -70,21 +73,29 @@ class VersionPublisher:
             self.problem = f"version {version} cannot be made: {error.strerror or error}"
             raise self._disk.refusal(error) from None
 
-    async def evaluate(self) -> None:
+    async def evaluate(self) -> list[int]:
         """Have the newest version evaluated if it is due.
+
+        Returns the clients that are to evaluate it.
 
         Raises:
             Refusal: The version cannot be written.
         """
-        version = self._algorithm.version
-        if self.evaluations is None or version <= self._last_evaluated or not self.evaluations.wants(version):
-            return
+        version, queue, clients = self._algorithm.version, self.evaluations, self.client_evaluations
+        if version <= self._last_evaluated:
+            return []
+        is_for_queue = queue is not None and queue.wants(version)
+        is_for_clients = clients is not None and clients.wants(version)
+        if not is_for_queue and not is_for_clients:
+            return []
         await self.publish()
         self._last_evaluated = version
-        try:
-            self.evaluations.add(version)
-        except OSError as error:  # which must not keep clients from their work
-            event("evaluation_failed", version=version, problem=error.strerror)
+        if queue is not None and is_for_queue:
+            try:
+                queue.add(version)
+            except OSError as error:  # which must not keep clients from their work
+                event("evaluation_failed", version=version, problem=error.strerror)
+        return clients.begin(version) if clients is not None and is_for_clients else []
 
     async def aggregate(self, work: Callable[[], T]) -> T:
         """Do work that may add up vectors in the thread for it."""

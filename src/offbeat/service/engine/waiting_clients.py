@@ -49,8 +49,13 @@ class WaitingClients:
         if future is not None and not future.done():
             future.set_result(assignment)
 
+    def release(self, client: int) -> None:
+        """Answer a client's request, if there is one, that there is no work."""
+        future = self._futures.get(client)
+        if future is not None and not future.done():
+            future.set_result(None)
+
     def release_all(self) -> None:
         """Answer all requests that there is no work."""
-        for future in self._futures.values():
-            if not future.done():
-                future.set_result(None)
+        for client in self._futures:
+            self.release(client)

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from offbeat.service.engine.service import Service
 from offbeat.service.engine.update_receiver import UploadRequest
 from offbeat.service.http.model_response import ModelResponse
-from offbeat.service.http.protocol_support import missing_support
+from offbeat.service.http.protocol_support import missing_support, supported
 from offbeat.service.http.request_parts import Client, Length, Number, Offset, Text, bearer_token, required_length
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates.update_header import parse_header
@@ -25,6 +25,7 @@ def add_client_routes(app: FastAPI, service: Service) -> None:
     _add_account_routes(app, service)
     _add_probe_routes(app, service)
     _add_visit_routes(app, service)
+    _add_evaluation_routes(app, service)
     _add_upload_routes(app, service)
 
 
@@ -75,9 +76,11 @@ def _add_visit_routes(app: FastAPI, service: Service) -> None:
         missing = missing_support(engine.coordinator.algorithm, offbeat_supports, is_masked=engine.shares is not None)
         if missing is not None:
             raise Refusal("not-supported", missing)
+        service.hear(client, can_evaluate="evaluate" in supported(offbeat_supports))
         # First without waiting, since watching the connection costs time.
         answer = await service.check_in(client, 0.0)
-        if answer.visit is not None or answer.finished or not checkin.wait_seconds:
+        has_work = answer.visit is not None or answer.evaluation is not None
+        if has_work or answer.finished or not checkin.wait_seconds:
             return answer
         return await _while_connected(request, service.check_in(client, checkin.wait_seconds))
 
@@ -105,6 +108,20 @@ def _add_visit_routes(app: FastAPI, service: Service) -> None:
         await service.engine.give_up(client, number)
 
 
+def _add_evaluation_routes(app: FastAPI, service: Service) -> None:
+    @app.post("/v1/evaluations/{version}")
+    async def evaluation(
+        client: Client, version: Number, result: messages.EvaluationResult
+    ) -> messages.EvaluationReceipt:
+        """Send an evaluation of a version."""
+        return await service.evaluated(client, version, result)
+
+    @app.post("/v1/evaluations/{version}/give-up", status_code=204)
+    async def give_up_evaluation(client: Client, version: Number) -> None:
+        """Do not evaluate a version."""
+        await service.give_up_evaluation(client, version)
+
+
 def _add_upload_routes(app: FastAPI, service: Service) -> None:
     @app.get("/v1/uploads/{number}")
     async def upload_state(client: Client, number: Number) -> messages.UploadState:
@@ -128,6 +145,7 @@ def _add_upload_routes(app: FastAPI, service: Service) -> None:
         # A client that lacks what the algorithm needs gets no visit, and the reason when it checks in.
         engine = service.engine
         missing = missing_support(engine.coordinator.algorithm, offbeat_supports, is_masked=engine.shares is not None)
+        service.hear(client, can_evaluate="evaluate" in supported(offbeat_supports))
         answer = await service.upload(
             UploadRequest(
                 client, number, header, upload_offset, length, request.stream(), check_in=checkin and missing is None

@@ -12,6 +12,11 @@ _REMEDIES = {
 }
 
 
+def supported(supports: str | None) -> set[str]:
+    """Return the names in a client's header ``Offbeat-Supports``; None: no header."""
+    return {name.strip() for name in (supports or "").split(",")}
+
+
 def missing_support(algorithm: Algorithm, supports: str | None, *, is_masked: bool = False) -> str | None:
     """Return a message about what the client lacks for this run, or None.
 
@@ -20,12 +25,12 @@ def missing_support(algorithm: Algorithm, supports: str | None, *, is_masked: bo
         supports: The client's header ``Offbeat-Supports``, names separated by commas; None without the header.
         is_masked: Whether updates are masked.
     """
-    supported = {name.strip() for name in (supports or "").split(",")}
+    available = supported(supports)
     for need, remedy in _REMEDIES.items():
-        if getattr(algorithm, need) and need not in supported:
+        if getattr(algorithm, need) and need not in available:
             is_old = supports is None
             return f"{algorithm.name} {_UPGRADE if is_old else remedy}"
-    if is_masked and "privacy" not in supported:
+    if is_masked and "privacy" not in available:
         return (
             "updates of this run are masked: give the client the helper's terms.json (offbeat join --terms); it needs "
             "protocol 1.3 or newer"

@@ -96,6 +96,7 @@ async def serve(
                 coordinator,
                 layout,
                 terms=settings.privacy.terms if settings.privacy else None,
+                client_evaluation=settings.client_evaluation,
                 stop_versions=settings.stop_versions,
                 clock=settings.clock,
                 failed=end.set,
@@ -218,7 +219,7 @@ async def _evaluating(settings: ServerSettings, engine: Engine) -> AsyncGenerato
 
     A failure of the program does not end the server.
     """
-    if settings.evaluate_every is None:
+    if settings.evaluate_every is None or not settings.evaluate_command:
         yield
         return
     evaluations = engine.publisher.evaluations = EvaluationQueue(

@@ -42,6 +42,15 @@ clients = sa.Table(
     sa.Column("examples", sa.Integer),  # as declared; null: not yet
 )
 
+client_evaluations = sa.Table(
+    "client_evaluations",
+    _metadata,
+    sa.Column("version", sa.Integer, primary_key=True),
+    sa.Column("client", sa.Integer, primary_key=True),
+    sa.Column("examples", sa.Integer),  # null: not answered yet; 0: skipped
+    sa.Column("metrics", sa.Text),  # JSON
+)
+
 other_tokens = sa.Table(
     "other_tokens",
     _metadata,

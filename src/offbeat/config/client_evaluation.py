@@ -1,0 +1,55 @@
+"""Checks of evaluation on clients, and the columns that it adds to histories."""
+
+from collections.abc import Sequence
+
+from offbeat.client_metrics import columns
+from offbeat.config.experiment_sections import RESERVED, EvaluateSection, metric_name
+from offbeat.training.objectives import METRICS
+from offbeat.training.training_loss import TRAINING_LOSS
+
+LOSS = "loss"
+
+
+def client_metrics(evaluate: EvaluateSection, metrics: Sequence[str]) -> list[str]:
+    """Return the names of the metrics that clients measure beside their loss."""
+    if evaluate.on_clients is None:
+        return []
+    return [metric_name(metric) for metric in metrics if metric != TRAINING_LOSS]
+
+
+def client_columns(evaluate: EvaluateSection, metrics: Sequence[str]) -> list[str]:
+    """Return the history's columns about clients; none without ``on_clients``."""
+    return [] if evaluate.on_clients is None else list(columns(client_metrics(evaluate, metrics)))
+
+
+def lower_is_better(evaluate: EvaluateSection, metrics: Sequence[str]) -> set[str]:
+    """Return those metrics, and the loss, whose highest values are the worst."""
+    lower = {LOSS, *(name for name in metrics if name in METRICS and not METRICS[name].higher_is_better)}
+    first = metric_name((evaluate.metrics or [*metrics, LOSS])[0])
+    if evaluate.better is not None and first in metrics:
+        lower = lower | {first} if evaluate.better == "lower" else lower - {first}
+    return lower
+
+
+def check_client_evaluation(
+    evaluate: EvaluateSection, metrics: Sequence[str], *, holdout: float, is_private: bool
+) -> None:
+    """Raise ``ValueError`` if clients cannot or must not evaluate."""
+    if evaluate.on_clients is None:
+        return
+    if not holdout:
+        raise ValueError("evaluate.on_clients needs held-out examples: set population.holdout, for instance to 0.2")
+    check_not_private(is_private)
+    names = [*RESERVED, *map(metric_name, metrics), *client_columns(evaluate, metrics)]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"evaluate.metrics: with evaluate.on_clients, {twice} names two columns: rename the metric")
+
+
+def check_not_private(is_private: bool) -> None:
+    """Raise ``ValueError`` if clients would evaluate in a private run."""
+    if is_private:
+        raise ValueError(
+            "evaluate.on_clients does not go with [privacy]: clients would send their metrics in the clear, and ε "
+            "does not cover them: leave one of the two out"
+        )

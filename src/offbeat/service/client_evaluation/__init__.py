@@ -1,0 +1,1 @@
+"""Evaluation of versions by some of a server's clients."""

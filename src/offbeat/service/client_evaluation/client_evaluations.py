@@ -1,0 +1,220 @@
+"""Evaluations by clients: whom the server asks, and what they have answered."""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from offbeat.client_metrics import ClientResult
+from offbeat.randomness import choose_clients
+from offbeat.service.client_evaluation.evaluation_round import EvaluationRound, RoundSummary
+from offbeat.service.console_log import event
+from offbeat.service.refusal import Refusal
+from offbeat.service.store.database import client_evaluations
+from offbeat.service.store.log_writer import LogWriter
+from offbeat_client.files import write_durably
+
+FILE = "client_evaluations.jsonl"
+
+_RECENT_SECONDS = 600.0  # a client from which nothing has been heard for so long is not chosen
+
+
+@dataclass(frozen=True)
+class ClientEvaluationSettings:
+    """Settings of evaluation on clients.
+
+    Attributes:
+        number: How many clients evaluate a version.
+        every_versions: Versions from one evaluation to the next.
+        wait_seconds: How long the server waits for the chosen clients.
+        lower_is_better: The metrics whose highest values are the worst.
+        seed: The run's seed.
+    """
+
+    number: int
+    every_versions: int
+    wait_seconds: float
+    lower_is_better: frozenset[str]
+    seed: int
+
+
+class ClientEvaluations:
+    """Rounds of evaluation, one at a time, in memory and in the database.
+
+    A round is over when each chosen client has answered or given up, after some time, or when the next begins. The rows
+    of clients that were skipped have 0 examples. After a restart the last round goes on if it was not over.
+
+    Args:
+        settings: How clients evaluate.
+        folder: For the file of all rounds that are over.
+        database: The server's database.
+        log_writer: Writes to the database.
+        clients: Number of clients N.
+        is_at_work: Whether a client has a slot in the run, which is not over.
+        now: The run's time in seconds.
+
+    Attributes:
+        last: The summary of the last round that is over; None before.
+    """
+
+    def __init__(
+        self,
+        settings: ClientEvaluationSettings,
+        folder: Path,
+        database: sa.Engine,
+        log_writer: LogWriter,
+        *,
+        clients: int,
+        is_at_work: Callable[[int], bool],
+        now: Callable[[], float],
+    ) -> None:
+        self.last: RoundSummary | None = None
+        self._settings = settings
+        self._path = folder / FILE
+        self._log_writer = log_writer
+        self._clients = clients
+        self._is_at_work = is_at_work
+        self._now = now
+        self._heard: dict[int, float] = {}  # when each client that can evaluate was heard from
+        self._round: EvaluationRound | None = None
+        self._ends = 0.0
+        self._load(database)
+
+    @property
+    def needed_versions(self) -> set[int]:
+        """The version that clients are to evaluate, if there is one."""
+        return {self._round.version} if self._round is not None and self._round.asked else set()
+
+    def hear(self, client: int, *, can_evaluate: bool) -> None:
+        """Record that a client is available, and whether it can evaluate."""
+        if can_evaluate:
+            self._heard[client] = self._now()
+        else:
+            self.forget(client)
+
+    def forget(self, client: int) -> None:
+        """Ask a client no more."""
+        self._heard.pop(client, None)
+        self._skip([client])
+
+    def wants(self, version: int) -> bool:
+        """Return whether a version is to be evaluated."""
+        return version % self._settings.every_versions == 0
+
+    def begin(self, version: int) -> list[int]:
+        """Begin the round of a version; return the chosen clients."""
+        self.end()
+        settings = self._settings
+        chosen = choose_clients(settings.seed, version, self._clients, settings.number, self._is_available)
+        if chosen:
+            self._log_writer.execute(
+                sa.insert(client_evaluations).values([{"version": version, "client": client} for client in chosen])
+            )
+            self._round = EvaluationRound(version, chosen)
+            self._ends = self._now() + settings.wait_seconds
+        return chosen
+
+    def asked(self, client: int) -> int | None:
+        """Return the version that an idle client is to evaluate; None if there is none."""
+        current = self._round
+        is_asked = current is not None and client in current.asked and not self._is_at_work(client)
+        return current.version if current is not None and is_asked else None
+
+    def answer(self, version: int, result: ClientResult) -> bool:
+        """Take a client's answer; return whether it counts.
+
+        The first answer of a client counts. Once the round is over, an answer comes too late.
+
+        Raises:
+            Refusal: ``no-such-evaluation``.
+        """
+        current = self._round_of(version, result.client)
+        if result.client in current.asked:
+            self._set([result.client], version, examples=result.examples, metrics=json.dumps(result.metrics))
+            current.answer(result)
+            self._end_if_complete()
+        return result.client in current.results
+
+    def give_up(self, version: int, client: int) -> None:
+        """Record that a client does not evaluate a version.
+
+        Raises:
+            Refusal: ``no-such-evaluation``.
+        """
+        self._round_of(version, client)
+        self._skip([client])
+
+    def pass_time(self) -> None:
+        """End the round if it has lasted long enough."""
+        if self.needed_versions and self._now() >= self._ends:
+            self.end()
+
+    def end(self) -> None:
+        """End the round; skip the clients that have not answered."""
+        if self._round is not None:
+            self._skip(list(self._round.asked))
+
+    def _round_of(self, version: int, client: int) -> EvaluationRound:
+        current = self._round
+        if current is None or current.version != version or not current.has_chosen(client):
+            raise Refusal("no-such-evaluation", f"the client is not asked to evaluate version {version}: check in")
+        return current
+
+    def _is_available(self, client: int) -> bool:
+        heard = self._heard.get(client)
+        return heard is not None and (self._now() - heard <= _RECENT_SECONDS or self._is_at_work(client))
+
+    def _skip(self, clients: Iterable[int]) -> None:
+        current = self._round
+        skipped = [] if current is None else [client for client in clients if client in current.asked]
+        if current is not None and skipped:
+            self._set(skipped, current.version, examples=0)
+            current.skip(skipped)
+            self._end_if_complete()
+
+    def _set(self, clients: list[int], version: int, **values: int | str) -> None:
+        table = client_evaluations.c
+        rows = (table.version == version) & table.client.in_(clients)
+        self._log_writer.execute(sa.update(client_evaluations).where(rows).values(values))
+
+    def _end_if_complete(self) -> None:
+        """Report the round if nobody is asked any more."""
+        current = self._round
+        if current is None or current.asked:
+            return
+        self.last = current.summary(self._settings.lower_is_better)
+        event("evaluated_by_clients", **self.last.model_dump(exclude={"metrics"}))
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(current.line(self._settings.lower_is_better))
+        except OSError as error:  # which must not keep clients from their work; a restart writes the line
+            event("evaluation_failed", version=current.version, problem=error.strerror)
+
+    def _load(self, database: sa.Engine) -> None:
+        """Load all rounds, and write those that are over to the file again."""
+        table = client_evaluations.c
+        with database.connect() as connection:
+            rows = connection.execute(sa.select(client_evaluations).order_by(table.version, table.client)).all()
+        lines: list[str] = []
+        for version, group in groupby(rows, key=lambda row: row.version):
+            current = _round_of_rows(version, list(group))
+            if current.asked:
+                self._round, self._ends = current, self._now() + self._settings.wait_seconds
+            else:
+                self._round, self.last = current, current.summary(self._settings.lower_is_better)
+                lines.append(current.line(self._settings.lower_is_better))
+        if lines or self._path.exists():
+            write_durably(self._path, "".join(lines).encode())
+
+
+def _round_of_rows(version: int, rows: "list[sa.Row[tuple[int, int, int | None, str | None]]]") -> EvaluationRound:
+    loaded = EvaluationRound(version, [row.client for row in rows])
+    for row in rows:
+        if row.examples:
+            loaded.answer(ClientResult(row.client, row.examples, json.loads(row.metrics)))
+        elif row.examples == 0:
+            loaded.skip([row.client])
+    return loaded

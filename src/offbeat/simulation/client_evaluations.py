@@ -1,0 +1,81 @@
+"""Evaluations of a run's versions by some of its clients."""
+
+from collections.abc import Callable, Container, Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from offbeat.client_metrics import ClientResult, summarise
+from offbeat.population.availability import Availability
+from offbeat.randomness import choose_clients
+
+MeasureOnClient = Callable[[int, Tensor], tuple[float, dict[str, float]]]
+"""Maps a client and a model ``(d,)`` to its loss and metrics on the client's held-out examples."""
+
+
+class ClientEvaluation(NamedTuple):
+    """One client's evaluation of one version, at a virtual time."""
+
+    seconds: float
+    version: int
+    result: ClientResult
+
+    def row(self) -> dict[str, float]:
+        """Return the row of ``clients.parquet``, by column."""
+        client, examples, metrics = self.result
+        return {"seconds": self.seconds, "version": self.version, "client": client, "examples": examples, **metrics}
+
+
+class ClientEvaluations:
+    """Evaluations by random available clients, on their held-out examples.
+
+    They take neither virtual time nor bytes. Clients at work evaluate, too. Clients whose loss or metrics are not
+    finite do not answer.
+
+    Args:
+        measure: Measures a model on a client's examples.
+        availability: When clients are available.
+        examples: Each client's number of held-out examples.
+        number: How many clients evaluate a version.
+        metrics: The names of the metrics.
+        lower_is_better: Those, and the loss, whose highest values are the worst.
+        seed: The run's seed.
+
+    Attributes:
+        made: All evaluations; a reader may remove them.
+    """
+
+    def __init__(
+        self,
+        measure: MeasureOnClient,
+        availability: Availability,
+        examples: Sequence[int],
+        *,
+        number: int,
+        metrics: Sequence[str],
+        lower_is_better: Container[str],
+        seed: int,
+    ) -> None:
+        self.made: list[ClientEvaluation] = []
+        self._measure = measure
+        self._availability = availability
+        self._examples = examples
+        self._number = number
+        self._metrics = metrics
+        self._lower_is_better = lower_is_better
+        self._seed = seed
+
+    def happen(self, now: float, version: int, model: Tensor) -> dict[str, float]:
+        """Let clients evaluate a version; return the values of the history's columns."""
+
+        def can_evaluate(client: int) -> bool:
+            return self._examples[client] > 0 and self._availability.next_available(client, now) == now
+
+        chosen = choose_clients(self._seed, version, len(self._examples), self._number, can_evaluate)
+        results = list(filter(lambda result: result.is_finite, (self._result(client, model) for client in chosen)))
+        self.made += [ClientEvaluation(now, version, result) for result in results]
+        return summarise(results, self._metrics, self._lower_is_better)
+
+    def _result(self, client: int, model: Tensor) -> ClientResult:
+        loss, metrics = self._measure(client, model)
+        return ClientResult(client, self._examples[client], {"loss": loss, **metrics})

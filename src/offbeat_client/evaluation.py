@@ -1,0 +1,64 @@
+"""The evaluation of a version by the user's code."""
+
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from offbeat_client.client_folder.model_file import read_model
+from offbeat_client.errors import OffbeatError
+from offbeat_client.http.connection import Connection
+from offbeat_client.http.download import download
+from offbeat_client.http.refusal import ServiceError, UnreachableError
+from offbeat_client.messages import EvaluationMessage, EvaluationReceipt, EvaluationResult
+from offbeat_client.number_checks import check_count
+from offbeat_client.user_code_errors import user_code
+from offbeat_client.visit import Evaluate
+
+_log = logging.getLogger(__name__)
+
+
+def evaluate(connection: Connection, folder: Path, asked: EvaluationMessage, measure: Evaluate) -> None:
+    """Measure a version and send the result; if that fails, log it and give up.
+
+    So an evaluation never keeps a client from training.
+
+    Raises:
+        UnreachableError: The server cannot be reached.
+    """
+    path = f"/v1/evaluations/{asked.version}"
+    try:
+        result = _measure(read_model(download(connection, asked.version, folder), asked.length), measure)
+        receipt = connection.ask("POST", path, EvaluationReceipt, result)
+    except UnreachableError:
+        raise
+    except OffbeatError as error:
+        _log.warning("evaluation of version %d: %s", asked.version, error)
+        if not isinstance(error, ServiceError) or error.kind != "no-such-evaluation":
+            with suppress(OffbeatError):  # then the server waits no longer than for any client
+                connection.send("POST", f"{path}/give-up")
+    else:
+        _log.info("evaluation of version %d: %s", asked.version, "counted" if receipt.counted else "too late to count")
+
+
+def _measure(model: Any, measure: Evaluate) -> EvaluationResult:
+    with user_code("the client's evaluate failed"):
+        result: Any = measure(model)
+    match result:
+        case (Mapping() as metrics, examples):
+            pass
+        case _:
+            raise OffbeatError(f"the client's evaluate must return (metrics, examples), got a {type(result).__name__}")
+    try:
+        check_count("examples", examples)
+        numbers = {name: float(value) for name, value in metrics.items()}
+        return EvaluationResult(examples=int(examples), metrics=numbers)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise OffbeatError(f"the client's evaluate returned a wrong value: {where}: {first['msg']}") from None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise OffbeatError(f"the client's evaluate returned a wrong value: {error}") from None

@@ -1,0 +1,363 @@
+"""Evaluations by clients over HTTP: who is asked, what is kept, and that training goes on."""
+
+import json
+import shutil
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import torch
+from safetensors.torch import load
+
+from offbeat.algorithms import FedAvg, FedBuff
+from offbeat.randomness import choose_clients
+from tests.service.conftest import LENGTH, Peer, Served, body_of, running
+from tests.service.http_client import until
+
+ONES = torch.ones(LENGTH)
+
+
+@contextmanager
+def serving(folder: Path, number: int = 2, every: int = 2, **settings: Any) -> Generator[Served]:
+    """Run a server that makes a version of each update, and has every second one evaluated by two clients."""
+    settings = {"make": lambda: FedBuff(buffer_size=1, concurrency=8), "evaluate_every": every, **settings}
+    with running(folder, evaluate_on_clients=number, **settings) as served:
+        yield served
+
+
+def able(peer: Peer) -> Peer:
+    peer.http.headers["Offbeat-Supports"] = "corrects_gradients, needs_loss, evaluate"
+    return peer
+
+
+def clients_of(served: Served, number: int) -> list[Peer]:
+    """Enrol clients that can evaluate, each with a visit."""
+    peers = [able(served.enrol()) for _ in range(number)]
+    for peer in peers:
+        assert check_in(peer)["visit"] is not None
+    return peers
+
+
+def check_in(peer: Peer, wait_seconds: float = 0.0) -> dict[str, Any]:
+    answer = peer.http.post("/v1/checkin", json={"wait_seconds": wait_seconds})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def work(peer: Peer) -> None:
+    """Upload the update of the client's visit, or of a new one."""
+    assert peer.put(check_in(peer)["visit"], body_of(ONES)).status_code == 200
+
+
+def make_versions(peers: list[Peer], number: int) -> None:
+    """Let clients upload; of the first ``number`` each makes a version."""
+    for peer in peers[:number]:
+        work(peer)
+
+
+def answer(peer: Peer, version: int, examples: int = 4, **metrics: float) -> httpx.Response:
+    return peer.http.post(f"/v1/evaluations/{version}", json={"examples": examples, "metrics": metrics})
+
+
+def asked(peers: list[Peer]) -> dict[int, int]:
+    """Return the versions that idle clients are to evaluate, by client."""
+    found = {number: check_in(peer)["evaluation"] for number, peer in enumerate(peers)}
+    return {number: evaluation["version"] for number, evaluation in found.items() if evaluation is not None}
+
+
+def finish_visits(peers: list[Peer]) -> None:
+    for peer in peers:
+        visit = check_in(peer)["visit"]
+        if visit is not None:
+            peer.http.post(f"/v1/visits/{visit['number']}/give-up").raise_for_status()
+
+
+def status(served: Served) -> dict[str, Any]:
+    return served.admin.http.get("/v1/status").json()
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "client_evaluations.jsonl").read_text().splitlines()]
+
+
+class TestRound:
+    def test_two_chosen_clients_evaluate_every_second_version(self, tmp_path: Path) -> None:
+        with serving(tmp_path / "server", requests_a_second=1e6) as served:
+            peers = clients_of(served, 5)
+            work(peers[0])
+            assert asked([peers[0]]) == {}
+            work(peers[1])  # version 2
+            finish_visits(peers)
+            chosen = asked(peers)
+            assert list(chosen) == sorted(choose_clients(7, 2, 5, 2, lambda _: True))
+            assert set(chosen.values()) == {2}
+            first, second = (peers[number] for number in chosen)
+            evaluation = check_in(first)["evaluation"]
+            assert evaluation == {"version": 2, "length": LENGTH}
+            model = load(first.http.get("/v1/models/2").content)
+            assert torch.cat([model["weight"].view(-1), model["bias"]]).tolist() == pytest.approx(
+                [-1 - 2**-0.5] * LENGTH
+            )
+            assert answer(first, 2, 3, accuracy=0.5, loss=1.0).json() == {"counted": True}
+            assert check_in(first)["evaluation"] is None
+            assert status(served)["evaluated_by_clients"] is None
+            assert answer(second, 2, 1, accuracy=1.0, loss=2.0).json() == {"counted": True}
+            summary = status(served)["evaluated_by_clients"]
+            assert (summary["version"], summary["asked"], summary["answered"], summary["examples"]) == (2, 2, 2, 4)
+            assert summary["metrics"]["accuracy"]["weighted"] == 0.625
+            assert summary["metrics"]["loss"]["worst"] == 2.0
+            (line,) = lines(served.folder)
+            assert [client["client"] for client in line["by_client"]] == list(chosen)
+            metrics = served.admin.http.get("/metrics").text
+            assert 'offbeat_client_metric{metric="accuracy",statistic="mean"} 0.75' in metrics
+            assert "offbeat_clients_evaluated 2.0" in metrics
+
+    def test_a_client_at_work_is_asked_after_its_upload(self, tmp_path: Path) -> None:
+        with serving(tmp_path / "server", number=3, every=1) as served:
+            peers = clients_of(served, 3)
+            answered = peers[0].put(check_in(peers[0])["visit"], body_of(ONES), params={"checkin": "true"})
+            following = answered.json()["next"]
+            assert (following["visit"], following["evaluation"]["version"]) == (None, 1)
+            assert check_in(peers[1])["visit"]["number"] == 0  # at work
+            work(peers[1])  # version 2: the round of version 1 is over
+            assert asked([peers[0], peers[1]]) == {0: 2, 1: 2}
+            assert lines(served.folder)[0]["answered"] == 0
+
+    def test_a_waiting_client_is_asked_at_once(self, tmp_path: Path) -> None:
+        make = lambda: FedAvg(cohort=1)  # noqa: E731
+        with serving(tmp_path / "server", make=make, every=1) as served:
+            worker, waiting = able(served.enrol()), able(served.enrol())
+            visit = check_in(worker)["visit"]
+            with Waiting(waiting) as answered:
+                until(lambda: len(served.service.engine.waiting) == 1)
+                worker.put(visit, body_of(ONES))
+                assert answered()["evaluation"] == {"version": 1, "length": LENGTH}
+
+    def test_clients_without_the_ability_are_not_asked(self, tmp_path: Path) -> None:
+        with serving(tmp_path / "server", number=5, every=1) as served:
+            peers = [served.enrol() for _ in range(3)]
+            old, new = peers[:2], able(peers[2])
+            for peer in peers:
+                check_in(peer)
+            make_versions(peers, 1)
+            finish_visits(peers)
+            assert asked([*old, new]) == {2: 1}
+            assert answer(old[0], 1, accuracy=1.0).json()["kind"] == "no-such-evaluation"
+            # A client that no longer says so is asked no more.
+            del new.http.headers["Offbeat-Supports"]
+            assert asked([new]) == {}
+            assert status(served)["evaluated_by_clients"]["answered"] == 0
+
+    def test_without_able_clients_there_is_no_round(self, tmp_path: Path) -> None:
+        with serving(tmp_path / "server", every=1) as served:
+            make_versions([served.enrol(), served.enrol()], 2)
+            assert status(served)["evaluated_by_clients"] is None
+        assert not (tmp_path / "server" / "client_evaluations.jsonl").exists()
+
+    def test_the_last_version_is_evaluated_before_clients_leave(self, tmp_path: Path) -> None:
+        with serving(tmp_path / "server", number=1, stop_versions=2) as served:
+            (peer,) = clients_of(served, 1)
+            work(peer)
+            work(peer)
+            now = check_in(peer)
+            assert (now["evaluation"]["version"], now["finished"]) == (2, False)
+            answer(peer, 2, accuracy=1.0)
+            assert check_in(peer)["finished"]
+
+
+class TestAnswers:
+    def test_the_first_answer_counts(self, tmp_path: Path) -> None:
+        with serving(tmp_path / "server", number=1, every=1) as served:
+            (peer,) = clients_of(served, 1)
+            work(peer)
+            for accuracy in (0.5, 0.5, 1.0):
+                assert answer(peer, 1, accuracy=accuracy).json() == {"counted": True}
+            assert status(served)["evaluated_by_clients"]["metrics"]["accuracy"]["mean"] == 0.5
+
+    def test_anything_else_is_refused(self, tmp_path: Path) -> None:
+        bodies = [
+            b'{"examples": 1, "metrics": {"a": NaN}}',
+            b'{"examples": 1, "metrics": {"a": 1e400}}',
+            b'{"examples": 1, "metrics": {"a": 1e39}}',
+            b'{"examples": 1, "metrics": {"a": "1"}}',
+            b'{"examples": 1, "metrics": {"a b": 1}}',
+            b'{"examples": 1, "metrics": {"": 1}}',
+            b'{"examples": 1, "metrics": {"' + b"a" * 65 + b'": 1}}',
+            b'{"examples": 1, "metrics": {}}',
+            b'{"examples": 0, "metrics": {"a": 1}}',
+            b'{"examples": 3000000000, "metrics": {"a": 1}}',
+            b'{"examples": 1, "metrics": {"a": 1}, "more": 1}',
+            json.dumps({"examples": 1, "metrics": {f"a{number}": 1 for number in range(33)}}).encode(),
+            json.dumps({"examples": 1, "metrics": {"a": 1}, "x": "a" * 70_000}).encode(),
+        ]
+        with serving(tmp_path / "server", number=1, every=1) as served:
+            (peer,) = clients_of(served, 1)
+            work(peer)
+            for body in bodies:
+                path, headers = "/v1/evaluations/1", {"Content-Type": "application/json"}
+                refused = peer.http.post(path, content=body, headers=headers)
+                assert refused.json()["kind"] == ("too-large" if len(body) > 70_000 else "malformed-request"), body
+            assert check_in(peer)["evaluation"]["version"] == 1
+
+    def test_more_examples_than_a_client_may_declare(self, tmp_path: Path) -> None:
+        with serving(tmp_path / "server", number=1, every=1, max_examples=9) as served:
+            peer = able(served.enrol(examples=9))
+            assert peer.put(check_in(peer)["visit"], body_of(ONES), examples=9).status_code == 200
+            assert answer(peer, 1, 10, accuracy=1.0).json()["kind"] == "too-many-examples"
+            assert answer(peer, 1, 9, accuracy=1.0).status_code == 200
+
+    @pytest.mark.parametrize("version", [0, 2, 2**40])
+    def test_a_version_that_nobody_asked_for(self, version: int, tmp_path: Path) -> None:
+        with serving(tmp_path / "server", number=1, every=1) as served:
+            (peer,) = clients_of(served, 1)
+            work(peer)
+            for path in ("", "/give-up"):
+                body = {"examples": 1, "metrics": {"a": 1.0}}
+                refused = peer.http.post(f"/v1/evaluations/{version}{path}", json=body if path == "" else None)
+                assert (refused.status_code, refused.json()["kind"]) == (404, "no-such-evaluation")
+
+    def test_in_a_run_without_evaluations(self, server: Served) -> None:
+        assert answer(server.enrol(), 0, a=1.0).json()["kind"] == "no-such-evaluation"
+
+
+class TestSkipped:
+    def test_a_client_that_gives_up_goes_on_training(self, tmp_path: Path) -> None:
+        with serving(tmp_path / "server", every=1) as served:
+            peers = clients_of(served, 2)
+            work(peers[0])
+            assert peers[0].http.post("/v1/evaluations/1/give-up").status_code == 204
+            assert peers[0].http.post("/v1/evaluations/1/give-up").status_code == 204
+            assert check_in(peers[0])["visit"]["version"] == 1
+            assert answer(peers[0], 1, a=1.0).json() == {"counted": False}
+
+    def test_silent_and_revoked_clients_are_skipped(self, tmp_path: Path) -> None:
+        now = 0.0
+        with serving(tmp_path / "server", number=3, every=1, lease_seconds=50.0, clock=lambda: now) as served:
+            peers = clients_of(served, 3)
+            work(peers[0])
+            assert answer(peers[0], 1, a=1.0).status_code == 200
+            served.admin.http.delete("/v1/clients/1").raise_for_status()
+            assert status(served)["evaluated_by_clients"] is None
+            now = 50.5
+            until(lambda: status(served)["evaluated_by_clients"] is not None)
+            summary = status(served)["evaluated_by_clients"]
+            assert (summary["asked"], summary["answered"]) == (3, 1)
+            assert answer(peers[2], 1, a=1.0).json() == {"counted": False}
+
+    def test_clients_that_were_not_heard_from_for_long_are_not_chosen(self, tmp_path: Path) -> None:
+        now = 0.0
+        with serving(tmp_path / "server", number=2, every=2, clock=lambda: now) as served:
+            gone, here, busy = clients_of(served, 3)
+            finish_visits([gone])
+            now = 601.0
+            work(here)
+            work(here)  # version 2
+            finish_visits([busy])
+            assert asked([gone, here, busy]) == {1: 2, 2: 2}
+
+
+@pytest.fixture
+def restart(tmp_path: Path) -> Callable[[Served], Path]:
+    """Return a function that copies a server's folder, as it is; no end is as sudden."""
+
+    def copy(served: Served) -> Path:
+        shutil.copytree(served.folder, tmp_path / "killed")
+        return tmp_path / "killed"
+
+    return copy
+
+
+class TestKilledServer:
+    def test_no_acknowledged_answer_is_lost(self, tmp_path: Path, restart: Callable[[Served], Path]) -> None:
+        with serving(tmp_path / "server", number=3, every=2, checkpoint_seconds=1e6) as served:
+            peers = clients_of(served, 3)
+            make_versions(peers, 2)
+            assert answer(peers[0], 2, accuracy=0.25).status_code == 200
+            assert peers[1].http.post("/v1/evaluations/2/give-up").status_code == 204
+            tokens = [peer.token for peer in peers]
+            killed = restart(served)
+        with serving(killed, number=3, every=2) as served:
+            again = [able(served.peer(token)) for token in tokens]
+            finish_visits(again)
+            assert asked(again) == {2: 2}
+            assert again[2].http.get("/v1/models/2").status_code == 200
+            assert answer(again[0], 2, accuracy=1.0).json() == {"counted": True}  # the first one
+            assert answer(again[2], 2, accuracy=0.75).json() == {"counted": True}
+            summary = status(served)["evaluated_by_clients"]
+            assert (summary["answered"], summary["metrics"]["accuracy"]["mean"]) == (2, 0.5)
+            assert [line["version"] for line in lines(killed)] == [2]
+
+    def test_a_round_goes_on_after_many_checkpoints(self, tmp_path: Path, restart: Callable[[Served], Path]) -> None:
+        with serving(tmp_path / "server", number=2, every=3) as served:
+            peers = clients_of(served, 3)
+            for peer in (peers[0], peers[1], peers[2]):
+                work(peer)
+            first = list(asked(peers))
+            other = next(peer for number, peer in enumerate(peers) if number not in first)
+            for _ in range(2):
+                work(other)
+                served.checkpoint()
+            assert {3, 5} <= served.service.engine.models.versions()
+            killed = restart(served)
+            tokens = [peers[number].token for number in first]
+        with serving(killed, number=2, every=3) as served:
+            again = [able(served.peer(token)) for token in tokens]
+            assert set(asked(again).values()) == {3}
+            for peer in again:
+                assert answer(peer, 3, a=1.0).json() == {"counted": True}
+            served.checkpoint()
+            served.checkpoint()
+            assert 3 not in served.service.engine.models.versions()
+
+    def test_the_file_has_all_rounds_again(self, tmp_path: Path, restart: Callable[[Served], Path]) -> None:
+        with serving(tmp_path / "server", number=1, every=1) as served:
+            (peer,) = clients_of(served, 1)
+            for version in (1, 2):
+                work(peer)
+                answer(peer, version, accuracy=version / 4)
+            before = lines(served.folder)
+            killed = restart(served)
+        (killed / "client_evaluations.jsonl").write_text('{"version": 1, "as')
+        with serving(killed, number=1, every=1) as served:
+            assert lines(killed) == before
+            assert status(served)["evaluated_by_clients"]["version"] == 2
+        with running(killed, lambda: FedBuff(buffer_size=1, concurrency=8)) as served:  # without evaluations
+            assert status(served)["evaluated_by_clients"] is None
+
+
+def test_models_are_the_same_with_and_without_evaluations(tmp_path: Path) -> None:
+    def last_model(number: int | None, folder: Path) -> bytes:
+        with serving(folder, number=number or 1, every=1 if number else 10**6) as served:
+            peers = clients_of(served, 3)
+            for step in range(6):
+                for client, version in asked(peers).items():
+                    answer(peers[client], version, a=1.0)
+                    check_in(peers[client])  # for its visit
+                peer = peers[step % 3]
+                update = torch.randn(LENGTH, generator=torch.Generator().manual_seed(step))
+                assert peer.put(check_in(peer)["visit"], body_of(update)).status_code == 200
+            served.checkpoint()
+            assert (status(served)["evaluated_by_clients"] is not None) is (number is not None)
+            latest = peers[0].http.get("/v1/models/6")
+            assert latest.status_code == 200
+            return latest.content
+
+    assert last_model(3, tmp_path / "with") == last_model(None, tmp_path / "without")
+
+
+class Waiting:
+    """A check-in that waits in a thread."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._pool = ThreadPoolExecutor(1)
+        self._answer = self._pool.submit(check_in, peer, 20.0)
+
+    def __enter__(self) -> Callable[[], dict[str, Any]]:
+        return lambda: self._answer.result(30)
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()
