@@ -1,10 +1,12 @@
 """The cost of a version with masks, beside a plain one, end to end.
 
-Run it with ``make bench-privacy``. Two services run on this machine, one plain, one with a helper, each with a server in
-a process of its own, over HTTPS on 127.0.0.1. In turn, four client processes do the same visits at either: download,
-20 steps of SGD (least squares on batches of 32), share or plain update, upload. A version takes four updates. A figure
-is for a version: the median of the repetitions, and their range; *ratio* is that of masked to plain, pair by pair.
-Processor time is that of server, helper and clients together.
+Run it with ``make bench-privacy``. Two services run on this machine, one plain, one with a helper, each with a server
+in a process of its own, over HTTPS on 127.0.0.1. In turn, four client processes do the same visits at either: download,
+20 steps of SGD (least squares on batches of 32), share or plain update, upload. A version takes four updates. A masked
+one takes one from each client, so that clients wait for the slowest; plain clients do not wait.
+
+A figure is for a version: the median of the repetitions, and their range; *ratio* is that of masked to plain, pair by
+pair. Processor time is that of server, helper and clients together.
 """
 
 import argparse
