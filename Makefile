@@ -70,8 +70,9 @@ bench-gpu: ## client updates a second on a CUDA GPU, beside a plain loop on it; 
 bench-service: .venv/installed ## what the server takes, beside bare sockets (20 minutes); ARGS="--quick", or ARGS="--peer" for Flower's too
 	$(BIN)/python benchmarks/service.py $(ARGS)
 
-bench-privacy: .venv/installed ## what private sums cost a client for 10 million parameters, and bytes up
+bench-privacy: .venv/installed ## what private sums cost client and helper, in bytes up, and a whole version beside a plain one (10 minutes)
 	$(BIN)/python benchmarks/privacy.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/private_service.py
 
 bench-peers: ## the same workloads on other simulators, each in an environment of its own (6 GB in build/peers)
 	$(PYTHON) benchmarks/peers/run.py $(ARGS)

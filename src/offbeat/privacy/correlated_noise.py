@@ -20,7 +20,6 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import lfilter
 
 from offbeat_client.number_checks import check_count
 
@@ -46,6 +45,8 @@ def coefficients(bands: int) -> NDArray[np.float64]:
 
 def series(bands: int, length: int) -> NDArray[np.float64]:
     """Return c_0 … c_{length−1}, the first column of C."""
+    from scipy.signal import lfilter  # here, because its import takes most of a second, and few commands need it
+
     return np.asarray(lfilter([1.0], coefficients(bands), np.eye(1, length)[0]))
 
 
