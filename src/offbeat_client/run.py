@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from offbeat_client.client_folder.identity import ClientFolder
 from offbeat_client.client_folder.outbox import Outbox, Pending
-from offbeat_client.errors import OffbeatError
+from offbeat_client.errors import GiveUpError, OffbeatError
 from offbeat_client.http.connection import Connection
 from offbeat_client.http.download import download
 from offbeat_client.http.enrolment import declare, identify, renew
@@ -222,6 +222,11 @@ class _Participant:
                     if self._private is not None and privacy is not None:
                         return self._private.put(visit, privacy.divisor, model, result)
                     return put_update(visit, model, result, seconds, self._outbox)
+            except GiveUpError as error:
+                _log.warning("%s", error)
+                self._give_up(visit.number)
+                time.sleep(jitter(self._connection.backoff.first_seconds))
+                return None
             except OffbeatError:
                 self._give_up(visit.number)
                 raise
