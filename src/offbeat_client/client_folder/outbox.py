@@ -148,9 +148,7 @@ class Outbox:
         write_json(self._pending, asdict(pending))
         return pending
 
-    def put_delta(
-        self, visit: Visit, vector: NDArray[np.float32], delta: Delta, state: bytes | None = None
-    ) -> Pending:
+    def put_delta(self, visit: Visit, vector: NDArray[np.float32], delta: Delta, state: bytes | None = None) -> Pending:
         """Keep the delta of a private update; it survives any kill from here on."""
         _write(self._delta_path(visit.number), lambda path: vector.astype("<f4", copy=False).tofile(path))
         has_state = self._put_state(visit.number, state)
