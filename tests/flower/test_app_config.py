@@ -13,7 +13,7 @@ def test_settings_are_those_of_the_file_with_changes(tmp_path):
     assert read_run_config(tmp_path, None) == {"local-epochs": 1, "name": "a", "optimizer.lr": 0.5}
     changed = read_run_config(tmp_path, "local-epochs=3 name='b c'")
     assert changed == {"local-epochs": 3, "name": "b c", "optimizer.lr": 0.5}
-    with pytest.raises(OffbeatError, match="--run-config epochs: .* has no such setting: .*local-epochs"):
+    with pytest.raises(OffbeatError, match=r"--run-config epochs: .* has no such setting: .*local-epochs"):
         read_run_config(tmp_path, "epochs=3")
 
 

@@ -86,7 +86,7 @@ class FlowerApp:
             state: The app's state after the client's last counted update.
 
         Raises:
-            ReplyError: The reply is an error, or is no training result.
+            ReplyError: The reply is an error, or not a training result.
             Exception: The app's own.
         """
         last = AppState() if state is None else AppState.from_bytes(state)

@@ -20,7 +20,7 @@ def read_run_config(folder: Path, changes: str | None) -> dict[str, Any]:
         changes: Changes as for ``flwr run --run-config``; None for none.
 
     Raises:
-        OffbeatError: The file is no TOML, or a change is of a setting that it does not have.
+        OffbeatError: The file is not TOML, or a change is of a setting that it does not have.
     """
     path = folder / "pyproject.toml"
     settings = _settings(path) if path.is_file() else None

@@ -1,4 +1,4 @@
-"""What an app keeps between two trainings of a client, as bytes."""
+"""The state of an app between two trainings of a client, as bytes."""
 
 # pyright: reportMissingImports=false
 

@@ -80,7 +80,7 @@ class GridRun:
         return self.clock() - self.began
 
     def step(self) -> bool:
-        """Take in replies, note who is online, and send work; return whether an update came."""
+        """Take in replies and send work; return whether there was a reply."""
         replies = list(self.grid.pull_messages(list(self._sent))) if self._sent else []
         for reply in replies:
             self.take_in(reply)
@@ -90,7 +90,7 @@ class GridRun:
         return bool(replies)
 
     def see_nodes(self) -> None:
-        """Record which clients are online, and which of them are idle."""
+        """Record the clients that are online, and those that are idle."""
         infos = sorted(self.grid.get_nodes(), key=lambda info: (info.registered_at, info.node_id))
         for client in self._nodes.see(info.node_id for info in infos):
             self.coordinator.absent(self.now, client)

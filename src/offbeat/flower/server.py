@@ -115,7 +115,10 @@ def _refuse_unsupported(algorithm: Algorithm, plan: LocalPlan) -> None:
 
 
 def _settings(algorithm: Algorithm, arrays: ModelArrays, clients: int) -> dict[str, Any]:
-    """Return what must not change when the run resumes; of an algorithm that is not started."""
+    """Return what must not change when the run resumes.
+
+    The algorithm is not started.
+    """
     values = {name: value for name, value in vars(algorithm).items() if isinstance(value, bool | int | float | str)}
     shapes = {name: list(shape) for name, shape in arrays.shapes.items()}
     return {"algorithm": {"name": algorithm.name, **values}, "clients": clients, "model": shapes}

@@ -107,7 +107,7 @@ class Outbox:
         return memory if memory.shape == (length,) else None
 
     def state(self) -> bytes | None:
-        """Return what the user's client returned as its state with its last counted update."""
+        """Return the user's client's state of its last counted update."""
         name = self.kept().state
         if name is None:
             return None
@@ -181,7 +181,10 @@ class Outbox:
         self.drop()
 
     def drop(self) -> None:
-        """Forget the update without receipt, if there is one; memory and state stay as they are."""
+        """Forget the update without receipt, if there is one.
+
+        Memory and state stay as they are.
+        """
         remove_durably(self._pending)
         self._tidy()
 
