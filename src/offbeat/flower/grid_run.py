@@ -31,7 +31,7 @@ _EXPIRED = 3  # Flower's error code of a message whose TTL has passed
 _OFFLINE = 5  # and of one whose node is offline
 _MOST_FAILURES = 20  # before the first update; then the app is broken
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("flwr")  # as of Flower's strategies: its lines are in the run's log
 
 
 class _Sent(NamedTuple):

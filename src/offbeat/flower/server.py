@@ -20,7 +20,7 @@ from offbeat.flower.grid_run import GridRun
 from offbeat.flower.model_arrays import ModelArrays
 from offbeat.flower.saved_run import SavedRun
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("flwr")  # as of Flower's strategies: its lines are in the run's log
 
 
 def run_on_grid(

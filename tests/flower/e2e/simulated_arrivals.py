@@ -58,7 +58,9 @@ def main(grid: Grid, context: Context) -> None:
             run.send([coordinator.visits.assignment(client) for client in arguments["clients"]])
         elif name == "receive":
             while arguments["client"] not in replies:
-                for reply in grid.pull_messages(list(run._sent)):
+                # A reply that was pulled before is gone.
+                missing = [number for number, sent in run._sent.items() if sent.assignment.client not in replies]
+                for reply in grid.pull_messages(missing):
                     sent = run._sent[reply.metadata.reply_to_message_id]
                     replies[sent.assignment.client] = reply
                 time.sleep(0.02)

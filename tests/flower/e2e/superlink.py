@@ -66,11 +66,6 @@ class SuperLink:
         command = [BIN / "flwr", "run", app, "here", "--run-config", text]
         subprocess.run(command, env=self._environment, check=True, timeout=WAIT_SECONDS)
 
-    @property
-    def output(self) -> str:
-        """The output of all programs, with the ServerApp's."""
-        return (self._folder / "output.txt").read_text(encoding="utf-8", errors="replace")
-
     def close(self) -> None:
         for process in self._started:
             kill(process)

@@ -34,7 +34,6 @@ def test_a_killed_node_costs_its_update_only_and_a_restarted_server_goes_on(tmp_
         assert first["counted"] == 12
         # Until Flower sees that the node is gone, it is asked again whenever its lease has ended.
         assert 1 <= first["lost"] <= 6
-        assert "error 3" in link.output or "error 5" in link.output
         model = make_model()
         model.load_state_dict(torch.load(result))
         assert accuracy(model) > 0.8
@@ -42,5 +41,4 @@ def test_a_killed_node_costs_its_update_only_and_a_restarted_server_goes_on(tmp_
         link.start_node(2)
         link.run(examples, versions=8, local_epochs=20, folder=run, result=result, **SETTINGS)
         superlink.wait_until(result.exists, "the second run is over")
-        assert "resumed at version 6" in link.output
         assert statistics(run)["counted"] == 16
