@@ -121,13 +121,12 @@ def _make_client(
     path: str | None, app: str | None, run_config: str | None, node_config: str | None, model: str | None
 ) -> Callable[[int], Any]:
     """Return the function of ``--client``, or one that makes clients of ``--flower``."""
-    if (path is None) is (app is None):
-        raise OffbeatError("give --client or --flower, one of them")
-    if path is None and app is not None:
+    if app is not None and path is None:
         return flower_app.make_client(flower_app.load_app(app, run_config, node_config, model))
+    if path is None or app is not None:
+        raise OffbeatError("give --client or --flower, one of them")
     if run_config or node_config or model:
         raise OffbeatError("--run-config, --node-config and --flower-model are for --flower: leave them out")
-    assert path is not None
     return load_callable(path)
 
 

@@ -21,7 +21,7 @@ WAIT_SECONDS = 540.0
 class SuperLink:
     """A SuperLink with SuperNodes, whose output is in a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *more: str) -> None:
         self._folder = folder
         self._port = free_port()
         self._environment = {
@@ -36,7 +36,9 @@ class SuperLink:
         }
         (folder / "config.toml").write_text(f'[superlink.here]\naddress = "{self.address}"\ninsecure = true\n')
         self._started: list[subprocess.Popen[Any]] = []
-        self._start("superlink", "--insecure", "--port", str(self._port), "--disable-runtime-dependency-installation")
+        self._start(
+            "superlink", "--insecure", "--port", str(self._port), "--disable-runtime-dependency-installation", *more
+        )
         wait_until(lambda: can_connect(self._port), "the SuperLink listens")
 
     @property
@@ -97,9 +99,9 @@ def can_connect(port: int) -> bool:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[SuperLink]:
+def running(folder: Path, *options: str) -> Iterator[SuperLink]:
     folder.mkdir()
-    link = SuperLink(folder)
+    link = SuperLink(folder, *options)
     try:
         yield link
     finally:
