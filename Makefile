@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit coverage kills torture faults bench-simulation bench-peers bench-gpu test-gpu gpu-packages bench-service bench-privacy docs reference algorithm missing theory-docs performance-docs service-docs figures results clean
+.PHONY: help run test lint types unit coverage kills torture faults bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-privacy docs reference algorithm missing theory-docs performance-docs service-docs figures results clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -104,6 +104,15 @@ service-docs: .venv/installed ## measure the server and Flower's again, write th
 
 results: .venv/installed ## run the papers' figures at the quick scale, write docs/results/; finished runs are only drawn again
 	$(BIN)/python -m papers --all --scale quick --pages docs/results
+
+FLOWER := build/flower
+$(FLOWER)/installed: pyproject.toml
+	$(PYTHON) -m venv --clear $(FLOWER)
+	$(FLOWER)/bin/python -m pip install --quiet --editable '.[flower]' 'flwr[simulation]' hypothesis pytest
+	touch $@
+
+test-flower: $(FLOWER)/installed ## tests with real Flower, in an environment of their own (1.5 GB); ARGS=--ignore=tests/flower/e2e leaves out the long ones
+	$(FLOWER)/bin/python -m pytest -p no:cacheprovider -W default tests/flower $(ARGS)
 
 FIGURES := $(wildcard experiments/algorithms/*.toml)
 figures: .venv/installed ## run experiments/algorithms/, draw the figures of docs/algorithms/ again; FIGURES=FILE for one of them

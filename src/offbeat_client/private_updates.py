@@ -96,13 +96,14 @@ class PrivateUpdates:
     def put(self, visit: Visit, divisor: float, model: Path, result: Any) -> Pending:
         """Keep the delta of a training result, of which the share will be made."""
         start = read_model(model, visit.length)  # again, since training may have changed the arrays in place
-        vector = result_vector("delta", start, check_fitted(result, start, visit).model)
+        fitted = check_fitted(result, start, visit)
+        vector = result_vector("delta", start, fitted.model)
         if not np.isfinite(vector).all():
             _log.warning("visit %d: training diverged; the update counts as zeros", visit.number)
         delta = Delta(terms=self._digest.hex(), divisor=divisor, model=model_digest(start).hex())
         if self._terms.payload == "difference":
             delta["since"] = visit.since
-        return self._outbox.put_delta(visit, vector, delta)
+        return self._outbox.put_delta(visit, vector, delta, fitted.state)
 
     def mask(self, pending: Pending, facts: ShareMessage) -> Pending:
         """Make the share of an update; it is on disk once this returns.

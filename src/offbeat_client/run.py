@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from offbeat_client.client_folder.identity import ClientFolder
 from offbeat_client.client_folder.outbox import Outbox, Pending
-from offbeat_client.errors import OffbeatError
+from offbeat_client.errors import GiveUpError, OffbeatError
 from offbeat_client.evaluation import evaluate
 from offbeat_client.http.connection import Connection
 from offbeat_client.http.download import download
@@ -78,16 +78,15 @@ def run_client(
         try:
             outbox = Outbox(folder)
             private = private_updates(folder, terms, privacy_key, outbox)
+            connection.supports = "" if private is None else "privacy"
             identity = identify(connection, home, enrolment_token, name)
             with user_code("making the client failed"):
                 made = make_client(identity.client)
             measure = _evaluate(made)
-            connection.supports = _supports(made, measure)
             participant = _Participant(connection, folder, identity.client, _fit(made), measure, outbox, private)
             if private is None:
+                connection.supports = _supports(made, measure)
                 identity = declare(connection, home, identity, _examples(made))
-            else:
-                connection.supports = "privacy"
             participant.introduce()
             counted = done = 0
             while (visits is None or done < visits) and not participant.finished:
@@ -241,6 +240,11 @@ class _Participant:
                     if self._private is not None and privacy is not None:
                         return self._private.put(visit, privacy.divisor, model, result)
                     return put_update(visit, model, result, seconds, self._outbox)
+            except GiveUpError as error:
+                _log.warning("%s", error)
+                self._give_up(visit.number)
+                time.sleep(jitter(self._connection.backoff.first_seconds))
+                return None
             except OffbeatError:
                 self._give_up(visit.number)
                 raise

@@ -21,6 +21,7 @@ def train(visit: Visit, model: Path, fit: Fit, outbox: Outbox) -> tuple[Any, flo
     offset = gradient_offset(visit, model, outbox)
     if offset is not None:
         visit = replace(visit, offset=by_name(offset, arrays))
+    visit = replace(visit, state=outbox.state())
     began = time.perf_counter()
     with user_code(f"visit {visit.number}: the client's fit failed"):
         result = fit(arrays, visit)

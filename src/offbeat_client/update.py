@@ -52,7 +52,10 @@ def check_fitted(result: Any, start: Mapping[str, NDArray[np.float32]], visit: V
             f"this run needs the mean training loss of each visit: return Fitted(…, loss=…) with a finite number, "
             f"got {loss!r}"
         )
-    return Fitted(model, result.examples, steps, float(total), loss)
+    state: Any = result.state
+    if not isinstance(state, bytes | None):
+        raise OffbeatError(f"the state that fit returned must be bytes, got {type(state).__name__}")
+    return Fitted(model, result.examples, steps, float(total), loss, state)
 
 
 def result_vector(
@@ -123,7 +126,7 @@ def put_update(visit: Visit, model: Path, result: Any, seconds: float, outbox: O
             **({"loss": fitted.loss} if visit.needs_loss else {}),
         }
 
-    return outbox.put(visit, lambda path: write_body(update, path), update.memory, announcement)
+    return outbox.put(visit, lambda path: write_body(update, path), update.memory, announcement, fitted.state)
 
 
 def write_body(update: Sent, path: Path) -> None:

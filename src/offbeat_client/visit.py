@@ -31,6 +31,7 @@ class Visit(Generic[Array]):
         needs_loss: Whether ``fit`` has to return the visit's mean training loss.
         corrects_gradients: Whether ``offset`` has to be added to each local gradient.
         offset: The offset by parameter name; a copy that may be changed in place. None for no offset.
+        state: What the client returned as ``state`` with its last counted update; None if there is none.
         urgent: Set once the server wants the update early: return it after the current step. Optional.
     """
 
@@ -46,6 +47,7 @@ class Visit(Generic[Array]):
     needs_loss: bool = False
     corrects_gradients: bool = False
     offset: dict[str, Array] | None = field(default=None, repr=False, compare=False)
+    state: bytes | None = field(default=None, repr=False, compare=False)
     urgent: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
 
 
@@ -60,6 +62,8 @@ class Fitted(Generic[Array]):
         steps: Local steps taken, 1 … those of the plan; None for all of them.
         normaliser: FedNova's a_i ≥ 0; None for that of the plan's SGD with so many steps.
         loss: The mean training loss over these steps; uploaded only where the visit says ``needs_loss``.
+        state: What the client wants to have again as ``visit.state``, once this update has counted; it stays in the
+            client's folder. None keeps the state as it is.
     """
 
     model: Mapping[str, Array]
@@ -67,6 +71,7 @@ class Fitted(Generic[Array]):
     steps: int | None = None
     normaliser: float | None = None
     loss: float | None = None
+    state: bytes | None = field(default=None, repr=False)
 
 
 Fit = Callable[[dict[str, Array], Visit[Array]], Fitted[Array] | tuple[Mapping[str, Array], int]]

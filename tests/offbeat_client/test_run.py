@@ -8,12 +8,13 @@ import pytest
 from safetensors.numpy import load
 
 from offbeat_client.compression import Encoded, decode
-from offbeat_client.errors import OffbeatError
+from offbeat_client.errors import GiveUpError, OffbeatError
 from offbeat_client.http.connection import Connection
 from offbeat_client.http.refusal import ServiceError
 from offbeat_client.local_plan import Compression, LocalPlan
 from offbeat_client.messages import CheckedIn
 from offbeat_client.run import run_client
+from offbeat_client.visit import Fitted
 from tests.offbeat_client.conftest import Fault, KilledError
 
 PLAN = LocalPlan(steps=3, batch_size=2, lr=0.1)
@@ -117,6 +118,35 @@ def test_an_update_of_a_forgotten_visit_is_dropped(server, run, offer):
     assert sorted(server.receipts) == [1]
 
 
+def test_a_client_gets_the_state_of_its_last_counted_update(server, run, offer):
+    offer(0, 1, 2)
+    server.counts = lambda visit: visit != 1
+    seen = []
+
+    def fit(model, visit):
+        seen.append(visit.state)
+        return Fitted(model, 7, state=b"after %d" % visit.number)
+
+    assert run(fit) == 2
+    offer(3)
+    run(fit)
+    assert seen == [None, b"after 0", b"after 0", b"after 2"]
+
+
+def test_a_client_that_gives_up_a_visit_goes_on(server, run, offer, caplog):
+    offer(0, 1)
+
+    def fit(model, visit):
+        if visit.number == 0:
+            raise GiveUpError("visit 0: not today")
+        return model, 7
+
+    assert run(fit) == 1
+    assert "/v1/visits/0/give-up" in server.paths("POST")
+    assert sorted(server.receipts) == [1]
+    assert "visit 0: not today" in caplog.text
+
+
 def fail(model, visit):
     raise ZeroDivisionError("mine")
 
@@ -127,6 +157,7 @@ def fail(model, visit):
         (fail, r"^visit 0: the client's fit failed: ZeroDivisionError: mine \(.*test_run"),
         (lambda model, visit: ({name: tensor + np.nan for name, tensor in model.items()}, 1), "diverged"),
         (lambda model, visit: None, "fit must return"),
+        (lambda model, visit: Fitted(model, 1, state="text"), "the state that fit returned must be bytes, got str"),
     ],
 )
 def test_a_failure_of_fit_is_one_line_and_the_visit_is_given_up(server, run, offer, fit, message):

@@ -10,7 +10,7 @@ from offbeat.coordinator import Coordinator
 from offbeat.simulation.events import Kind
 from offbeat.simulation.open_visit import OpenVisit, visits_from_state, visits_state
 from offbeat.simulation.training_queue import WorkQueue
-from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.trainer import Job, Result
 from tests.simulation.conftest import RecordingTrainer, local_plan, one_by_one
 
 PLAN = local_plan(2, lr=0.1)
@@ -186,3 +186,16 @@ def test_a_visit_whose_lease_has_ended_goes_on(coordinator, make, restore):
     visits = {0: make(0)}
     coordinator.lapse(9.0)
     assert restore(visits)[0][0].assignment == visits[0].assignment
+
+
+def test_the_state_and_the_examples_of_a_trained_visit_survive(coordinator, tmp_path):
+    trainer = RecordingTrainer(outcome=lambda job: Result(torch.ones(2), 0.5, state=b"kept", examples=7))
+    trainer.keeps_states = True
+    queue = WorkQueue(trainer, 2, seed=1)
+    assignment = coordinator.visits.assignment(0)
+    work = queue.promise(Job(0, assignment.visit, 0, torch.zeros(2), PLAN, "delta"))
+    work.resolve()
+    write_checkpoint(tmp_path / "state", visits_state({0: OpenVisit(assignment, 0.0, PLAN, work)}))
+    restored = visits_from_state(read_checkpoint(tmp_path / "state"), coordinator, WorkQueue(trainer, 2, seed=1))
+    again = restored[0].work
+    assert (again.memory.state, again.memory.vector, again.examples) == (b"kept", None, 7)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -140,6 +141,35 @@ def test_a_run_resumes_from_every_step_to_the_same_end(name, when_away, batch_li
     assert same_state(outcome(restored), outcome(undisturbed))
     assert (cut_short > 0) is (name == "port")
     assert (remembered > 0) is (name in REMEMBERING)
+
+
+class StatefulTrainer(QuadraticTrainer):
+    """A client's n-th update that counts is divided by n."""
+
+    keeps_states = True
+
+    def collect(self, jobs):
+        counts = [int(job.state or b"0") + 1 for job in jobs]
+        return [
+            replace(result, vector=result.vector / count, state=b"%d" % count, examples=count)
+            for count, result in zip(counts, super().collect(jobs), strict=True)
+        ]
+
+
+@pytest.mark.parametrize("name", ["fedbuff", "fedlaavg"])
+def test_a_run_with_clients_states_resumes_from_every_step(name, world, tmp_path):
+    def make():
+        return world(name, trainer=StatefulTrainer(torch.arange(4.0)[:, None] + torch.tensor([0.0, 10.0])))
+
+    undisturbed, saved, made = make(), make(), []
+    evaluations = run(undisturbed)
+    assert {memory.state for memory in undisturbed._stages.work._memories.values()} > {b"2"}
+    while not saved.finished:
+        restored = resume(make(), saved, tmp_path)
+        assert made + run(restored) == evaluations
+        assert torch.equal(restored.model, undisturbed.model)
+        evaluation = saved.step()
+        made += [] if evaluation is None else [evaluation]
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -238,3 +238,49 @@ def test_memories_are_those_of_counted_visits_and_survive_a_restart():
     for each in (queue, restored):
         assert each.memory(0) is None
         assert each.memory(1).tolist() == [4, 14]
+
+
+class Stateful(Recorder):
+    """A trainer whose state is the number of the client's trainings that counted, and that knows its examples."""
+
+    keeps_states = True
+
+    def __init__(self):
+        def outcome(job):
+            state = b"%d" % (int(job.state or b"0") + 1)
+            return Result(torch.full((2,), float(job.visit)), 0.0, state=state, examples=10 + job.client)
+
+        super().__init__(batch_limit=1, outcome=outcome)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
+def test_a_job_gets_the_state_of_the_last_counted_visit_in_any_order_of_training(order):
+    queue = WorkQueue(trainer := Stateful(), 2, seed=1)
+    work = []
+    for visit in range(3):
+        work.append(queue.promise(Job(4, visit, 0, torch.zeros(2), PLAN, "delta")))
+        if visit != 1:
+            queue.note_counted(4, work[-1])
+    for number in order:
+        work[number].resolve()
+    states = {job.visit: job.state for job in trainer.jobs}
+    assert states == {0: None, 1: b"1", 2: b"1"}
+    assert [promise.examples for promise in work] == [14, 14, 14]
+
+
+def test_states_survive_a_restart():
+    queue = WorkQueue(Stateful(), 2, seed=1)
+    for client in (3, 5):
+        work = queue.promise(Job(client, 0, 0, torch.zeros(2), PLAN, "delta"))
+        queue.note_counted(client, work)
+    state = queue.state_dict()
+    assert state["memories"].shape == (0, 2)
+    again = WorkQueue(trainer := Stateful(), 2, seed=1)
+    again.load_state_dict(state)
+    again.promise(Job(5, 1, 0, torch.zeros(2), PLAN, "delta")).resolve()
+    assert trainer.jobs[0].state == b"1"
+    kept = again.kept(torch.zeros(2), None, state=b"7", examples=3)
+    again.note_counted(3, kept)
+    again.promise(Job(3, 1, 0, torch.zeros(2), PLAN, "delta")).resolve()
+    assert trainer.jobs[1].state == b"7"
+    assert kept.examples == 3

@@ -15,6 +15,7 @@ from offbeat.cli.options import ALGORITHM, FILE, SET, TENSORBOARD
 from offbeat.config import experiment_file
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.experiment_sections import metric_name
+from offbeat.config.import_path import canonical
 from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.runs.directory import Run
 from offbeat.runs.progress import Progress
@@ -40,6 +41,7 @@ class RunOptions:
     precision: str | None
     checkpoint_seconds: float
     trainer: str | None
+    app: str | None
     ray_address: str | None
     tensorboard: bool
 
@@ -54,6 +56,9 @@ def _with_run_options(command: Callable[[RunOptions], None]) -> Command:
     result: Command = with_options
     for option in (
         TENSORBOARD,
+        click.option(
+            "--flower", "app", metavar="MODULE:NAME", help="A Flower ClientApp trains; short for --set flower.app=."
+        ),
         click.option(
             "--ray-address",
             metavar="ADDRESS",
@@ -161,7 +166,9 @@ def _run(options: RunOptions) -> tuple[Experiment, Path, list[Run]]:
         raise OffbeatError("--resume keeps runs and --replace removes them: leave one of them out")
     if not math.isfinite(options.checkpoint_seconds):
         raise OffbeatError(f"--checkpoint-every {options.checkpoint_seconds}: must be a finite number of seconds")
-    named = {"trainer": options.trainer, "device": options.device, "precision": options.precision}
+    # An import path in an option is relative to the current folder, as in offbeat join.
+    app = None if options.app is None else canonical(options.app, Path.cwd())
+    named = {"flower.app": app, "trainer": options.trainer, "device": options.device, "precision": options.precision}
     changes = [*options.changes, *(f"{key}={value}" for key, value in named.items() if value is not None)]
     experiment = experiment_file.load(options.file, changes)
     if options.ray_address is not None and experiment.trainer != "ray":

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from offbeat.cli import flower_app
 from offbeat.cli.options import FILE, SET
 from offbeat.config.import_path import load_callable
 from offbeat.config.server_file import load
@@ -64,9 +65,11 @@ def serve(file: Path, changes: Sequence[str], logs: bool) -> None:
 @click.argument("url", metavar="URL")
 @click.option("--token-file", metavar="FILE", type=Path, help="The file with the enrolment token, for the first time.")
 @click.option("--token", metavar="TOKEN", help="The enrolment token itself, which other users of the machine can see.")
-@click.option(
-    "--client", "path", metavar="FILE.py:NAME", required=True, help="The function that makes a client from its number."
-)
+@click.option("--client", "path", metavar="FILE.py:NAME", help="The function that makes a client from its number.")
+@flower_app.FLOWER
+@flower_app.RUN_CONFIG
+@flower_app.NODE_CONFIG
+@flower_app.MODEL
 @click.option("--ca", metavar="FILE", type=Path, help="Certificates to trust; those of the system by default.")
 @click.option(
     "--folder", metavar="FOLDER", type=Path, default=Path("client"), show_default=True, help="The client's folder."
@@ -82,7 +85,11 @@ def join(
     url: str,
     token_file: Path | None,
     token: str | None,
-    path: str,
+    path: str | None,
+    app: str | None,
+    run_config: str | None,
+    node_config: str | None,
+    flower_model: str | None,
     ca: Path | None,
     folder: Path,
     name: str | None,
@@ -101,7 +108,7 @@ def join(
     logging.getLogger("httpx").setLevel(logging.WARNING)
     if token_file is not None:
         token = _read_token(token_file, token)
-    make_client = load_callable(path)
+    make_client = _make_client(path, app, run_config, node_config, flower_model)
     if device is not None:
         choose_device(device)  # before the first request
         make_client = _on_device(make_client, device)
@@ -110,6 +117,19 @@ def join(
         privacy_key=privacy_key,
     )  # fmt: skip
     click.echo(f"Done: {counted} updates counted")
+
+
+def _make_client(
+    path: str | None, app: str | None, run_config: str | None, node_config: str | None, model: str | None
+) -> Callable[[int], Any]:
+    """Return the function of ``--client``, or one that makes clients of ``--flower``."""
+    if app is not None and path is None:
+        return flower_app.make_client(flower_app.load_app(app, run_config, node_config, model))
+    if path is None or app is not None:
+        raise OffbeatError("give --client or --flower, one of them")
+    if run_config or node_config or model:
+        raise OffbeatError("--run-config, --node-config and --flower-model are for --flower: leave them out")
+    return load_callable(path)
 
 
 def _on_device(make_client: Callable[[int], Any], device: str) -> Callable[[int], Any]:

@@ -19,6 +19,7 @@ from offbeat.config.experiment_sections import (
     ServerSection,
     StopSection,
 )
+from offbeat.config.flower_section import FlowerSection
 from offbeat.config.model_sections import ModelSection
 from offbeat.config.population_sections import IntervalsSection, PopulationSection
 from offbeat.config.privacy_section import PrivacySection
@@ -61,6 +62,8 @@ class Experiment(Section):
     """Masks and noise; neither if it is left out."""
     stop: StopSection
     evaluate: EvaluateSection
+    flower: FlowerSection | None = None
+    """A Flower app trains the clients, one after the other; left out, Offbeat does."""
     algorithms: Annotated[dict[FolderName, AlgorithmTable], Field(min_length=1)]
 
     @field_validator("seeds")

@@ -11,7 +11,7 @@ from offbeat.algorithms.components import LocalPlan
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import Assignment
 from offbeat.simulation.events import Kind
-from offbeat.simulation.training_queue import Work, WorkQueue
+from offbeat.simulation.training_queue import Work, WorkQueue, bytes_tensor, tensor_bytes
 from offbeat.training.trainers.trainer import Job
 from offbeat_client.local_plan import Payload
 
@@ -61,10 +61,18 @@ def visits_state(visits: Mapping[int, OpenVisit]) -> dict[str, Any]:
             tensors[f"upload.{client}"] = work.vector
             if work.memory is not None and work.memory.vector is not None:
                 tensors[f"memory.{client}"] = work.memory.vector
+            if work.memory is not None and work.memory.state is not None:
+                tensors[f"state.{client}"] = bytes_tensor(work.memory.state)
         elif work is not None and work.job is not None:
             tensors[f"start.{version}"] = work.job.start
     scales = [[client, visit.scale] for client, visit in visits.items() if visit.scale != 1.0]
-    return {**_without_shared_memory(tensors), "rows": rows, **({"scales": scales} if scales else {})}
+    examples = [[client, visit.work.examples] for client, visit in visits.items() if visit.work and visit.work.examples]
+    more = {"scales": scales, "examples": examples}
+    return {
+        **_without_shared_memory(tensors),
+        "rows": rows,
+        **{key: value for key, value in more.items() if value},
+    }
 
 
 def _without_shared_memory(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -90,7 +98,7 @@ def visits_from_state(
     clients' memories in the queue must be in the state that they were saved in.
     """
     visits: dict[int, OpenVisit] = {}
-    scales = dict(state.get("scales", ()))
+    scales, examples = dict(state.get("scales", ())), dict(state.get("examples", ()))
     for client, steps, sent, next_kind, loss, assigned, steps_began, upload_began, next_seconds, *has in state["rows"]:
         assignment = coordinator.visits.assignment(client)
         assert assignment is not None
@@ -101,7 +109,13 @@ def visits_from_state(
         has_work, has_start = has
         work: Work | None = None
         if f"upload.{client}" in state:
-            work = queue.kept(state[f"upload.{client}"], state.get(f"memory.{client}"), loss)
+            work = queue.kept(
+                state[f"upload.{client}"],
+                state.get(f"memory.{client}"),
+                loss,
+                state=None if (kept := state.get(f"state.{client}")) is None else tensor_bytes(kept),
+                examples=examples.get(client),
+            )
         elif has_work:
             assert start is not None
             job = Job(client, assignment.visit, assignment.version, start, plan, payload, offset)

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from offbeat.algorithms.components.state import under
 from offbeat.algorithms.components.update import check_shape, check_vector
 from offbeat.errors import OffbeatError
 from offbeat.randomness import Purpose, integer
@@ -22,26 +23,26 @@ class DivergedError(OffbeatError):
 
 
 class Memory:
-    """The promise of the vector that a client keeps from a visit."""
+    """The promise of the vector and the state that a client keeps from a visit."""
 
-    __slots__ = ("vector", "work")
+    __slots__ = ("state", "vector", "work")
 
-    def __init__(self, work: "Work | None", vector: Tensor | None = None) -> None:
+    def __init__(self, work: "Work | None", vector: Tensor | None = None, state: bytes | None = None) -> None:
         self.work = work  # None once it is done
-        self.vector = vector  # float32 (d,), once the work is done
+        self.vector = vector  # float32 (d,), once the work is done; None for none
+        self.state = state  # of a trainer that keeps states, once the work is done
 
-    def resolve(self) -> Tensor:
+    def resolve(self) -> Tensor | None:
         """Return the vector; trains, and raises, like ``Work.resolve``."""
         if self.work is not None:
             self.work.resolve()
-        assert self.vector is not None
         return self.vector
 
 
 class Work:
     """The promise of a visit's upload."""
 
-    __slots__ = ("_queue", "before", "error", "job", "loss", "memory", "vector")
+    __slots__ = ("_queue", "before", "error", "examples", "job", "loss", "memory", "vector")
 
     def __init__(self, job: Job | None, queue: "WorkQueue") -> None:
         self.job = job  # None once it is done or cancelled, since it holds the starting model
@@ -49,6 +50,7 @@ class Work:
         self.before: Memory | None = None  # of the client's last counted visit, until this one is trained
         self.memory: Memory | None = None  # the client's from this visit on, if it counts and needs one
         self.loss: float | None = None  # mean over the visit's steps, once it is trained
+        self.examples: int | None = None  # that the client holds, if its trainer says so, once it is trained
         self.error: DivergedError | None = None
         self._queue = queue
 
@@ -83,18 +85,27 @@ class WorkQueue:
     def promise(self, job: Job) -> Work:
         """Return the promise of a job's upload."""
         work = Work(job, self)
-        if has_memory(job.payload, job.plan, corrects_gradients=job.offset is not None):
+        corrects = job.offset is not None
+        if self._trainer.keeps_states or has_memory(job.payload, job.plan, corrects_gradients=corrects):
             work.before = self._memories.get(job.client)
             work.memory = Memory(work)
         self._waiting[work] = None
         self._trainer.submit(job)
         return work
 
-    def kept(self, vector: Tensor, memory: Tensor | None, loss: float | None = None) -> Work:
+    def kept(
+        self,
+        vector: Tensor,
+        memory: Tensor | None,
+        loss: float | None = None,
+        *,
+        state: bytes | None = None,
+        examples: int | None = None,
+    ) -> Work:
         """Return a promise that was kept before the run was interrupted."""
         work = Work(None, self)
-        work.vector, work.loss = vector, loss
-        work.memory = None if memory is None else Memory(None, memory)
+        work.vector, work.loss, work.examples = vector, loss, examples
+        work.memory = None if memory is None and state is None else Memory(None, memory, state)
         return work
 
     def cancel(self, work: Work) -> None:
@@ -129,7 +140,7 @@ class WorkQueue:
         todo = [*chain, *islice(self._waiting, -len(chain) % limit)]
         for first in range(0, len(todo), limit):
             batch = todo[first : first + limit]
-            jobs = [work.job for work in batch if work.job is not None]
+            jobs = [_with_state(work.job, work.before) for work in batch if work.job is not None]
             for work, result in zip(batch, self._trainer.collect(jobs), strict=True):
                 self._waiting.pop(work, None)
                 self._keep(work, result)
@@ -153,10 +164,10 @@ class WorkQueue:
                 "lower local.lr or set local.clip_norm"
             )
             return
-        work.vector, work.loss = vector, result.loss
+        work.vector, work.loss, work.examples = vector, result.loss, result.examples
         work.job = work.before = None
         if work.memory is not None:
-            work.memory.vector = memory
+            work.memory.vector, work.memory.state = memory, result.state
             work.memory.work = None
 
     def _send(self, job: Job, vector: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -177,16 +188,40 @@ class WorkQueue:
 
         Jobs are saved with their visits.
         """
-        memories = [memory.resolve() for memory in self._memories.values()]
+        resolved = {client: memory.resolve() for client, memory in self._memories.items()}
+        vectors = {client: vector for client, vector in resolved.items() if vector is not None}
+        states = {
+            f"state.{client}": bytes_tensor(memory.state)
+            for client, memory in self._memories.items()
+            if memory.state is not None
+        }
         return {
-            "memories_of": torch.tensor(list(self._memories), dtype=torch.int64),
-            "memories": torch.stack(memories) if memories else torch.zeros(0, self._length),
+            "memories_of": torch.tensor(list(vectors), dtype=torch.int64),
+            "memories": torch.stack(list(vectors.values())) if vectors else torch.zeros(0, self._length),
+            **states,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from saved memories."""
         memories = zip(state["memories_of"].tolist(), state["memories"], strict=True)
         self._memories = {client: Memory(None, memory.clone()) for client, memory in memories}
+        for client, data in under("state", state).items():
+            self._memories.setdefault(int(client), Memory(None)).state = tensor_bytes(data)
+
+
+def bytes_tensor(data: bytes) -> Tensor:
+    """Return bytes as a tensor, for a checkpoint."""
+    return torch.from_numpy(np.frombuffer(data, np.uint8).copy())
+
+
+def tensor_bytes(tensor: Tensor) -> bytes:
+    """Return the bytes of ``bytes_tensor``."""
+    return tensor.cpu().numpy().tobytes()
+
+
+def _with_state(job: Job, before: Memory | None) -> Job:
+    """Return a job with the state of the client's last counted visit, if it has one."""
+    return job if before is None or before.state is None else job._replace(state=before.state)
 
 
 def _array(vector: Tensor) -> NDArray[np.float32]:

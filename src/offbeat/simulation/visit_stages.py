@@ -140,7 +140,7 @@ class VisitStages:
         algorithm, costs = self._coordinator.algorithm, self._costs
         size = costs.upload_bytes(visit.plan)
         assert visit.work is not None
-        if algorithm.needs_loss:
+        if algorithm.needs_loss or self._trainer.keeps_states:
             visit.work.resolve()
         upload = self._upload_of(visit, visit.work)
         is_private = self._coordinator.participation is not None
@@ -149,7 +149,7 @@ class VisitStages:
             client,
             visit.assignment.visit,
             upload,
-            examples=1 if is_private else self._trainer.workload.examples(client),
+            examples=1 if is_private else visit.work.examples or self._trainer.workload.examples(client),
             steps=visit.plan.steps,
             normaliser=costs.normaliser(visit.plan),
             base=visit.start if algorithm.needs_base else None,

@@ -11,6 +11,7 @@ from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.config.client_evaluation import lower_is_better
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.experiment_sections import DataOnDevice, EvaluateSection, ServerSection, StopSection
+from offbeat.config.flower_section import FlowerSection
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.participation import Participation
@@ -30,6 +31,7 @@ from offbeat.training.workload import Workload
 from offbeat.worlds.buffer_wrappers import wrap_buffer
 from offbeat.worlds.data_placement import fits_on_device
 from offbeat.worlds.dry_run import dry_run
+from offbeat.worlds.flower_trainer import build_flower_trainer
 from offbeat.worlds.pattern_guard import guard_pattern
 from offbeat.worlds.population import Population, build_population, pool_clients
 from offbeat.worlds.simulated_privacy import protect, with_epsilon
@@ -55,6 +57,7 @@ class World:
     data_on_device: DataOnDevice = "auto"
     workers: int = 1
     cluster: RayCluster = DEFAULT_CLUSTER
+    flower: FlowerSection | None = None
 
     def build(self) -> Simulation:
         """Check that the parts fit together, and return their simulation.
@@ -142,6 +145,8 @@ class World:
         )
 
     def _trainer(self, workload: Workload) -> Trainer:
+        if self.flower is not None:
+            return build_flower_trainer(self.flower, workload, self.algorithm, len(workload.shards))
         # Data on disk may not fit into memory, so they are not copied there for other processes.
         is_on_disk = any(isinstance(part, np.memmap) for part in name_inputs("", self.dataset.train_inputs).values())
         workers = 1 if is_on_disk and self.trainer not in ("processes", "ray") else self.workers
@@ -180,6 +185,7 @@ def build_simulation(
             data_on_device=experiment.data.on_device,
             workers=workers,
             cluster=cluster,
+            flower=experiment.flower,
         ).build()
     except ValueError as error:
         raise OffbeatError(f"algorithms.{label}: {error}") from None

@@ -52,6 +52,7 @@ class Pending:
     has_memory: bool
     announcement: dict[str, Any] | None
     delta: Delta | None = None
+    has_state: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +66,13 @@ class Kept:
         earlier_since: The version of the counted update before the last, to which the server returns if it could not
             open the sum with the last one; None where that cannot happen.
         earlier_memory: The name of the file with its memory of that update.
+        state: The name of the file with what the user's client wants to have again; None for none.
     """
 
     since: int | None = None
     memory: str | None = None
     upload_seconds: float | None = None
+    state: str | None = None
     earlier_since: int | None = None
     earlier_memory: str | None = None
 
@@ -115,35 +118,56 @@ class Outbox:
             return None
         return memory if memory.shape == (length,) and memory.dtype == dtype else None
 
+    def state(self) -> bytes | None:
+        """Return the user's client's state of its last counted update."""
+        name = self.kept().state
+        if name is None:
+            return None
+        try:
+            return (self._folder / name).read_bytes()
+        except FileNotFoundError:
+            raise OffbeatError(
+                f"{self._folder} has lost {name}, the state of the client: take another folder, and enrol again"
+            ) from None
+
     def put(
         self,
         visit: Visit,
         write_body: Callable[[Path], None],
         memory: NDArray[np.float32] | None,
         announce: Callable[[Path], dict[str, Any]],
+        state: bytes | None = None,
     ) -> Pending:
         """Keep a finished update; it survives any kill from here on.
 
         ``write_body`` writes the body to a path, and ``announce`` returns its header ``Offbeat-Update``. ``memory``,
-        ``(d,)``, is the client's memory once the update counts.
+        ``(d,)``, is the client's memory once the update counts, and ``state`` the user's client's state.
         """
         body = self.body(visit.number)
         _write(body, write_body)
         self._write_memory(visit.number, memory)
+        has_state = self._put_state(visit.number, state)
         pending = Pending(
-            visit.number, visit.version, visit.length, visit.lease_seconds, memory is not None, announce(body)
+            visit.number,
+            visit.version,
+            visit.length,
+            visit.lease_seconds,
+            memory is not None,
+            announce(body),
+            has_state=has_state,
         )
         write_json(self._pending, asdict(pending))
         return pending
 
-    def put_delta(self, visit: Visit, vector: NDArray[np.float32], delta: Delta) -> Pending:
+    def put_delta(self, visit: Visit, vector: NDArray[np.float32], delta: Delta, state: bytes | None = None) -> Pending:
         """Keep the delta of a private update; it survives any kill from here on.
 
         If ``delta`` has ``since``, its share will have a memory.
         """
         _write(self._delta_path(visit.number), lambda path: vector.astype("<f4", copy=False).tofile(path))
         facts = visit.number, visit.version, visit.length, visit.lease_seconds
-        pending = Pending(*facts, has_memory="since" in delta, announcement=None, delta=delta)
+        has_state = self._put_state(visit.number, state)
+        pending = Pending(*facts, "since" in delta, announcement=None, delta=delta, has_state=has_state)
         write_json(self._pending, asdict(pending))
         return pending
 
@@ -171,19 +195,35 @@ class Outbox:
         return self._replace(pending, None)
 
     def acknowledge(self, pending: Pending, counted: bool, upload_seconds: float | None) -> None:
-        """Record the receipt of an update; the memory changes if it counted."""
+        """Record the receipt of an update; memory and state change if it counted."""
         kept = self.kept()
         if counted:
             memory = self._memory_path(pending.visit).name if pending.has_memory else None
             base = None if pending.delta is None else pending.delta.get("since")
-            kept = Kept(pending.version, memory, kept.upload_seconds, base, kept.memory_of(base))
+            kept = Kept(
+                since=pending.version,
+                memory=memory,
+                upload_seconds=kept.upload_seconds,
+                state=self._state_path(pending.visit).name if pending.has_state else kept.state,
+                earlier_since=base,
+                earlier_memory=kept.memory_of(base),
+            )
         write_json(self._kept, asdict(replace(kept, upload_seconds=upload_seconds or kept.upload_seconds)))
         self.drop()
 
     def drop(self) -> None:
-        """Forget the update without receipt, if there is one; the memory stays as it is."""
+        """Forget the update without receipt, if there is one.
+
+        Memory and state stay as they are.
+        """
         remove_durably(self._pending)
         self._tidy()
+
+    def _put_state(self, visit: int, state: bytes | None) -> bool:
+        if state is None:
+            return False
+        _write(self._state_path(visit), lambda path: path.write_bytes(state))
+        return True
 
     def _replace(self, pending: Pending, announcement: dict[str, Any] | None) -> Pending:
         replaced = replace(pending, announcement=announcement)
@@ -200,19 +240,23 @@ class Outbox:
         if memory is not None:
             _write(self._memory_path(visit), lambda path: save_file({"memory": memory}, path))
 
+    def _state_path(self, visit: int) -> Path:
+        return self._folder / f"state-{visit}"
+
     def _tidy(self) -> None:
         pending, kept = self.pending(), self.kept()
-        needed = {kept.memory, kept.earlier_memory}
+        needed = {kept.memory, kept.earlier_memory, kept.state}
         if pending is not None:
             visit = pending.visit
-            needed |= {path.name for path in (self.body(visit), self._memory_path(visit), self._delta_path(visit))}
-        for pattern in ("update-*", "memory-*", "delta-*", ".update-*", ".memory-*", ".delta-*"):
-            for path in self._folder.glob(pattern):
+            paths = self.body(visit), self._memory_path(visit), self._delta_path(visit), self._state_path(visit)
+            needed |= {path.name for path in paths}
+        for kind in ("update", "memory", "delta", "state"):
+            for path in (*self._folder.glob(f"{kind}-*"), *self._folder.glob(f".{kind}-*")):
                 if path.name not in needed:
                     path.unlink()
 
 
-def _write(path: Path, write: Callable[[Path], None]) -> None:
+def _write(path: Path, write: Callable[[Path], object]) -> None:
     partial = partial_path(path)
     partial.unlink(missing_ok=True)  # a leftover would keep its own permissions
     partial.touch(0o600, exist_ok=False)

@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 
 from offbeat_client.client_folder.outbox import Kept, Outbox
+from offbeat_client.errors import OffbeatError
 from tests.offbeat_client.conftest import KilledError
 
 
-def put(outbox, visit, memory=1.0, text=b"body"):
+def put(outbox, visit, memory=1.0, text=b"body", state=None):
     return outbox.put(
         visit,
         lambda path: path.write_bytes(text),
         None if memory is None else np.full((6,), memory, np.float32),
         lambda path: {"bytes": path.stat().st_size},
+        state,
     )
 
 
@@ -79,6 +81,34 @@ def test_a_dropped_update_leaves_the_memory(tmp_path, visit):
     assert not outbox.body(5).exists()
 
 
+def put_state(outbox, visit, state):
+    return outbox.put(visit, lambda path: path.write_bytes(b"body"), None, lambda path: {}, state)
+
+
+def test_the_state_changes_with_a_counted_update_that_has_one(tmp_path, visit):
+    outbox = Outbox(tmp_path)
+    assert outbox.state() is None
+    outbox.acknowledge(put_state(outbox, visit(number=4), b"four"), True, None)
+    assert Outbox(tmp_path).state() == b"four"
+    for number, state, counted in ((5, b"five", False), (6, None, True), (7, b"seven", None)):
+        outbox.acknowledge(put_state(outbox, visit(number=number), state), counted, None)
+        assert outbox.state() == b"four"
+    put_state(outbox, visit(number=8), b"eight")
+    outbox.drop()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept.json", "state-4"]
+    outbox.acknowledge(outbox.put_delta(visit(number=9), np.zeros(6, np.float32), DELTA, b"nine"), True, None)
+    assert outbox.state() == b"nine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept.json", "state-9"]
+
+
+def test_a_lost_state_is_an_error(tmp_path, visit):
+    outbox = Outbox(tmp_path)
+    outbox.acknowledge(put_state(outbox, visit(), b"four"), True, None)
+    (tmp_path / "state-4").unlink()
+    with pytest.raises(OffbeatError, match=r"has lost state-4, the state of the client: take another folder"):
+        outbox.state()
+
+
 @pytest.fixture
 def after_each_kill(tmp_path, kill_at):
     """Return a generator of outboxes after ``act`` was killed at its first, second, … change; in the end it was not."""
@@ -121,8 +151,8 @@ def test_after_a_kill_an_update_is_complete_or_absent(visit, after_each_kill):
 @pytest.mark.parametrize("counted", [True, False])
 def test_after_a_kill_a_receipt_can_be_recorded_again(visit, after_each_kill, counted):
     def prepare(outbox):
-        outbox.acknowledge(put(outbox, visit()), True, None)
-        return put(outbox, visit(number=5, version=13), 2.0)
+        outbox.acknowledge(put(outbox, visit(), state=b"old"), True, None)
+        return put(outbox, visit(number=5, version=13), 2.0, state=b"new")
 
     kills = 0
     for folder, pending in after_each_kill(prepare, lambda outbox, pending: outbox.acknowledge(pending, counted, None)):
@@ -133,6 +163,7 @@ def test_after_a_kill_a_receipt_can_be_recorded_again(visit, after_each_kill, co
             outbox.acknowledge(again, counted, None)
         memory = outbox.memory(13, 6) if counted else outbox.memory(12, 6)
         assert memory.tolist() == [2.0 if counted else 1.0] * 6
+        assert outbox.state() == (b"new" if counted else b"old")
         assert len([path for path in folder.iterdir() if path.suffix == ".safetensors"]) == 1
         assert not outbox.body(5).exists()
         kills += 1

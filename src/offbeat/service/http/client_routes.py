@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from offbeat.service.engine.service import Service
 from offbeat.service.engine.update_receiver import UploadRequest
 from offbeat.service.http.model_response import ModelResponse
-from offbeat.service.http.protocol_support import missing_support, supported
+from offbeat.service.http.protocol_support import missing_support, missing_terms, supported
 from offbeat.service.http.request_parts import Client, Length, Number, Offset, Text, bearer_token, required_length
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates.update_header import parse_header
@@ -31,8 +31,14 @@ def add_client_routes(app: FastAPI, service: Service) -> None:
 
 def _add_account_routes(app: FastAPI, service: Service) -> None:
     @app.post("/v1/enrol", status_code=201)
-    async def enrol(request: Request, enrolment: messages.Enrolment) -> messages.Enrolled:
+    async def enrol(
+        request: Request, enrolment: messages.Enrolment, offbeat_supports: Text = None
+    ) -> messages.Enrolled:
         """Enrol a client."""
+        # Here already, since a client that is refused later keeps its place.
+        missing = None if service.engine.shares is None else missing_terms(offbeat_supports)
+        if missing is not None:
+            raise Refusal("not-supported", missing)
         return await service.enrol(bearer_token(request), enrolment)
 
     @app.post("/v1/examples")

@@ -30,9 +30,14 @@ def missing_support(algorithm: Algorithm, supports: str | None, *, is_masked: bo
         if getattr(algorithm, need) and need not in available:
             is_old = supports is None
             return f"{algorithm.name} {_UPGRADE if is_old else remedy}"
-    if is_masked and "privacy" not in available:
-        return (
-            "updates of this run are masked: give the client the helper's terms.json (offbeat join --terms); it needs "
-            "protocol 1.3 or newer"
-        )
-    return None
+    return missing_terms(supports) if is_masked else None
+
+
+def missing_terms(supports: str | None) -> str | None:
+    """Return a message for a client without the helper's terms, or None."""
+    if "privacy" in supported(supports):
+        return None
+    return (
+        "updates of this run are masked: give the client the helper's terms.json (offbeat join --terms); it needs "
+        "protocol 1.3 or newer"
+    )

@@ -25,6 +25,7 @@ class Job(NamedTuple):
     plan: LocalPlan
     payload: Payload
     offset: Tensor | None = None  # added to each local gradient, float32 (d,)
+    state: bytes | None = None  # of the client's last counted visit, for a trainer that keeps states
 
     @property
     def key(self) -> tuple[int, int]:
@@ -51,6 +52,8 @@ class Result:
     vector: Tensor  # delta or, for params, final model, float32 (d,), not shared with other tensors, not compressed
     loss: float  # mean training loss over the visit's steps
     squares: float | None = None  # sum of the vector's squares, infinite or NaN if an entry is; None if not computed
+    state: bytes | None = None  # of a trainer that keeps states, once the visit has counted
+    examples: int | None = None  # that the client holds; None for those of the workload
 
 
 class Trainer(Protocol):
@@ -64,6 +67,9 @@ class Trainer(Protocol):
     """Results of trainers of one name are bit-equal, those of different names equal up to rounding."""
     batch_limit: int
     """The best number of jobs to train at once."""
+    keeps_states: bool = False
+    """A job needs the state of the client's last counted visit, and its result says how many examples the client
+    holds."""
     notes: Sequence[str] = ()
     """What a user should know of the run, for instance that memory ran out."""
 

@@ -1,0 +1,126 @@
+"""A Flower ClientApp that is called for one client's training after the other."""
+
+# pyright: reportMissingImports=false
+
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from flwr.app import DEFAULT_TTL, Context, Message, MessageType, Metadata, RecordDict
+from flwr.clientapp import ClientApp
+from numpy.typing import NDArray
+
+from offbeat.errors import OffbeatError
+from offbeat.flower.app_state import AppState
+from offbeat.flower.model_arrays import ModelArrays
+from offbeat.flower.records import ReplyError, read_trained, train_content
+from offbeat_client.local_plan import LocalPlan
+
+_RUN = 1  # apps see it in their context; there is one run in a process
+_SERVER = 1  # Flower's number of the server's node
+
+
+class AppResult(NamedTuple):
+    """The result of an app's training.
+
+    Attributes:
+        model: The run's parameters, by name.
+        examples: How many examples the client holds.
+        loss: The mean training loss; None if the app does not say.
+        state: The app's state for the client, once the update counts.
+    """
+
+    model: dict[str, NDArray[Any]]
+    examples: int
+    loss: float | None
+    state: bytes
+
+
+class FlowerApp:
+    """A user's ClientApp, unmodified.
+
+    Args:
+        app: The app.
+        run_config: ``Context.run_config``.
+        node_config: ``Context.node_config``; ``partition-id`` is the client's number unless it is given.
+        model: The arrays of the app's model, if there are others than the run's parameters: each client keeps those.
+
+    Raises:
+        OffbeatError: The app is not a ClientApp.
+    """
+
+    def __init__(
+        self,
+        app: Any,
+        *,
+        run_config: Mapping[str, Any],
+        node_config: Mapping[str, Any],
+        model: ModelArrays | None = None,
+    ) -> None:
+        if not isinstance(app, ClientApp):
+            raise OffbeatError(f"the app must be a flwr.clientapp.ClientApp, but is a {type(app).__name__}")
+        self._app = app
+        self._run_config = dict(run_config)
+        self._node_config = dict(node_config)
+        self._model = model
+        self._has_client_fn = app._call is not None  # it has no public name
+
+    def train(
+        self,
+        client: int,
+        model: Mapping[str, NDArray[np.float32]],
+        plan: LocalPlan,
+        version: int,
+        state: bytes | None,
+    ) -> AppResult:
+        """Let the app train a client.
+
+        The seam for ``evaluate``: the same call with a message of that type, whose reply has metrics only.
+
+        Args:
+            client: The client's number.
+            model: The model's parameters, which are not changed.
+            plan: The visit's plan.
+            version: The model's version.
+            state: The app's state after the client's last counted update.
+
+        Raises:
+            ReplyError: The reply is an error, or not a training result.
+            Exception: The app's own.
+        """
+        last = AppState() if state is None else AppState.from_bytes(state)
+        arrays = dict(model) if self._model is None else self._model.complete(model, last.own)
+        context = Context(
+            run_id=_RUN,
+            node_id=client,
+            node_config={"partition-id": client, **self._node_config},
+            state=last.records,
+            run_config=dict(self._run_config),
+        )
+        content = train_content(arrays, plan, version, client_fn=self._has_client_fn)
+        reply: Any = self._app(_message(client, version, MessageType.TRAIN, content), context)
+        if not isinstance(reply, Message):
+            raise ReplyError(f"the app must return a Message, it returned a {type(reply).__name__}")
+        if reply.has_error():
+            raise ReplyError(f"the app replied with error {reply.error.code}: {reply.error.reason}")
+        trained = read_trained(reply.content, arrays, {name: array.shape for name, array in model.items()})
+        own = {} if self._model is None else last.own | self._model.own(trained.arrays)
+        parameters = {name: trained.arrays[name] for name in model}
+        return AppResult(parameters, trained.examples, trained.loss, AppState(context.state, own).to_bytes())
+
+
+def _message(client: int, version: int, kind: str, content: RecordDict) -> Message:
+    # Without metadata of its own, a message wants to know the run from Flower's processes.
+    metadata = Metadata(
+        run_id=_RUN,
+        message_id=f"{client}-{version}",
+        src_node_id=_SERVER,
+        dst_node_id=client,
+        reply_to_message_id="",
+        group_id=str(version),
+        created_at=time.time(),
+        ttl=DEFAULT_TTL,
+        message_type=kind,
+    )
+    return Message(content=content, metadata=metadata)

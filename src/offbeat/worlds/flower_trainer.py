@@ -1,0 +1,41 @@
+"""The trainer of ``[flower]``."""
+
+from pathlib import Path
+
+from offbeat.algorithms import Algorithm
+from offbeat.config.flower_section import FlowerSection
+from offbeat.config.import_path import load_object
+from offbeat.config.validation_errors import error_prefix
+from offbeat.errors import OffbeatError
+from offbeat.training.trainers.trainer import Trainer
+from offbeat.training.workload import Workload
+
+
+def build_flower_trainer(section: FlowerSection, workload: Workload, algorithm: Algorithm, clients: int) -> Trainer:
+    """Return the trainer that calls the app.
+
+    Raises:
+        OffbeatError: Flower is not installed, the app cannot be loaded, or the algorithm needs what no app can do.
+    """
+    if algorithm.corrects_gradients:
+        raise OffbeatError(f"{algorithm.name} corrects each local gradient: that is not possible with Flower's apps")
+    if algorithm.weighs_all_clients:
+        raise OffbeatError(
+            f"{algorithm.name} weighs all clients by their examples, which only the app knows: set weighting = "
+            '"uniform"'
+        )
+    try:
+        from offbeat.flower.app import FlowerApp
+        from offbeat.flower.app_config import read_run_config
+        from offbeat.flower.trainer import FlowerTrainer
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("flwr"):
+            raise
+        raise OffbeatError("[flower] needs Flower: pip install 'offbeat[flower]'") from None
+    with error_prefix("flower.app"):
+        app = FlowerApp(
+            load_object(section.app),
+            run_config=read_run_config(Path.cwd(), None) | section.run_config,
+            node_config={"num-partitions": clients},
+        )
+    return FlowerTrainer(workload, app, needs_loss=algorithm.needs_loss)

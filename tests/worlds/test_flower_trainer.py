@@ -1,0 +1,30 @@
+"""The errors of ``[flower]``; its training is in tests/flower, which needs Flower."""
+
+import importlib.util
+
+import pytest
+
+from offbeat.algorithms import SCAFFOLD, FedBuff, FedLaAvg
+from offbeat.config.flower_section import FlowerSection
+from offbeat.errors import OffbeatError
+from offbeat.worlds.flower_trainer import build_flower_trainer
+
+SECTION = FlowerSection.model_validate({"app": "my_app:app"}, context={"folder": None})
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "message"),
+    [
+        (SCAFFOLD(), "scaffold corrects each local gradient: that is not possible with Flower's apps"),
+        (FedLaAvg(), 'fedlaavg weighs all clients by their examples, .* set weighting = "uniform"'),
+    ],
+)
+def test_an_algorithm_that_needs_more_is_refused(algorithm, message):
+    with pytest.raises(OffbeatError, match=message):
+        build_flower_trainer(SECTION, None, algorithm, 3)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("flwr") is not None, reason="Flower is installed")
+def test_without_flower_the_error_says_how_to_install_it():
+    with pytest.raises(OffbeatError, match=r"\[flower\] needs Flower: pip install 'offbeat\[flower\]'"):
+        build_flower_trainer(SECTION, None, FedBuff(), 3)
