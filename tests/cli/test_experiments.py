@@ -133,6 +133,26 @@ class TestHow:
         assert "TensorBoard: tensorboard --logdir runs/tiny/tensorboard" in out
         assert list((folder / "runs" / "tiny" / "tensorboard").rglob("events.out.*"))
 
+    def test_a_failing_tracker_changes_no_bit_and_is_reported(self, folder: Path, offbeat: Command) -> None:
+        pytest.importorskip("tensorboard")
+        only = ("--set", "stop.virtual_seconds=20", "--algorithm", "fedavg")
+        offbeat("run", "tiny.toml", *only, "--output", "plain")
+        (folder / "failing").mkdir()
+        (folder / "failing" / "tensorboard").write_text("", encoding="utf-8")  # where the tracker's folder should be
+        code, _, errors = offbeat("run", "tiny.toml", *only, "--track", "tensorboard", "--output", "failing")
+        assert code == 0
+        assert errors.startswith("tensorboard failed: ")
+        assert errors.endswith("; send the rest with `offbeat track failing --to tensorboard`\n")
+        for name in ("history.parquet", "events.parquet", "model.safetensors", "config.toml"):
+            plain, tracked = (folder / output / "fedavg-seed1" / name for output in ("plain", "failing"))
+            assert plain.read_bytes() == tracked.read_bytes()
+
+    def test_a_tracker_that_is_not_installed_is_one_line_before_the_run(self, folder, offbeat, monkeypatch) -> None:
+        monkeypatch.setattr("offbeat.trackers.choice.importlib.util.find_spec", lambda _: None)
+        code, out, errors = offbeat("run", "tiny.toml", "--track", "wandb")
+        assert (code, out, errors) == (2, "", "offbeat: wandb is not installed: pip install 'offbeat[wandb]'\n")
+        assert not (folder / "runs").exists()
+
 
 class TestReport:
     @pytest.fixture

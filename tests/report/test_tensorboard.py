@@ -1,5 +1,3 @@
-import sys
-
 import numpy as np
 import pytest
 
@@ -44,8 +42,8 @@ def test_a_run_that_was_written_before_is_replaced(tmp_path):
 
 
 def test_without_the_package_the_error_says_how_to_install_it(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard.writer", None)
-    with pytest.raises(OffbeatError, match=r"pip install offbeat\[tensorboard\]"):
+    monkeypatch.setattr("offbeat.trackers.choice.importlib.util.find_spec", lambda _: None)
+    with pytest.raises(OffbeatError, match=r"pip install 'offbeat\[tensorboard\]'"):
         write_tensorboard([curves()], tmp_path)
 
 

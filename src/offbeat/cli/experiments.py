@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from offbeat.cli.console import console
-from offbeat.cli.options import ALGORITHM, FILE, SET, TENSORBOARD
+from offbeat.cli.options import ALGORITHM, FILE, SET
+from offbeat.cli.tracking import TRACK, tracked
 from offbeat.config import experiment_file
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.experiment_sections import metric_name
@@ -21,6 +22,7 @@ from offbeat.runs.directory import Run
 from offbeat.runs.progress import Progress
 from offbeat.runs.run_all import CHECKPOINT_SECONDS, run_all
 from offbeat.runs.settings import world_of
+from offbeat.trackers.choice import TrackerName
 from offbeat.training.trainers.choice import TRAINERS
 
 Command = Callable[..., None]
@@ -43,6 +45,7 @@ class RunOptions:
     trainer: str | None
     app: str | None
     ray_address: str | None
+    trackers: Sequence[TrackerName]
     tensorboard: bool
 
 
@@ -55,7 +58,8 @@ def _with_run_options(command: Callable[[RunOptions], None]) -> Command:
     with_options.__name__, with_options.__doc__ = command.__name__, command.__doc__
     result: Command = with_options
     for option in (
-        TENSORBOARD,
+        click.option("--tensorboard", is_flag=True, help="Short for --track tensorboard."),
+        TRACK,
         click.option(
             "--flower", "app", metavar="MODULE:NAME", help="A Flower ClientApp trains; short for --set flower.app=."
         ),
@@ -122,7 +126,7 @@ def run(options: RunOptions) -> None:
 @click.option("--target", metavar="VALUE", type=float, help="Target of the first metric, instead of the runs' own.")
 @click.option("--csv", is_flag=True, help="Also write summary.csv and history.csv.")
 @click.option("--markdown", is_flag=True, help="Also write the table as Markdown.")
-@TENSORBOARD
+@click.option("--tensorboard", is_flag=True, help="Also write TensorBoard event files.")
 def report(
     folders: Sequence[Path], output: Path | None, target: float | None, csv: bool, markdown: bool, tensorboard: bool
 ) -> None:
@@ -178,19 +182,21 @@ def _run(options: RunOptions) -> tuple[Experiment, Path, list[Run]]:
     folder = options.output or Path("runs") / experiment.name
     labels = select_labels(experiment, options.labels)
     metric = metric_name(experiment.metrics[0]) if experiment.metrics else None
-    runs = run_all(
-        experiment,
-        labels,
-        folder,
-        Progress(console, experiment.stop, metric),
-        replace=options.replace,
-        resume=options.resume,
-        jobs=options.jobs,
-        checkpoint_seconds=options.checkpoint_seconds,
-        ray_address=options.ray_address,
-    )
-    if options.tensorboard:
-        _write_tensorboard(runs, folder)
+    trackers: list[TrackerName] = [*options.trackers, *(["tensorboard"] if options.tensorboard else [])]
+    with tracked(folder, trackers):
+        runs = run_all(
+            experiment,
+            labels,
+            folder,
+            Progress(console, experiment.stop, metric),
+            replace=options.replace,
+            resume=options.resume,
+            jobs=options.jobs,
+            checkpoint_seconds=options.checkpoint_seconds,
+            ray_address=options.ray_address,
+        )
+    if "tensorboard" in trackers:
+        _name_tensorboard(folder)
     return experiment, folder, runs
 
 
@@ -219,4 +225,8 @@ def _write_tensorboard(runs: Sequence[Run], folder: Path) -> None:
     from offbeat.report.tensorboard import write_tensorboard
 
     write_tensorboard(runs, folder / "tensorboard")
+    _name_tensorboard(folder)
+
+
+def _name_tensorboard(folder: Path) -> None:
     click.echo(f"TensorBoard: tensorboard --logdir {shlex.quote(str(folder / 'tensorboard'))}")

@@ -11,6 +11,7 @@ from offbeat.cli.devices import devices
 from offbeat.cli.helper import helper
 from offbeat.cli.privacy import privacy
 from offbeat.cli.theory import theory
+from offbeat.cli.tracking import track
 from offbeat.errors import OffbeatError
 from offbeat.runs.interruption import InterruptedRunError
 
@@ -29,6 +30,7 @@ for _command in (
     experiments.run,
     experiments.report,
     experiments.population,
+    track,
     listings.algorithms,
     listings.data,
     devices,

@@ -143,19 +143,38 @@ def read(path: Path) -> Run:
     Raises:
         OffbeatError: A file is missing or broken.
     """
-    finished = not path.name.endswith(".unfinished")
-    config, label, seed = _read(path / "config.toml", _config)
+    config, label, seed = read_settings(path)
+    finished = is_finished(path)
+    # The first checkpoint writes the time and the first chunks.
+    has_time = finished or (path / "timing.json").exists()
+    real_seconds = _read(path / "timing.json", _real_seconds) if has_time else 0.0
+    history = read_history(path, config)
     if finished:
-        real_seconds = _read(path / "timing.json", _real_seconds)
-        history = _read(path / "history.parquet", lambda file: read_columns([file]))
         events = _read(path / "events.parquet", lambda file: read_columns([file]))
     else:
-        # The first checkpoint writes the time and the first chunks.
-        real_seconds = _read(path / "timing.json", _real_seconds) if (path / "timing.json").exists() else 0.0
-        schema = _read(path / "config.toml", lambda _: history_schema(_metric_names(config)))
-        history = _read(path / "history", lambda file: _read_chunks(file, schema))
         events = _read(path / "events", lambda file: _read_chunks(file, EVENTS))
     return Run(path, label, seed, config, history, events, real_seconds, finished)
+
+
+def is_finished(path: Path) -> bool:
+    """Return whether a run's folder is that of a finished run."""
+    return not path.name.endswith(".unfinished")
+
+
+def read_settings(path: Path) -> tuple[dict[str, Any], str, int]:
+    """Return the configuration, the label and the seed of the run in a folder."""
+    return _read(path / "config.toml", _config)
+
+
+def read_history(path: Path, config: Mapping[str, Any]) -> Columns:
+    """Return the history of the run with that configuration.
+
+    If it is unfinished, these are its chunks.
+    """
+    if is_finished(path):
+        return _read(path / "history.parquet", lambda file: read_columns([file]))
+    schema = _read(path / "config.toml", lambda _: history_schema(_metric_names(config)))
+    return _read(path / "history", lambda file: _read_chunks(file, schema))
 
 
 def _read(file: Path, reader: Callable[[Path], _Content]) -> _Content:

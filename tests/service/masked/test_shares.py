@@ -182,6 +182,16 @@ def test_a_client_that_does_not_know_masks_gets_no_work(server):
     assert "--terms" in answer.json()["detail"]
 
 
+def test_a_client_that_does_not_know_masks_takes_no_place(server):
+    enrols = server.served.peer(server.served.enrolment_token).http
+    enrols.headers["Offbeat-Supports"] = "corrects_gradients, needs_loss"
+    answer = enrols.post("/v1/enrol", json={})
+    assert kind_of(answer, 422) == "not-supported"
+    assert "--terms" in answer.json()["detail"]
+    assert server.client(0).peer.check_in()["visit"] == 0
+    assert server.status()["enrolled"] == 1
+
+
 def test_a_late_share_is_scaled_down_and_the_scale_is_that_of_the_open_version(server):
     clients = [server.client(number) for number in range(3)]
     visits = [client.check_in() for client in clients]

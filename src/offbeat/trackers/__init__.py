@@ -1,0 +1,1 @@
+"""Experiment trackers that runs are sent to: W&B, MLflow, TensorBoard, trackio."""

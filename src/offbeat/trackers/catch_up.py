@@ -1,0 +1,114 @@
+"""Runs' folders, sent to a tracker as far as it does not have them yet.
+
+What a tracker has is noted in ``.tracking/NAME.json`` beside the runs. Runs themselves never wait for a tracker.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from offbeat.errors import OffbeatError
+from offbeat.runs import directory as run_directory
+from offbeat.trackers.choice import TrackerName, tracker_maker
+from offbeat.trackers.tracker import Point, TrackedRun, Tracker, points_of
+from offbeat_client.files import write_durably
+from offbeat_client.user_code_errors import error_line
+
+_FILES = ("config.toml", "versions.json", "history.parquet")
+_POINTS_AT_ONCE = 500
+
+
+@dataclass
+class _Sent:
+    """The part of a run that a tracker has."""
+
+    settings: str  # SHA-256 of the configuration
+    key: str | None = None
+    rows: int = 0
+    ended: bool = False
+
+
+class CatchUp:
+    """The runs of a folder and one tracker."""
+
+    def __init__(self, folder: Path, name: TrackerName) -> None:
+        self._folder = folder
+        self._name: TrackerName = name
+        self._make: Callable[[], Tracker] = tracker_maker(name, folder)
+        self._path = folder / ".tracking" / f"{name}.json"
+        self._sent = self._read()
+
+    def send(self) -> int:
+        """Send what the tracker does not have yet; return the number of evaluations.
+
+        Raises ``OffbeatError`` if the tracker fails; what it has taken is noted.
+        """
+        return sum(self._send(path) for path in _run_paths(self._folder))
+
+    def _send(self, path: Path) -> int:
+        config, label, seed = run_directory.read_settings(path)
+        run, finished = TrackedRun(config["name"], label, seed, config), run_directory.is_finished(path)
+        sent = self._sent.get(run.name)
+        if sent is None or sent.settings != _digest(config):  # a run with other settings has taken the place
+            sent = _Sent(_digest(config))
+        if sent.ended:
+            return 0
+        history = run_directory.read_history(path, config)
+        points = points_of(history, sent.rows)
+        if not points and not finished:
+            return 0
+        try:
+            self._send_to(self._make(), run, sent, points, [path / name for name in _FILES] if finished else None)
+        except Exception as error:  # a tracker's library may raise any type
+            raise OffbeatError(f"{self._name} failed: {error_line(error)}") from error
+        return len(points)
+
+    def _send_to(
+        self, tracker: Tracker, run: TrackedRun, sent: _Sent, points: Sequence[Point], files: Sequence[Path] | None
+    ) -> None:
+        """Send evaluations and, of a finished run, its files."""
+        sent.key = tracker.begin(run, sent.key)
+        self._note(run, sent)
+        for first in range(0, len(points), _POINTS_AT_ONCE):
+            batch = points[first : first + _POINTS_AT_ONCE]
+            tracker.log(batch)
+            sent.rows += len(batch)
+            self._note(run, sent)
+        for file in files or ():
+            tracker.file(file)
+        tracker.end(finished=files is not None)
+        sent.ended = files is not None
+        self._note(run, sent)
+
+    def _read(self) -> dict[str, _Sent]:
+        if not self._path.exists():
+            return {}
+        try:
+            content: dict[str, Any] = json.loads(self._path.read_text(encoding="utf-8"))
+            return {name: _Sent(**fields) for name, fields in content.items()}
+        except (OSError, ValueError, TypeError, AttributeError):
+            raise OffbeatError(f"{self._path} is broken: remove it to send all runs again, as new ones") from None
+
+    def _note(self, run: TrackedRun, sent: _Sent) -> None:
+        self._sent[run.name] = sent
+        with run_directory.disk_errors(str(self._path), "free some space"):
+            self._path.parent.mkdir(exist_ok=True)
+            write_durably(
+                self._path, (json.dumps({name: asdict(sent) for name, sent in self._sent.items()}) + "\n").encode()
+            )
+
+
+def _run_paths(folder: Path) -> Iterator[Path]:
+    """Yield the folders of the runs, finished ones before those that continue."""
+    found = sorted(path.parent for path in folder.glob("[!.]*/config.toml"))
+    for path in found:
+        # The run that replaces a finished one is sent once it is finished.
+        if not path.name.endswith(".unfinished") or path.with_suffix("") not in found:
+            yield path
+
+
+def _digest(config: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode()).hexdigest()

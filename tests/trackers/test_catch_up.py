@@ -1,0 +1,152 @@
+"""What a tracker gets, and when; with a tracker in memory that can fail."""
+
+import pytest
+
+from offbeat.errors import OffbeatError
+from offbeat.runs.writer import RunWriter
+from offbeat.trackers import catch_up
+from offbeat.trackers.catch_up import CatchUp
+from tests.trackers.conftest import MODEL, add, begin, evaluation
+
+
+class Memory:
+    """The runs of a tracker by key: rows, accuracies, files, and whether they have ended."""
+
+    def __init__(self):
+        self.runs = {}
+        self.opened = []
+        self.fails_after = None  # calls
+
+    def tracker(self):
+        return MemoryTracker(self)
+
+
+class MemoryTracker:
+    def __init__(self, memory):
+        self.memory = memory
+
+    def _call(self):
+        if self.memory.fails_after == 0:
+            raise ConnectionError("no route\nto host")
+        if self.memory.fails_after is not None:
+            self.memory.fails_after -= 1
+
+    def begin(self, run, key):
+        self._call()
+        if key is None:
+            key = f"{run.experiment}/{run.name}/{len(self.memory.runs)}"
+            self.memory.runs[key] = {"rows": [], "files": [], "config": run.config, "ended": False}
+        self.memory.opened.append(key)
+        self.run = self.memory.runs[key]
+        return key
+
+    def log(self, points):
+        self._call()
+        self.run["rows"] += [(point.row, point.updates, point.values["accuracy"]) for point in points]
+
+    def file(self, path):
+        self._call()
+        self.run["files"].append((path.name, len(path.read_bytes()) > 0))
+
+    def end(self, *, finished):
+        self._call()
+        self.run["ended"] = finished
+
+
+DONE, MINE = "digits at night/done-seed7/0", "digits at night/mine-seed7/1"
+FILES = [("config.toml", True), ("versions.json", True), ("history.parquet", True)]
+
+
+def rows(number):
+    return [(row, 3 * row, row / 10) for row in range(number)]
+
+
+@pytest.fixture
+def memory(monkeypatch):
+    memory = Memory()
+    monkeypatch.setattr(catch_up, "tracker_maker", lambda name, folder: memory.tracker)
+    return memory
+
+
+def resume(folder, lr=0.1):
+    config = {
+        "name": "digits at night",
+        "seeds": [7],
+        "algorithms": {"mine": {"algorithm": "fedavg"}},
+        "local": {"lr": lr},
+        "evaluate": {"metrics": ["accuracy"]},
+    }
+    return RunWriter.resume(folder / "mine-seed7", config, ["accuracy"], {"torch": "2"})[0]
+
+
+def test_all_evaluations_are_sent_once_and_files_in_the_end(runs, memory):
+    assert CatchUp(runs, "wandb").send() == 5
+    assert memory.runs[DONE]["rows"] == rows(3)
+    assert memory.runs[DONE]["files"] == FILES
+    assert memory.runs[DONE]["config"]["local"] == {"lr": 0.1}
+    assert (memory.runs[MINE]["rows"], memory.runs[MINE]["files"]) == (rows(2), [])
+    assert [memory.runs[key]["ended"] for key in (DONE, MINE)] == [True, False]
+
+    assert CatchUp(runs, "wandb").send() == 0
+    assert memory.opened == [DONE, MINE]
+
+    writer = resume(runs)
+    add(writer, range(2, 4))
+    assert CatchUp(runs, "wandb").send() == 2
+    writer.add(evaluation(4), [])
+    writer.finish(MODEL, 1.0)
+    assert CatchUp(runs, "wandb").send() == 1
+    assert memory.runs[MINE] == {**memory.runs[MINE], "rows": rows(5), "files": FILES, "ended": True}
+    assert len(memory.runs) == 2
+
+
+@pytest.mark.parametrize("fails_after", range(10))
+def test_what_a_failing_tracker_has_not_taken_is_sent_later(runs, memory, monkeypatch, fails_after):
+    monkeypatch.setattr(catch_up, "_POINTS_AT_ONCE", 2)
+    memory.fails_after = fails_after
+    with pytest.raises(OffbeatError, match=r"^wandb failed: ConnectionError: no route$"):
+        CatchUp(runs, "wandb").send()
+    memory.fails_after = None
+    CatchUp(runs, "wandb").send()
+    named = {key.rpartition("/")[0]: run for key, run in memory.runs.items() if run["rows"]}
+    assert [run["rows"] for run in named.values()] == [rows(3), rows(2)]
+    done, mine = named.values()
+    assert (done["ended"], mine["ended"]) == (True, False)
+    assert done["files"][-3:] == FILES
+    assert CatchUp(runs, "wandb").send() == 0
+
+
+def test_each_tracker_has_its_own_note(runs, memory):
+    assert [CatchUp(runs, name).send() for name in ("wandb", "mlflow", "wandb")] == [5, 5, 0]
+
+
+def test_a_repeated_run_is_not_sent_again_but_one_with_other_settings_is(runs, memory):
+    CatchUp(runs, "wandb").send()
+    add(begin(runs, "mine"), range(1))
+    assert CatchUp(runs, "wandb").send() == 0
+    add(begin(runs, "mine", lr=0.2), range(1))
+    assert CatchUp(runs, "wandb").send() == 1
+    assert memory.runs["digits at night/mine-seed7/2"]["rows"] == rows(1)
+    assert memory.runs[MINE]["rows"] == rows(2)
+
+
+def test_a_run_that_replaces_a_finished_one_is_sent_once_it_is_finished(runs, memory):
+    CatchUp(runs, "wandb").send()
+    writer = begin(runs, "done", lr=0.2)
+    add(writer, range(2))
+    assert CatchUp(runs, "wandb").send() == 0
+    writer.finish(MODEL, 1.0)
+    assert CatchUp(runs, "wandb").send() == 2
+
+
+def test_a_broken_note_is_one_line(runs, memory):
+    CatchUp(runs, "wandb").send()
+    note = runs / ".tracking" / "wandb.json"
+    for content in ("{", "[]", '{"mine-seed7": {"rows": 2}}', '{"mine-seed7": 3}'):
+        note.write_text(content, encoding="utf-8")
+        with pytest.raises(OffbeatError, match=r"wandb.json is broken: remove it to send all runs again, as new ones$"):
+            CatchUp(runs, "wandb")
+
+
+def test_a_folder_without_runs_has_nothing_to_send(tmp_path, memory):
+    assert CatchUp(tmp_path / "nothing", "wandb").send() == 0
