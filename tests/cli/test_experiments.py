@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from offbeat.cli import experiments
+from offbeat.runs import run_all as runs
 from offbeat.runs.directory import read
 
 Command = Callable[..., tuple[int, str, str]]
@@ -72,13 +72,13 @@ class TestHow:
     def told(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         """Return the arguments of the call of run_all."""
         told: dict[str, Any] = {}
-        run_all = experiments.run_all
+        run_all = runs.run_all
 
         def watch(experiment: Any, labels: Any, folder: Any, progress: Any, **how: Any) -> Any:
             told.update(how, labels=labels, folder=folder)
             return run_all(experiment, labels, folder, progress, **{**how, "jobs": 1})
 
-        monkeypatch.setattr(experiments, "run_all", watch)
+        monkeypatch.setattr(runs, "run_all", watch)
         return told
 
     @pytest.mark.usefixtures("folder")
@@ -121,7 +121,7 @@ class TestHow:
             2, "", "offbeat: --ray-address head:6379: the trainer is 'auto': add --trainer ray\n"
         )  # fmt: skip
         assert told == {}
-        monkeypatch.setattr(experiments, "run_all", lambda *_, **how: told.update(how) or [])
+        monkeypatch.setattr(runs, "run_all", lambda *_, **how: told.update(how) or [])
         assert offbeat("run", "tiny.toml", *address, "--trainer", "ray") == (0, "", "")
         assert told["ray_address"] == "head:6379"
 

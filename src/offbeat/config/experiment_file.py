@@ -26,7 +26,7 @@ from offbeat.config.validation_errors import error_prefix, one_line
 from offbeat.errors import OffbeatError
 from offbeat.training.accelerator import Accelerator, Precision, check_device_name, choose_device
 from offbeat.training.objectives import METRICS
-from offbeat.training.trainers.choice import TrainerName
+from offbeat.training.trainers.names import TrainerName
 from offbeat.training.training_loss import TRAINING_LOSS
 
 REPRODUCTION_TABLES = ("reproduction", "panels", "scales", "tuning", "claims")

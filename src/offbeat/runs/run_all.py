@@ -13,7 +13,7 @@ from offbeat.config.import_path import is_import_path
 from offbeat.data.dataset import Dataset, MissingDataError
 from offbeat.runs import directory as run_directory
 from offbeat.runs.directory import Run
-from offbeat.runs.interruption import Interruption
+from offbeat.runs.interruption import CHECKPOINT_SECONDS, Interruption
 from offbeat.runs.package_versions import versions
 from offbeat.runs.progress import Progress
 from offbeat.runs.resume import check_settings, check_versions, has_settings
@@ -24,8 +24,6 @@ from offbeat.training.trainers.choice import available_processors
 from offbeat.training.trainers.distributed.ray_cluster import RayCluster
 from offbeat.worlds.simulation import build_simulation
 from offbeat.worlds.workload import build_dataset
-
-CHECKPOINT_SECONDS = 30.0
 
 
 def run_all(

@@ -41,7 +41,8 @@ from offbeat.simulation.records import Evaluation, VisitEnded
 from offbeat.training.accelerator import Precision
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.choice import TrainerName, available_processors
+from offbeat.training.trainers.choice import available_processors
+from offbeat.training.trainers.names import TrainerName
 from offbeat.training.workload import Workload
 from offbeat.worlds.population import build_population
 from offbeat.worlds.simulation import World

@@ -20,8 +20,8 @@ from offbeat.training.augmentation import AUGMENTATIONS
 from offbeat.training.flat_model import refuse_shared_memory
 from offbeat.training.models import initial_randomness
 from offbeat.training.objectives import LOSSES, METRICS, Objective
-from offbeat.training.trainers.choice import TRAINERS
 from offbeat.training.trainers.hooks import parameter_with_hook
+from offbeat.training.trainers.names import TRAINERS
 from offbeat.training.training_loss import TRAINING_LOSS
 from offbeat_client.user_code_errors import error_line, failure
 

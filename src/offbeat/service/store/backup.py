@@ -7,8 +7,8 @@ from pathlib import Path
 
 from offbeat.checkpoint import read_checkpoint
 from offbeat.errors import OffbeatError
-from offbeat.service.store.model_files import numbers_of
 from offbeat.service.store.noise_secret import NOISE_SECRET
+from offbeat.service.store.numbered_files import numbers_of
 
 _MAX_ATTEMPTS = 20
 
