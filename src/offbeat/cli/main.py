@@ -9,6 +9,7 @@ import click
 from offbeat.cli import experiments, listings, service
 from offbeat.cli.devices import devices
 from offbeat.cli.helper import helper
+from offbeat.cli.new import new
 from offbeat.cli.privacy import privacy
 from offbeat.cli.theory import theory
 from offbeat.errors import OffbeatError
@@ -25,6 +26,7 @@ app.add_command(theory)
 app.add_command(privacy)
 app.add_command(helper)
 for _command in (
+    new,
     experiments.compare,
     experiments.run,
     experiments.report,
@@ -67,8 +69,9 @@ def main(command: click.Command = app, name: str = "offbeat") -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _stop(name, f"{error.strerror}{f': {error.filename}' if error.filename else ''}", 2)
     except InterruptedRunError as error:
-        how = " with --resume in place of --replace" if "--replace" in sys.argv else " with --resume"
-        _stop(name, f"{error}: the same command{how} goes on from here", 128 + error.signal)
+        flag = next((flag for flag in ("--fresh", "--replace") if flag in sys.argv), None)
+        how = f" without {flag}" if flag else ""
+        _stop(name, f"{error}: the same command{how} resumes", 128 + error.signal)
     except (KeyboardInterrupt, click.Abort):
         _stop(name, "interrupted: what was finished is kept", 128 + signal.SIGINT)
 
