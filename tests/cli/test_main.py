@@ -70,7 +70,7 @@ class TestMistakes:
             (
                 InterruptedRunError(signal.SIGTERM),
                 143,
-                "stopped by SIGTERM: the same command with --resume goes on from here",
+                "stopped by SIGTERM: the same command resumes",
             ),
         ],
     )

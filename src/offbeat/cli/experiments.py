@@ -30,7 +30,7 @@ class RunOptions:
     changes: Sequence[str]
     labels: Sequence[str]
     output: Path | None
-    replace: bool
+    fresh: bool
     resume: bool
     jobs: int
     device: str | None
@@ -78,8 +78,14 @@ def _with_run_options(command: Callable[[RunOptions], None]) -> Command:
             show_default=True,
             help="Runs at once, each in a process of its own.",
         ),
-        click.option("--resume", is_flag=True, help="Keep finished runs, and continue unfinished ones."),
-        click.option("--replace", is_flag=True, help="Replace runs with other settings in the folder."),
+        click.option("--resume", is_flag=True, hidden=True),  # the default, for commands of earlier versions
+        click.option(
+            "--fresh",
+            "--replace",
+            "fresh",
+            is_flag=True,
+            help="Start anew. Otherwise finished runs are kept, and unfinished ones resumed.",
+        ),
         click.option("--output", metavar="FOLDER", type=PATH, help="Folder of the results; runs/NAME by default."),
         ALGORITHM,
         SET,
@@ -161,8 +167,8 @@ def _run(options: RunOptions) -> "tuple[Experiment, Path, list[Run]]":
     from offbeat.runs.progress import Progress
     from offbeat.runs.run_all import run_all
 
-    if options.replace and options.resume:
-        raise OffbeatError("--resume keeps runs and --replace removes them: leave one of them out")
+    if options.fresh and options.resume:
+        raise OffbeatError("--resume keeps runs and --fresh removes them: leave one of them out")
     if not math.isfinite(options.checkpoint_seconds):
         raise OffbeatError(f"--checkpoint-every {options.checkpoint_seconds}: must be a finite number of seconds")
     named = {"trainer": options.trainer, "device": options.device, "precision": options.precision}
@@ -180,8 +186,7 @@ def _run(options: RunOptions) -> "tuple[Experiment, Path, list[Run]]":
         labels,
         folder,
         Progress(console, experiment.stop, metric),
-        replace=options.replace,
-        resume=options.resume,
+        fresh=options.fresh,
         jobs=options.jobs,
         checkpoint_seconds=options.checkpoint_seconds,
         ray_address=options.ray_address,
