@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit coverage kills torture faults bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-privacy docs reference algorithm missing theory-docs performance-docs service-docs figures results clean
+.PHONY: help run test lint types unit coverage kills torture faults bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-privacy docs reference algorithm missing theory-docs performance-docs service-docs figures results wheel pythons clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -118,9 +118,31 @@ FIGURES := $(wildcard experiments/algorithms/*.toml)
 figures: .venv/installed ## run experiments/algorithms/, draw the figures of docs/algorithms/ again; FIGURES=FILE for one of them
 	set -e; for file in $(FIGURES); do \
 	  name=$$(basename $$file .toml); \
-	  $(BIN)/offbeat compare $$file --jobs 2 --replace; \
+	  $(BIN)/offbeat compare $$file --jobs 2 --fresh; \
 	  cp runs/$$name/plots/accuracy_over_time.png docs/images/algorithms/$$name.png; \
 	done
+
+WHEEL := build/wheel
+# The environment is empty: nothing of the checkout may be imported.
+IN_WHEEL := env -u PYTHONPATH PATH="$(CURDIR)/$(WHEEL)/environment/bin:$$PATH"
+wheel: ## build the wheel, install it into an empty environment, run a new experiment and the quickstart from it
+	rm -rf build/lib build/bdist.* $(WHEEL)
+	$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir $(WHEEL) .
+	$(PYTHON) -m venv $(WHEEL)/environment
+	$(WHEEL)/environment/bin/python -m pip install --quiet $(WHEEL)/*.whl
+	cd $(WHEEL) && $(IN_WHEEL) offbeat new my-experiment && cd my-experiment && $(IN_WHEEL) offbeat compare experiment.toml --jobs 2
+	cd $(WHEEL) && $(IN_WHEEL) offbeat new quickstart --template quickstart
+	cd $(WHEEL)/quickstart && $(IN_WHEEL) offbeat compare quickstart.toml --jobs 2 --set seeds=[1] --set stop.virtual_seconds=400.0
+
+# Nothing is installed: a resolver only looks whether each dependency has a wheel.
+pythons: ## resolve the dependencies for Pythons and systems on which Offbeat has not been run
+	$(PYTHON) -m venv build/resolver
+	build/resolver/bin/python -m pip install --quiet uv
+	set -e; for system in linux macos windows; do for version in 3.11 3.12 3.13 3.14; do \
+	  build/resolver/bin/uv pip compile --quiet --only-binary :all: --python-version $$version --python-platform $$system \
+	    --output-file build/resolver/$$system-$$version.txt pyproject.toml; \
+	  echo "Python $$version on $$system: every dependency has a wheel"; \
+	done; done
 
 clean: ## remove .venv and caches; runs/ stays
 	rm -rf .venv .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage build site *.egg-info src/*.egg-info

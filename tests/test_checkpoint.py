@@ -109,12 +109,12 @@ class TestRefused:
     @pytest.mark.parametrize("size", [0, 8, 100, -1])
     def test_a_truncated_one(self, size: int, path: Path) -> None:
         path.write_bytes(path.read_bytes()[:size])
-        assert error_line(read_checkpoint, path) == f"{path} is broken: run again without --resume"
+        assert error_line(read_checkpoint, path) == f"{path} is broken: run again with --fresh"
 
     @pytest.mark.parametrize("content", [b"\xff" * 300, b"{}", b"\x02\0\0\0\0\0\0\0{}garbage", b"PAR1" * 9])
     def test_something_else(self, content: bytes, path: Path) -> None:
         path.write_bytes(content)
-        assert "run again without --resume" in error_line(read_checkpoint, path)
+        assert "run again with --fresh" in error_line(read_checkpoint, path)
 
     def test_a_missing_one_and_a_folder(self, tmp_path: Path) -> None:
         assert "is broken" in error_line(read_checkpoint, tmp_path / "nowhere")
@@ -126,7 +126,7 @@ class TestRefused:
         line = error_line(read_checkpoint, path)
         found = metadata["format"] if metadata else None
         assert f"{path} is a checkpoint of format {found}, this version of Offbeat reads format 4" in line
-        assert "run again without --resume" in line
+        assert "run again with --fresh" in line
 
     @pytest.mark.parametrize("plain", [None, b"{", b"\xff", b"[1]"])
     def test_one_whose_plain_values_are_broken(self, plain: bytes | None, path: Path) -> None:
@@ -134,4 +134,4 @@ class TestRefused:
         if plain is not None:
             tensors["plain values"] = torch.frombuffer(bytearray(plain), dtype=torch.uint8)
         save_file(tensors, path, {"format": checkpoint.FORMAT})
-        assert error_line(read_checkpoint, path) == f"{path} is broken: run again without --resume"
+        assert error_line(read_checkpoint, path) == f"{path} is broken: run again with --fresh"

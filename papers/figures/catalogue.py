@@ -99,7 +99,6 @@ def _run(experiment: Experiment, folder: Path, progress: Progress, workers: Work
         list(experiment.algorithms),
         folder,
         progress,
-        resume=True,
         jobs=workers.jobs,
         workers=workers,
         keep_diverged=True,

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from offbeat.config.section import Count, Positive, Section
-from offbeat.config.validation_errors import one_line
-from offbeat.errors import OffbeatError
+from offbeat.config.validation_errors import mistakes, user_error
 
 SCALES = ("quick", "medium", "full")
 
@@ -78,7 +77,7 @@ class FileTables(Section):
         try:
             return cls.model_validate(table)
         except ValidationError as error:
-            raise OffbeatError(f"{path}: {one_line(error, table)}") from None
+            raise user_error([f"{path}: {line}" for line in mistakes(error, table)]) from None
 
 
 class Tuning(Section):

@@ -6,7 +6,7 @@ import sys
 def main() -> None:
     """Run the command line."""
     try:
-        # Here and not above: the imports take a second or two, in which a user may press Ctrl-C as well.
+        # Here and not above, so that Ctrl-C during the imports is caught, too.
         from offbeat.cli.main import main
 
         main()

@@ -41,10 +41,10 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
             if form != FORMAT:
                 raise OffbeatError(
                     f"{path} is a checkpoint of format {form}, this version of Offbeat reads format {FORMAT}: "
-                    "go on with the version that wrote it, or run again without --resume"
+                    "go on with the version that wrote it, or run again with --fresh"
                 )
             state: dict[str, Any] = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - it is not a dict
         state |= json.loads(bytes(state.pop(_PLAIN).numpy()))
     except (OSError, SafetensorError, LookupError, TypeError, ValueError):
-        raise OffbeatError(f"{path} is broken: run again without --resume") from None
+        raise OffbeatError(f"{path} is broken: run again with --fresh") from None
     return state

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from offbeat.cli import experiments
+from offbeat.runs import run_all as runs
 from offbeat.runs.directory import read
 
 Command = Callable[..., tuple[int, str, str]]
@@ -37,7 +37,7 @@ class TestCompare:
         before = {path: path.read_bytes() for run in runs for path in run.glob("[ehm]*.[ps]*")}
         written = files(folder)
 
-        code, again, err = run_process("compare", "tiny.toml")
+        code, again, err = run_process("compare", "tiny.toml", "--fresh")
         assert (code, err) == (0, "")
         assert _without_real_time(again) == _without_real_time(out)
         assert files(folder) == written
@@ -72,13 +72,13 @@ class TestHow:
     def told(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         """Return the arguments of the call of run_all."""
         told: dict[str, Any] = {}
-        run_all = experiments.run_all
+        run_all = runs.run_all
 
         def watch(experiment: Any, labels: Any, folder: Any, progress: Any, **how: Any) -> Any:
             told.update(how, labels=labels, folder=folder)
             return run_all(experiment, labels, folder, progress, **{**how, "jobs": 1})
 
-        monkeypatch.setattr(experiments, "run_all", watch)
+        monkeypatch.setattr(runs, "run_all", watch)
         return told
 
     @pytest.mark.usefixtures("folder")
@@ -87,13 +87,15 @@ class TestHow:
         only = ("--set", "stop.virtual_seconds=20", "--algorithm", "fedavg")
         assert offbeat(command, "tiny.toml", *only)[0] == 0
         assert told == {
-            "replace": False, "resume": False, "jobs": 1, "checkpoint_seconds": 30.0, "ray_address": None,
+            "fresh": False, "jobs": 1, "checkpoint_seconds": 30.0, "ray_address": None,
             "labels": ["fedavg"], "folder": Path("runs/tiny"),
         }  # fmt: skip
         assert offbeat(command, "tiny.toml", *only, "--replace", "--jobs", "3", "--checkpoint-every", "0.5")[0] == 0
-        assert (told["replace"], told["jobs"], told["checkpoint_seconds"]) == (True, 3, 0.5)
-        assert offbeat(command, "tiny.toml", *only, "--resume")[0] == 0
-        assert (told["resume"], told["replace"]) == (True, False)
+        assert (told["fresh"], told["jobs"], told["checkpoint_seconds"]) == (True, 3, 0.5)
+        assert offbeat(command, "tiny.toml", *only, "--resume")[0] == 0  # as in earlier versions
+        assert told["fresh"] is False
+        assert offbeat(command, "tiny.toml", *only, "--fresh")[0] == 0
+        assert told["fresh"] is True
 
     @pytest.mark.usefixtures("folder")
     def test_the_trainer(self, offbeat: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +123,7 @@ class TestHow:
             2, "", "offbeat: --ray-address head:6379: the trainer is 'auto': add --trainer ray\n"
         )  # fmt: skip
         assert told == {}
-        monkeypatch.setattr(experiments, "run_all", lambda *_, **how: told.update(how) or [])
+        monkeypatch.setattr(runs, "run_all", lambda *_, **how: told.update(how) or [])
         assert offbeat("run", "tiny.toml", *address, "--trainer", "ray") == (0, "", "")
         assert told["ray_address"] == "head:6379"
 

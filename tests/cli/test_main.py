@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from offbeat.cli import experiments
 from offbeat.cli.main import app
+from offbeat.config import experiment_file
 from offbeat.errors import OffbeatError
 from offbeat.runs.directory import read
 from offbeat.runs.interruption import InterruptedRunError
@@ -70,7 +70,7 @@ class TestMistakes:
             (
                 InterruptedRunError(signal.SIGTERM),
                 143,
-                "stopped by SIGTERM: the same command with --resume goes on from here",
+                "stopped by SIGTERM: the same command resumes",
             ),
         ],
     )
@@ -80,7 +80,7 @@ class TestMistakes:
         def fail(*_: object) -> None:
             raise error
 
-        monkeypatch.setattr(experiments.experiment_file, "load", fail)
+        monkeypatch.setattr(experiment_file, "load", fail)
         found, out, err = offbeat("run", "tiny.toml")
         assert (found, out, err.lstrip("\n")) == (code, "", f"offbeat: {line}\n")
 

@@ -12,6 +12,7 @@ from offbeat.cli import service
 from offbeat.errors import OffbeatError
 from offbeat.service.client import LocalSGD
 from offbeat.service.client import run as client_run
+from offbeat.service.server import admin
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -20,7 +21,7 @@ def test_a_new_token_is_in_a_file_that_others_cannot_read(
     offbeat: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(service, "ask_for_token", lambda *given, **named: asked.append((given, named)) or "secret")
+    monkeypatch.setattr(admin, "make_token", lambda *given, **named: asked.append((given, named)) or "secret")
     output = tmp_path / "token"
     make = ("make-token", "server", "enrolment", "--uses", "8", "--hours", "1.5", "--name", "ward 3")
     assert offbeat(*make, "--output", str(output)) == (0, f"{output}: a new enrolment token\n", "")
@@ -34,7 +35,7 @@ def test_a_refused_token_leaves_no_file(offbeat: Command, tmp_path: Path, monkey
     def refuse(*_: object, **__: object) -> None:
         raise OffbeatError("no server")
 
-    monkeypatch.setattr(service, "ask_for_token", refuse)
+    monkeypatch.setattr(admin, "make_token", refuse)
     for more in ((), ("--uses", "3")):
         assert offbeat("make-token", "server", "admin", *more, "--output", str(tmp_path / "token"))[0] == 2
     assert not (tmp_path / "token").exists()
@@ -43,7 +44,7 @@ def test_a_refused_token_leaves_no_file(offbeat: Command, tmp_path: Path, monkey
 def test_only_a_valid_token_expires(offbeat: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     token = {"id": "a", "kind": "enrolment", "state": "valid", "uses": 3, "expires_seconds": 5400.0, "name": "ward 3"}
     others = [{"id": "b", "state": "revoked"}, {"id": "c", "uses": None, "expires_seconds": None, "name": ""}]
-    monkeypatch.setattr(service, "list_tokens", lambda _: [token, *(token | other for other in others)])
+    monkeypatch.setattr(admin, "tokens", lambda _: [token, *(token | other for other in others)])
     assert offbeat("tokens", "server")[1].splitlines() == [
         "a: enrolment, valid, 3 uses left, expires in 1.5 hours, ward 3",
         "b: enrolment, revoked, 3 uses left, ward 3",

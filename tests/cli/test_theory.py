@@ -3,7 +3,8 @@ from collections.abc import Callable
 
 import pytest
 
-from offbeat.cli import theory as cli_theory
+from offbeat.report.theory_bound import theory_report
+from offbeat.report.theory_bound.constants import Known
 from offbeat.theory import fedbuff_bound
 
 Command = Callable[..., tuple[int, str, str]]
@@ -36,11 +37,11 @@ class TestBound:
 
     def test_every_option_arrives(self, offbeat: Command, monkeypatch: pytest.MonkeyPatch) -> None:
         told = []
-        monkeypatch.setattr(cli_theory, "theory_reports", lambda *arguments: told.append(arguments) or {})
+        monkeypatch.setattr(theory_report, "theory_reports", lambda *arguments: told.append(arguments) or {})
         assert offbeat("theory", "bound", "tiny.toml", *OPTIONS, "--algorithm", "fedavg")[0] == 0
         ((_, labels, known),) = told
         assert list(labels) == ["fedavg"]
-        assert known == cli_theory.Known(
+        assert known == Known(
             smoothness=0.5, initial_error=2, variance=4, diversity=0.3, gradient_bound=3, max_staleness=1, rounds=700
         )
 

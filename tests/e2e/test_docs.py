@@ -56,7 +56,7 @@ def test_the_coordinator_can_be_driven_as_the_docs_say():
 
 
 def test_a_simulation_from_python_is_as_short_as_the_docs_say(capsys):
-    example, _ = blocks(DOCS / "concepts/python.md", "python")  # the other one needs the tutorial's runs
+    example, devices, _ = blocks(DOCS / "concepts/python.md", "python")  # the last one needs the tutorial's runs
     assert len([line for line in example.splitlines() if line and not line.startswith(("import", "from"))]) < 10
     names = {}
     exec(example, names)
@@ -64,6 +64,10 @@ def test_a_simulation_from_python_is_as_short_as_the_docs_say(capsys):
     assert history.counted.iloc[-1] == 1000
     assert history.accuracy.iloc[-1] > 0.9
     assert "accuracy" in capsys.readouterr().out
+    exec(devices, names)
+    assert names["history"].seconds.iloc[-1] == 1800
+    # Nobody is available from 600 to 1,200 seconds.
+    assert names["history"].set_index("seconds").counted.loc[660:1200].nunique() == 1
 
 
 @pytest.mark.parametrize("index", [0, 1], ids=["PyTorch", "Hugging Face"])

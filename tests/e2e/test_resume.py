@@ -139,7 +139,7 @@ def test_killed_again_and_again_it_comes_to_the_same_files(folder: Path, start: 
     kills = rounds = 0
     while kills < KILLS:
         rounds += 1
-        process = start(*SMALL, "--algorithm", "fedbuff", "--output", "out", "--resume")
+        process = start(*SMALL, "--algorithm", "fedbuff", "--output", "out")
         if has_come_further(process, folder / "out"):
             time.sleep(delays.uniform(0.0, 0.1))
             process.kill()
@@ -149,7 +149,7 @@ def test_killed_again_and_again_it_comes_to_the_same_files(folder: Path, start: 
             shutil.rmtree(folder / "out")
         else:
             kills += 1
-    finish(start(*SMALL, "--algorithm", "fedbuff", "--output", "out", "--resume"))
+    finish(start(*SMALL, "--algorithm", "fedbuff", "--output", "out"))
     assert results(folder / "out") == expected
     assert {path.name for path in (folder / "out").iterdir()} == {"fedbuff-seed1"}
     assert rounds < 3 * KILLS + 3, "hardly a kill came in time"
@@ -174,7 +174,7 @@ def test_interrupted_while_processes_start_it_is_still_one_line(start: Start) ->
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGINT
-    assert err.lstrip("\n") == "offbeat: stopped by SIGINT: the same command with --resume goes on from here\n"
+    assert err.lstrip("\n") == "offbeat: stopped by SIGINT: the same command resumes\n"
     assert out == ""
     assert all_gone(process.pid)
 
@@ -234,7 +234,7 @@ def test_asked_to_stop_it_says_how_to_go_on(
     ask(process.pid, number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == code
-    assert err.lstrip("\n") == f"offbeat: stopped by {number.name}: the same command with --resume goes on from here\n"
+    assert err.lstrip("\n") == f"offbeat: stopped by {number.name}: the same command resumes\n"
     assert all_gone(process.pid)
     unfinished = list((folder / "out").glob("*.unfinished"))
     assert unfinished
@@ -247,7 +247,7 @@ def test_asked_to_stop_it_says_how_to_go_on(
     assert len(finished) >= out.count(", seed 1: ")
     assert all(read(path).finished for path in finished)
     monkeypatch.chdir(folder)
-    assert offbeat("run", "tiny.toml", *options, "--resume")[0] == 0
+    assert offbeat("run", "tiny.toml", *options)[0] == 0
     assert results(folder / "out") == whole
 
 
@@ -258,7 +258,7 @@ mount -t tmpfs -o size=64k tmpfs disk || exit 77
 code=$?
 cp -r disk/out full
 mount -o remount,size=64m disk
-"$@" --resume > /dev/null || exit 1
+"$@" > /dev/null || exit 1
 cp -r disk/out kept
 exit $code
 """
@@ -280,7 +280,7 @@ def test_a_full_disk_is_one_line_and_what_was_written_before_survives(folder: Pa
     assert done.returncode == 2
     assert done.stderr.startswith("offbeat: cannot write the run into disk/out/fed")
     assert "No space left on device" in done.stderr
-    assert "--resume" in done.stderr
+    assert "run it again" in done.stderr
     assert done.stderr.count("\n") == 1
     (path,) = checkpoints(folder / "full")
     assert len(read(path.parent).events["client"]) > 0

@@ -130,3 +130,20 @@ class TestLock:
 
         monkeypatch.setattr(run_directory.tempfile, "TemporaryFile", refuse)
         assert "Permission denied" in error_line(lambda: lock_folder(tmp_path).__enter__())
+
+
+def test_a_removed_folder_is_whole_or_hidden_after_a_kill(tmp_path, monkeypatch):
+    folder, other = tmp_path / "fedavg-seed1", tmp_path / "fedavg-seed11"
+    for each in (folder, other):
+        each.mkdir()
+        (each / "config.toml").touch()
+    with monkeypatch.context() as killed:
+        killed.setattr(run_directory.shutil, "rmtree", lambda *_, **__: None)
+        run_directory.remove(folder)
+    hidden, still = sorted(tmp_path.iterdir())
+    assert hidden.name.startswith(".")
+    assert still == other
+    folder.mkdir()
+    for _ in range(2):
+        run_directory.remove(folder)
+    assert list(tmp_path.iterdir()) == [other]

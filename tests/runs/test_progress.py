@@ -1,4 +1,5 @@
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -113,3 +114,41 @@ def test_messages_are_printed_unchanged(terminal, make, screen):
     with make(StopSection(versions=1), terminal=terminal) as progress:
         progress.say(line)
     assert line in screen.getvalue()
+
+
+def test_a_terminal_shows_the_time_that_has_passed_and_that_is_left(make, screen, monkeypatch):
+    now = [1000.0]
+    with make(StopSection(versions=100), terminal=True) as progress:
+        monkeypatch.setattr(progress._bars, "get_time", lambda: now[0])
+        progress.begin("fedavg", 3)
+        assert "… left" in screen.getvalue()
+        for done in (0, 10, 20, 25):
+            progress.advance("fedavg", 3, evaluation(version=done))
+            now[0] += 61.0
+        progress._bars.refresh()
+    # 244 s have passed. 15 versions took 122 s, so 75 take 610 s; a resumed run's first versions took no time, and so
+    # do not count.
+    assert "0:04:04, 0:10:10 left" in screen.getvalue().split("fedavg, seed 3")[-1]
+
+
+def test_control_c_does_not_leave_a_copy_of_the_bars(make, screen):
+    """A terminal shows ^C after the last line: if that is full, the next drawing begins a line too low."""
+    with make(StopSection(versions=10), terminal=True) as progress:
+        progress.expect(2)
+        progress.begin("fedavg", 3)
+        progress.advance("fedavg", 3, evaluation(version=4, counted=44))
+        drawn = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "\r", screen.getvalue())
+        assert max(map(len, re.split(r"[\r\n]", drawn))) == 96
+        before = len(screen.getvalue())
+    # At the end the bars are erased: the lines of the finished runs say all.
+    assert "\x1b[2K" in screen.getvalue()[before:]
+
+
+def test_the_bar_of_all_runs_moves_with_each(make, screen):
+    with make(StopSection(versions=10), terminal=True) as progress:
+        progress.expect(2)
+        for seed in (3, 4):
+            progress.begin("fedavg", seed)
+        progress.advance("fedavg", 3, evaluation(version=4))
+        progress.advance("fedavg", 4, evaluation(version=2))
+    assert " 30% " in screen.getvalue().split("all runs")[-1].split("fedavg")[0]

@@ -58,7 +58,7 @@ class TestSettings:
         assert line == error_line(lambda: resume(path, seeds=[8]))
         assert f"{folder} holds a run with other settings" in line
         assert "--output" in line
-        assert "--replace" in line
+        assert "--fresh" in line
 
     @pytest.mark.parametrize("text", [None, b"\xff", b"= broken", b"x = " + b"[" * 10_000])
     def test_without_settings(self, text, folder):
@@ -71,9 +71,15 @@ class TestVersions:
     @pytest.mark.parametrize(
         ("name", "line"),
         [
-            ("torch", r"was begun with torch 1, but torch is now 2, .*: use torch 1, or remove .* and run again$"),
-            ("data", r"^the return value of data\.name has changed since .*: restore it, or remove .* and run again$"),
-            ("/own.py", r"^/own\.py has changed since .*: restore it, or remove .* and run again$"),
+            (
+                "torch",
+                r"was begun with torch 1, but torch is now 2, .*: use torch 1, .* --fresh$",
+            ),
+            (
+                "data",
+                r"^the return value of data\.name has changed since .*: restore it, .* --fresh$",
+            ),
+            ("/own.py", r"^/own\.py has changed since .*: restore it, .* --fresh$"),
         ],
     )
     def test_a_difference_is_one_line(self, name, line, tmp_path):
@@ -85,19 +91,19 @@ class TestVersions:
     @pytest.mark.parametrize("name", VERSIONS)
     def test_a_run_is_not_resumed_with_other_versions(self, name, path, folder):
         line = error_line(lambda: resume(path, {**VERSIONS, name: "other"}))
-        assert line.endswith(f"remove {folder} and run again")
+        assert line.endswith("run again with --fresh")
 
     @pytest.mark.parametrize("content", [None, "", "{", "3", "[1]", "\udcff"])
     def test_unreadable_versions(self, content, path, folder):
         file = folder / "versions.json"
         file.unlink() if content is None else file.write_bytes(content.encode(errors="surrogateescape"))
-        assert error_line(lambda: resume(path)) == f"{file} cannot be read: remove {folder} and run again"
+        assert error_line(lambda: resume(path)) == f"{file} cannot be read: run again with --fresh"
 
 
 class TestCheckpoint:
     def test_a_broken_one(self, path, folder):
         (folder / "checkpoint.safetensors").write_bytes(b"broken")
-        assert "is broken: run again without --resume" in error_line(lambda: resume(path))
+        assert "is broken: run again with --fresh" in error_line(lambda: resume(path))
 
     @pytest.mark.parametrize(
         "state",
@@ -111,8 +117,8 @@ class TestCheckpoint:
     )
     def test_another_checkpoint(self, state, path, folder):
         write_checkpoint(folder / "checkpoint.safetensors", state)
-        assert "is broken: run again without --resume" in error_line(lambda: resume(path))
+        assert "is broken: run again with --fresh" in error_line(lambda: resume(path))
 
     def test_a_missing_chunk(self, path, folder):
         (folder / "history-00000.parquet").unlink()
-        assert "lacks a part of its history: run again without --resume" in error_line(lambda: resume(path))
+        assert "lacks a part of its history: run again with --fresh" in error_line(lambda: resume(path))

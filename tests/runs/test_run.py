@@ -36,8 +36,8 @@ REMEMBERING = {
 
 @pytest.fixture
 def task(tmp_path, experiment):
-    def make(name, label="fedbuff", *, resume=False, every=1e9, **how):
-        return RunTask(how.get("experiment") or experiment(*CHANGES), label, 1, tmp_path / name, resume, every, "")
+    def make(name, label="fedbuff", *, every=1e9, **how):
+        return RunTask(how.get("experiment") or experiment(*CHANGES), label, 1, tmp_path / name, every, "")
 
     return make
 
@@ -101,7 +101,7 @@ class TestInterruption:
         with pytest.raises(InterruptedRunError):
             carried_out(task("x", label), checks)
         assert not (tmp_path / "x").exists()
-        resumed = carried_out(task("x", label, resume=True))
+        resumed = carried_out(task("x", label))
         assert files(tmp_path / "x") == files(folder)
         assert not (tmp_path / "x.unfinished").exists()
         # The progress is shown at once.
@@ -113,7 +113,7 @@ class TestInterruption:
         times = 0
         for checks in [1, 5, 60] * 20:
             try:
-                carried_out(task("x", label, resume=True, every=1e-9), checks)
+                carried_out(task("x", label, every=1e-9), checks)
                 break
             except InterruptedRunError:
                 times += 1
@@ -129,10 +129,10 @@ class TestInterruption:
         whole = carried_out(task("whole", label, experiment=here))
         for checks in (60, 50):
             with pytest.raises(InterruptedRunError):
-                carried_out(task("x", label, experiment=here, resume=checks < 60), checks)
+                carried_out(task("x", label, experiment=here), checks)
         state = read_checkpoint(tmp_path / "x.unfinished" / "checkpoint.safetensors")
         assert (len(state["memories_of"]) > 0) is (label in ("fedlaavg", "fedbuff"))
-        carried_out(task("x", label, experiment=here, resume=True))
+        carried_out(task("x", label, experiment=here))
         assert files(tmp_path / "x") == files(tmp_path / "whole")
         assert whole[-1].counted > 15
         assert whole[-1].loss < whole[0].loss
@@ -156,7 +156,7 @@ class TestInterruption:
             carried_out(task("x"), 100)
         path = tmp_path / "x.unfinished" / "checkpoint.safetensors"
         write_checkpoint(path, {**read_checkpoint(path), "real_seconds": 1000.0})
-        carried_out(task("x", resume=True))
+        carried_out(task("x"))
         assert 1000.0 < read(tmp_path / "x").real_seconds < 1100.0
 
 
@@ -183,8 +183,8 @@ class TestResumeWithAnotherModel:
         (tmp_path / "installed_net.py").write_text(self.MODEL.format(layers))
         del sys.modules["installed_net"]  # as a new process has it
         monkeypatch.setattr(run_writer, "check_versions", lambda *_: None)
-        with pytest.raises(OffbeatError, match=rf"checkpoint of {label}, seed 1, does not fit this model.*--resume"):
-            carried_out(task("x", label, experiment=here, resume=True))
+        with pytest.raises(OffbeatError, match=rf"checkpoint of {label}, seed 1, does not fit this model.*--fresh"):
+            carried_out(task("x", label, experiment=here))
 
 
 def test_data_that_differ_from_the_comparison_are_refused(task, carried_out):

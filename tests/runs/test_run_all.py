@@ -88,15 +88,23 @@ class TestRuns:
         assert accuracy[-1] == pytest.approx((outputs.argmax(axis=1) == data.test_labels).mean(), abs=1 / 364)
         assert accuracy[-1] > 2 * accuracy[0]
 
-    def test_a_second_run_replaces_the_first(self, experiment, run, tmp_path):
+    def test_a_second_run_replaces_the_first_only_if_it_is_fresh(self, experiment, run, tmp_path):
+        small = experiment("stop.virtual_seconds=20")
+        run(small, "out", ["fedbuff", "fedavg"])
+        timing = tmp_path / "out" / "fedbuff-seed1" / "timing.json"
+        first = timing.stat().st_ino
+        assert run(small, "out", ["fedbuff"]) == "1 of 1 runs are finished\n"
+        assert timing.stat().st_ino == first
+        assert "fedbuff, seed 1: " in run(small, "out", ["fedbuff"], fresh=True)
+        assert timing.stat().st_ino != first
+        assert names(tmp_path / "out") == {"fedavg-seed1", "fedbuff-seed1"}
+
+    def test_a_run_with_other_settings_is_replaced_only_if_it_is_fresh(self, experiment, run, tmp_path):
         run(experiment("stop.virtual_seconds=20"), "out", ["fedbuff"])
-        (tmp_path / "out" / "fedbuff-seed1" / "events.parquet").write_bytes(b"")
-        run(experiment("stop.virtual_seconds=20"), "out", ["fedbuff"])  # the same settings
-        for resume in (False, True):
-            with pytest.raises(OffbeatError, match=r"fedbuff-seed1 holds a run with other settings.*--replace"):
-                run(experiment("stop.virtual_seconds=40"), "out", ["fedbuff"], resume=resume)
+        with pytest.raises(OffbeatError, match=r"fedbuff-seed1 holds a run with other settings.*--fresh"):
+            run(experiment("stop.virtual_seconds=40"), "out", ["fedbuff"])
         assert read(tmp_path / "out" / "fedbuff-seed1").history["seconds"][-1] == 20.0
-        run(experiment("stop.virtual_seconds=40"), "out", ["fedbuff"], replace=True)
+        run(experiment("stop.virtual_seconds=40"), "out", ["fedbuff"], fresh=True)
         assert names(tmp_path / "out") == {"fedbuff-seed1"}
         assert read(tmp_path / "out" / "fedbuff-seed1").history["seconds"][-1] == 40.0
 
@@ -106,6 +114,14 @@ class TestRuns:
             history = read(folder / f"{label}-seed1").history
             assert line.startswith(f"{label}, seed 1: ")
             assert f" {100 * history['accuracy'][-1]:.1f} % after {history['counted'][-1]} updates" in line
+
+
+def test_more_clients_at_work_than_there_are_is_a_warning(experiment, run):
+    here = experiment("algorithms.fedbuff.concurrency=21", "stop.virtual_seconds=5")
+    first, second = run(here, "out", ["fedbuff"]).splitlines()
+    assert first == "algorithms.fedbuff.concurrency = 21: only 20 clients can work at the same time"
+    assert second.startswith("fedbuff, seed 1: ")
+    assert "concurrency" not in run(experiment("algorithms.fedbuff.concurrency=20"), "fits", ["fedbuff"])
 
 
 class TestData:
@@ -154,10 +170,10 @@ class TestFailures:
         path = tmp_path / "out" / "fedbuff-seed1"
         before = {file.name: file.read_bytes() for file in path.iterdir()}
         with pytest.raises(OffbeatError, match="diverged"):
-            run(experiment(*small, "local.lr=1e30"), "out", ["fedbuff"], replace=True)
+            run(experiment(*small, "local.lr=1e30"), "out", ["fedbuff"], fresh=True)
         assert {file.name: file.read_bytes() for file in path.iterdir()} == before
         # After a correction it is enough to run again.
-        run(experiment(*small), "out", ["fedbuff"], replace=True)
+        run(experiment(*small), "out", ["fedbuff"], fresh=True)
         assert names(tmp_path / "out") == {"fedbuff-seed1"}
 
     def test_a_folder_that_cannot_be_written_is_refused_before_any_work(self, experiment, run, tmp_path, monkeypatch):

@@ -9,7 +9,6 @@ from offbeat.errors import OffbeatError
 from offbeat.runs import run_all as runner
 from offbeat.runs.directory import read
 from offbeat.runs.interruption import InterruptedRunError, Interruption
-from offbeat.runs.writer import RunWriter
 from tests.runs.conftest import names
 
 RULE = """
@@ -54,10 +53,10 @@ class TestResume:
         for chances in (50, 150, 120):
             stopping(chances)
             with pytest.raises(InterruptedRunError):
-                run(here, "out", ["fedavg", "fedbuff"], resume=True)
+                run(here, "out", ["fedavg", "fedbuff"])
         assert any(name.endswith(".unfinished") for name in names(tmp_path / "out"))
         stopping(-1)
-        said = run(here, "out", ["fedavg", "fedbuff"], resume=True)
+        said = run(here, "out", ["fedavg", "fedbuff"])
         assert files(tmp_path / "out") == files(tmp_path / "whole")
         assert "of 4 runs are finished" in said
 
@@ -82,7 +81,7 @@ class TestResume:
         # What a kill in the last moment of a run leaves.
         (tmp_path / "out" / "fedavg-seed1.unfinished").mkdir()
         monkeypatch.setattr(runner, "carry_out", lambda *_, **__: pytest.fail("ran again"))
-        said = run(small, "out", resume=True)
+        said = run(small, "out")
         assert said == "3 of 3 runs are finished\n"
         assert names(tmp_path / "out") == {f"{label}-seed1" for label in ("fedavg", "fedasync", "fedbuff")}
 
@@ -92,9 +91,9 @@ class TestResume:
         run(experiment(), "out", ["fedavg"])
         stopping(60)
         with pytest.raises(InterruptedRunError):
-            run(here, "out", ["fedavg"], replace=True)
+            run(here, "out", ["fedavg"], fresh=True)
         stopping(-1)
-        run(here, "out", ["fedavg"], resume=True)
+        run(here, "out", ["fedavg"])
         assert files(tmp_path / "out") == files(tmp_path / "whole")
 
     def test_a_users_pattern_is_identified_by_its_file(self, experiment, run, tmp_path):
@@ -109,7 +108,7 @@ class TestResume:
         assert one.history["version"][-1] == 20
         (tmp_path / "rules.py").write_text(RULE + "# other")
         with pytest.raises(OffbeatError, match=r"rules\.py has changed since .*mine-seed1 was begun"):
-            run(here, "out", ["mine"], resume=True)
+            run(here, "out", ["mine"])
 
     def test_users_data_with_random_numbers_are_the_same_in_each_process(self, experiment, run, tmp_path):
         (tmp_path / "rows.py").write_text(ROWS)
@@ -121,7 +120,7 @@ class TestResume:
             assert one.history["loss"].tolist() == two.history["loss"].tolist()
 
     def test_an_unfinished_run_is_resumed_or_begun_anew_but_not_with_other_settings(
-        self, experiment, run, stopping, tmp_path, monkeypatch
+        self, experiment, run, stopping, tmp_path
     ):
         other = experiment("local.lr=0.2")
         here = experiment()
@@ -129,14 +128,24 @@ class TestResume:
         with pytest.raises(InterruptedRunError):
             run(here, "out", ["fedavg"])
         stopping(-1)
-        for how in ({}, {"resume": True}):
-            with pytest.raises(OffbeatError, match=r"fedavg-seed1\.unfinished holds a run with other.*--replace"):
-                run(other, "out", ["fedavg"], **how)
-        monkeypatch.setattr(RunWriter, "resume", lambda *_: pytest.fail("resumed"))
-        run(other, "out", ["fedavg"], replace=True)
-        assert names(tmp_path / "out") == {"fedavg-seed1"}
-        stopping(60)
-        with pytest.raises(InterruptedRunError):
+        with pytest.raises(OffbeatError, match=r"fedavg-seed1\.unfinished holds a run with other.*--fresh"):
             run(other, "out", ["fedavg"])
+        assert "fedavg-seed1.unfinished" in names(tmp_path / "out")
+        run(other, "out", ["fedavg"], fresh=True)
+        assert names(tmp_path / "out") == {"fedavg-seed1"}
+        assert read(tmp_path / "out" / "fedavg-seed1").config["local"]["lr"] == 0.2
+
+    def test_fresh_runs_with_changed_code_are_resumed_after_a_stop(self, experiment, run, stopping, tmp_path):
+        """Also those that had not begun: their earlier runs, with the other code, are gone."""
+        here = experiment("data.name=rows.py:rows", "seeds=[1, 2]")
+        (tmp_path / "rows.py").write_text(ROWS)
+        run(here, "out", ["fedavg"])
+        (tmp_path / "rows.py").write_text(ROWS + "# changed")
+        with pytest.raises(OffbeatError, match=r"rows\.py has changed since .* run again with --fresh$"):
+            run(here, "out", ["fedavg"])
+        stopping(5)
+        with pytest.raises(InterruptedRunError):
+            run(here, "out", ["fedavg"], fresh=True)
         stopping(-1)
-        run(other, "out", ["fedavg"])
+        said = run(here, "out", ["fedavg"])
+        assert said.count("updates") == 2

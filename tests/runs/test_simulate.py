@@ -112,6 +112,21 @@ class TestArguments:
         losses = [simulate(net, seed=seed)["loss"].iloc[0] for seed in (1, 1, 2)]
         assert losses[0] == losses[1] != losses[2]
 
+    def test_devices_by_client(self, simulate, tmp_path):
+        def available(client):
+            return [(0.0, 100.0)] if client < 2 else []
+
+        population = {"clients": 12, "step_seconds": lambda client: client + 1.0, "availability": available}
+        how = {"population": population, "server": {"lease_seconds": 50.0}, "algorithm": FedAsync(concurrency=12)}
+        simulate(**how, output=tmp_path)
+        events = pd.read_parquet(tmp_path / "events.parquet")
+        assert set(events.client) == {0, 1}
+        # Two steps of one second each for client 0, and of two seconds for client 1.
+        took = (events.ended_seconds - events.assigned_seconds).groupby(events.client).min()
+        assert took[1] - took[0] == pytest.approx(2.0, abs=0.01)
+        with pytest.raises(OffbeatError, match=r"population\.availability needs server\.lease_seconds"):
+            simulate(population=population)
+
 
 class TestResult:
     def test_a_name_is_the_algorithm_with_its_defaults(self, simulate):
@@ -139,6 +154,9 @@ class TestResult:
             ({"metrics": "accuracy"}, ["accuracy"]),
             ({"metrics": ["training_loss", "accuracy"]}, ["accuracy", "training_loss"]),
             ({"loss": lambda o, y: nn.functional.cross_entropy(o, y)}, []),
+            ({"loss": nn.CrossEntropyLoss()}, ["accuracy"]),
+            ({"loss": nn.CrossEntropyLoss(label_smoothing=0.1)}, ["accuracy"]),
+            ({"loss": nn.functional.cross_entropy}, ["accuracy"]),
         ],
     )
     def test_the_metrics_are_those_of_the_loss(self, how, columns, simulate):

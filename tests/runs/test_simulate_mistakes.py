@@ -1,5 +1,6 @@
 """Wrong arguments of ``offbeat.simulate``: each is one line."""
 
+import re
 from pathlib import Path
 from typing import Any, cast
 
@@ -57,12 +58,16 @@ MISTAKES = [
     ({"privacy": 3}, ["privacy = 3", "table"]),
     ({"privacy": {"clip": 3}}, ["unknown key privacy.clip"]),
     ({"privacy": {"clip_norm": 1.0}, "algorithm": "fedfa"}, ["[privacy] does not go with fedfa"]),
-    ({"evaluate_every_seconds": 0}, ["evaluate.every_seconds = 0"]),
-    ({"evaluate_every_seconds": None}, ["evaluate: set exactly one of every_seconds and every_versions"]),
-    ({"virtual_seconds": None}, ["stop: set virtual_seconds, versions or updates"]),
-    ({"versions": 1.5}, ["stop.versions = 1.5"]),
+    ({"evaluate_every_seconds": 0}, ["evaluate_every_seconds = 0"]),
+    ({"evaluate_every_seconds": None}, ["set exactly one of evaluate_every_seconds and evaluate_every_versions"]),
+    ({"virtual_seconds": None}, ["set virtual_seconds, versions or updates"]),
+    ({"versions": 1.5}, ["versions = 1.5"]),
     ({"loss": "crossentropy"}, ["loss = 'crossentropy'", "did you mean 'cross_entropy'?", "function"]),
     ({"loss": 3}, ["loss = 3", "function"]),
+    ({"loss": nn.CrossEntropyLoss}, ["loss = CrossEntropyLoss: is a class: pass a module, CrossEntropyLoss()"]),
+    ({"loss": nn.MSELoss(reduction="sum"), "metrics": []}, ["loss = MSELoss: must return the mean"]),
+    ({"evaluate_every_second": 3}, ["unknown argument evaluate_every_second: did you mean 'evaluate_every_seconds'?"]),
+    ({"rounds": 3}, ["unknown argument rounds: did you mean 'versions'?"]),
     ({"loss": lambda o: o.mean()}, ["the loss cannot take outputs"]),
     ({"metrics": ["acuracy"]}, ["metrics = 'acuracy'", "did you mean 'accuracy'?"]),
     ({"metrics": ["training_los"]}, ["metrics = 'training_los'", "did you mean 'training_loss'?"]),
@@ -76,7 +81,7 @@ MISTAKES = [
     ({"augmentation": ["crop-and-flip"]}, ["augmentation = ['crop-and-flip']", "None or 'crop-and-flip'"]),
     (
         {"augmentation": "crop-and-flip", "model": lambda: nn.Linear(1, 1), "data": (LINE, LINE), "loss": "mse"},
-        ["data.augmentation = 'crop-and-flip' is for images", "float32 of shape (1,)", "leave it out"],
+        ["augmentation = 'crop-and-flip' is for images", "float32 of shape (1,)", "leave it out"],
     ),
     ({"seed": -1}, ["seed = -1", "from 0"]),
     ({"seed": 1.5}, ["seed = 1.5", "whole number"]),
@@ -89,3 +94,4 @@ def test_a_mistake_is_one_line(changes, parts, simulate, tmp_path):
         simulate(**changes)
     assert "\n" not in str(caught.value)
     assert all(part in str(caught.value) for part in parts)
+    assert not re.search(r"\b(stop|evaluate)[.:]", str(caught.value))

@@ -35,7 +35,7 @@ def parallel(tmp_path):
     def run(experiment, labels, jobs, after_begin=lambda: None, **hooks):
         lines = []
         tasks = [
-            RunTask(experiment, label, seed, tmp_path / f"{label}-seed{seed}", False, 0.05, "")
+            RunTask(experiment, label, seed, tmp_path / f"{label}-seed{seed}", 0.05, "")
             for label in labels
             for seed in experiment.seeds
         ]
@@ -125,7 +125,7 @@ class TestStopping:
         line = str(caught.value)
         assert "\n" not in line
         assert "the process of fedavg, seed 1, was killed (exit code -9)" in line
-        assert "--resume" in line
+        assert "fewer --jobs" in line
         assert "--jobs" in line
         assert multiprocessing.active_children() == []
 

@@ -232,7 +232,7 @@ class TestReplacing:
             line = error_line(lambda: writer.finish(MODEL, 9.0))
         assert str(path) in line
         assert "No space left on device" in line
-        assert "--resume" in line
+        assert "run it again" in line
         assert names(tmp_path) == {"x", "x.unfinished"} if earlier else {"x.unfinished"}
         if earlier:
             assert {name: data for name, data in content(tmp_path).items() if name.startswith("x/")} == before

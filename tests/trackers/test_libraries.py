@@ -11,7 +11,8 @@ import time
 import pytest
 
 from offbeat.errors import OffbeatError
-from offbeat.trackers.choice import TRACKERS, check_installed
+from offbeat.trackers.choice import check_installed
+from offbeat.trackers.names import TRACKERS
 from tests.trackers.conftest import MODEL, add, begin
 
 

@@ -2,31 +2,31 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import torch
 
-from offbeat.algorithms import Algorithm, LocalPlan
-from offbeat.cli.options import SET
-from offbeat.config import experiment_file
-from offbeat.config.experiment_file import Experiment
+from offbeat.cli.options import PATH, SET
 from offbeat.errors import OffbeatError
-from offbeat.runs.run_all import load_data
-from offbeat.training.accelerator import choose_device
-from offbeat.training.trainers.choice import available_processors, choose_trainer
-from offbeat.training.trainers.tuning import measure_trainers
-from offbeat.training.workload import Workload
-from offbeat.worlds.data_placement import fits_on_device
-from offbeat.worlds.population import build_population
-from offbeat.worlds.workload import build_workload
+
+if TYPE_CHECKING:
+    from offbeat.algorithms import Algorithm, LocalPlan
+    from offbeat.config.experiment_file import Experiment
+    from offbeat.training.workload import Workload
 
 
 @click.command(epilog="\b\nExample:\n  offbeat devices experiments/quickstart.toml")
-@click.argument("file", metavar="[FILE]", type=Path, required=False)
+@click.argument("file", metavar="[FILE]", type=PATH, required=False)
 @SET
 @click.option("--tune", is_flag=True, help="Measure the trainers on FILE, and print the key of the fastest.")
 def devices(file: Path | None, changes: Sequence[str], tune: bool) -> None:
     """List this machine's devices, and what the experiment FILE would take."""
+    import torch
+
+    from offbeat.config import experiment_file
+    from offbeat.training.accelerator import choose_device
+    from offbeat.training.trainers.choice import available_processors
+
     if tune and file is None:
         raise OffbeatError("--tune measures an experiment: name its FILE")
     click.echo(f"cpu: {available_processors()} processors")
@@ -44,11 +44,19 @@ def devices(file: Path | None, changes: Sequence[str], tune: bool) -> None:
         _describe(experiment_file.load(file, changes), tune=tune)
 
 
-def _describe(experiment: Experiment, *, tune: bool) -> None:
+def _describe(experiment: "Experiment", *, tune: bool) -> None:
     """Print the device and the trainer that each algorithm of an experiment takes.
 
     With ``tune`` the trainers are measured, too.
     """
+    import torch
+
+    from offbeat.runs.run_all import load_data
+    from offbeat.training.trainers.choice import choose_trainer
+    from offbeat.worlds.data_placement import fits_on_device
+    from offbeat.worlds.population import build_population
+    from offbeat.worlds.workload import build_workload
+
     torch.set_num_threads(1)  # as runs do
     accelerator = experiment.accelerator()
     dataset, seed = load_data(experiment, click.echo), experiment.seeds[0]
@@ -66,8 +74,12 @@ def _describe(experiment: Experiment, *, tune: bool) -> None:
             _tune(workload, experiment.plan(first), experiment.algorithm(first))
 
 
-def _tune(workload: Workload, plan: LocalPlan, algorithm: Algorithm) -> None:
+def _tune(workload: "Workload", plan: "LocalPlan", algorithm: "Algorithm") -> None:
     """Print the visits per second of each trainer, and the key of the fastest."""
+    import torch
+
+    from offbeat.training.trainers.tuning import measure_trainers
+
     rates: dict[str, float] = {}
     try:
         algorithm.start(torch.zeros(1), len(workload.shards))

@@ -6,24 +6,20 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from offbeat.cli.console import console
-from offbeat.cli.options import ALGORITHM, FILE, SET
+from offbeat.cli.options import ALGORITHM, FILE, PATH, SET
 from offbeat.cli.tracking import TRACK, tracked
-from offbeat.config import experiment_file
-from offbeat.config.experiment_file import Experiment
-from offbeat.config.experiment_sections import metric_name
-from offbeat.config.import_path import canonical
 from offbeat.errors import OffbeatError, did_you_mean
-from offbeat.runs.directory import Run
-from offbeat.runs.progress import Progress
-from offbeat.runs.run_all import CHECKPOINT_SECONDS, run_all
-from offbeat.runs.settings import world_of
-from offbeat.trackers.choice import TrackerName
-from offbeat.training.trainers.choice import TRAINERS
+from offbeat.runs.interruption import CHECKPOINT_SECONDS
+from offbeat.trackers.names import TrackerName
+from offbeat.training.trainers.names import TRAINERS
+
+if TYPE_CHECKING:
+    from offbeat.config.experiment_file import Experiment
+    from offbeat.runs.directory import Run
 
 Command = Callable[..., None]
 
@@ -36,7 +32,7 @@ class RunOptions:
     changes: Sequence[str]
     labels: Sequence[str]
     output: Path | None
-    replace: bool
+    fresh: bool
     resume: bool
     jobs: int
     device: str | None
@@ -90,9 +86,15 @@ def _with_run_options(command: Callable[[RunOptions], None]) -> Command:
             show_default=True,
             help="Runs at once, each in a process of its own.",
         ),
-        click.option("--resume", is_flag=True, help="Keep finished runs, and continue unfinished ones."),
-        click.option("--replace", is_flag=True, help="Replace runs with other settings in the folder."),
-        click.option("--output", metavar="FOLDER", type=Path, help="Folder of the results; runs/NAME by default."),
+        click.option("--resume", is_flag=True, hidden=True),  # the default, for commands of earlier versions
+        click.option(
+            "--fresh",
+            "--replace",
+            "fresh",
+            is_flag=True,
+            help="Start anew. Otherwise finished runs are kept, and unfinished ones resumed.",
+        ),
+        click.option("--output", metavar="FOLDER", type=PATH, help="Folder of the results; runs/NAME by default."),
         ALGORITHM,
         SET,
         FILE,
@@ -121,8 +123,8 @@ def run(options: RunOptions) -> None:
 
 
 @click.command(epilog="\b\nExample:\n  offbeat report runs/quickstart runs/500-clients --output runs/both --csv")
-@click.argument("folders", metavar="RUN...", type=Path, nargs=-1, required=True)
-@click.option("--output", metavar="FOLDER", type=Path, help="Folder of the report; the first RUN by default.")
+@click.argument("folders", metavar="RUN...", type=PATH, nargs=-1, required=True)
+@click.option("--output", metavar="FOLDER", type=PATH, help="Folder of the report; the first RUN by default.")
 @click.option("--target", metavar="VALUE", type=float, help="Target of the first metric, instead of the runs' own.")
 @click.option("--csv", is_flag=True, help="Also write summary.csv and history.csv.")
 @click.option("--markdown", is_flag=True, help="Also write the table as Markdown.")
@@ -131,7 +133,6 @@ def report(
     folders: Sequence[Path], output: Path | None, target: float | None, csv: bool, markdown: bool, tensorboard: bool
 ) -> None:
     """Report on existing runs; each RUN is the folder of a run, or a folder of runs."""
-    # Imported where they are needed, since pandas and matplotlib take a second.
     from offbeat.report import export
     from offbeat.report.collect import collect
     from offbeat.report.summary import summarise
@@ -152,9 +153,11 @@ def report(
 @click.command(epilog="\b\nExample:\n  offbeat population experiments/quickstart.toml --set population.clients=500")
 @FILE
 @SET
-@click.option("--output", metavar="FOLDER", type=Path, help="Folder of the drawing; runs/NAME by default.")
+@click.option("--output", metavar="FOLDER", type=PATH, help="Folder of the drawing; runs/NAME by default.")
 def population(file: Path, changes: Sequence[str], output: Path | None) -> None:
     """Draw the clients of the experiment FILE: availability, speeds and labels."""
+    from offbeat.cli.console import console
+    from offbeat.config import experiment_file
     from offbeat.report.population.plots import write_population
     from offbeat.report.population.statistics import population_statistics
     from offbeat.report.population.table import population_table
@@ -165,9 +168,16 @@ def population(file: Path, changes: Sequence[str], output: Path | None) -> None:
     click.echo(f"Drawing: {write_population(statistics, output or Path('runs') / experiment.name)}")
 
 
-def _run(options: RunOptions) -> tuple[Experiment, Path, list[Run]]:
-    if options.replace and options.resume:
-        raise OffbeatError("--resume keeps runs and --replace removes them: leave one of them out")
+def _run(options: RunOptions) -> "tuple[Experiment, Path, list[Run]]":
+    from offbeat.cli.console import console
+    from offbeat.config import experiment_file
+    from offbeat.config.experiment_sections import metric_name
+    from offbeat.config.import_path import canonical
+    from offbeat.runs.progress import Progress
+    from offbeat.runs.run_all import run_all
+
+    if options.fresh and options.resume:
+        raise OffbeatError("--resume keeps runs and --fresh removes them: leave one of them out")
     if not math.isfinite(options.checkpoint_seconds):
         raise OffbeatError(f"--checkpoint-every {options.checkpoint_seconds}: must be a finite number of seconds")
     # An import path in an option is relative to the current folder, as in offbeat join.
@@ -189,8 +199,7 @@ def _run(options: RunOptions) -> tuple[Experiment, Path, list[Run]]:
             labels,
             folder,
             Progress(console, experiment.stop, metric),
-            replace=options.replace,
-            resume=options.resume,
+            fresh=options.fresh,
             jobs=options.jobs,
             checkpoint_seconds=options.checkpoint_seconds,
             ray_address=options.ray_address,
@@ -200,7 +209,7 @@ def _run(options: RunOptions) -> tuple[Experiment, Path, list[Run]]:
     return experiment, folder, runs
 
 
-def select_labels(experiment: Experiment, labels: Sequence[str]) -> list[str]:
+def select_labels(experiment: "Experiment", labels: Sequence[str]) -> list[str]:
     """Return the labels of ``--algorithm``, or all."""
     for label in labels:
         if label not in experiment.algorithms:
@@ -208,11 +217,13 @@ def select_labels(experiment: Experiment, labels: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(labels or experiment.algorithms))
 
 
-def _show(runs: Sequence[Run], folder: Path, title: str, target: float | None = None) -> None:
+def _show(runs: Sequence["Run"], folder: Path, title: str, target: float | None = None) -> None:
     """Print the table of a comparison and write its report."""
+    from offbeat.cli.console import console
     from offbeat.report.html import write_report
     from offbeat.report.summary import summarise
     from offbeat.report.table import TerminalTable
+    from offbeat.runs.settings import world_of
 
     rows = summarise(runs, target)  # first, because it raises an error if the runs cannot be compared
     click.echo(f"\n{world_of(runs)}")
@@ -221,7 +232,7 @@ def _show(runs: Sequence[Run], folder: Path, title: str, target: float | None = 
     click.echo(f"Report: {write_report(runs, folder, title, command, target)}")
 
 
-def _write_tensorboard(runs: Sequence[Run], folder: Path) -> None:
+def _write_tensorboard(runs: Sequence["Run"], folder: Path) -> None:
     from offbeat.report.tensorboard import write_tensorboard
 
     write_tensorboard(runs, folder / "tensorboard")

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from torch import nn
 
-from offbeat.config.import_path import call, load_object
 from offbeat.errors import OffbeatError
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from offbeat.flower.app import FlowerApp
 
 FLOWER = click.option("--flower", "app", metavar="MODULE:NAME", help="A Flower ClientApp, which trains.")
@@ -33,6 +33,8 @@ def load_app(path: str, run_config: str | None, node_config: str | None, model: 
         if not (error.name or "").startswith("flwr"):
             raise
         raise OffbeatError("--flower needs Flower: pip install 'offbeat[flower]'") from None
+    from offbeat.config.import_path import load_object
+
     return FlowerApp(
         load_object(path),
         run_config=read_run_config(Path.cwd(), run_config),
@@ -48,7 +50,11 @@ def make_client(app: "FlowerApp") -> Callable[[int], Any]:
     return lambda _: FlowerClient(app)
 
 
-def _module(path: str) -> nn.Module:
+def _module(path: str) -> "nn.Module":
+    from torch import nn
+
+    from offbeat.config.import_path import call
+
     module = call(path, {}, "--flower-model")
     if not isinstance(module, nn.Module):
         raise OffbeatError(f"--flower-model {path}: must make a torch.nn.Module, made a {type(module).__name__}")

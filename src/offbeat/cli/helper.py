@@ -6,18 +6,10 @@ from pathlib import Path
 
 import click
 
-from offbeat.cli.options import FILE
-from offbeat.config.experiment_file import read_table
-from offbeat.helper.folder import HelperFolder
-from offbeat.helper.roster import enrol as enrol_run
-from offbeat.helper.roster import parse_roster
-from offbeat.helper.server import run_helper
-from offbeat.helper.status import status as read_status
-from offbeat.service.console_log import write_logs
-from offbeat.service.server.certificates import fingerprint
+from offbeat.cli.options import FILE, PATH
 
 _FOLDER = click.option(
-    "--folder", metavar="FOLDER", type=Path, default=Path("helper"), show_default=True, help="The helper's folder."
+    "--folder", metavar="FOLDER", type=PATH, default=Path("helper"), show_default=True, help="The helper's folder."
 )
 
 
@@ -43,7 +35,12 @@ def enrol(file: Path, folder: Path, hosts: Sequence[str]) -> None:
 
     Participations of earlier runs in this folder still count.
     """
-    enrolled = enrol_run(parse_roster(read_table(file), file), folder, hosts)
+    from offbeat.config.experiment_file import read_table
+    from offbeat.helper import roster
+    from offbeat.helper.folder import HelperFolder
+    from offbeat.service.server.certificates import fingerprint
+
+    enrolled = roster.enrol(roster.parse_roster(read_table(file), file), folder, hosts)
     files = HelperFolder(folder)
     click.echo(f"Run {enrolled.terms.run.hex()}: {enrolled.clients} clients")
     click.echo(f"For server and clients: {files.terms}")
@@ -65,6 +62,9 @@ def enrol(file: Path, folder: Path, hosts: Sequence[str]) -> None:
 @click.option("--log", "logs", is_flag=True, help="Write each event to standard error, as a line of JSON.")
 def serve(folder: Path, host: str, port: int, logs: bool) -> None:
     """Open batches until Ctrl-C; the same command resumes."""
+    from offbeat.helper.server import run_helper
+    from offbeat.service.console_log import write_logs
+
     write_logs(logging.INFO if logs else logging.WARNING)
     run_helper(folder, host, port, lambda url: click.echo(f"Listening at {url}"))
     click.echo("Stopped; the same command resumes")
@@ -74,6 +74,8 @@ def serve(folder: Path, host: str, port: int, logs: bool) -> None:
 @_FOLDER
 def status(folder: Path) -> None:
     """Show what the helper has opened, and what that has cost its clients."""
+    from offbeat.helper.status import status as read_status
+
     now = read_status(folder)
     click.echo(f"run: {now.run}, {now.clients} clients")
     click.echo(f"batches: {now.batches}{', stopped: this folder is an old copy' if now.is_stopped else ''}")

@@ -1,19 +1,19 @@
 """Commands that list algorithms and data sets, and fetch data."""
 
 import click
-from rich import box
-from rich.table import Table
-from rich.text import Text
-
-from offbeat.algorithms import ALGORITHMS
-from offbeat.cli.console import console
-from offbeat.config.algorithm_table import as_inline_toml, default_hyper_parameters, hyper_parameters_of
-from offbeat.data.catalogue import get_dataset, list_datasets
 
 
 @click.command(epilog="\b\nExample:\n  offbeat algorithms")
 def algorithms() -> None:
     """List the algorithms, with their hyper-parameters and defaults."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from offbeat.algorithms import ALGORITHMS
+    from offbeat.cli.console import console
+    from offbeat.config.algorithm_table import as_inline_toml, default_hyper_parameters, hyper_parameters_of
+
     table = Table("Algorithm", "Description", "Hyper-parameters", box=box.SIMPLE)
     for name, kind in ALGORITHMS.items():
         values = hyper_parameters_of(kind())
@@ -33,6 +33,13 @@ def data() -> None:
 @data.command("list", epilog="\b\nExample:\n  offbeat data list")
 def list_data() -> None:
     """List the built-in data sets and their places on this machine."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from offbeat.cli.console import console
+    from offbeat.data.catalogue import list_datasets
+
     table = Table("Name", "Contents", "Train", "Test", "Place", box=box.SIMPLE)
     for entry in list_datasets():
         train, test = ("" if n is None else f"{n:,}" for n in (entry.train_examples, entry.test_examples))
@@ -44,4 +51,6 @@ def list_data() -> None:
 @click.argument("name", metavar="NAME")
 def get_data(name: str) -> None:
     """Download the data set NAME if it is missing, and print its place."""
+    from offbeat.data.catalogue import get_dataset
+
     click.echo(get_dataset(name).where)

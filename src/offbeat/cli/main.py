@@ -9,6 +9,7 @@ import click
 from offbeat.cli import experiments, listings, service
 from offbeat.cli.devices import devices
 from offbeat.cli.helper import helper
+from offbeat.cli.new import new
 from offbeat.cli.privacy import privacy
 from offbeat.cli.theory import theory
 from offbeat.cli.tracking import track
@@ -26,6 +27,7 @@ app.add_command(theory)
 app.add_command(privacy)
 app.add_command(helper)
 for _command in (
+    new,
     experiments.compare,
     experiments.run,
     experiments.report,
@@ -61,20 +63,22 @@ def main(command: click.Command = app, name: str = "offbeat") -> None:
         sys.stdout.flush()
         sys.exit(code)
     except OffbeatError as error:
-        _stop(name, str(error), 2)
+        _stop(name, *error.lines, code=2)
     except click.ClickException as error:
-        _stop(name, f"{error.format_message()} See {name} --help.", error.exit_code)
+        _stop(name, f"{error.format_message()} See {name} --help.", code=error.exit_code)
     except OSError as error:  # for instance a full disk behind standard output
         # What is left in its buffer would be written at exit, and fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        _stop(name, f"{error.strerror}{f': {error.filename}' if error.filename else ''}", 2)
+        _stop(name, f"{error.strerror}{f': {error.filename}' if error.filename else ''}", code=2)
     except InterruptedRunError as error:
-        how = " with --resume in place of --replace" if "--replace" in sys.argv else " with --resume"
-        _stop(name, f"{error}: the same command{how} goes on from here", 128 + error.signal)
+        flag = next((flag for flag in ("--fresh", "--replace") if flag in sys.argv), None)
+        how = f" without {flag}" if flag else ""
+        _stop(name, f"{error}: the same command{how} resumes", code=128 + error.signal)
     except (KeyboardInterrupt, click.Abort):
-        _stop(name, "interrupted: what was finished is kept", 128 + signal.SIGINT)
+        _stop(name, "interrupted: what was finished is kept", code=128 + signal.SIGINT)
 
 
-def _stop(name: str, message: str, code: int) -> None:
-    click.echo(f"{name}: {' '.join(message.split())}", err=True)
+def _stop(name: str, *messages: str, code: int) -> None:
+    for message in messages:
+        click.echo(f"{name}: {' '.join(message.split())}", err=True)
     sys.exit(code)

@@ -1,9 +1,15 @@
-"""Arguments and options that several commands have."""
+"""Arguments and options that several commands have.
+
+The modules of commands import nothing heavy at their top, so that help and completion are fast: what a command needs
+is imported in its function.
+"""
 
 from pathlib import Path
 
 import click
 
-FILE = click.argument("file", metavar="FILE", type=Path)
+PATH = click.Path(path_type=Path)  # a shell completes it
+
+FILE = click.argument("file", metavar="FILE", type=PATH)
 SET = click.option("--set", "changes", metavar="KEY=VALUE", multiple=True, help="Change a key of the file. Repeatable.")
 ALGORITHM = click.option("--algorithm", "labels", metavar="LABEL", multiple=True, help="Only this one. Repeatable.")

@@ -6,14 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich import box
-from rich.table import Table
 
-from offbeat.cli.console import console
-from offbeat.privacy.accounting import epsilon as epsilon_of
-from offbeat.privacy.accounting import noise_multiplier as noise_multiplier_for
-from offbeat.privacy.correlated_noise import LARGEST_BANDS, prefix_sum_error
-from offbeat.privacy.plan import check_schedule, most_at_work
+from offbeat.cli.options import PATH
+from offbeat.privacy.plan import LARGEST_BANDS, check_schedule, most_at_work
 from offbeat_client.number_checks import LARGEST_COUNT
 
 
@@ -71,6 +66,14 @@ def plan(
 
     A schedule that cannot be is refused; the error names the number to change.
     """
+    from rich import box
+    from rich.table import Table
+
+    from offbeat.cli.console import console
+    from offbeat.privacy.accounting import epsilon as epsilon_of
+    from offbeat.privacy.accounting import noise_multiplier as noise_multiplier_for
+    from offbeat.privacy.correlated_noise import prefix_sum_error
+
     check_schedule(
         clients=clients, participations=participations, separation=separation, buffer=buffer, versions=versions
     )
@@ -113,6 +116,8 @@ def epsilon(noise_multiplier: float, participations: int, delta: float, mechanis
 
     For zero-out and for replace-one adjacency.
     """
+    from offbeat.privacy.accounting import epsilon as epsilon_of
+
     zero_out = epsilon_of(noise_multiplier, participations, delta)
     replace_one = epsilon_of(noise_multiplier, participations, delta, replace_one=True)
     if as_json:
@@ -132,7 +137,7 @@ def epsilon(noise_multiplier: float, participations: int, delta: float, mechanis
 
 @privacy.command(epilog="\b\nExample:\n  offbeat privacy key --folder client")
 @click.option(
-    "--folder", metavar="FOLDER", type=Path, default=Path("client"), show_default=True, help="The client's folder."
+    "--folder", metavar="FOLDER", type=PATH, default=Path("client"), show_default=True, help="The client's folder."
 )
 def key(folder: Path) -> None:
     """Print the client's public key for the helper's roster.

@@ -9,20 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offbeat.cli import flower_app
-from offbeat.cli.options import FILE, SET
-from offbeat.config.import_path import load_callable
-from offbeat.config.server_file import load
+from offbeat.cli.options import FILE, PATH, SET
 from offbeat.errors import OffbeatError
-from offbeat.service.console_log import write_logs
-from offbeat.service.server.admin import export_model
-from offbeat.service.server.admin import make_token as ask_for_token
-from offbeat.service.server.admin import revoke as ask_to_revoke
-from offbeat.service.server.admin import runs as list_runs
-from offbeat.service.server.admin import status as ask_status
-from offbeat.service.server.admin import tokens as list_tokens
-from offbeat.service.server.certificates import fingerprint
-from offbeat.service.store.backup import back_up
-from offbeat.training.accelerator import choose_device
 
 if TYPE_CHECKING:
     from offbeat.service.server.server import Listening
@@ -34,7 +22,9 @@ if TYPE_CHECKING:
 @click.option("--log", "logs", is_flag=True, help="Write each event to standard error, as a line of JSON.")
 def serve(file: Path, changes: Sequence[str], logs: bool) -> None:
     """Run the server of FILE until Ctrl-C; the same command resumes the run."""
-    # Imported here, because clients do not need it, and it takes a second.
+    from offbeat.config.server_file import load
+    from offbeat.service.console_log import write_logs
+    from offbeat.service.server.certificates import fingerprint
     from offbeat.worlds.serve import run_server
 
     write_logs(logging.INFO if logs else logging.WARNING)
@@ -63,23 +53,23 @@ def serve(file: Path, changes: Sequence[str], logs: bool) -> None:
     "--client examples/service/client.py:make_client"
 )
 @click.argument("url", metavar="URL")
-@click.option("--token-file", metavar="FILE", type=Path, help="The file with the enrolment token, for the first time.")
+@click.option("--token-file", metavar="FILE", type=PATH, help="The file with the enrolment token, for the first time.")
 @click.option("--token", metavar="TOKEN", help="The enrolment token itself, which other users of the machine can see.")
 @click.option("--client", "path", metavar="FILE.py:NAME", help="The function that makes a client from its number.")
 @flower_app.FLOWER
 @flower_app.RUN_CONFIG
 @flower_app.NODE_CONFIG
 @flower_app.MODEL
-@click.option("--ca", metavar="FILE", type=Path, help="Certificates to trust; those of the system by default.")
+@click.option("--ca", metavar="FILE", type=PATH, help="Certificates to trust; those of the system by default.")
 @click.option(
-    "--folder", metavar="FOLDER", type=Path, default=Path("client"), show_default=True, help="The client's folder."
+    "--folder", metavar="FOLDER", type=PATH, default=Path("client"), show_default=True, help="The client's folder."
 )
 @click.option("--name", metavar="NAME", help="The client's name in lists and logs.")
 @click.option("--visits", metavar="N", type=click.IntRange(min=1), help="Stop after so many updates.")
 @click.option("--device", metavar="NAME", help="Where LocalSGD trains: auto, cpu, cuda, cuda:N or mps.")
-@click.option("--terms", metavar="FILE", type=Path, help="terms.json of the helper: send masked updates only.")
+@click.option("--terms", metavar="FILE", type=PATH, help="terms.json of the helper: send masked updates only.")
 @click.option(
-    "--privacy-key", metavar="FILE", type=Path, help="The key of offbeat privacy key; by default in the folder."
+    "--privacy-key", metavar="FILE", type=PATH, help="The key of offbeat privacy key; by default in the folder."
 )
 def join(
     url: str,
@@ -103,6 +93,7 @@ def join(
     The same command resumes.
     """
     from offbeat.service.client.run import run_client
+    from offbeat.training.accelerator import choose_device
 
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
     logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -129,6 +120,8 @@ def _make_client(
         raise OffbeatError("give --client or --flower, one of them")
     if run_config or node_config or model:
         raise OffbeatError("--run-config, --node-config and --flower-model are for --flower: leave them out")
+    from offbeat.config.import_path import load_callable
+
     return load_callable(path)
 
 
@@ -160,10 +153,12 @@ def _read_token(file: Path, token: str | None) -> str:
 
 
 @click.command(epilog="\b\nExample:\n  offbeat status runs/service")
-@click.argument("folder", metavar="FOLDER", type=Path)
+@click.argument("folder", metavar="FOLDER", type=PATH)
 def status(folder: Path) -> None:
     """Show the progress of the server with this FOLDER."""
-    now = ask_status(folder)
+    from offbeat.service.server import admin
+
+    now = admin.status(folder)
     by_clients, privacy = now.pop("evaluated_by_clients", None), now.pop("privacy", None)
     for key, value in now.items():
         if value is not None:
@@ -203,10 +198,12 @@ def _privacy_lines(privacy: dict[str, Any]) -> Iterator[str]:
 
 
 @click.command(epilog="\b\nExample:\n  offbeat tokens runs/service")
-@click.argument("folder", metavar="FOLDER", type=Path)
+@click.argument("folder", metavar="FOLDER", type=PATH)
 def tokens(folder: Path) -> None:
     """List the ids of the enrolment and admin tokens of the server with this FOLDER."""
-    for token in list_tokens(folder):
+    from offbeat.service.server import admin
+
+    for token in admin.tokens(folder):
         parts = [token["kind"], token["state"]]
         if token["uses"]:
             parts.append(f"{token['uses']} uses left")
@@ -218,14 +215,16 @@ def tokens(folder: Path) -> None:
 @click.command(
     epilog="\b\nExample:\n  offbeat make-token runs/service enrolment --uses 8 --hours 24 --output ward-3-token"
 )
-@click.argument("folder", metavar="FOLDER", type=Path)
+@click.argument("folder", metavar="FOLDER", type=PATH)
 @click.argument("kind", metavar="KIND", type=click.Choice(["enrolment", "admin"]))
 @click.option("--uses", metavar="N", type=click.IntRange(1, 2**31 - 1), help="How many clients may enrol with it.")
 @click.option("--hours", metavar="HOURS", type=click.FloatRange(0, 1e6, min_open=True), help="How long it is valid.")
 @click.option("--name", metavar="NAME", default="", help="Its purpose, for the list of tokens.")
-@click.option("--output", metavar="FILE", type=Path, required=True, help="The token's file, which only you can read.")
+@click.option("--output", metavar="FILE", type=PATH, required=True, help="The token's file, which only you can read.")
 def make_token(folder: Path, kind: str, uses: int | None, hours: float | None, name: str, output: Path) -> None:
     """Make an enrolment or admin token (KIND) for the server with this FOLDER."""
+    from offbeat.service.server import admin
+
     if uses is not None and kind != "enrolment":
         raise OffbeatError("--uses is for enrolment tokens: leave it out")
     # The file comes first, so that the token can be written.
@@ -235,7 +234,9 @@ def make_token(folder: Path, kind: str, uses: int | None, hours: float | None, n
         raise OffbeatError(f"cannot write {output}: {error.strerror}: choose another --output") from None
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         try:
-            token = ask_for_token(folder, kind, uses=uses, seconds=None if hours is None else hours * 3600, name=name)
+            token = admin.make_token(
+                folder, kind, uses=uses, seconds=None if hours is None else hours * 3600, name=name
+            )
         except OffbeatError:
             output.unlink()
             raise
@@ -244,44 +245,52 @@ def make_token(folder: Path, kind: str, uses: int | None, hours: float | None, n
 
 
 @click.command(epilog="\b\nExample:\n  offbeat revoke runs/service client-3")
-@click.argument("folder", metavar="FOLDER", type=Path)
+@click.argument("folder", metavar="FOLDER", type=PATH)
 @click.argument("which", metavar="WHICH")
 def revoke(folder: Path, which: str) -> None:
     """Revoke a token of the server with this FOLDER.
 
     WHICH is the token's id as in `offbeat tokens`, or a client such as `client-3`.
     """
-    ask_to_revoke(folder, which)
+    from offbeat.service.server import admin
+
+    admin.revoke(folder, which)
     click.echo(f"{which}: revoked")
 
 
 @click.command(epilog="\b\nExample:\n  offbeat runs runs")
-@click.argument("folder", metavar="FOLDER", type=Path, default=Path("runs"))
+@click.argument("folder", metavar="FOLDER", type=PATH, default=Path("runs"))
 def runs(folder: Path) -> None:
     """List the servers' folders in FOLDER."""
-    for run in list_runs(folder):
+    from offbeat.service.server import admin
+
+    for run in admin.runs(folder):
         state = f"listens, {run.counted:,} updates counted" if run.listens else "does not run"
         click.echo(f"{run.folder}: {run.algorithm}, version {run.version}, {state}")
 
 
 @click.command(epilog="\b\nExample:\n  offbeat export runs/service --output model.safetensors")
-@click.argument("folder", metavar="FOLDER", type=Path)
+@click.argument("folder", metavar="FOLDER", type=PATH)
 @click.option(
-    "--output", metavar="FILE", type=Path, default=Path("model.safetensors"), show_default=True, help="The new file."
+    "--output", metavar="FILE", type=PATH, default=Path("model.safetensors"), show_default=True, help="The new file."
 )
 def export(folder: Path, output: Path) -> None:
     """Copy the newest model of the server with this FOLDER to a safetensors file."""
-    click.echo(f"Version {export_model(folder, output)}: {output}")
+    from offbeat.service.server import admin
+
+    click.echo(f"Version {admin.export_model(folder, output)}: {output}")
 
 
 @click.command(epilog="\b\nExample:\n  offbeat backup runs/service backups/monday")
-@click.argument("folder", metavar="FOLDER", type=Path)
-@click.argument("target", metavar="TARGET", type=Path)
+@click.argument("folder", metavar="FOLDER", type=PATH)
+@click.argument("target", metavar="TARGET", type=PATH)
 def backup(folder: Path, target: Path) -> None:
     """Copy the FOLDER of a server to TARGET, while the server runs.
 
     A server can resume from the copy, unless its run is private.
     """
+    from offbeat.service.store.backup import back_up
+
     click.echo(f"{target}: up to record {back_up(folder, target)} of the log")
 
 
@@ -290,7 +299,7 @@ def backup(folder: Path, target: Path) -> None:
 @click.option(
     "--folder",
     metavar="FOLDER",
-    type=Path,
+    type=PATH,
     default=Path("runs/demo"),
     show_default=True,
     help="Folder of all processes.",

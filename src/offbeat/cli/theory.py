@@ -3,19 +3,16 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from rich import box
-from rich.table import Table
-from rich.text import Text
 
-from offbeat.cli.console import console
 from offbeat.cli.experiments import select_labels
 from offbeat.cli.options import ALGORITHM, FILE, SET
-from offbeat.config import experiment_file
-from offbeat.report.theory_bound.constants import Known
-from offbeat.report.theory_bound.theory_report import TheoryReport, theory_reports
-from offbeat.theory import Assumption
+
+if TYPE_CHECKING:
+    from offbeat.report.theory_bound.theory_report import TheoryReport
+    from offbeat.theory import Assumption
 
 
 @click.group()
@@ -63,6 +60,10 @@ def bound(
     Also prints which assumptions the experiment breaks. Options give the constants that are not in the file; an error
     lists those that are missing.
     """
+    from offbeat.config import experiment_file
+    from offbeat.report.theory_bound.constants import Known
+    from offbeat.report.theory_bound.theory_report import theory_reports
+
     experiment = experiment_file.load(file, changes)
     known = Known(
         smoothness=smoothness,
@@ -83,7 +84,13 @@ def moved_check() -> None:
     raise click.ClickException("this is now 'python -m papers theory', in a checkout of Offbeat.")
 
 
-def _show(label: str, report: TheoryReport | str) -> None:
+def _show(label: str, report: "TheoryReport | str") -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from offbeat.cli.console import console
+
     if isinstance(report, str):
         console.print(Text(f"\n{label}: {report}"))
         return
@@ -102,7 +109,7 @@ def _show(label: str, report: TheoryReport | str) -> None:
     console.print(table)
 
 
-def _status(assumption: Assumption) -> str:
+def _status(assumption: "Assumption") -> str:
     if not assumption.holds:
         return "broken"
     return "given" if assumption.given else "holds"

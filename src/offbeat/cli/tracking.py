@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
+from offbeat.cli.options import PATH
 from offbeat.errors import OffbeatError
-from offbeat.trackers.choice import TRACKERS, TrackerName, check_installed
+from offbeat.trackers.names import TRACKERS, TrackerName
 
 TRACK = click.option(
     "--track",
@@ -20,7 +21,7 @@ TRACK = click.option(
 
 
 @click.command(epilog="\b\nExample:\n  offbeat track runs/quickstart --to wandb")
-@click.argument("folder", metavar="FOLDER", type=Path)
+@click.argument("folder", metavar="FOLDER", type=PATH)
 @click.option("--to", "name", type=click.Choice(TRACKERS), required=True, help="The tracker.")
 @click.option("--follow", is_flag=True, hidden=True, help="Go on until standard input is closed.")
 def track(folder: Path, name: TrackerName, follow: bool) -> None:
@@ -40,13 +41,14 @@ def track(folder: Path, name: TrackerName, follow: bool) -> None:
 @contextmanager
 def tracked(folder: Path, names: Sequence[TrackerName]) -> Generator[None]:
     """Send the runs that are carried out inside, and report what was not sent."""
-    for name in names:
-        check_installed(name)
     if not names:
         yield
         return
+    from offbeat.trackers.choice import check_installed
     from offbeat.trackers.follower import Follower
 
+    for name in names:
+        check_installed(name)
     followers = [Follower(folder, name) for name in dict.fromkeys(names)]
     try:
         with ExitStack() as stack:

@@ -2,8 +2,9 @@
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
@@ -24,11 +25,11 @@ from offbeat.config.model_sections import ModelSection
 from offbeat.config.population_sections import IntervalsSection, PopulationSection
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.config.section import Section
-from offbeat.config.validation_errors import error_prefix, one_line
+from offbeat.config.validation_errors import collected, error_prefix, mistakes, user_error
 from offbeat.errors import OffbeatError
 from offbeat.training.accelerator import Accelerator, Precision, check_device_name, choose_device
 from offbeat.training.objectives import METRICS
-from offbeat.training.trainers.choice import TrainerName
+from offbeat.training.trainers.names import TrainerName
 from offbeat.training.training_loss import TRAINING_LOSS
 
 REPRODUCTION_TABLES = ("reproduction", "panels", "scales", "tuning", "claims")
@@ -159,7 +160,7 @@ class Experiment(Section):
         try:
             return kind.model_validate(table)
         except ValidationError as error:
-            raise OffbeatError(one_line(error, table, f"algorithms.{label}.{name}")) from None
+            raise user_error(mistakes(error, table, f"algorithms.{label}.{name}")) from None
 
 
 def metrics_of(evaluate: EvaluateSection, model: ModelSection) -> tuple[str, ...]:
@@ -200,13 +201,33 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
 def experiment_of(table: Mapping[str, Any], path: Path) -> Experiment:
     """Return the experiment of a table from the file ``path``; errors as for ``load``."""
     table = {"name": path.stem} | {key: value for key, value in table.items() if key not in REPRODUCTION_TABLES}
-    with error_prefix(path, table):
-        experiment = Experiment.model_validate(table, context={"folder": path.parent})
+    lines: list[str] = []
+    context = {"folder": path.parent}
+    with error_prefix(path):
+        try:
+            experiment = Experiment.model_validate(table, context=context)
+        except ValidationError as error:
+            lines += mistakes(error, table)
+            _collect_mistakes_of_algorithms(table.get("algorithms"), context, lines)
+            raise user_error(lines) from None
         for label in experiment.algorithms:
-            experiment.algorithm(label)
-            experiment.plan(label)
-            experiment.privacy_of(label)
+            for check in (experiment.algorithm, experiment.plan, experiment.privacy_of):
+                with collected(lines):
+                    check(label)
+        if lines:
+            raise user_error(lines)
         return experiment
+
+
+def _collect_mistakes_of_algorithms(algorithms: object, context: dict[str, Path], lines: list[str]) -> None:
+    """Add the mistakes in the algorithms of a wrong experiment."""
+    if not isinstance(algorithms, dict):
+        return
+    for label, values in cast("dict[str, object]", algorithms).items():
+        with suppress(ValidationError):  # which is among the lines
+            table = AlgorithmTable.model_validate(values, context=context)
+            with collected(lines), error_prefix(f"algorithms.{label}"):
+                build_algorithm(table.algorithm or label, table.hyper_parameters)
 
 
 def read_table(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:

@@ -1,10 +1,20 @@
 """Base of all sections of a file: unknown keys, ranges of numbers, paths."""
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from offbeat.config.import_path import canonical, is_import_path
 from offbeat.errors import OffbeatError, did_you_mean
@@ -20,18 +30,33 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _refuse_unknown_keys(cls, values: Any) -> Any:
-        if isinstance(values, dict):
-            for key in values:
-                if key not in cls.model_fields:
-                    raise PydanticCustomError(
-                        "unknown_key",
-                        "unknown key {key}: {hint}",
-                        {"key": str(key), "hint": did_you_mean(str(key), cls.model_fields)},
-                    )
-        return values
+    def _refuse_unknown_keys(cls, values: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        """Report unknown keys together with all other mistakes of the section."""
+        unknown = [key for key in values if key not in cls.model_fields] if isinstance(values, dict) else []
+        if not unknown:
+            return validate(values)
+        problems = [_unknown_key(str(key), cls.model_fields, values) for key in unknown]
+        try:
+            validate({key: value for key, value in values.items() if key in cls.model_fields})
+        except ValidationError as error:
+            problems += map(_again, error.errors())
+        raise ValidationError.from_exception_data(cls.__name__, problems)
+
+
+def _unknown_key(key: str, allowed: Iterable[str], values: Any) -> InitErrorDetails:
+    context = {"key": key, "hint": did_you_mean(key, allowed)}
+    return InitErrorDetails(type=PydanticCustomError("unknown_key", "unknown key {key}: {hint}", context), input=values)
+
+
+def _again(error: ErrorDetails) -> InitErrorDetails:
+    """Return an error so that it can be raised once more."""
+    context = {**error.get("ctx", {}), "message": error["msg"]}
+    kind: Any = error["type"]
+    return InitErrorDetails(
+        type=PydanticCustomError(kind, "{message}", context), loc=error["loc"], input=error["input"]
+    )
 
 
 def _folder(info: ValidationInfo) -> Path:

@@ -1,13 +1,14 @@
-"""Errors of pydantic as one line for the user."""
+"""Errors of pydantic as lines for the user."""
 
-from collections.abc import Generator, Mapping
+import re
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from offbeat.errors import OffbeatError
+from offbeat.errors import MistakesError, OffbeatError, did_you_mean
 
 _LONGEST = 80  # characters of a value or a key
 
@@ -27,29 +28,59 @@ def reason(error: ErrorDetails) -> str:
     return error["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
 
 
+def user_error(lines: Sequence[str]) -> OffbeatError:
+    """Return one error for one or several lines."""
+    return OffbeatError(lines[0]) if len(lines) == 1 else MistakesError(lines)
+
+
 @contextmanager
 def error_prefix(prefix: object, table: Mapping[str, Any] | None = None) -> Generator[None]:
-    """Put a prefix before an error's message, also before pydantic's."""
+    """Put a prefix before each line of an error, also of pydantic's."""
     try:
         yield
     except ValidationError as error:
-        raise OffbeatError(f"{prefix}: {one_line(error, table or {})}") from None
+        raise user_error([f"{prefix}: {line}" for line in mistakes(error, table or {})]) from None
     except OffbeatError as error:
-        raise OffbeatError(f"{prefix}: {error}") from error
+        raise user_error([f"{prefix}: {line}" for line in error.lines]) from error
 
 
-def one_line(error: ValidationError, table: Mapping[str, Any], prefix: str = "") -> str:
-    """Return the first problem: the key, its value and the allowed values.
+@contextmanager
+def collected(lines: list[str]) -> Generator[None]:
+    """Add an error's lines to others, so that the user sees all at once."""
+    try:
+        yield
+    except OffbeatError as error:
+        lines += error.lines
+
+
+def mistakes(error: ValidationError, table: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Return a line for each mistake: the key, its value and the allowed values.
 
     ``prefix`` is the table's place in the file, for instance ``algorithms.fedbuff.local``.
     """
-    missing = [".".join([prefix, *map(str, e["loc"])]).strip(".") for e in error.errors() if e["type"] == "missing"]
-    if len(missing) == error.error_count() > 1 and all("." not in key for key in missing):
-        return f"the sections {', '.join(missing)} are missing"
-    first = error.errors()[0]
-    key = ".".join([prefix, *_key(first["loc"], table, missing=first["type"] == "missing")]).strip(".")
-    others = error.error_count() - 1
-    return _problem(key, first) + (f" (and {others} more)" if others else "")
+    errors = [each for each in error.errors() if not _is_misspelt(each, error.errors())]
+    sections = [str(each["loc"][0]) for each in errors if each["type"] == "missing" and len(each["loc"]) == 1]
+    lines: list[str] = []
+    if len(sections) > 1 and not prefix:
+        lines.append(f"the sections {', '.join(sections)} are missing")
+        errors = [each for each in errors if each["type"] != "missing" or len(each["loc"]) > 1]
+    keys: set[str] = set()
+    for each in errors:
+        key = ".".join([prefix, *_key(each["loc"], table, missing=each["type"] == "missing")]).strip(".")
+        # A union has an error for each of its members: the first one is enough.
+        if each["type"] == "unknown_key" or key not in keys:
+            lines.append(_problem(key, each))
+        keys.add(key)
+    return lines
+
+
+def _is_misspelt(missing: ErrorDetails, errors: Sequence[ErrorDetails]) -> bool:
+    """Return whether a key is missing for which an unknown key's hint stands."""
+    if missing["type"] != "missing":
+        return False
+    *section, name = missing["loc"]
+    unknown = [each for each in errors if each["type"] == "unknown_key" and [*each["loc"]] == section]
+    return any(repr(name) in each.get("ctx", {})["hint"].partition("Allowed")[0] for each in unknown)
 
 
 def _problem(key: str, error: ErrorDetails) -> str:
@@ -71,8 +102,10 @@ def _problem(key: str, error: ErrorDetails) -> str:
                 else f"{key}.{name} is missing"
             )
         case "union_tag_invalid":
-            expected = context["expected_tags"].replace("'own'", "an import path such as my_code.py:name")
-            return f"{key}.{_discriminator(context)} = {short(context['tag'])}: must be one of {expected}"
+            names = re.findall(r"'(.*?)'", context["expected_tags"])
+            hint = did_you_mean(context["tag"], [name for name in names if name != "own"])
+            others = ", or an import path such as my_code.py:name" if "own" in names else ""
+            return f"{key}.{_discriminator(context)} = {short(context['tag'])}: {hint}{others}"
         case "model_type" | "dict_type":
             return f"{key} = {short(value)}: must be a table"
         case "string_pattern_mismatch":

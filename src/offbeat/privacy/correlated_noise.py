@@ -21,10 +21,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from offbeat.privacy.plan import LARGEST_BANDS
 from offbeat_client.number_checks import check_count
-
-LARGEST_BANDS = 10_000
-"""The most bands: a batch's noise takes as many rows, and the sensitivity their square in time."""
 
 # c_t at least halves within p versions, so beyond 32 p its square is below the rounding error of a double.
 _HORIZON = 32

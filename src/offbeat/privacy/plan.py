@@ -2,6 +2,9 @@
 
 from offbeat.errors import OffbeatError
 
+LARGEST_BANDS = 10_000
+"""The most bands: a batch's noise takes as many rows, and the sensitivity their square in time."""
+
 
 def check_schedule(
     *, clients: int, participations: int, separation: int, buffer: int, versions: int, concurrency: int = 1

@@ -207,5 +207,9 @@ def _read_chunks(path: Path, schema: pa.Schema) -> Columns:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder with its contents, if it exists."""
-    shutil.rmtree(folder, ignore_errors=True)
+    """Remove a folder, if it exists; a kill leaves it whole, or hidden."""
+    hidden = folder.with_name(f".{folder.name}.removed")
+    shutil.rmtree(hidden, ignore_errors=True)
+    if folder.is_dir():
+        folder.rename(hidden)
+    shutil.rmtree(hidden, ignore_errors=True)

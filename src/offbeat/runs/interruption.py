@@ -4,6 +4,8 @@ import signal
 from types import FrameType
 from typing import Any, Self
 
+CHECKPOINT_SECONDS = 30.0  # real time between two moments from which a killed run resumes
+
 
 class InterruptedRunError(Exception):
     """A signal stopped a run, which can be resumed."""

@@ -1,20 +1,50 @@
 """Progress bars of runs."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Self
 
 from rich import progress as rich_progress
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
 from offbeat import units
 from offbeat.config.experiment_sections import StopSection
 from offbeat.simulation.records import Evaluation
+
+_COLUMNS_FOR_CTRL_C = 4  # in which a terminal shows ^C, twice
+
+
+class _Times(rich_progress.ProgressColumn):
+    """The time that a task has taken, and the time that is left."""
+
+    def render(self, task: rich_progress.Task) -> str:
+        left = "…" if task.time_remaining is None else f"{timedelta(seconds=int(task.time_remaining))}"
+        return f"{timedelta(seconds=int(task.elapsed or 0))}, {left} left"
+
+
+@dataclass
+class _Narrow:
+    """Content that is narrower than the terminal.
+
+    With ^C after a full line, the terminal would begin another one, and the next drawing would not cover this one.
+    """
+
+    content: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        return console.render(self.content, options.update_width(max(1, options.max_width - _COLUMNS_FOR_CTRL_C)))
+
+
+class _Bars(rich_progress.Progress):
+    def get_renderable(self) -> RenderableType:
+        return _Narrow(super().get_renderable())
 
 
 @dataclass
 class _Bar:
     task: rich_progress.TaskID
     state: str = ""
+    share: float = 0.0
 
 
 class Progress:
@@ -27,15 +57,17 @@ class Progress:
         self._console = console
         self._stop = stop
         self._metric = metric
-        self._bars = rich_progress.Progress(
+        self._bars = _Bars(
             rich_progress.TextColumn("{task.description}"),
             rich_progress.BarColumn(bar_width=None),
             rich_progress.TaskProgressColumn(),
             rich_progress.TextColumn("{task.fields[state]}"),
-            rich_progress.TimeElapsedColumn(),
+            _Times(),
             console=console,
             disable=not console.is_terminal,
             expand=True,
+            transient=True,
+            speed_estimate_period=3600,  # evaluations may be far apart
         )
         self._running: dict[tuple[str, int], _Bar] = {}
         self._all: rich_progress.TaskID | None = None
@@ -68,17 +100,22 @@ class Progress:
         """Show how far a run is."""
         bar = self._running[label, seed]
         bar.state = f"{self._value(evaluation)} after {evaluation.counted:,} updates"
-        share = self._share(evaluation)
-        self._bars.update(bar.task, completed=share, state=bar.state)
+        bar.share = self._share(evaluation)
+        self._bars.update(bar.task, completed=bar.share, state=bar.state)
+        self._show_all()
 
     def end(self, label: str, seed: int) -> None:
         """Show that a run has ended."""
         bar = self._running.pop((label, seed))
         self._bars.remove_task(bar.task)
         self._ended += 1
-        if self._all is not None:
-            self._bars.update(self._all, completed=self._ended, state=f"{self._ended} of {self._expected} done")
+        self._show_all()
         self.say(f"{label}, seed {seed}: {bar.state}")
+
+    def _show_all(self) -> None:
+        if self._all is not None:
+            done = self._ended + sum(bar.share for bar in self._running.values())
+            self._bars.update(self._all, completed=done, state=f"{self._ended} of {self._expected} done")
 
     def _value(self, evaluation: Evaluation) -> str:
         if self._metric is None:

@@ -30,7 +30,7 @@ def check_settings(path: Path, config: Mapping[str, Any]) -> None:
     """Raise ``OffbeatError`` if the folder holds a run with other settings."""
     if _settings(path) is not None and not has_settings(path, config):
         raise OffbeatError(
-            f"{path} holds a run with other settings: choose another folder with --output, or add --replace"
+            f"{path} holds a run with other settings: choose another folder with --output, or replace it with --fresh"
         )
 
 
@@ -46,7 +46,7 @@ def check_versions(folder: Path, versions: Mapping[str, str]) -> None:
     try:
         begun: dict[str, str] = dict(json.loads((folder / "versions.json").read_text(encoding="utf-8")))
     except (OSError, TypeError, ValueError):
-        raise OffbeatError(f"{folder / 'versions.json'} cannot be read: remove {folder} and run again") from None
+        raise OffbeatError(f"{folder / 'versions.json'} cannot be read: run again with --fresh") from None
     for name, version in versions.items():
         is_file = Path(name).is_absolute()
         # An unknown file belongs to another run, for instance to an algorithm that was added to the comparison.
@@ -55,12 +55,12 @@ def check_versions(folder: Path, versions: Mapping[str, str]) -> None:
         if name == "data" or is_file:
             changed = "the return value of data.name" if name == "data" else name
             raise OffbeatError(
-                f"{changed} has changed since {folder} was begun, so the numbers may differ: restore it, or remove "
-                f"{folder} and run again"
+                f"{changed} has changed since {folder} was begun, so the numbers may differ: restore it, choose "
+                "another folder with --output, or run again with --fresh"
             )
         raise OffbeatError(
             f"{folder} was begun with {name} {begun.get(name)}, but {name} is now {version}, so the numbers may "
-            f"differ: use {name} {begun.get(name)}, or remove {folder} and run again"
+            f"differ: use {name} {begun.get(name)}, choose another folder with --output, or run again with --fresh"
         )
 
 
@@ -72,7 +72,7 @@ def check_chunks(folder: Path, state: Mapping[str, Any], tables: Sequence[str]) 
     chunks: Any = state.get("parts")
     is_list = isinstance(chunks, list) and [type(number) for number in chunks] == [int] * len(tables)
     if not is_list or not isinstance(state.get("real_seconds"), float):
-        raise OffbeatError(f"{folder / 'checkpoint.safetensors'} is broken: run again without --resume")
+        raise OffbeatError(f"{folder / 'checkpoint.safetensors'} is broken: run again with --fresh")
     for name, number in zip(tables, chunks, strict=True):
         if len(chunk_paths(folder, name)) < number:
-            raise OffbeatError(f"{folder} lacks a part of its {name}: run again without --resume")
+            raise OffbeatError(f"{folder} lacks a part of its {name}: run again with --fresh")

@@ -41,7 +41,6 @@ class RunTask:
     label: str
     seed: int
     path: Path
-    resume: bool  # continue the unfinished run at ``path``, if there is one
     checkpoint_seconds: float  # real seconds between two checkpoints
     data: str  # the fingerprint that the data must have; empty for any
     workers: int = 1  # how many processes of this machine may train clients
@@ -94,8 +93,6 @@ def _open(
     """Return the run's writer; load the last checkpoint into the simulation."""
     config = task.config(dataset)
     metrics, made_by = _metrics(task), versions(config, dataset) | {"kernel": simulation.kernel}
-    if not task.resume:
-        return RunWriter.begin(task.path, config, metrics, made_by)
     writer, state = RunWriter.resume(task.path, config, metrics, made_by)
     if state is not None:
         _load(simulation, state, task)
@@ -199,5 +196,5 @@ def _load(simulation: Simulation, state: dict[str, Any], task: RunTask) -> None:
     if not fits:
         raise OffbeatError(
             f"the checkpoint of {task.name}, does not fit this model: has a file of your own changed? Run again "
-            "without --resume"
+            "with --fresh"
         )

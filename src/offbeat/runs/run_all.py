@@ -1,6 +1,6 @@
 """All runs of an experiment: one for each algorithm and seed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -13,19 +13,18 @@ from offbeat.config.import_path import is_import_path
 from offbeat.data.dataset import Dataset, MissingDataError
 from offbeat.runs import directory as run_directory
 from offbeat.runs.directory import Run
-from offbeat.runs.interruption import Interruption
+from offbeat.runs.interruption import CHECKPOINT_SECONDS, Interruption
 from offbeat.runs.package_versions import versions
 from offbeat.runs.progress import Progress
 from offbeat.runs.resume import check_settings, check_versions, has_settings
 from offbeat.runs.run import RunTask, carry_out
 from offbeat.runs.worker_processes import Workers
+from offbeat.runs.writer import RunWriter
 from offbeat.training.allocator import keep_freed_memory
 from offbeat.training.trainers.choice import available_processors
 from offbeat.training.trainers.distributed.ray_cluster import RayCluster
 from offbeat.worlds.simulation import build_simulation
 from offbeat.worlds.workload import build_dataset
-
-CHECKPOINT_SECONDS = 30.0
 
 
 def run_all(
@@ -34,8 +33,7 @@ def run_all(
     folder: Path,
     progress: Progress,
     *,
-    replace: bool = False,
-    resume: bool = False,
+    fresh: bool = False,
     jobs: int = 1,
     workers: Workers | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,  # real seconds between two checkpoints of a run
@@ -44,11 +42,10 @@ def run_all(
 ) -> list[Run]:
     """Run each of ``labels`` with each seed, and return the finished runs.
 
-    ``folder`` gets a folder for each run; an earlier run with the same settings is replaced, with ``replace`` also one
-    with others. ``resume`` keeps finished runs and continues unfinished ones. Up to ``jobs`` runs are carried out at
-    once, each in a process of its own; 1 stands for this process. ``workers`` are processes to use, which stay alive.
-    With ``keep_diverged`` a run that diverges ends with NaN instead of an error. ``ray_address`` is that of
-    ``RayCluster``.
+    ``folder`` gets a folder for each run. Finished runs are kept, unfinished ones continued; with ``fresh`` all begin
+    anew, and replace earlier runs once they are complete. Up to ``jobs`` runs are carried out at once, each in a
+    process of its own; 1 stands for this process. ``workers`` are processes to use, which stay alive. With
+    ``keep_diverged`` a run that diverges ends with NaN instead of an error. ``ray_address`` is that of ``RayCluster``.
 
     Raises:
         OffbeatError: An error that the user can correct; finished runs stay.
@@ -59,6 +56,8 @@ def run_all(
     keep_freed_memory()
     # Before the first run there is no state to save, so a signal ends the program at once.
     with run_directory.lock_folder(folder):
+        for line in _warnings(experiment, labels):
+            progress.say(line)
         experiment = experiment.model_copy(update={"device": str(experiment.accelerator().device)})
         dataset = load_data(experiment, progress.say)
         # If a fallback replaced the data, all processes take the fallback.
@@ -73,7 +72,6 @@ def run_all(
                 label,
                 seed,
                 folder / f"{label}-seed{seed}",
-                resume,
                 checkpoint_seconds,
                 data,
                 processors,
@@ -83,7 +81,11 @@ def run_all(
             for label in labels
             for seed in experiment.seeds
         ]
-        waiting = [task for task in tasks if not _is_finished(task, dataset, replace)]
+        if fresh:
+            for task in tasks:
+                config = task.config(dataset)
+                RunWriter.begin(task.path, config, (), versions(config, dataset))
+        waiting = [task for task in tasks if not _is_finished(task, dataset)]
         if len(waiting) < len(tasks):
             progress.say(f"{len(tasks) - len(waiting)} of {len(tasks)} runs are finished")
         with Interruption() as interruption, progress:
@@ -94,6 +96,15 @@ def run_all(
                 with nullcontext(workers) if workers else Workers(jobs) as processes:
                     _run_in(processes, waiting, progress, interruption)
         return [run_directory.read(task.path) for task in tasks]
+
+
+def _warnings(experiment: Experiment, labels: Sequence[str]) -> Iterator[str]:
+    """Yield a line for each number of clients that is larger than there are."""
+    clients = experiment.population.clients
+    for label in labels:
+        wanted = experiment.algorithms[label].hyper_parameters.get("concurrency", 0)
+        if wanted > clients:
+            yield f"algorithms.{label}.concurrency = {wanted:,}: only {clients:,} clients can work at the same time"
 
 
 def _run_here(tasks: Sequence[RunTask], dataset: Dataset, progress: Progress, interruption: Interruption) -> None:
@@ -145,20 +156,16 @@ def _check_runs(experiment: Experiment, labels: Sequence[str], dataset: Dataset)
     return experiment.model_copy(update={"trainer": "loop" if "loop" in trainers else trainers.pop()})
 
 
-def _is_finished(task: RunTask, dataset: Dataset, replace: bool) -> bool:
-    """Return whether the task's run is finished and to be kept; refuse other settings."""
+def _is_finished(task: RunTask, dataset: Dataset) -> bool:
+    """Return whether the task's run is finished; refuse other settings or versions."""
     config, unfinished = task.config(dataset), run_directory.unfinished_path(task.path)
-    if task.resume:
-        if has_settings(task.path, config):
-            check_versions(task.path, versions(config, dataset))
-            # The unfinished folder of a finished run remains after a kill in the run's last moment.
-            run_directory.remove(unfinished)
-            return True
-        # The unfinished run was begun with --replace: it may replace a finished one with other settings.
-        if has_settings(unfinished, config):
-            return False
-    elif replace:
+    # A fresh run goes on although there is a finished one, which it will replace.
+    if has_settings(unfinished, config):
         return False
     for folder in (task.path, unfinished):
         check_settings(folder, config)
-    return False
+    if not has_settings(task.path, config):
+        return False
+    check_versions(task.path, versions(config, dataset))
+    run_directory.remove(unfinished)
+    return True

@@ -27,6 +27,7 @@ from offbeat.data.user_data import from_user
 from offbeat.data.user_examples import Collate
 from offbeat.errors import OffbeatError
 from offbeat.garbage_collection import rare_garbage_collection
+from offbeat.runs.argument_errors import in_terms_of_arguments
 from offbeat.runs.directory import EVENTS, disk_errors
 from offbeat.runs.progress import Progress
 from offbeat.runs.simulate_arguments import (
@@ -43,8 +44,10 @@ from offbeat.simulation.simulator import Simulation
 from offbeat.training.accelerator import Precision
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.choice import TrainerName, available_processors
+from offbeat.training.trainers.choice import available_processors
+from offbeat.training.trainers.names import TrainerName
 from offbeat.training.workload import Workload
+from offbeat.worlds.given_devices import separate_given, with_given
 from offbeat.worlds.population import build_population
 from offbeat.worlds.simulation import World
 from offbeat.worlds.workload import as_examples
@@ -64,6 +67,7 @@ def _one_thread() -> Generator[None]:
         torch.set_num_threads(threads)
 
 
+@in_terms_of_arguments
 @_one_thread()
 @rare_garbage_collection()
 def simulate(
@@ -103,7 +107,9 @@ def simulate(
         data: The name of a built-in data set, a ``Dataset``, or a pair (train, test) of data sets of torch or Hugging
             Face, or of pairs of arrays.
         algorithm: For instance ``FedBuff(buffer_size=5)``, or a name for the algorithm with its defaults.
-        population: The number of clients, or a table as ``[population]`` in an experiment's file.
+        population: The number of clients, or a table as ``[population]`` in an experiment's file. In it,
+            ``step_seconds``, ``down_bytes_per_second``, ``up_bytes_per_second`` and ``availability`` may be arrays with
+            a value for each client, or functions of the client's number; see ``with_given``.
         local: The work of a client in a visit: a plan, or a table as ``[local]``.
         evaluate_every_seconds: Virtual seconds between two evaluations on the test set; exactly one of this and the
             next is needed. The first and the last model are always evaluated.
@@ -117,7 +123,8 @@ def simulate(
         server: A table as ``[server]``.
         privacy: A table as ``[privacy]``.
         loss: The name of a built-in loss, such as ``model`` for the one that the model returns when called with
-            labels; or a function of (outputs, labels) that returns the mean.
+            labels; or a module or function of (outputs, labels) that returns the mean, such as
+            ``nn.CrossEntropyLoss()``.
         metrics: Names of built-in metrics or ``training_loss``, or functions of the test set's (outputs, labels) by
             name. Default: accuracy for a loss between classes, else none.
         batch_norm: How to treat BatchNorm layers; as ``model.batch_norm``.
@@ -149,6 +156,9 @@ def simulate(
     seed = int(seed)
     if isinstance(population, Integral) and not isinstance(population, bool | int):  # for instance numpy's
         population = int(population)
+    given: dict[str, Any] = {}
+    if isinstance(population, Mapping):
+        population, given = separate_given(population)
     section = table_of(PopulationSection, {"clients": population} if isinstance(population, int) else population)
     stop = table_of(StopSection, {"virtual_seconds": virtual_seconds, "versions": versions, "updates": updates}, "stop")
     server_section = table_of(ServerSection, server or {})
@@ -169,11 +179,13 @@ def simulate(
     with accelerator.numerics():
         try:
             check_lease(section, server_section)
+            if "availability" in given and server_section.lease_seconds is None:
+                raise OffbeatError("population.availability needs server.lease_seconds: some may not return")
             check_client_evaluation(
                 evaluate, list(objective.metrics), holdout=section.holdout, is_private=privacy is not None
             )
             train, test = as_examples(dataset)
-            clients = build_population(section, dataset, seed)
+            clients = with_given(build_population(section, dataset, seed), given)
             world = World(
                 algorithm=build_algorithm(algorithm, {}) if isinstance(algorithm, str) else copy.deepcopy(algorithm),
                 plan=plan_of(local),

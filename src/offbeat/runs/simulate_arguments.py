@@ -13,15 +13,16 @@ from torch import Tensor, nn
 from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.config.compression_table import check_compression
 from offbeat.config.experiment_sections import RESERVED, LocalSection
-from offbeat.config.validation_errors import one_line
+from offbeat.config.validation_errors import mistakes, user_error
 from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.training.accelerator import Accelerator, Precision, choose_device
 from offbeat.training.augmentation import AUGMENTATIONS
 from offbeat.training.flat_model import refuse_shared_memory
+from offbeat.training.loss_modules import name_of_loss
 from offbeat.training.models import initial_randomness
 from offbeat.training.objectives import LOSSES, METRICS, Objective
-from offbeat.training.trainers.choice import TRAINERS
 from offbeat.training.trainers.hooks import parameter_with_hook
+from offbeat.training.trainers.names import TRAINERS
 from offbeat.training.training_loss import TRAINING_LOSS
 from offbeat_client.user_code_errors import error_line, failure
 
@@ -61,7 +62,7 @@ def table_of(kind: type[_Table], values: Mapping[str, Any], key: str | None = No
     try:
         return kind.model_validate(given, context={"folder": Path()})
     except ValidationError as error:
-        raise OffbeatError(one_line(error, given, key)) from None
+        raise user_error(mistakes(error, given, key)) from None
 
 
 def plan_of(local: LocalPlan | Mapping[str, Any]) -> LocalPlan:
@@ -96,8 +97,11 @@ def module_of(model: nn.Module | Callable[[], object], seed: int) -> nn.Module:
 
 def objective_of(loss: str | Function, metrics: Sequence[str] | Mapping[str, Function] | None) -> Objective:
     """Return the loss and the metrics, given by name or as functions."""
+    if not isinstance(loss, str) and not callable(loss):
+        raise OffbeatError(f"loss = {loss!r}: must be a name or a function of (outputs, labels)")
+    name = loss if isinstance(loss, str) else name_of_loss(loss)
     if metrics is None:
-        metrics = ["accuracy"] if loss in ("cross_entropy", "bce") else []
+        metrics = ["accuracy"] if name in ("cross_entropy", "bce") else []
     training_loss = False
     if not isinstance(metrics, Mapping):
         names: Any = [metrics] if isinstance(metrics, str) else metrics
@@ -112,8 +116,6 @@ def objective_of(loss: str | Function, metrics: Sequence[str] | Mapping[str, Fun
                 f"metrics: {name!r} must be a function of (outputs, labels), and its name must not be one of "
                 f"{', '.join(sorted(RESERVED))}"
             )
-    if not isinstance(loss, str) and not callable(loss):
-        raise OffbeatError(f"loss = {loss!r}: must be a name or a function of (outputs, labels)")
     return Objective(_look_up(loss, LOSSES, "loss") if isinstance(loss, str) else loss, metrics, training_loss)
 
 

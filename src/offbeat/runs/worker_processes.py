@@ -57,8 +57,8 @@ class _Worker:
             if code >= 0:
                 raise OffbeatError(f"the process of {name}, failed (exit code {code}): see the output above") from None
             raise OffbeatError(
-                f"the process of {name}, was killed (exit code {code}), perhaps because memory ran out: continue with "
-                "--resume and fewer --jobs"
+                f"the process of {name}, was killed (exit code {code}), perhaps because memory ran out: run the same "
+                "command with fewer --jobs"
             ) from None
 
 

@@ -132,7 +132,7 @@ class RunWriter:
 
 
 def _disk_errors(path: Path) -> AbstractContextManager[None]:
-    advice = "free some space and continue with --resume, or choose another --output"
+    advice = "free some space and run it again, or choose another --output"
     return run_directory.disk_errors(f"the run into {path}", advice)
 
 

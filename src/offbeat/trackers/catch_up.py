@@ -12,7 +12,8 @@ from typing import Any
 
 from offbeat.errors import OffbeatError
 from offbeat.runs import directory as run_directory
-from offbeat.trackers.choice import TrackerName, tracker_maker
+from offbeat.trackers.choice import tracker_maker
+from offbeat.trackers.names import TrackerName
 from offbeat.trackers.tracker import Point, TrackedRun, Tracker, points_of
 from offbeat_client.files import write_durably
 from offbeat_client.user_code_errors import error_line

@@ -3,13 +3,10 @@
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, get_args
 
 from offbeat.errors import OffbeatError
+from offbeat.trackers.names import TrackerName
 from offbeat.trackers.tracker import Tracker
-
-TrackerName = Literal["wandb", "mlflow", "tensorboard", "trackio"]
-TRACKERS: tuple[TrackerName, ...] = get_args(TrackerName)
 
 
 def check_installed(name: TrackerName) -> None:

@@ -12,7 +12,7 @@ from typing import Self
 
 from offbeat.errors import OffbeatError
 from offbeat.trackers.catch_up import CatchUp
-from offbeat.trackers.choice import TrackerName
+from offbeat.trackers.names import TrackerName
 
 _PATIENCE_SECONDS = 60.0  # that a command waits for its tracker in the end
 _INTERVAL_SECONDS = 5.0

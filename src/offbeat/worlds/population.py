@@ -146,20 +146,30 @@ def _build_link(section: PopulationSection, key: str, bandwidth: BandwidthSectio
             link = random_traces(traces, section.clients, seed=seed, draw=2 * draw)
         else:
             link = ConstantLink(_draw(section, key, bandwidth, seed, Purpose.BANDWIDTH, draw))
-        rates = link.mean_bytes_per_second()
-        slowest = int(rates.argmin())
-        if rates[slowest] < _SLOWEST_LINK:
-            raise OffbeatError(f"client {slowest} has {rates[slowest]:g}, but needs at least {_SLOWEST_LINK:g}")
+        check_link(link)
     return link
+
+
+def check_link(link: Link) -> None:
+    """Raise ``OffbeatError`` if a client's link is too slow to count its seconds."""
+    rates = link.mean_bytes_per_second()
+    slowest = int(rates.argmin())
+    if rates[slowest] < _SLOWEST_LINK:
+        raise OffbeatError(f"client {slowest} has {rates[slowest]:g}, but needs at least {_SLOWEST_LINK:g}")
 
 
 def _draw_step_seconds(section: PopulationSection, seed: int) -> NDArray[np.float64]:
     with error_prefix("population.step_seconds"):
         values = _draw(section, "step_seconds", section.step_seconds, seed, Purpose.DEVICE_SPEED)
-        slowest = int(values.argmax())
-        if values[slowest] > _SLOWEST_STEP:
-            raise OffbeatError(f"client {slowest} has {values[slowest]:g}, but at most {_SLOWEST_STEP:g} is allowed")
+        check_step_seconds(values)
     return values
+
+
+def check_step_seconds(values: NDArray[np.float64]) -> None:
+    """Raise ``OffbeatError`` if a client is too slow to count its seconds."""
+    slowest = int(values.argmax())
+    if values[slowest] > _SLOWEST_STEP:
+        raise OffbeatError(f"client {slowest} has {values[slowest]:g}, but at most {_SLOWEST_STEP:g} is allowed")
 
 
 def _draw(

@@ -24,8 +24,9 @@ from offbeat.simulation.simulator import Simulation
 from offbeat.training.accelerator import Accelerator
 from offbeat.training.augmentation import check_augmentation
 from offbeat.training.fit_check import check_fit
-from offbeat.training.trainers.choice import TrainerName, make_trainer
+from offbeat.training.trainers.choice import make_trainer
 from offbeat.training.trainers.distributed.ray_cluster import DEFAULT_CLUSTER, RayCluster
+from offbeat.training.trainers.names import TrainerName
 from offbeat.training.trainers.trainer import Trainer
 from offbeat.training.workload import Workload
 from offbeat.worlds.buffer_wrappers import wrap_buffer

@@ -10,7 +10,7 @@ from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
 from offbeat.service.engine.engine import Engine
-from offbeat.service.store.model_files import numbers_of
+from offbeat.service.store.numbered_files import numbers_of
 from offbeat.service.store.store import Store
 from offbeat.service.updates.upload_history import UploadHistory, load_history
 from offbeat_client.files import sync_file, sync_folder

@@ -11,11 +11,9 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
-from safetensors import safe_open
 
 from offbeat.errors import OffbeatError
-from offbeat.service.store.model_files import numbers_of
-from offbeat.tensor_file import write_tensors
+from offbeat.service.store.numbered_files import numbers_of
 
 
 @dataclass(frozen=True)
@@ -90,6 +88,11 @@ def newest_model(folder: Path) -> Path:
 
 def export_model(folder: Path, output: Path) -> int:
     """Write the parameters of a server's newest version to a file; return the version."""
+    # Imported here, because torch takes seconds, and only an export needs it.
+    from safetensors import safe_open
+
+    from offbeat.tensor_file import write_tensors
+
     model = newest_model(folder)
     with safe_open(model, framework="pt") as file:
         layout: list[tuple[str, list[int]]] = json.loads(file.metadata()["layout"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from offbeat.checkpoint import read_checkpoint
 from offbeat.errors import OffbeatError
-from offbeat.service.store.model_files import numbers_of
+from offbeat.service.store.numbered_files import numbers_of
 
 _MAX_ATTEMPTS = 20
 

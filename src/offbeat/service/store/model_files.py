@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from offbeat.service.store.numbered_files import numbers_of
 from offbeat.tensor_file import write_tensors
 from offbeat_client.client_folder.model_file import DOWN
 
@@ -99,14 +100,6 @@ class ModelFiles:
         """Delete an earlier server's pending versions."""
         for path in [*self._folder.glob(".*.pending"), *self._folder.glob(".*.partial")]:
             path.unlink()
-
-
-def numbers_of(folder: Path) -> list[int]:
-    """Return the numbers that name safetensors files in a folder.
-
-    Files with other names are ignored.
-    """
-    return [int(path.stem) for path in folder.glob("*.safetensors") if path.stem.isdecimal()]
 
 
 def _size(shape: Sequence[int]) -> int:

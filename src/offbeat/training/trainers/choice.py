@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, get_args
+from typing import Literal
 
 from torch import nn
 
@@ -19,12 +19,10 @@ from offbeat.training.trainers.distributed.switching import SwitchingTrainer
 from offbeat.training.trainers.graph_loop import GraphLoopTrainer
 from offbeat.training.trainers.hooks import parameter_with_hook
 from offbeat.training.trainers.loop import LoopTrainer
+from offbeat.training.trainers.names import TrainerName
 from offbeat.training.trainers.smaller_batches import SmallerBatches
 from offbeat.training.trainers.trainer import Trainer
 from offbeat.training.workload import Workload
-
-TrainerName = Literal["auto", "loop", "vmap", "unfold", "processes", "ray"]
-TRAINERS: tuple[TrainerName, ...] = get_args(TrainerName)
 
 # Measured limits up to which batches are faster on a CPU. The models are copied once per visit, so the second limit
 # counts for visits of few steps.

@@ -9,7 +9,8 @@ from torch import nn
 
 from offbeat.algorithms.components import LocalPlan
 from offbeat.errors import OffbeatError
-from offbeat.training.trainers.choice import TrainerName, make_trainer
+from offbeat.training.trainers.choice import make_trainer
+from offbeat.training.trainers.names import TrainerName
 from offbeat.training.trainers.trainer import Job, Trainer
 from offbeat.training.workload import Workload
 
