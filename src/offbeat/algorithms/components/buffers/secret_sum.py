@@ -78,8 +78,8 @@ class SecretSum(Wrapper):
             ValueError: An entry is beyond the bound: the masks were wrong.
         """
         resolve(opened, self._run.length, torch.int32)
-        # In int64, since the absolute value of the smallest int32 is not an int32.
-        if opened.long().abs().max() > self.bound:
+        least, most = (int(value) for value in torch.aminmax(opened))
+        if least < -self.bound or most > self.bound:
             raise ValueError("the opened sum is out of range: a client's mask was wrong")
         numbers: dict[str, Any] = {"count": closed.count, "weight": closed.weight, "tallies": closed.tallies}
         return ClosedBuffer(closed.version, lambda: (opened.double() * self.step).float(), **numbers)
