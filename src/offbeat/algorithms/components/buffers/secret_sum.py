@@ -78,8 +78,8 @@ class SecretSum(Wrapper):
         An entry beyond the bound means that the masks were wrong.
         """
         resolve(opened, self._run.length, torch.int32)
-        # In int64, since the absolute value of the smallest int32 is not an int32.
-        if opened.long().abs().max() > self.bound:
+        least, most = (int(value) for value in torch.aminmax(opened))
+        if least < -self.bound or most > self.bound:
             raise ValueError("the opened sum is out of range: a client's mask was wrong")
 
     def reveal(self, closed: ClosedBuffer, opened: Tensor) -> ClosedBuffer:
