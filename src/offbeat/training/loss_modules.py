@@ -21,7 +21,8 @@ _NAMES: tuple[tuple[object, str], ...] = (
 def name_of_loss(loss: Callable[..., Any]) -> str | None:
     """Return the name of the same built-in loss, or None.
 
-    A module's weights do not count. Raises ``OffbeatError`` for a module that does not return a mean, or a class in place of a module.
+    A module's weights do not count. Raises ``OffbeatError`` for a module that does not return a mean, or for a class in
+    place of a module.
     """
     if isinstance(loss, type):
         raise OffbeatError(f"loss = {loss.__name__}: is a class: pass a module, {loss.__name__}()")
