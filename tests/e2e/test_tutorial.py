@@ -163,7 +163,7 @@ def test_the_own_algorithm_joins_the_finished_runs(followed):
 
 def test_what_a_run_wrote_can_be_read_as_the_page_on_python_says(followed, monkeypatch):
     folder, _ = followed
-    _, example = re.findall(r"```python\n(.*?)```", (DOCS / "concepts/python.md").read_text("utf-8"), re.DOTALL)
+    *_, example = re.findall(r"```python\n(.*?)```", (DOCS / "concepts/python.md").read_text("utf-8"), re.DOTALL)
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(folder)
     names = {}

@@ -40,7 +40,6 @@ from offbeat.runs.simulate_arguments import (
     table_of,
 )
 from offbeat.simulation.records import Evaluation
-from offbeat.simulation.simulator import Simulation
 from offbeat.training.accelerator import Precision
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
@@ -53,7 +52,7 @@ from offbeat.worlds.simulation import World
 from offbeat.worlds.workload import as_examples
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from offbeat.runs.history import History
 
 
 @contextmanager
@@ -97,7 +96,7 @@ def simulate(
     seed: int = 1,
     output: str | Path | None = None,
     progress: bool = True,
-) -> "DataFrame":
+) -> "History":
     """Train a model over clients in virtual time, and return the evaluations.
 
     The arguments are not changed: each call starts from the same model.
@@ -144,7 +143,8 @@ def simulate(
     Returns:
         A row for each evaluation: seconds (virtual), version, counted, unused, lost, bytes_down, bytes_up, loss, and a
         column for each metric; with ``privacy`` also what was spent, epsilon and epsilon_replace_one; with
-        ``evaluate_on_clients`` statistics of the clients' metrics, such as client_accuracy.
+        ``evaluate_on_clients`` statistics of the clients' metrics, such as client_accuracy. The table has the
+        attributes ``model`` (the final one), ``algorithm`` and ``events`` (a table of visits).
 
     Raises:
         OffbeatError: An argument is wrong, or two do not fit together; the message is one line.
@@ -219,17 +219,26 @@ def simulate(
                 evaluations.append(evaluation)
                 bars.advance(name, seed, evaluation)
             bars.end(name, seed)
-    history = _history(evaluations)
+    # Imported here, because pandas takes long to import.
+    from offbeat.runs.history import History
+
+    events = pa.Table.from_pylist([visit._asdict() for visit in simulation.ended], EVENTS)
+    history = History(
+        evaluations,
+        model=_final_module(world.workload.model, simulation.model),
+        algorithm=simulation.coordinator.algorithm,
+        events=events.to_pandas(),
+    )
     if folder is not None:
-        _write(folder, history, simulation, world.workload.model.named(simulation.model))
+        rows = [evaluation.row() for evaluation in simulation.evaluated_by]
+        _write(folder, history, events, rows, world.workload.model.named(simulation.model))
     return history
 
 
-def _history(evaluations: Sequence[Evaluation]) -> "DataFrame":
-    # Imported here, because pandas takes long to import.
-    from pandas import DataFrame
-
-    return DataFrame([{**row._asdict(), **row.metrics} for row in evaluations]).drop(columns="metrics")
+def _final_module(model: FlatModel, vector: Tensor) -> nn.Module:
+    model.load(vector)
+    model.module.zero_grad(set_to_none=True)
+    return model.module.cpu().eval()
 
 
 def _make_folder(folder: Path) -> Path:
@@ -240,13 +249,18 @@ def _make_folder(folder: Path) -> Path:
     return folder
 
 
-def _write(folder: Path, history: "DataFrame", simulation: Simulation, model: Mapping[str, Tensor]) -> None:
+def _write(
+    folder: Path,
+    history: "History",
+    events: pa.Table,
+    evaluations_by_clients: Sequence[Mapping[str, Any]],
+    model: Mapping[str, Tensor],
+) -> None:
     with _disk_errors(folder):
         history.to_parquet(folder / "history.parquet", index=False)
-        visits = [visit._asdict() for visit in simulation.ended]
-        pq.write_table(pa.Table.from_pylist(visits, EVENTS), folder / "events.parquet")
-        if rows := [evaluation.row() for evaluation in simulation.evaluated_by]:
-            pq.write_table(pa.Table.from_pylist(rows), folder / "clients.parquet")
+        pq.write_table(events, folder / "events.parquet")
+        if evaluations_by_clients:
+            pq.write_table(pa.Table.from_pylist(list(evaluations_by_clients)), folder / "clients.parquet")
         (folder / "model.safetensors").write_bytes(save(dict(model)))
 
 

@@ -21,7 +21,7 @@ _NAMES: tuple[tuple[object, str], ...] = (
 def name_of_loss(loss: Callable[..., Any]) -> str | None:
     """Return the name of the same built-in loss, or None.
 
-    A module's weights do not count. Raises ``OffbeatError`` for a module that does not return a mean, or a class in
+    A module's weights do not count. Raises ``OffbeatError`` for a module that does not return a mean, or for a class in
     place of a module.
     """
     if isinstance(loss, type):

@@ -1,0 +1,41 @@
+"""The result of ``offbeat.simulate``."""
+
+from collections.abc import Sequence
+
+from pandas import DataFrame
+from torch import nn
+
+from offbeat.algorithms import Algorithm
+from offbeat.simulation.records import Evaluation
+
+
+class History(DataFrame):
+    """A pandas table with a row for each evaluation, and what is left of the run.
+
+    Parts and results of the table are plain tables.
+
+    Attributes:
+        model: The final model, on the CPU and in evaluation mode.
+        algorithm: The algorithm after the run.
+        events: A table with a row for each visit that ended, as ``events.parquet``.
+    """
+
+    # pandas takes these for attributes, not for columns.
+    _metadata = ["model", "algorithm", "events"]  # noqa: RUF012
+
+    model: nn.Module
+    algorithm: Algorithm
+    events: DataFrame
+
+    def __init__(
+        self, evaluations: Sequence[Evaluation], *, model: nn.Module, algorithm: Algorithm, events: DataFrame
+    ) -> None:
+        rows = DataFrame([{**row._asdict(), **row.metrics} for row in evaluations])
+        super().__init__(rows.drop(columns="metrics"))
+        self.model = model
+        self.algorithm = algorithm
+        self.events = events
+
+    @property
+    def _constructor(self) -> type[DataFrame]:
+        return DataFrame

@@ -1,0 +1,49 @@
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from offbeat.algorithms import FedBuff
+from offbeat.runs.history import History
+from offbeat.simulation.records import Evaluation
+
+
+@pytest.fixture
+def history():
+    rows = [Evaluation(0.0, 0, 0, 0, 0, 100, 0, 2.5, {"accuracy": 0.1}),
+            Evaluation(5.0, 2, 4, 1, 0, 200, 90, 1.5, {"accuracy": 0.6})]  # fmt: skip
+    events = pd.DataFrame({"client": [3, 1]})
+    return History(rows, model=torch.nn.Linear(1, 1), algorithm=FedBuff(), events=events)
+
+
+def test_is_a_table(history):
+    assert list(history.columns) == [
+        "seconds", "version", "counted", "unused", "lost", "bytes_down", "bytes_up", "loss", "accuracy",
+    ]  # fmt: skip
+    assert history.accuracy.tolist() == [0.1, 0.6]
+    assert history.events.client.tolist() == [3, 1]
+    assert isinstance(history.algorithm, FedBuff)
+
+
+def test_parts_and_results_are_plain_tables(history, tmp_path):
+    for part in (history[["seconds", "loss"]], history[history.version > 0], history.copy(), history.assign(x=1)):
+        assert type(part) is pd.DataFrame
+    history.to_parquet(tmp_path / "history.parquet")
+    assert pd.read_parquet(tmp_path / "history.parquet").equals(history)
+    assert pd.concat([history, history]).shape == (4, 9)
+
+
+def test_a_simulation_ends_with_its_model_algorithm_and_visits(simulate, digits, tmp_path):
+    algorithm = FedBuff(buffer_size=2, concurrency=4)
+    history = simulate(algorithm=algorithm, output=tmp_path)
+    inputs, labels = torch.from_numpy(digits.test_inputs), torch.from_numpy(digits.test_labels)
+    assert not history.model.training
+    assert all(parameter.grad is None for parameter in history.model.parameters())
+    right = (history.model(inputs).argmax(dim=1) == labels).float().mean().item()
+    assert history.accuracy.iloc[-1] == pytest.approx(right)
+    written = load_file(tmp_path / "model.safetensors")
+    assert all(torch.equal(value, written[name]) for name, value in history.model.named_parameters())
+    assert history.algorithm is not algorithm
+    assert history.algorithm.version == history.version.iloc[-1]
+    assert history.events.equals(pd.read_parquet(tmp_path / "events.parquet"))
+    assert (history.events.outcome == "counted").sum() == history.counted.iloc[-1]
