@@ -1,4 +1,4 @@
-"""What a tracker gets, and when; with a tracker in memory that can fail."""
+"""The content that a tracker gets, and its time; with a tracker in memory that can fail."""
 
 import pytest
 
