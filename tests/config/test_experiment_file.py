@@ -14,6 +14,7 @@ from offbeat.config import experiment_sections as sections
 from offbeat.config import model_sections, population_sections
 from offbeat.config.algorithm_table import hyper_parameters_of
 from offbeat.config.experiment_file import Experiment, load
+from offbeat.config.flower_section import FlowerSection
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.errors import OffbeatError
 from offbeat_client.lr_decay import step
@@ -99,6 +100,9 @@ every_seconds = 0.5
 metrics = ["mae", "accuracy"]
 better = "higher"
 target = 1.0
+[flower]
+app = "my_app.client_app:app"
+run_config = { local-epochs = 2, name = "a" }
 """
 
 
@@ -123,6 +127,7 @@ class TestEveryKey:
             "privacy",
             "stop",
             "evaluate",
+            "flower",
         ):
             assert read[key] == written[key]
         assert experiment.seeds == (3, 0, 2**63 - 1)
@@ -143,6 +148,7 @@ class TestEveryKey:
             "privacy": PrivacySection,
             "stop": sections.StopSection,
             "evaluate": sections.EvaluateSection,
+            "flower": FlowerSection,
             "model": model_sections.MlpSection,
         }
         assert set(written) == set(Experiment.model_fields)

@@ -166,6 +166,16 @@ def test_a_node_that_is_offline_loses_its_visit_and_comes_back(link, caplog):
     assert timed.visits[1] == 1
 
 
+def test_nodes_that_are_often_offline_are_no_failures_of_the_app(link):
+    timed = Timed(link, FedBuff(buffer_size=1, concurrency=3))
+    for _ in range(25):
+        for online in (True, False):
+            link.set_online(2, online)
+            timed.step()
+            link.messages(2)
+    assert timed.visits == (27, 0, 25)
+
+
 def test_a_node_that_comes_back_under_another_id_is_the_same_client(link):
     timed = Timed(link, FedBuff(buffer_size=1, concurrency=3))
     timed.step()
@@ -202,6 +212,20 @@ def test_a_difference_is_to_the_last_counted_update(link):
         assert timed.model == [1 - version * 0.25]
 
 
+def test_a_late_update_that_does_not_count_is_not_remembered(link):
+    # The run's clock is ahead of Flower's, so the lease ends before the TTL.
+    timed = Timed(link, FedLaAvg(cohort=1, weighting="uniform"), clients=1, lease_seconds=5.0)
+    timed.step()
+    timed.step(6.0)
+    link.answer(0, APP)
+    timed.step()
+    assert timed.coordinator.statistics.unused == 1
+    link.answer(0, APP)
+    timed.step()
+    assert timed.visits[1] == 1
+    assert timed.model == [0.75]
+
+
 def test_a_run_resumes_from_its_state():
     first = Timed(Link(3), FedLaAvg(cohort=1, weighting="uniform"), clients=1)
     first.step()
@@ -227,6 +251,12 @@ def test_a_period_passes(link):
     assert timed.coordinator.algorithm.version == 0
     timed.step(5.0)
     assert timed.coordinator.algorithm.version == 1
+    again = Timed(Link(3), AsyncCommSGD(period=10.0, pattern=round_robin(k=1, every=1), weighting="uniform"))
+    again.run.load_state_dict(timed.run.state_dict())
+    again.step(9.0)
+    assert again.coordinator.algorithm.round == timed.coordinator.algorithm.round
+    again.step(1.0)
+    assert again.coordinator.algorithm.round == timed.coordinator.algorithm.round + 1
 
 
 def test_a_reply_to_an_unknown_message_is_nothing(link):

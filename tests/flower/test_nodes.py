@@ -26,6 +26,13 @@ def test_a_new_node_takes_the_number_of_the_one_that_is_offline_longest():
     assert nodes.available == {0: 2, 1: 4, 2: 5}
 
 
+def test_a_node_that_was_seen_later_keeps_its_number_longer():
+    nodes = Nodes(3)
+    for online in ([1, 2, 3], [1, 3], [3], [3, 4]):
+        nodes.see(online)
+    assert nodes.available == {2: 3, 1: 4}
+
+
 def test_numbers_survive_a_restart():
     nodes = Nodes(2)
     nodes.see([2**63 + 1, 5])

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from offbeat.algorithms import SCAFFOLD, FedBuff, FedLaAvg, FedLuck, LocalPlan, SequentialSGD
+from offbeat.algorithms import SCAFFOLD, FedAvg, FedBuff, FedLaAvg, FedLuck, LocalPlan, SequentialSGD
 from offbeat.errors import OffbeatError
 from offbeat.flower.server import run_on_grid
 from offbeat_client.local_plan import Compression
@@ -47,7 +47,7 @@ def run(algorithm, versions, model=None, plan=PLAN, nodes=2, **options):
 def test_a_run_ends_at_its_version_with_a_complete_model():
     seen = []
     model = net()
-    final = run(FedBuff(buffer_size=2, concurrency=2), 3, model, on_version=lambda *made: seen.append(made))
+    final = run(FedAvg(cohort=2), 3, model, on_version=lambda *made: seen.append(made))
     assert [version for version, _ in seen] == [1, 2, 3]
     assert list(final) == list(model.state_dict())
     assert final["1.weight"].tolist() == [0.25, 0.25]  # 1 − 3 · lr, all from the version before
@@ -59,6 +59,7 @@ def test_a_run_ends_at_its_version_with_a_complete_model():
 
 def test_a_run_resumes_in_its_folder(tmp_path):
     run(FedLaAvg(cohort=2, weighting="uniform"), 2, folder=tmp_path)
+    assert (tmp_path / "run.safetensors").exists()
     final = run(FedLaAvg(cohort=2, weighting="uniform"), 3, folder=tmp_path)
     assert torch.equal(final["1.weight"], run(FedLaAvg(cohort=2, weighting="uniform"), 3)["1.weight"])
     # Nothing is left to do.
@@ -67,6 +68,18 @@ def test_a_run_resumes_in_its_folder(tmp_path):
     )
     with pytest.raises(OffbeatError, match=r"has a run with algorithm = .*: set it back, or take another folder"):
         run(FedLaAvg(cohort=1, weighting="uniform"), 4, folder=tmp_path)
+
+
+class Zero(FedAvg):
+    """Its result is another than its model."""
+
+    @property
+    def result(self):
+        return self.model * 0
+
+
+def test_the_final_model_is_the_algorithms_result():
+    assert run(Zero(cohort=2), 1)["1.weight"].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(

@@ -48,8 +48,8 @@ class GridRun:
     """A coordinator whose clients are the nodes of a Grid.
 
     ``step`` is one look at the Grid; nothing waits for slow nodes. A message is one visit, its TTL the visit's lease.
-    Flower's errors end the visit: 3 (the TTL has passed) as its lease does, all others as a client's give-up; after 5
-    (the node is offline) its client is offline until the Grid lists the node again.
+    Flower's errors end the visit: 3 (the TTL has passed) as its lease does, all others as a client's give-up. A client
+    whose node the Grid does not list is offline.
 
     Args:
         grid: Flower's Grid.
@@ -119,14 +119,12 @@ class GridRun:
         client, visit, version, *_ = sent.assignment
         first_line = next(iter((reason or "").strip().splitlines()), "")
         _log.warning("client %d, from version %d: error %d: %s", client, version, code, first_line)
-        if code == _OFFLINE:
-            self.coordinator.absent(self.now, client)
-        elif code != _EXPIRED:
-            self._note_failure(first_line)
-        # The lease may seem to last a little longer than the TTL; either way the slot is free.
         if code == _EXPIRED:
             self.coordinator.lapse(self.now)
+        # Also where the lease seems to last a little longer than the TTL.
         self.coordinator.drop(self.now, client, visit)
+        if code not in (_EXPIRED, _OFFLINE):
+            self._note_failure(first_line)
 
     def _note_failure(self, reason: str) -> None:
         """Count a failure; raise ``OffbeatError`` if the app has never done anything else."""
