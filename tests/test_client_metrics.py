@@ -5,7 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offbeat.client_metrics import CLIENTS_EVALUATED, ClientResult, column, columns, statistics, summarise
+from offbeat.client_metrics import (
+    CLIENTS_EVALUATED,
+    STATISTICS,
+    ClientResult,
+    column,
+    columns,
+    metric_of,
+    statistics,
+    summarise,
+)
 
 
 def test_statistics_of_eleven_clients():
@@ -51,6 +60,13 @@ def test_the_summary_has_a_value_for_each_column():
     none = summarise([], ["accuracy"], {"loss"})
     assert none.pop(CLIENTS_EVALUATED) == 0
     assert np.isnan(list(none.values())).all()
+
+
+@pytest.mark.parametrize("metric", ["loss", "f1", "f1_mean", "p10", "a_b", "client_f1"])
+def test_the_metric_of_a_column(metric):
+    assert metric_of("accuracy_mean") == "accuracy_mean"
+    for statistic in STATISTICS[1:]:
+        assert metric_of(column(metric, statistic)) == metric
 
 
 def test_names_of_columns():

@@ -14,6 +14,9 @@ STATISTICS = ("weighted", "mean", "p10", "p50", "p90", "worst")
 worst tenth of the clients, rounded up."""
 
 
+CLIENT = "client_"
+
+
 class ClientResult(NamedTuple):
     """The measurement of one version by one client.
 
@@ -35,7 +38,15 @@ class ClientResult(NamedTuple):
 
 def column(metric: str, statistic: str) -> str:
     """Return the name of a statistic: ``client_accuracy`` for the weighted mean."""
-    return f"client_{metric}" if statistic == STATISTICS[0] else f"client_{metric}_{statistic}"
+    return f"{CLIENT}{metric}" if statistic == STATISTICS[0] else f"{CLIENT}{metric}_{statistic}"
+
+
+def metric_of(name: str) -> str:
+    """Return the metric of a statistic, or the name itself if it is not a statistic's."""
+    if not name.startswith(CLIENT):
+        return name
+    metric, _, statistic = name.removeprefix(CLIENT).rpartition("_")
+    return metric if metric and statistic in STATISTICS[1:] else name.removeprefix(CLIENT)
 
 
 def columns(metrics: Sequence[str]) -> Iterator[str]:

@@ -57,10 +57,10 @@ def test_columns_of_the_history() -> None:
 @pytest.mark.parametrize(
     ("section", "lower"),
     [
-        ({}, {"loss", "mae"}),
-        ({"better": "lower"}, {"loss", "mae", "accuracy"}),
-        ({"better": "higher", "metrics": ["mae", "accuracy"]}, {"loss"}),
-        ({"better": "higher", "metrics": ["training_loss", "mae"]}, {"loss", "mae"}),
+        ({}, {"loss", "training_loss", "mae"}),
+        ({"better": "lower"}, {"loss", "training_loss", "mae", "accuracy"}),
+        ({"better": "higher", "metrics": ["mae", "accuracy"]}, {"loss", "training_loss"}),
+        ({"better": "higher", "metrics": ["training_loss", "mae"]}, {"loss", "training_loss", "mae"}),
     ],
 )
 def test_directions(section: dict[str, object], lower: set[str]) -> None:
@@ -70,4 +70,4 @@ def test_directions(section: dict[str, object], lower: set[str]) -> None:
 
 def test_without_metrics_only_the_loss_has_a_direction() -> None:
     evaluate = EvaluateSection(every_seconds=1.0, on_clients=3, metrics=(), better="lower")
-    assert lower_is_better(evaluate, []) == {"loss"}
+    assert lower_is_better(evaluate, []) == {"loss", "training_loss"}

@@ -95,6 +95,9 @@ local = { optimizer = "sgd", momentum = 0.5 }
 virtual_seconds = 100.0
 versions = 5
 updates = 6
+target = 0.5
+patience = 7
+metric = "loss"
 [evaluate]
 every_seconds = 0.5
 metrics = ["mae", "accuracy"]

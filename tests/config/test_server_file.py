@@ -1,3 +1,4 @@
+import math
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,27 @@ def test_clients_need_neither_a_test_set_nor_a_holdout_of_the_server(tmp_path: P
     path.write_text(changed.replace('["accuracy"]', '["my.py:error", "mae"]\nbetter = "lower"'), encoding="utf-8")
     settings = load(path).settings()
     assert (settings.evaluate_every, settings.evaluate_on_clients) == (10, 4)
-    assert settings.lower_is_better == {"loss", "mae", "mse", "error"}
+    assert settings.lower_is_better == {"loss", "training_loss", "mae", "mse", "error"}
     path.write_text(SERVER, encoding="utf-8")
     assert load(path).settings().client_evaluation is None
+
+
+def test_a_metric_may_end_a_servers_run(tmp_path: Path) -> None:
+    path = tmp_path / "server.toml"
+    for stop, versions in (("target = 0.9", math.inf), ("versions = 7\npatience = 3", 7)):
+        path.write_text(f"{SERVER}\n[stop]\n{stop}\n", encoding="utf-8")
+        settings = load(path).settings()
+        assert settings.stop_versions == versions
+        assert settings.early_stop is not None
+    path.write_text(f"{SERVER}\n[stop]\nversions = 7\n", encoding="utf-8")
+    assert load(path).settings().early_stop is None
+    assert load(path).resolved()["stop"] == {"versions": 7}
+    for stop, line in (
+        ("target = 9.0", "stop.target = 9: an accuracy is between 0 and 1"),
+        ("target = 0.9\nmetric = 'client_f1'", "clients measure nothing: set evaluate.on_clients"),
+        ("metric = 'loss'", "metric is for target and patience"),
+        ("", "stop: set versions, target or patience"),
+    ):
+        path.write_text(f"{SERVER}\n[stop]\n{stop}\n", encoding="utf-8")
+        with pytest.raises(OffbeatError, match=line):
+            load(path)

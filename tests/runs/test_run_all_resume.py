@@ -62,9 +62,10 @@ class TestResume:
 
     def test_clients_evaluations_resume_too(self, experiment, run, tmp_path, files, stopping):
         on_clients = ("population.holdout=0.25", "evaluate={ every_versions = 1, on_clients = 6 }")
-        here = experiment(*on_clients)
+        here = experiment(*on_clients, "stop.patience=3", "stop.metric=client_accuracy")
         run(here, "whole", ["fedbuff"])
-        for chances in (40, 30):
+        assert read(tmp_path / "whole" / "fedbuff-seed1").history["seconds"][-1] < here.stop.virtual_seconds
+        for chances in (20, 40):
             stopping(chances)
             with pytest.raises(InterruptedRunError):
                 run(here, "out", ["fedbuff"], resume=True)

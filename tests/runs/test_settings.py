@@ -32,6 +32,12 @@ def test_the_world_is_one_line():
     assert world_of([own]) == "my.py:load, mlp, 1,200 clients, seed 0, up to 5 updates"
 
 
+def test_ends_by_a_metric_are_named():
+    stop = {"updates": 5, "target": 0.9, "patience": 3, "metric": "client_accuracy"}
+    run = a_run("a", config={"stop": stop})
+    assert world_of([run]).endswith("up to 5 updates or a target of 0.9 or 3 evaluations without a better one")
+
+
 def test_differences_between_worlds_are_described():
     population = {"clients": 50, "partition": {"name": "dirichlet", "alpha": 0.9}}
     runs = [a_run("a"), a_run("b", 4, config={"population": population, "server": {"lease_seconds": 9.0}}), a_run("c")]

@@ -167,6 +167,7 @@ def simulate() -> Callable[..., Simulation]:
         length=2,
         model=None,
         clients=None,
+        early_stop=None,
         **server,
     ) -> Simulation:
         number = len(step_seconds)
@@ -198,6 +199,7 @@ def simulate() -> Callable[..., Simulation]:
             stop=stop or Stop(virtual_seconds=20.0),
             seed=seed,
             clients=clients,
+            early_stop=early_stop,
         )
 
     return build

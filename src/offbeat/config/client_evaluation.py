@@ -23,8 +23,8 @@ def client_columns(evaluate: EvaluateSection, metrics: Sequence[str]) -> list[st
 
 
 def lower_is_better(evaluate: EvaluateSection, metrics: Sequence[str]) -> set[str]:
-    """Return those metrics, and the loss, whose highest values are the worst."""
-    lower = {LOSS, *(name for name in metrics if name in METRICS and not METRICS[name].higher_is_better)}
+    """Return those metrics, and losses, whose highest values are the worst."""
+    lower = {LOSS, TRAINING_LOSS, *(name for name in metrics if name in METRICS and not METRICS[name].higher_is_better)}
     first = metric_name((evaluate.metrics or [*metrics, LOSS])[0])
     if evaluate.better is not None and first in metrics:
         lower = lower | {first} if evaluate.better == "lower" else lower - {first}

@@ -12,6 +12,7 @@ from offbeat.algorithms import Algorithm
 from offbeat.algorithms.components import LocalPlan
 from offbeat.config.algorithm_table import build_algorithm, hyper_parameters_of
 from offbeat.config.client_evaluation import check_client_evaluation
+from offbeat.config.early_stop import early_stop
 from offbeat.config.experiment_sections import (
     AlgorithmTable,
     DataSection,
@@ -90,6 +91,7 @@ class Experiment(Section):
     def _check_client_evaluation(self) -> "Experiment":
         is_private = self.privacy is not None or any(table.privacy for table in self.algorithms.values())
         check_client_evaluation(self.evaluate, self.metrics, holdout=self.population.holdout, is_private=is_private)
+        early_stop(self.stop, self.evaluate, self.metrics)
         return self
 
     def accelerator(self) -> Accelerator:

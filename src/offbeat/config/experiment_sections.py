@@ -8,6 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from offbeat.algorithms.components import LocalPlan
 from offbeat.config.compression_table import compression_from_table
+from offbeat.config.early_stop_section import EarlyStopSection
 from offbeat.config.import_path import is_import_path
 from offbeat.config.lr_decay_table import lr_decay_from_table
 from offbeat.config.section import (
@@ -129,8 +130,11 @@ class ServerSection(Section):
     """How a buffer's updates are averaged; by the algorithm's weighted mean if it is left out or `mean`."""
 
 
-class StopSection(Section):
-    """``[stop]``: a run ends at the first of these limits; at least one is needed."""
+class StopSection(EarlyStopSection):
+    """``[stop]``: a run ends at the first of these limits.
+
+    One of virtual_seconds, versions and updates is needed.
+    """
 
     virtual_seconds: Positive | None = None
     """Virtual time."""
@@ -141,8 +145,9 @@ class StopSection(Section):
 
     @model_validator(mode="after")
     def _check_some(self) -> "StopSection":
-        if not self.model_dump(exclude_none=True):
-            raise ValueError("set virtual_seconds, versions or updates")
+        if self.virtual_seconds is None and self.versions is None and self.updates is None:
+            more = "" if self.target is None and self.patience is None else ", too: the metric may never get there"
+            raise ValueError(f"set virtual_seconds, versions or updates{more}")
         return self
 
 

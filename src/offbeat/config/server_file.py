@@ -11,7 +11,9 @@ from pydantic import Field, model_validator
 from offbeat.algorithms import Algorithm
 from offbeat.config.algorithm_table import build_algorithm, hyper_parameters_of
 from offbeat.config.client_evaluation import check_not_private, lower_is_better
-from offbeat.config.experiment_file import read_table
+from offbeat.config.early_stop import server_early_stop
+from offbeat.config.early_stop_section import EarlyStopSection
+from offbeat.config.experiment_file import metrics_of, read_table
 from offbeat.config.experiment_sections import (
     AlgorithmTable,
     DataSection,
@@ -24,6 +26,7 @@ from offbeat.config.model_sections import ModelSection
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.config.section import Count, Positive, Section, UserPath
 from offbeat.config.validation_errors import error_prefix
+from offbeat.early_stop import EarlyStop
 from offbeat.service.settings import ServerSettings
 from offbeat.training.objectives import METRICS
 from offbeat.training.training_loss import TRAINING_LOSS
@@ -98,11 +101,17 @@ class VisitsSection(ServerSection):
     """How long a slot is kept at most, also for a client that sends heartbeats."""
 
 
-class VersionsSection(Section):
+class VersionsSection(EarlyStopSection):
     """``[stop]``: when the run ends."""
 
-    versions: Count
-    """Versions of the model."""
+    versions: Count | None = None
+    """Versions of the model; unlimited if it is left out."""
+
+    @model_validator(mode="after")
+    def _check_some(self) -> "VersionsSection":
+        if self.versions is None and not self.is_early:
+            raise ValueError("set versions, target or patience")
+        return self
 
 
 class ServerFile(Section):
@@ -159,6 +168,17 @@ class ServerFile(Section):
             raise ValueError("evaluate.metrics: training_loss is for simulations, the clients have the training set")
         return self
 
+    @model_validator(mode="after")
+    def _check_early_stop(self) -> "ServerFile":
+        self._early_stop()
+        return self
+
+    def _early_stop(self) -> EarlyStop | None:
+        if self.stop is None:
+            return None
+        metrics = () if self.evaluate is None else metrics_of(self.evaluate, self.model)
+        return server_early_stop(self.stop, self.evaluate, metrics, has_test_set=self.data is not None)
+
     def settings(self, **more: Any) -> ServerSettings:
         """Return the settings of the service that the file holds, and other fields."""
         values: dict[str, Any] = {
@@ -169,7 +189,8 @@ class ServerFile(Section):
             if self.privacy
             else self.server.max_update_norm or self.service.max_update_norm,
             "lease_seconds": self.server.lease_seconds,
-            "stop_versions": math.inf if self.stop is None else self.stop.versions,
+            "stop_versions": (self.stop and self.stop.versions) or math.inf,
+            "early_stop": self._early_stop(),
         }
         if self.evaluate is not None:
             metrics = [*METRICS, *map(metric_name, self.evaluate.metrics or ())]

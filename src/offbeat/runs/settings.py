@@ -1,7 +1,7 @@
 """Settings of several runs: the world that they share, and their differences."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any, cast
@@ -10,6 +10,13 @@ from offbeat.runs.directory import Run
 
 _MOST_KEYS = 5  # that a headline names
 _WHEN_EVALUATED = ("every_seconds", "every_versions")
+_WRITE_ENDS: Mapping[str, Callable[[Any], str]] = {
+    "virtual_seconds": "{:,g} virtual seconds".format,
+    "versions": "{:,g} versions".format,
+    "updates": "{:,g} updates".format,
+    "target": "a target of {:g}".format,
+    "patience": "{:,g} evaluations without a better one".format,
+}
 _WORLD = ("data", "model", "population", "server", "stop")  # sections that runs share to be comparable
 
 
@@ -107,7 +114,7 @@ def _local_differences(runs: Sequence[Run]) -> list[str]:
 
 def _describe(runs: Sequence[Run]) -> str:
     config, seeds = runs[0].config, sorted({run.seed for run in runs})
-    ends = [f"{number:,g} {key.replace('_', ' ')}" for key, number in config["stop"].items()]
+    ends = [_WRITE_ENDS[key](value) for key, value in config["stop"].items() if key in _WRITE_ENDS]
     # An import path such as /some/folder/my.py:load is shown without its folders.
     data, model = (config[section]["name"].rpartition("/")[2] for section in ("data", "model"))
     return (

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.config.algorithm_table import build_algorithm
 from offbeat.config.client_evaluation import check_client_evaluation
+from offbeat.config.early_stop import early_stop
 from offbeat.config.experiment_file import check_lease
 from offbeat.config.experiment_sections import EvaluateSection, ServerSection, StopSection
 from offbeat.config.population_sections import PopulationSection
@@ -45,6 +46,7 @@ from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.choice import available_processors
 from offbeat.training.trainers.names import TrainerName
+from offbeat.training.training_loss import TRAINING_LOSS
 from offbeat.training.workload import Workload
 from offbeat.worlds.given_devices import separate_given, with_given
 from offbeat.worlds.population import build_population
@@ -82,6 +84,9 @@ def simulate(
     virtual_seconds: float | None = None,
     versions: int | None = None,
     updates: int | None = None,
+    target: float | None = None,
+    patience: int | None = None,
+    stop_metric: str | None = None,
     server: Mapping[str, Any] | None = None,
     privacy: Mapping[str, Any] | None = None,
     loss: str | Function = "cross_entropy",
@@ -119,6 +124,10 @@ def simulate(
         virtual_seconds: When the run ends; the first of these three limits counts, and at least one is needed.
         versions: The number of versions after which the run ends.
         updates: The number of counted updates after which the run ends.
+        target: The run also ends at the first evaluation at which a metric has reached this value.
+        patience: It also ends once so many evaluations in a row have not had a better value of the metric.
+        stop_metric: The metric of the two: one on the test set, or one over clients such as ``client_accuracy_mean``;
+            by default the first metric, or the loss if there is none.
         server: A table as ``[server]``.
         privacy: A table as ``[privacy]``.
         loss: The name of a built-in loss, such as ``model`` for the one that the model returns when called with
@@ -160,7 +169,18 @@ def simulate(
     if isinstance(population, Mapping):
         population, given = separate_given(population)
     section = table_of(PopulationSection, {"clients": population} if isinstance(population, int) else population)
-    stop = table_of(StopSection, {"virtual_seconds": virtual_seconds, "versions": versions, "updates": updates}, "stop")
+    stop = table_of(
+        StopSection,
+        {
+            "virtual_seconds": virtual_seconds,
+            "versions": versions,
+            "updates": updates,
+            "target": target,
+            "patience": patience,
+            "metric": stop_metric,
+        },
+        "stop",
+    )
     server_section = table_of(ServerSection, server or {})
     evaluate = table_of(
         EvaluateSection,
@@ -184,6 +204,7 @@ def simulate(
             check_client_evaluation(
                 evaluate, list(objective.metrics), holdout=section.holdout, is_private=privacy is not None
             )
+            names = [*objective.metrics, *([TRAINING_LOSS] if objective.training_loss else [])]
             train, test = as_examples(dataset)
             clients = with_given(build_population(section, dataset, seed), given)
             world = World(
@@ -203,6 +224,7 @@ def simulate(
                 server=server_section,
                 privacy=None if privacy is None else table_of(PrivacySection, privacy),
                 stop=stop,
+                early_stop=early_stop(stop, evaluate, names),
                 evaluate=evaluate,
                 trainer=trainer,
                 workers=1 if trainer == "loop" else available_processors(),

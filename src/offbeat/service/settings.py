@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from offbeat.early_stop import EarlyStop
 from offbeat.service.client_evaluation.client_evaluations import ClientEvaluationSettings
 from offbeat.service.engine.privacy_status import PrivacySettings
 from offbeat.service.server.certificates import Certificates
@@ -39,6 +40,7 @@ class ServerSettings:
         burst: Requests of a client at once.
         lease_seconds: How long the slot of a silent client is kept; None for no limit.
         stop_versions: The run ends at this version.
+        early_stop: The end by a metric, which has not seen any evaluation; None if there is none.
         evaluate_every: Number of versions from one evaluation to the next; None for no evaluations.
         evaluate_command: The program that evaluates versions; empty for no evaluation on the server.
         evaluate_on_clients: Number of clients that evaluate these versions; None for none.
@@ -65,6 +67,7 @@ class ServerSettings:
     burst: int = 200
     lease_seconds: float | None = None
     stop_versions: float = math.inf
+    early_stop: EarlyStop | None = None
     evaluate_every: int | None = None
     evaluate_command: Sequence[str] = ()
     evaluate_on_clients: int | None = None

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from offbeat.algorithms.components.state import prefixed, under
 from offbeat.coordinator import Coordinator
+from offbeat.early_stop import EarlyStop
 from offbeat.population.devices.devices import Devices
 from offbeat.simulation.attendance import Attendance
 from offbeat.simulation.client_evaluations import ClientEvaluation, ClientEvaluations
@@ -51,6 +52,7 @@ class Simulation:
         evaluate_every_versions: Evaluate at the end of each instant at which the version reaches or passes a multiple
             of this; infinite for never. At most one of the two is finite.
         stop: The end.
+        early_stop: The end by a metric; None if there is none.
         seed: The run's seed.
         masked: How clients mask their updates; None for updates in the clear.
         clients: Evaluates versions on clients; None if they do not evaluate.
@@ -75,6 +77,7 @@ class Simulation:
         seed: int,
         masked: "MaskedUpdates | None" = None,
         clients: ClientEvaluations | None = None,
+        early_stop: EarlyStop | None = None,
     ) -> None:
         algorithm = coordinator.algorithm
         costs = PlanCosts(algorithm, algorithm.model.numel(), 0 if masked is None else masked.share_bytes)
@@ -83,6 +86,7 @@ class Simulation:
         self.ended: list[VisitEnded] = []
         self.finished = False
         self._stop = stop
+        self._early_stop = early_stop
         self.workload = trainer.workload
         self._trainer = trainer
         self._now = 0.0
@@ -153,13 +157,21 @@ class Simulation:
             return self._finish(self._stop.virtual_seconds)
         self._now, kind, _, subject = self._queue.take()
         if kind == Kind.EVALUATION:
-            return self._evaluations.happen(self._now, subject)
+            return self._evaluate(subject)
         self._handlers[kind](self._now, subject)
         if self._masked is not None:
             self._masked.open(self._now, self.coordinator)
         self._evaluations.expect(self._now)
         self._clock.expect_deadline(self._now)
         return None
+
+    def _evaluate(self, number: int) -> Evaluation:
+        """Make an evaluation, which may end the run."""
+        evaluation = self._evaluations.happen(self._now, number)
+        if self._early_stop is not None:
+            self._early_stop.note(evaluation.version, {"loss": evaluation.loss, **evaluation.metrics})
+            self.finished = self._early_stop.is_reached
+        return evaluation
 
     def _assign(self) -> None:
         """Assign work from the newest version of this instant, after all its other events."""
@@ -251,6 +263,7 @@ class Simulation:
             for key, value in state.items()
         }
 
-    def _parts(self) -> tuple[Attendance | Clock | Evaluations | StallGuard | Totals, ...]:
+    def _parts(self) -> tuple[Attendance | Clock | EarlyStop | Evaluations | StallGuard | Totals, ...]:
         """Return the parts whose saved numbers lie beside each other, without a prefix."""
-        return self._attendance, self._clock, self._evaluations, self._guard, self._totals
+        parts = self._attendance, self._clock, self._evaluations, self._guard, self._totals
+        return parts if self._early_stop is None else (*parts, self._early_stop)

@@ -32,7 +32,7 @@ def protect(file: ServerFile, algorithm: Algorithm, length: int) -> Participatio
     """
     if file.privacy is None:
         return None
-    versions = math.inf if file.stop is None else file.stop.versions
+    versions = (file.stop and file.stop.versions) or math.inf
     asked = protection(file.privacy, algorithm, file.service.clients, length, versions)
     if file.privacy.helper is None:
         secret = noise_secret(Path(file.service.folder)) if file.privacy.noise_multiplier else bytes(32)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.config.client_evaluation import lower_is_better
+from offbeat.config.early_stop import early_stop
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.experiment_sections import DataOnDevice, EvaluateSection, ServerSection, StopSection
 from offbeat.config.flower_section import FlowerSection
@@ -16,6 +17,7 @@ from offbeat.config.privacy_section import PrivacySection
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.participation import Participation
 from offbeat.data.dataset import Dataset
+from offbeat.early_stop import EarlyStop
 from offbeat.errors import OffbeatError
 from offbeat.inputs import name_inputs
 from offbeat.simulation.client_evaluations import ClientEvaluations
@@ -55,6 +57,7 @@ class World:
     seed: int
     accelerator: Accelerator
     privacy: PrivacySection | None = None
+    early_stop: EarlyStop | None = None
     data_on_device: DataOnDevice = "auto"
     workers: int = 1
     cluster: RayCluster = DEFAULT_CLUSTER
@@ -99,6 +102,7 @@ class World:
             seed=self.seed,
             masked=masked,
             clients=self._client_evaluations(workload),
+            early_stop=self.early_stop,
         )
 
     def _client_evaluations(self, workload: Workload) -> ClientEvaluations | None:
@@ -179,6 +183,7 @@ def build_simulation(
             server=experiment.server,
             privacy=experiment.privacy_of(label),
             stop=experiment.stop,
+            early_stop=early_stop(experiment.stop, experiment.evaluate, experiment.metrics),
             evaluate=experiment.evaluate,
             trainer=experiment.trainer,
             seed=seed,

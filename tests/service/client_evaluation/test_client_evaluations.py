@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load
 
 from offbeat.algorithms import FedAvg, FedBuff
+from offbeat.early_stop import EarlyStop
 from offbeat.randomness import choose_clients
 from tests.service.conftest import LENGTH, Peer, Served, body_of, running
 from tests.service.http_client import until
@@ -327,6 +328,45 @@ class TestKilledServer:
             assert status(served)["evaluated_by_clients"]["version"] == 2
         with running(killed, lambda: FedBuff(buffer_size=1, concurrency=8)) as served:  # without evaluations
             assert status(served)["evaluated_by_clients"] is None
+
+
+class TestEarlyStop:
+    def test_a_round_that_reaches_the_target_ends_the_run_also_after_a_kill(
+        self, tmp_path: Path, restart: Callable[[Served], Path]
+    ) -> None:
+        def stop() -> EarlyStop:
+            return EarlyStop("client_accuracy_mean", lower_is_better=False, target=0.8)
+
+        with serving(tmp_path / "server", number=1, every=1, early_stop=stop()) as served:
+            (peer,) = clients_of(served, 1)
+            work(peer)
+            answer(peer, 1, accuracy=0.79)
+            work(peer)
+            assert not status(served)["finished"]
+            answer(peer, 2, accuracy=0.8)
+            assert check_in(peer)["finished"]
+            assert status(served)["finished"]
+            token, killed = peer.token, restart(served)
+        with serving(killed, number=1, every=1, early_stop=stop()) as served:
+            assert check_in(able(served.peer(token)))["finished"]
+            assert status(served)["version"] == 2
+
+    def test_waiting_clients_leave_when_the_run_ends(self, tmp_path: Path) -> None:
+        stop = EarlyStop("client_loss", lower_is_better=True, patience=1)
+        make = lambda: FedAvg(cohort=1)  # noqa: E731
+        with serving(tmp_path / "server", make=make, number=1, every=1, early_stop=stop) as served:
+            worker, other = able(served.enrol()), served.enrol()
+            for version in (1, 2):
+                worker.put(check_in(worker)["visit"], body_of(ONES))
+                if version == 1:
+                    answer(worker, version, loss=1.0)
+            visit = check_in(other)["visit"]
+            assert visit["version"] == 2
+            with Waiting(served.enrol()) as answered:
+                until(lambda: len(served.service.engine.waiting) == 1)
+                answer(worker, 2, loss=1.5)
+                assert answered()["finished"]
+            assert other.put(visit, body_of(ONES)).json()["receipt"]["counted"] is False
 
 
 def test_models_are_the_same_with_and_without_evaluations(tmp_path: Path) -> None:

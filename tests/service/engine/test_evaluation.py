@@ -10,6 +10,7 @@ import torch
 from offbeat.algorithms import FedBuff
 from offbeat.config.model_sections import SoftmaxSection
 from offbeat.data import load_dataset
+from offbeat.early_stop import EarlyStop
 from offbeat.training.evaluation import Evaluator
 from offbeat.worlds.workload import build_model, build_objective
 from tests.service.conftest import body_of, running
@@ -30,7 +31,7 @@ def wait_for(condition, seconds=40.0):
         time.sleep(0.02)
 
 
-def serve(folder, model, command, every=2):
+def serve(folder, model, command, every=2, **settings):
     layout = [(name, tuple(tensor.shape)) for name, tensor in model.named(model.vector).items()]
     return running(
         folder,
@@ -39,6 +40,7 @@ def serve(folder, model, command, every=2):
         layout=layout,
         evaluate_every=every,
         evaluate_command=command,
+        **settings,
     )
 
 
@@ -86,3 +88,21 @@ def test_clients_work_on_after_the_program_has_failed(model, tmp_path, caplog):
         work(server, peer, model, 1)
     (failed,) = [record for record in caplog.records if record.message == "evaluation_failed"]
     assert failed.fields["exit_code"] == 3
+
+
+def test_a_result_that_reaches_the_target_ends_the_run_also_after_a_restart(model, tmp_path):
+    program = [sys.executable, "-c", "while True: input(); print('{\"loss\": 0.5}', flush=True)"]
+
+    def stop():
+        return EarlyStop("loss", lower_is_better=True, target=0.5)
+
+    with serve(tmp_path / "server", model, program, early_stop=stop()) as server:
+        peer = server.enrol()
+        work(server, peer, model, 2)
+        wait_for(lambda: server.service.status().finished)
+        token = peer.token
+    lines = tmp_path / "server" / "evaluations.jsonl"
+    lines.write_text('{"version": 1, "lo\n' + lines.read_text() + '{"version": 4')  # what a kill may leave
+    with serve(tmp_path / "server", model, program, early_stop=stop()) as server:
+        answer = server.peer(token).http.post("/v1/checkin", json={"wait_seconds": 0.0}).json()
+        assert answer["finished"]

@@ -55,6 +55,7 @@ class ClientEvaluations:
         clients: Number of clients N.
         is_at_work: Whether a client has a slot in the run, which is not over.
         now: The run's time in seconds.
+        on_end: Called with each round that is over, also with those of earlier servers.
 
     Attributes:
         last: The summary of the last round that is over; None before.
@@ -70,6 +71,7 @@ class ClientEvaluations:
         clients: int,
         is_at_work: Callable[[int], bool],
         now: Callable[[], float],
+        on_end: Callable[[RoundSummary], None],
     ) -> None:
         self.last: RoundSummary | None = None
         self._settings = settings
@@ -78,6 +80,7 @@ class ClientEvaluations:
         self._clients = clients
         self._is_at_work = is_at_work
         self._now = now
+        self._on_end = on_end
         self._heard: dict[int, float] = {}  # when each client that can evaluate was heard from
         self._round: EvaluationRound | None = None
         self._ends = 0.0
@@ -186,6 +189,7 @@ class ClientEvaluations:
         if current is None or current.asked:
             return
         self.last = current.summary(self._settings.lower_is_better)
+        self._on_end(self.last)
         event("evaluated_by_clients", **self.last.model_dump(exclude={"metrics"}))
         try:
             with self._path.open("a", encoding="utf-8") as file:
@@ -205,6 +209,7 @@ class ClientEvaluations:
                 self._round, self._ends = current, self._now() + self._settings.wait_seconds
             else:
                 self._round, self.last = current, current.summary(self._settings.lower_is_better)
+                self._on_end(self.last)
                 lines.append(current.line(self._settings.lower_is_better))
         if lines or self._path.exists():
             write_durably(self._path, "".join(lines).encode())

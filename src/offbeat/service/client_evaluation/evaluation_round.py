@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Container, Iterable
 
-from offbeat.client_metrics import ClientResult, statistics
+from offbeat.client_metrics import STATISTICS, ClientResult, column, statistics
 from offbeat_client.messages import MOST_METRICS, Answer
 
 
@@ -28,6 +28,14 @@ class RoundSummary(Answer):
     answered: int
     examples: int
     metrics: dict[str, MetricStatistics]
+
+    def columns(self) -> dict[str, float]:
+        """Return the statistics by the names of the columns of a simulation's history."""
+        return {
+            column(metric, statistic): getattr(found, statistic)
+            for metric, found in self.metrics.items()
+            for statistic in STATISTICS
+        }
 
 
 class EvaluationRound:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ class EvaluationQueue:
         models: The files of versions.
         wait_until_durable: Waits until the log's records that make up a version are on disk.
         every_versions: n.
+        on_result: Called with each version and its result, also with those of earlier servers.
         command: A program that reads paths of models from its standard input, one on a line, and answers each with a
             line of JSON.
 
@@ -39,6 +40,7 @@ class EvaluationQueue:
         wait_until_durable: Callable[[], Awaitable[None]],
         every_versions: int,
         command: Sequence[str],
+        on_result: Callable[[int, dict[str, Any]], None],
     ) -> None:
         self.last: dict[str, Any] | None = None
         self._folder = folder
@@ -46,7 +48,11 @@ class EvaluationQueue:
         self._wait_until_durable = wait_until_durable
         self._every = every_versions
         self._command = command
+        self._on_result = on_result
         self._queue: asyncio.Queue[tuple[int, Path]] = asyncio.Queue()
+        self._path = folder / "evaluations.jsonl"
+        for result in _results(self._path):
+            on_result(result["version"], result)
 
     def wants(self, version: int) -> bool:
         """Return whether a version is to be evaluated."""
@@ -80,8 +86,9 @@ class EvaluationQueue:
                     event("evaluation_failed", version=version, exit_code=await process.wait())
                     return
                 self.last = {"version": version, **json.loads(line)}
-                with (self._folder / "evaluations.jsonl").open("a", encoding="utf-8") as file:
+                with self._path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(self.last) + "\n")
+                self._on_result(version, self.last)
                 event("evaluated", **self.last)
         finally:
             with suppress(ProcessLookupError):
@@ -94,6 +101,14 @@ class EvaluationQueue:
                 return await self._wait_until_durable()
             except Refusal:  # the disk is full
                 await asyncio.sleep(_RETRY_SECONDS)
+
+
+def _results(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the results of earlier servers; a kill may have left a part of one."""
+    with suppress(FileNotFoundError), path.open(encoding="utf-8") as file:
+        for line in file:
+            with suppress(ValueError):
+                yield json.loads(line)
 
 
 def delete_links(folder: Path) -> None:

@@ -24,13 +24,17 @@ class LeaseTimer:
     async def run(self) -> None:
         """Keep time; never returns."""
         engine, run = self._engine, self._engine.run
+        was_finished = run.is_finished
         while True:
             due = min(engine.coordinator.next_lapse(), self._next_tick)
             seconds = _MAX_SLEEP if run.is_finished else min(max(due - run.now, _MIN_SLEEP), _MAX_SLEEP)
             await asyncio.sleep(seconds)
             if engine.client_evaluations is not None:
                 engine.client_evaluations.pass_time()
-            if engine.must_assign or (due <= run.now and not run.is_finished):
+            # An evaluation may have ended the run, so that waiting clients may leave.
+            has_ended = run.is_finished and not was_finished
+            was_finished = run.is_finished
+            if engine.must_assign or has_ended or (due <= run.now and not run.is_finished):
                 async with engine.lock:
                     self._pass_time()
                     await engine.try_to_assign()

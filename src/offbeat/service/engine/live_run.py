@@ -2,9 +2,11 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from offbeat.coordinator import Coordinator
+from offbeat.early_stop import EarlyStop
 
 
 class LiveRun:
@@ -14,6 +16,7 @@ class LiveRun:
         coordinator: The coordinator.
         now: Seconds that the run has taken so far, without the time when no server ran.
         stop_versions: The run ends at this version; infinity for never.
+        early_stop: The end by a metric; None if there is none.
         clock: Monotonic seconds.
     """
 
@@ -23,10 +26,12 @@ class LiveRun:
         *,
         now: float = 0.0,
         stop_versions: float = math.inf,
+        early_stop: EarlyStop | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.coordinator = coordinator
         self._stop_versions = stop_versions
+        self._early_stop = early_stop
         self._clock = clock
         self._start = clock() - now
 
@@ -38,7 +43,13 @@ class LiveRun:
     @property
     def is_finished(self) -> bool:
         """Return whether the run is over."""
-        return self.coordinator.algorithm.version >= self._stop_versions
+        has_ended_early = self._early_stop is not None and self._early_stop.is_reached
+        return has_ended_early or self.coordinator.algorithm.version >= self._stop_versions
+
+    def note_evaluation(self, version: int, values: Mapping[str, Any]) -> None:
+        """Take an evaluation of a version, which may end the run."""
+        if self._early_stop is not None:
+            self._early_stop.note(version, values)
 
     def needed_versions(self) -> set[int]:
         """Return the newest version and those that visits began from and still need."""

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 
 from offbeat.coordinator import Coordinator
+from offbeat.early_stop import EarlyStop
 from offbeat.errors import OffbeatError
 from offbeat.service.client_evaluation.client_evaluations import ClientEvaluations, ClientEvaluationSettings
 from offbeat.service.engine.checkpoint import CheckpointWriter, LoadedCheckpoint, load_checkpoint
@@ -34,6 +35,7 @@ async def open_engine(
     terms: Terms | None = None,
     client_evaluation: ClientEvaluationSettings | None = None,
     stop_versions: float = math.inf,
+    early_stop: EarlyStop | None = None,
     clock: Callable[[], float] = time.monotonic,
     failed: Callable[[BaseException], None],
 ) -> tuple[Engine, CheckpointWriter]:
@@ -49,6 +51,7 @@ async def open_engine(
         terms: The terms of masked updates; None if updates are not masked.
         client_evaluation: How clients evaluate; None if they do not.
         stop_versions: The run ends at this version.
+        early_stop: The end by a metric; None if there is none.
         clock: Monotonic seconds.
         failed: Called if the disk fails.
 
@@ -64,7 +67,7 @@ async def open_engine(
     number, now, updates = _replay(store, coordinator, models, loaded)
     coordinator.forget_presence()
     disk = Disk(store.folder / "reserve", failed)
-    run = LiveRun(coordinator, now=now, stop_versions=stop_versions, clock=clock)
+    run = LiveRun(coordinator, now=now, stop_versions=stop_versions, early_stop=early_stop, clock=clock)
     log_writer = LogWriter(store.database, number, disk, failed)
     shares = None if terms is None else Shares(terms, coordinator, models, loaded.history.keys)
     engine = Engine(run, log_writer, models, Segments(store.folder / "updates"), disk, loaded.history, shares)
@@ -92,6 +95,7 @@ def _resume_evaluations(settings: ClientEvaluationSettings, store: Store, engine
         clients=engine.coordinator.clients,
         is_at_work=lambda client: visits.has_slot(client) and not run.is_finished,
         now=lambda: run.now,
+        on_end=lambda summary: run.note_evaluation(summary.version, summary.columns()),
     )
     if not evaluations.needed_versions <= engine.models.versions() | run.needed_versions():
         evaluations.end()  # nobody had begun to train from the version, so it was not made again

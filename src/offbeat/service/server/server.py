@@ -98,6 +98,7 @@ async def serve(
                 terms=settings.privacy.terms if settings.privacy else None,
                 client_evaluation=settings.client_evaluation,
                 stop_versions=settings.stop_versions,
+                early_stop=settings.early_stop,
                 clock=settings.clock,
                 failed=end.set,
             )
@@ -228,6 +229,7 @@ async def _evaluating(settings: ServerSettings, engine: Engine) -> AsyncGenerato
         engine.log_writer.wait_until_durable,
         settings.evaluate_every,
         settings.evaluate_command,
+        engine.run.note_evaluation,
     )
     task = asyncio.create_task(evaluations.run())
     try:

@@ -1,0 +1,94 @@
+from collections.abc import Callable
+
+import pytest
+
+from offbeat.config.early_stop import early_stop, server_early_stop
+from offbeat.config.early_stop_section import EarlyStopSection
+from offbeat.config.experiment_file import Experiment
+from offbeat.config.experiment_sections import EvaluateSection
+from offbeat.early_stop import EarlyStop
+from offbeat.errors import OffbeatError
+
+Load = Callable[..., Experiment]
+
+ON_CLIENTS = ("population.holdout=0.2", "evaluate.on_clients=4")
+
+
+def ends(stop: EarlyStop | None, **values: float) -> bool:
+    assert stop is not None
+    stop.note(0, values)
+    return stop.is_reached
+
+
+def of(experiment: Experiment) -> EarlyStop | None:
+    return early_stop(experiment.stop, experiment.evaluate, experiment.metrics)
+
+
+def test_a_file_without_it_has_no_such_end(experiment: Load) -> None:
+    assert of(experiment()) is None
+    assert set(experiment().resolved("fedavg", 1, "digits")["stop"]) == {"virtual_seconds"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "metric", "lower"),
+    [
+        ([], "accuracy", False),
+        (["evaluate.metrics=['mae', 'accuracy']"], "mae", True),
+        (["evaluate.metrics=['mae', 'accuracy']", "evaluate.better=higher"], "mae", False),
+        (["evaluate={ every_seconds = 20.0, metrics = [] }"], "loss", True),
+        (["evaluate.metrics=['training_loss', 'accuracy']"], "training_loss", True),
+        (["stop.metric=loss"], "loss", True),
+        (["evaluate.metrics=['my.py:f1']"], "f1", False),
+        ([*ON_CLIENTS, "stop.metric=client_accuracy_worst"], "client_accuracy_worst", False),
+        ([*ON_CLIENTS, "stop.metric=client_loss"], "client_loss", True),
+        ([*ON_CLIENTS, "evaluate.metrics=['my.py:f1', 'mae']", "stop.metric=client_f1_mean"], "client_f1_mean", False),
+        ([*ON_CLIENTS, "evaluate.metrics=['my.py:f1', 'mae']", "stop.metric=client_mae_p90"], "client_mae_p90", True),
+    ],
+)  # fmt: skip
+def test_the_metric_and_its_direction(changes: list[str], metric: str, lower: bool, experiment: Load) -> None:
+    here = experiment("stop.target=0.5", *changes)
+    assert ends(of(here), **{metric: 0.4}) is lower
+    assert ends(of(here), **{metric: 0.6}) is not lower
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (["stop.metric=acuracy"], "stop.metric = 'acuracy': must be one of accuracy, loss"),
+        (["stop.metric=client_accuracy"], "stop.metric = 'client_accuracy': clients measure nothing: set .*on_clients"),
+        ([*ON_CLIENTS, "stop.metric=client_f1"], "stop.metric = 'client_f1': must be one of .*client_loss_worst.*"),
+        (["stop.target=80"], "stop.target = 80: an accuracy is between 0 and 1, for instance 0.8"),
+        ([*ON_CLIENTS, "stop.target=80", "stop.metric=client_accuracy_p10"], "stop.target = 80: an accuracy is .*"),
+    ],
+)  # fmt: skip
+def test_mistakes(changes: list[str], line: str, experiment: Load) -> None:
+    with pytest.raises(OffbeatError, match=f"tiny.toml: {line}$"):
+        experiment("stop.target=0.5", *changes)
+
+
+EVALUATE = EvaluateSection(every_versions=2)
+BY_CLIENTS = EvaluateSection(every_versions=2, on_clients=4)
+
+
+class TestServer:
+    def test_the_test_set_comes_first(self) -> None:
+        stop = EarlyStopSection(target=0.5)
+        for evaluate in (EVALUATE, BY_CLIENTS):
+            assert ends(server_early_stop(stop, evaluate, ["accuracy"], has_test_set=True), accuracy=0.6)
+        assert ends(server_early_stop(stop, BY_CLIENTS, ["accuracy"], has_test_set=False), client_accuracy=0.6)
+        assert ends(server_early_stop(stop, BY_CLIENTS, [], has_test_set=False), client_loss=0.4)
+
+    def test_clients_may_measure_anything(self) -> None:
+        for metric, lower in (("client_recall_p10", False), ("client_mae_worst", True)):
+            stop = EarlyStopSection(target=0.5, metric=metric)
+            assert ends(server_early_stop(stop, BY_CLIENTS, [], has_test_set=True), **{metric: 0.4}) is lower
+
+    def test_mistakes(self) -> None:
+        stop = EarlyStopSection(patience=3)
+        with pytest.raises(ValueError, match=r"need evaluations: set evaluate\.every_versions"):
+            server_early_stop(stop, None, [], has_test_set=True)
+        with pytest.raises(ValueError, match=r"'client_f1': clients measure nothing: set evaluate\.on_clients"):
+            server_early_stop(EarlyStopSection(patience=3, metric="client_f1"), EVALUATE, [], has_test_set=True)
+        with pytest.raises(ValueError, match="'accuracy': must be one of client_loss"):
+            server_early_stop(EarlyStopSection(patience=3, metric="accuracy"), BY_CLIENTS, [], has_test_set=False)
+        assert server_early_stop(EarlyStopSection(), None, [], has_test_set=True) is None
