@@ -123,13 +123,13 @@ figures: .venv/installed ## run experiments/algorithms/, draw the figures of doc
 	done
 
 WHEEL := build/wheel
-# The environment is empty: nothing of the checkout may be imported.
+# Nothing of the checkout may be found: neither its modules nor its src/offbeat.egg-info.
 IN_WHEEL := env -u PYTHONPATH PATH="$(CURDIR)/$(WHEEL)/environment/bin:$$PATH"
 wheel: ## build the wheel, install it into an empty environment, run a new experiment and the quickstart from it
 	rm -rf build/lib build/bdist.* $(WHEEL)
 	$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir $(WHEEL) .
 	$(PYTHON) -m venv $(WHEEL)/environment
-	$(WHEEL)/environment/bin/python -m pip install --quiet $(WHEEL)/*.whl
+	cd $(WHEEL) && $(IN_WHEEL) python -m pip install --quiet *.whl
 	cd $(WHEEL) && $(IN_WHEEL) offbeat new my-experiment && cd my-experiment && $(IN_WHEEL) offbeat compare experiment.toml --jobs 2
 	cd $(WHEEL) && $(IN_WHEEL) offbeat new quickstart --template quickstart
 	cd $(WHEEL)/quickstart && $(IN_WHEEL) offbeat compare quickstart.toml --jobs 2 --set seeds=[1] --set stop.virtual_seconds=400.0
