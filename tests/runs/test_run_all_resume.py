@@ -68,10 +68,10 @@ class TestResume:
         for chances in (20, 40):
             stopping(chances)
             with pytest.raises(InterruptedRunError):
-                run(here, "out", ["fedbuff"], resume=True)
+                run(here, "out", ["fedbuff"])
         assert "clients-00000.parquet" in names(tmp_path / "out" / "fedbuff-seed1.unfinished")
         stopping(-1)
-        run(here, "out", ["fedbuff"], resume=True)
+        run(here, "out", ["fedbuff"])
         assert files(tmp_path / "out") == files(tmp_path / "whole")
         run(load(tmp_path / "out" / "fedbuff-seed1" / "config.toml"), "again", ["fedbuff"])
         assert files(tmp_path / "again") == files(tmp_path / "whole")

@@ -26,7 +26,7 @@ def plan(compressor, **parameters):
 LINE = TensorDataset(torch.zeros(120, 1), torch.zeros(120, 1))
 
 MISTAKES = [
-    ({"evaluate_on_clients": 3}, ["evaluate.on_clients needs held-out examples: set population.holdout"]),
+    ({"evaluate_on_clients": 3}, ["evaluate_on_clients needs held-out examples: set population.holdout"]),
     ({"model": 3}, ["model = 3", "torch.nn.Module"]),
     ({"model": lambda: 3}, ["model made a int", "torch.nn.Module"]),
     (
@@ -66,6 +66,8 @@ MISTAKES = [
     ({"loss": 3}, ["loss = 3", "function"]),
     ({"loss": nn.CrossEntropyLoss}, ["loss = CrossEntropyLoss: is a class: pass a module, CrossEntropyLoss()"]),
     ({"loss": nn.MSELoss(reduction="sum"), "metrics": []}, ["loss = MSELoss: must return the mean"]),
+    ({"patience": 0}, ["patience = 0"]),
+    ({"target": 0.5, "stop_metric": "recall"}, ["stop_metric", "recall"]),
     ({"evaluate_every_second": 3}, ["unknown argument evaluate_every_second: did you mean 'evaluate_every_seconds'?"]),
     ({"rounds": 3}, ["unknown argument rounds: did you mean 'versions'?"]),
     ({"loss": lambda o: o.mean()}, ["the loss cannot take outputs"]),

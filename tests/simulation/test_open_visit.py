@@ -196,6 +196,7 @@ def test_the_state_and_the_examples_of_a_trained_visit_survive(coordinator, tmp_
     work = queue.promise(Job(0, assignment.visit, 0, torch.zeros(2), PLAN, "delta"))
     work.resolve()
     write_checkpoint(tmp_path / "state", visits_state({0: OpenVisit(assignment, 0.0, PLAN, work)}))
-    restored = visits_from_state(read_checkpoint(tmp_path / "state"), coordinator, WorkQueue(trainer, 2, seed=1))
+    saved = read_checkpoint(tmp_path / "state")
+    restored = visits_from_state(saved, coordinator, WorkQueue(trainer, 2, seed=1), "delta")
     again = restored[0].work
     assert (again.memory.state, again.memory.vector, again.examples) == (b"kept", None, 7)

@@ -14,9 +14,10 @@ _Result = TypeVar("_Result")
 # Keys of an experiment's file that are arguments of another name.
 _ARGUMENTS = (
     (r"\bevaluate: (set exactly one of )(every_seconds and )(every_versions)", r"\1evaluate_\2evaluate_\3"),
-    (r"\bevaluate\.(every_seconds|every_versions)\b", r"evaluate_\1"),
+    (r"\bevaluate\.(every_seconds|every_versions|on_clients)\b", r"evaluate_\1"),
     (r"\bstop: set\b", "set"),
-    (r"\bstop\.(virtual_seconds|versions|updates)\b", r"\1"),
+    (r"\bstop\.(virtual_seconds|versions|updates|target|patience)\b", r"\1"),
+    (r"\bstop\.metric\b", "stop_metric"),
     (r"\b(?:data|model|evaluate)\.(augmentation|collate|loss|batch_norm|metrics)\b", r"\1"),
 )
 

@@ -88,7 +88,6 @@ class MaskedClient:
 
     def __init__(self, peer: Peer, key: int, terms: Terms) -> None:
         self.peer = peer
-        self.peer.http.headers["Offbeat-Supports"] = "corrects_gradients, needs_loss, privacy"
         self.key: Ed25519PrivateKey = KEYS[key]
         self.terms = terms
 
