@@ -189,7 +189,7 @@ def test_a_client_that_does_not_know_masks_takes_no_place(server):
     assert kind_of(answer, 422) == "not-supported"
     assert "--terms" in answer.json()["detail"]
     assert server.client(0).check_in() is not None
-    assert server.status()["enrolled"] == 1
+    assert server.served.admin.http.get("/v1/status").json()["enrolled"] == 1
 
 
 def test_a_late_share_is_scaled_down_and_the_scale_is_that_of_the_open_version(server):
