@@ -6,12 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from offbeat.cli import service
 from offbeat.errors import OffbeatError
-from offbeat.service.client import LocalSGD
-from offbeat.service.client import run as client_run
 from offbeat.service.server import admin
 
 Command = Callable[..., tuple[int, str, str]]
@@ -50,33 +46,6 @@ def test_only_a_valid_token_expires(offbeat: Command, monkeypatch: pytest.Monkey
         "b: enrolment, revoked, 3 uses left, ward 3",
         "c: enrolment, valid",
     ]
-
-
-def test_only_the_built_in_client_moves_to_a_device():
-    client = LocalSGD(torch.nn.Linear(1, 1), torch.nn.functional.mse_loss, (torch.zeros(2, 1), torch.zeros(2, 1)))
-    made = service._on_device(lambda number: client, "meta-less")
-    with pytest.raises(OffbeatError, match="device = 'meta-less': must be auto, cpu, cuda, cuda:N or mps"):
-        made(0)
-    assert service._on_device(lambda number: client, "cpu")(0) is client
-    with pytest.raises(OffbeatError, match="--device is for clients that are LocalSGD: move a model of your own"):
-        service._on_device(lambda number: lambda model, visit: None, "cpu")(0)
-
-
-@pytest.mark.parametrize("options", [{}, {"terms": "terms.json", "privacy-key": "key"}])
-def test_a_client_joins_with_terms_and_a_key(
-    offbeat: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
-) -> None:
-    joined: list[dict[str, Any]] = []
-    monkeypatch.setattr(client_run, "run_client", lambda *_, **named: joined.append(named) or 3)
-    (tmp_path / "mine.py").write_text("def make(number):\n    pass\n", encoding="utf-8")
-    words = [word for name, value in options.items() for word in (f"--{name}", value)]
-    client = f"{tmp_path / 'mine.py'}:make"
-    assert offbeat("join", "https://host", "--client", client, *words)[1] == "Done: 3 updates counted\n"
-    expected = {"terms": Path("terms.json"), "privacy_key": Path("key")} if options else {}
-    assert {name: joined[0][name] for name in ("terms", "privacy_key")} == {
-        "terms": None,
-        "privacy_key": None,
-    } | expected
 
 
 def test_the_status_shows_the_evaluation_by_clients(offbeat: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import click
 from offbeat.cli import experiments, listings, service
 from offbeat.cli.devices import devices
 from offbeat.cli.helper import helper
+from offbeat.cli.join import join
 from offbeat.cli.new import new
 from offbeat.cli.privacy import privacy
 from offbeat.cli.theory import theory
@@ -37,7 +38,7 @@ for _command in (
     listings.data,
     devices,
     service.serve,
-    service.join,
+    join,
     service.status,
     service.tokens,
     service.make_token,

@@ -1,0 +1,116 @@
+"""Command ``join``: a client of the service."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from offbeat.cli import flower_app
+from offbeat.cli.options import PATH
+from offbeat.errors import OffbeatError
+
+
+@click.command(
+    epilog="\b\nExample:\n  offbeat join https://localhost:8443 --token-file enrolment-token --ca ca.pem "
+    "--client examples/service/client.py:make_client"
+)
+@click.argument("url", metavar="URL")
+@click.option("--token-file", metavar="FILE", type=PATH, help="The file with the enrolment token, for the first time.")
+@click.option("--token", metavar="TOKEN", help="The enrolment token itself, which other users of the machine can see.")
+@click.option("--client", "path", metavar="FILE.py:NAME", help="The function that makes a client from its number.")
+@flower_app.FLOWER
+@flower_app.RUN_CONFIG
+@flower_app.NODE_CONFIG
+@flower_app.MODEL
+@click.option("--ca", metavar="FILE", type=PATH, help="Certificates to trust; those of the system by default.")
+@click.option(
+    "--folder", metavar="FOLDER", type=PATH, default=Path("client"), show_default=True, help="The client's folder."
+)
+@click.option("--name", metavar="NAME", help="The client's name in lists and logs.")
+@click.option("--visits", metavar="N", type=click.IntRange(min=1), help="Stop after so many updates.")
+@click.option("--device", metavar="NAME", help="Where LocalSGD trains: auto, cpu, cuda, cuda:N or mps.")
+@click.option("--terms", metavar="FILE", type=PATH, help="terms.json of the helper: send masked updates only.")
+@click.option(
+    "--privacy-key", metavar="FILE", type=PATH, help="The key of offbeat privacy key; by default in the folder."
+)
+def join(
+    url: str,
+    token_file: Path | None,
+    token: str | None,
+    path: str | None,
+    app: str | None,
+    run_config: str | None,
+    node_config: str | None,
+    flower_model: str | None,
+    ca: Path | None,
+    folder: Path,
+    name: str | None,
+    visits: int | None,
+    device: str | None,
+    terms: Path | None,
+    privacy_key: Path | None,
+) -> None:
+    """Take part in the run of the server at URL until it ends.
+
+    The same command resumes.
+    """
+    from offbeat.service.client.run import run_client
+    from offbeat.training.accelerator import choose_device
+
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    if token_file is not None:
+        token = _read_token(token_file, token)
+    make_client = _make_client(path, app, run_config, node_config, flower_model)
+    if device is not None:
+        choose_device(device)  # before the first request
+        make_client = _on_device(make_client, device)
+    counted = run_client(
+        url, make_client, folder, enrolment_token=token, name=name, ca=ca, visits=visits, terms=terms,
+        privacy_key=privacy_key,
+    )  # fmt: skip
+    click.echo(f"Done: {counted} updates counted")
+
+
+def _make_client(
+    path: str | None, app: str | None, run_config: str | None, node_config: str | None, model: str | None
+) -> Callable[[int], Any]:
+    """Return the function of ``--client``, or one that makes clients of ``--flower``."""
+    if app is not None and path is None:
+        return flower_app.make_client(flower_app.load_app(app, run_config, node_config, model))
+    if path is None or app is not None:
+        raise OffbeatError("give --client or --flower, one of them")
+    if run_config or node_config or model:
+        raise OffbeatError("--run-config, --node-config and --flower-model are for --flower: leave them out")
+    from offbeat.config.import_path import load_callable
+
+    return load_callable(path)
+
+
+def _on_device(make_client: Callable[[int], Any], device: str) -> Callable[[int], Any]:
+    """Return a function whose clients train on a device; they must be ``LocalSGD``."""
+    from offbeat.service.client import LocalSGD
+
+    def make(client: int) -> Any:
+        made = make_client(client)
+        if not isinstance(made, LocalSGD):
+            raise OffbeatError("--device is for clients that are LocalSGD: move a model of your own in its code")
+        made.to(device)
+        return made
+
+    return make
+
+
+def _read_token(file: Path, token: str | None) -> str:
+    if token is not None:
+        raise OffbeatError("give --token-file or --token, not both")
+    try:
+        return file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise OffbeatError(
+            f"cannot read the token in {file}: {reason}: copy enrolment-token from the server's folder, which "
+            "has it once the server listens"
+        ) from None
