@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple, get_args
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from offbeat_client.errors import OffbeatError
 from offbeat_client.number_checks import check_count, check_not_negative
 
 Mechanism = Literal["independent", "banded"]
@@ -220,32 +219,6 @@ def verify(content: bytes) -> SignedTerms:
     except InvalidSignature:
         raise ValueError("the enrolment file's signature is not its helper's") from None
     return SignedTerms(terms, signature)
-
-
-def check_not_weaker(terms: Terms, asked: Terms) -> None:
-    """Raise ``OffbeatError`` if terms protect less than those asked for.
-
-    It has a line for each weaker value.
-    """
-    weaker = [
-        (terms.helper_key != asked.helper_key, "helper_key", "is another helper's, not"),
-        (terms.min_clients < asked.min_clients, "min_clients", "is below"),
-        (terms.clip_norm > asked.clip_norm, "clip_norm", "is above"),
-        (terms.noise_multiplier < asked.noise_multiplier, "noise_multiplier", "is below"),
-        (terms.max_participations > asked.max_participations, "max_participations", "is above"),
-        (terms.min_separation < asked.min_separation, "min_separation", "is below"),
-    ]
-    lines = [
-        f"{name} = {_text(getattr(terms, name))} {words} {_text(getattr(asked, name))}, which was agreed to"
-        for is_weaker, name, words in weaker
-        if is_weaker
-    ]
-    if lines:
-        raise OffbeatError("\n".join(lines))
-
-
-def _text(value: bytes | float) -> str:
-    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def _object(content: bytes, name: str) -> dict[str, Any]:
