@@ -19,9 +19,8 @@ from tests.trackers.conftest import MODEL, add, begin
 def track(folder, name, **environment):
     """Run ``offbeat track``; return its exit code, its line of output and its errors."""
     command = [sys.executable, "-m", "offbeat", "track", str(folder), "--to", name]
-    done = subprocess.run(
-        command, capture_output=True, encoding="utf-8", env={**os.environ, **environment}, timeout=300, check=False
-    )
+    where = {"cwd": folder.parent, "env": {**os.environ, **environment}}
+    done = subprocess.run(command, **where, capture_output=True, encoding="utf-8", timeout=300, check=False)
     lines = [line for line in done.stdout.splitlines() if line.startswith(f"{name}: ")]
     return done.returncode, "".join(lines), done.stderr
 
@@ -122,7 +121,7 @@ def mlflow_server(tmp_path):
         command += ["1", "--backend-store-uri", f"sqlite:///{tmp_path}/mlflow.db", "--artifacts-destination"]
         command += [str(tmp_path / "artifacts")]
         with (tmp_path / "mlflow.log").open("ab") as log:
-            server = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+            server = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log, start_new_session=True)
         try:
             for _ in range(1200):
                 with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
