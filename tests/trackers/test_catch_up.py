@@ -1,6 +1,7 @@
 """The content that a tracker gets, and its time; with a tracker in memory that can fail."""
 
 import pytest
+from filelock import FileLock
 
 from offbeat.errors import OffbeatError
 from offbeat.runs.writer import RunWriter
@@ -145,7 +146,16 @@ def test_a_broken_note_is_one_line(runs, memory):
     for content in ("{", "[]", '{"mine-seed7": {"rows": 2}}', '{"mine-seed7": 3}'):
         note.write_text(content, encoding="utf-8")
         with pytest.raises(OffbeatError, match=r"wandb.json is broken: remove it to send all runs again, as new ones$"):
-            CatchUp(runs, "wandb")
+            CatchUp(runs, "wandb").send()
+
+
+def test_two_processes_do_not_send_the_same_runs_at_once(runs, memory):
+    CatchUp(runs, "wandb").send()
+    with FileLock(runs / ".tracking" / "wandb.lock"):
+        with pytest.raises(OffbeatError, match=r"another process is sending .*runs to wandb: wait for it$"):
+            CatchUp(runs, "wandb").send()
+        assert CatchUp(runs, "mlflow").send() == 5
+    assert CatchUp(runs, "wandb").send() == 0
 
 
 def test_a_folder_without_runs_has_nothing_to_send(tmp_path, memory):

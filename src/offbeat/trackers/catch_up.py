@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from offbeat.errors import OffbeatError
 from offbeat.runs import directory as run_directory
 from offbeat.trackers.choice import tracker_maker
@@ -40,14 +42,22 @@ class CatchUp:
         self._name: TrackerName = name
         self._make: Callable[[], Tracker] = tracker_maker(name, folder)
         self._path = folder / ".tracking" / f"{name}.json"
-        self._sent = self._read()
+        self._sent: dict[str, _Sent] = {}
 
     def send(self) -> int:
         """Send what the tracker does not have yet; return the number of evaluations.
 
-        Raises ``OffbeatError`` if the tracker fails; what it has taken is noted.
+        Raises ``OffbeatError`` if the tracker fails, whose part is noted, or if another process sends the runs to it.
         """
-        return sum(self._send(path) for path in _run_paths(self._folder))
+        with run_directory.disk_errors(str(self._path), "free some space"):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self._path.with_suffix(".lock"), blocking=False)
+        try:
+            with lock:
+                self._sent = self._read()
+                return sum(self._send(path) for path in _run_paths(self._folder))
+        except Timeout:
+            raise OffbeatError(f"another process is sending {self._folder} to {self._name}: wait for it") from None
 
     def _send(self, path: Path) -> int:
         config, label, seed = run_directory.read_settings(path)
@@ -96,7 +106,6 @@ class CatchUp:
     def _note(self, run: TrackedRun, sent: _Sent) -> None:
         self._sent[run.name] = sent
         with run_directory.disk_errors(str(self._path), "free some space"):
-            self._path.parent.mkdir(exist_ok=True)
             write_durably(
                 self._path, (json.dumps({name: asdict(sent) for name, sent in self._sent.items()}) + "\n").encode()
             )
