@@ -6,7 +6,10 @@ import pytest
 
 from offbeat.config.experiment_file import Experiment
 from offbeat.data.dataset import Dataset
+from offbeat.simulation.simulator import Simulation
 from offbeat.worlds.population import Population, build_population
+from offbeat.worlds.simulation import build_simulation
+from tests.worlds.private_simulations import CLIENTS, FEDBUFF
 
 OWN = """
 import torch
@@ -74,6 +77,19 @@ def population(experiment: Callable[..., Experiment], digits: Dataset) -> Callab
         return build_population(experiment("population.clients=20", *changes).population, dataset, seed)
 
     return make
+
+
+@pytest.fixture
+def simulation(experiment: Callable[..., Experiment], digits: Dataset) -> Callable[..., Simulation]:
+    """Return a function that builds the small experiment with FedBuff of four and a ``[privacy]``."""
+
+    def build(privacy: str | None, *changes: str, seed: int = 1, versions: int = 6) -> Simulation:
+        world = (f"population.clients={CLIENTS}", f"stop={{ versions = {versions} }}", "evaluate.every_versions=2")
+        world = (*world, "evaluate={ every_versions = 2, target = 0.5 }", FEDBUFF, *changes)
+        world = world if privacy is None else (*world, f"privacy={privacy}")
+        return build_simulation(experiment(*world), "mine", seed, digits)
+
+    return build
 
 
 @pytest.fixture

@@ -2,11 +2,27 @@
 
 import multiprocessing.connection
 from collections.abc import Callable, Sequence
+from functools import partial
 from multiprocessing import Pipe
 from typing import Any
 
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from offbeat.algorithms import LocalPlan
+from offbeat.training.flat_model import FlatModel
+from offbeat.training.trainers.batched.vmap import VmapTrainer
+from offbeat.training.trainers.distributed.processes import ProcessTrainer
 from offbeat.training.trainers.distributed.shared_memory import SharedMemory
 from offbeat.training.trainers.distributed.worker import JobMessage, Reply, WorkerSetup
+from offbeat.training.trainers.loop import LoopTrainer
+from offbeat.training.trainers.trainer import Job
+from tests.training.conftest import made
+from tests.workloads import workload_of
+
+PLAN = LocalPlan(steps=2, batch_size=5, lr=0.1)
 
 
 class FakeWorker:
@@ -82,3 +98,21 @@ class FakeWorkers:
     def answer(self, worker: int, times: int = 1) -> None:
         for _ in range(times):
             self.all[worker].answer()
+
+
+def trainer_of(module: nn.Module | None = None, workers: int = 2, batch_limit: int = 1) -> ProcessTrainer:
+    """Make a trainer for clients with trivial data."""
+    make = partial(VmapTrainer, batch_limit=batch_limit) if batch_limit > 1 else LoopTrainer
+    model = FlatModel(module or made(lambda: nn.Linear(4, 1)))
+    data = {"inputs": torch.zeros(20, 4), "labels": torch.zeros(20), "shards": [np.arange(20)] * 20}
+    return ProcessTrainer(workload_of(model, loss=cross_entropy, **data, seed=3), workers=workers, make=make)
+
+
+def jobs_of(number: int, start: Tensor | None = None) -> list[Job]:
+    start = torch.zeros(5) if start is None else start
+    return [Job(client, client, 0, start, PLAN, "delta") for client in range(number)]
+
+
+def firsts(results: Sequence[Any]) -> list[float]:
+    assert all(result.vector[0] == result.loss for result in results)
+    return [result.loss for result in results]

@@ -2,86 +2,25 @@
 
 import gc
 import os
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.functional import cross_entropy
 
-from offbeat.algorithms import LocalPlan
 from offbeat.algorithms.components import Compression
 from offbeat.errors import OffbeatError
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.batched.vmap import VmapTrainer
 from offbeat.training.trainers.distributed import processes, queued_trainer
 from offbeat.training.trainers.distributed.packed_code import unpack_code
 from offbeat.training.trainers.distributed.processes import ProcessTrainer
 from offbeat.training.trainers.distributed.worker import JobMessage, Reply
-from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
 from tests.training.conftest import made
-from tests.training.trainers.distributed.fake_workers import FakeWorker, FakeWorkers
+from tests.training.trainers.distributed.fake_workers import PLAN, firsts, jobs_of, trainer_of
 from tests.workloads import workload_of
-
-PLAN = LocalPlan(steps=2, batch_size=5, lr=0.1)
-
-
-@pytest.fixture
-def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeWorkers]:
-    workers = FakeWorkers()
-    monkeypatch.setattr(processes, "Worker", lambda memory, setup: FakeWorker(workers, memory, setup))
-    monkeypatch.setattr(processes, "wait", workers.wait)
-    yield workers
-    assert not workers.events, "the trainer did not wait for all events"
-
-
-def trainer_of(module: nn.Module | None = None, workers: int = 2, batch_limit: int = 1) -> ProcessTrainer:
-    """Make a trainer for clients with trivial data."""
-    make = partial(VmapTrainer, batch_limit=batch_limit) if batch_limit > 1 else LoopTrainer
-    model = FlatModel(module or made(lambda: nn.Linear(4, 1)))
-    data = {"inputs": torch.zeros(20, 4), "labels": torch.zeros(20), "shards": [np.arange(20)] * 20}
-    return ProcessTrainer(workload_of(model, loss=cross_entropy, **data, seed=3), workers=workers, make=make)
-
-
-@pytest.fixture
-def make() -> Iterator[Callable[..., ProcessTrainer]]:
-    trainers: list[ProcessTrainer] = []
-
-    def build(workers: int = 2, batch_limit: int = 1) -> ProcessTrainer:
-        trainers.append(trainer_of(workers=workers, batch_limit=batch_limit))
-        return trainers[-1]
-
-    yield build
-    for trainer in trainers:
-        trainer.close()
-
-
-@pytest.fixture
-def expecting(make: Callable[..., ProcessTrainer]) -> Callable[..., tuple[ProcessTrainer, list[Job]]]:
-    """Return a function that makes a trainer that expects the first of some jobs."""
-
-    def build(number: int, expected: int, workers: int = 1) -> tuple[ProcessTrainer, list[Job]]:
-        trainer, jobs = make(workers), jobs_of(number)
-        for job in jobs[:expected]:
-            trainer.submit(job)
-        return trainer, jobs
-
-    return build
-
-
-def jobs_of(number: int, start: Tensor | None = None) -> list[Job]:
-    start = torch.zeros(5) if start is None else start
-    return [Job(client, client, 0, start, PLAN, "delta") for client in range(number)]
-
-
-def firsts(results: Sequence[Any]) -> list[float]:
-    assert all(result.vector[0] == result.loss for result in results)
-    return [result.loss for result in results]
 
 
 class TestSchedule:
@@ -158,46 +97,6 @@ class TestSchedule:
         assert firsts(trainer.collect([jobs[0]])) == [0]
         trainer.submit(jobs[1])
         assert workers.clients == [[*range(begun), 11, begun]]
-
-
-class TestBatches:
-    """Batches of three to eight jobs."""
-
-    def test_submitted_jobs_wait_until_they_are_enough(self, workers, make):
-        trainer, begun = make(2, batch_limit=8), []
-        for job in jobs_of(7):
-            trainer.submit(job)
-            begun.append(sum(map(len, workers.clients)))
-        assert begun == [0, 0, 3, 3, 3, 6, 6]
-        assert workers.clients == [[0, 1, 2], [3, 4, 5]]
-
-    def test_a_requested_job_does_not_wait(self, workers, make):
-        trainer, jobs = make(2, batch_limit=8), jobs_of(5)
-        trainer.submit(jobs[0])
-        workers.expect_events(lambda: workers.answer(0))
-        assert firsts(trainer.collect([jobs[4], jobs[1]])) == [4, 1]
-        assert workers.clients == [[4, 1, 0]]
-        assert firsts(trainer.collect([jobs[0]])) == [0]
-
-    def test_a_worker_has_one_batch_and_many_jobs_are_divided(self, workers, make):
-        trainer, jobs = make(2, batch_limit=8), jobs_of(28)
-        for job in jobs:
-            trainer.submit(job)
-        assert [len(clients) for clients in workers.clients] == [3, 3]
-        workers.expect_events(*[lambda: [worker.answer() for worker in workers.all if worker.batches]] * 3)
-        assert firsts(trainer.collect(jobs)) == list(range(28))
-        assert [len(clients) for clients in workers.clients] == [3 + 8 + 4, 3 + 7 + 3]
-
-    def test_jobs_of_a_dead_worker_are_trained_alone(self, workers, make):
-        trainer, jobs = make(1, batch_limit=8), jobs_of(4)
-        for job in jobs:
-            trainer.submit(job)
-        workers.expect_events(lambda: workers.all[0].die(), *[lambda: workers.answer(1)] * 4)
-        assert firsts(trainer.collect(jobs)) == [0, 1, 2, 3]
-        assert workers.clients == [[0, 1, 2], [0, 1, 2, 3]]
-
-    def test_it_has_the_name_of_its_workers_trainer(self, make):
-        assert [make(1, batch_limit=limit).name for limit in (1, 8)] == ["loop", "vmap"]
 
 
 class TestForget:
