@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -50,6 +51,29 @@ def test_ranges(key: str, good: list[object], bad: list[object]) -> None:
 def test_an_unknown_key_names_the_nearest() -> None:
     with pytest.raises(ValidationError, match=r"unknown key colur: did you mean 'colour'\? Allowed: code, colour"):
         Example.model_validate({"colur": "red"})
+
+
+class Training(Section):
+    lr: Positive = 1.0
+
+
+class Whole(Section):
+    colour: str = "red"
+    local: Training = Training()
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("lr", r"unknown key lr: It belongs in the table \[local\]$"),
+        ("learning_rate", r"unknown key learning_rate: did you mean 'lr'\? It belongs in the table \[local\]$"),
+        ("colur", r"unknown key colur: did you mean 'colour'\? Allowed: colour, local$"),
+    ],
+)
+def test_an_unknown_key_of_a_table_within_names_the_table(key: str, hint: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Whole.model_validate({key: 1})
+    assert any(re.search(hint, error["msg"]) for error in caught.value.errors())
 
 
 def test_a_section_cannot_be_changed() -> None:

@@ -1,6 +1,5 @@
 """Base of all sections of a file: unknown keys, ranges of numbers, paths."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -18,6 +17,7 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from offbeat.config.import_path import canonical, is_import_path
 from offbeat.errors import OffbeatError, did_you_mean
+from offbeat_client.other_names import hint_for_other_name
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -37,7 +37,7 @@ class Section(BaseModel):
         unknown = [key for key in values if key not in cls.model_fields] if isinstance(values, dict) else []
         if not unknown:
             return validate(values)
-        problems = [_unknown_key(str(key), cls.model_fields, values) for key in unknown]
+        problems = [_unknown_key(str(key), _hint(str(key), cls), values) for key in unknown]
         try:
             validate({key: value for key, value in values.items() if key in cls.model_fields})
         except ValidationError as error:
@@ -45,8 +45,19 @@ class Section(BaseModel):
         raise ValidationError.from_exception_data(cls.__name__, problems)
 
 
-def _unknown_key(key: str, allowed: Iterable[str], values: Any) -> InitErrorDetails:
-    context = {"key": key, "hint": did_you_mean(key, allowed)}
+def _hint(key: str, section: type[Section]) -> str:
+    """Return what was meant: a key of a table within the section, or one of its own."""
+    for table, field in section.model_fields.items():
+        kind = field.annotation
+        keys = kind.model_fields if isinstance(kind, type) and issubclass(kind, Section) else {}
+        hint = "" if key in keys else hint_for_other_name(key, keys)
+        if hint is not None:
+            return f"{hint}It belongs in the table [{table}]"
+    return did_you_mean(key, section.model_fields)
+
+
+def _unknown_key(key: str, hint: str, values: Any) -> InitErrorDetails:
+    context = {"key": key, "hint": hint}
     return InitErrorDetails(type=PydanticCustomError("unknown_key", "unknown key {key}: {hint}", context), input=values)
 
 

@@ -14,6 +14,8 @@ from offbeat.errors import OffbeatError
 def empty_folder(folder: Path) -> Generator[None]:
     """Lock a folder, and remove the files of an earlier demo."""
     marker = folder / "demo.lock"
+    if folder.exists() and not folder.is_dir():
+        raise OffbeatError(f"{folder} is a file: choose another folder")
     if folder.exists() and not marker.exists() and any(folder.iterdir()):
         raise OffbeatError(f"{folder} holds something other than a demo: choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
