@@ -61,6 +61,13 @@ def settings_differences(runs: Sequence[Run]) -> list[str]:
     return differences(shared) + _local_differences(runs)
 
 
+def algorithm_of(run: Run) -> str:
+    """Return the name, or the import path, of a run's algorithm."""
+    # The configuration keeps the original label where a report has added the experiment's name.
+    (label, table), *_ = run.config["algorithms"].items()
+    return str(table.get("algorithm", label))
+
+
 def experiment_of(run: Run) -> Path:
     """Return the folder of the experiment that a run belongs to."""
     return run.path.resolve().parent
