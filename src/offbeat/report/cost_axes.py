@@ -18,7 +18,7 @@ _AXES: dict[str, tuple[str, str, _Unit | None]] = {
     "versions": ("versions", "version of the model", None),
     "epsilon": ("privacy spent", "ε of the client with the most participations (zero-out)", None),
 }
-_STATISTICS: dict[str, str] = dict(
+STATISTIC_TITLES: dict[str, str] = dict(
     zip(STATISTICS, ("by examples", "mean", "10th percentile", "median", "90th percentile", "worst tenth"), strict=True)
 )
 
@@ -48,5 +48,5 @@ def measure_title(measure: Measure) -> str:
     if measure.name.startswith(CLIENT):
         metric = metric_of(measure.name)
         statistic = measure.name.removeprefix(f"{CLIENT}{metric}").removeprefix("_")
-        return f"{metric.replace('_', ' ')} on clients, {_STATISTICS[statistic or STATISTICS[0]]}"
+        return f"{metric.replace('_', ' ')} on clients, {STATISTIC_TITLES[statistic or STATISTICS[0]]}"
     return f"test {measure.title}"

@@ -80,9 +80,14 @@ def same_world(run: Run, other: Run) -> bool:
 
 def differences(tables: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the keys, as ``section.key``, at which tables differ."""
-    flat = [dict(_flat(table)) for table in tables]
-    keys = dict.fromkeys(key for one in flat for key in one)
-    return [key for key in keys if any(key not in one or one[key] != flat[0].get(key) for one in flat)]
+    found = [flat(table) for table in tables]
+    keys = dict.fromkeys(key for one in found for key in one)
+    return [key for key in keys if any(key not in one or one[key] != found[0].get(key) for one in found)]
+
+
+def flat(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a table and of those in it, by ``section.key``."""
+    return dict(_flat(table))
 
 
 def _flat(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -80,7 +80,7 @@ def test_another_measure(chart):
 
 
 def test_the_mouse_reads_the_values_of_all_labels(chart):
-    assert readout(chart) == "at the end:"
+    assert readout(chart) == "At the end:"
     assert values(chart)["fedbuff"].startswith("93.0 %")
     # Halfway, at 150 s, between 60 and 80 % (and 3 % for the mean of the seeds).
     assert hover(chart, 0.5).startswith("virtual time (minutes): 2.")

@@ -4,7 +4,7 @@ import tomllib
 import pytest
 
 from offbeat.errors import OffbeatError
-from offbeat.report.page.provenance import configurations, package_versions
+from offbeat.report.page.provenance import configurations, differing_settings, package_versions
 from tests.report.page.saved_runs import saved
 
 
@@ -15,6 +15,19 @@ def test_the_configuration_has_all_seeds(tmp_path):
     config = tomllib.loads(found["a"])
     assert config["seeds"] == [3, 5]
     assert config["algorithms"] == {"a": {"server_lr": 0.5}}
+
+
+def test_only_settings_that_differ_are_listed(tmp_path):
+    runs = [saved(tmp_path, "fedbuff", 1), saved(tmp_path, "fedbuff", 2), saved(tmp_path, "slow", 1)]
+    runs[2].config["algorithms"] = {"slow": {"algorithm": "fedbuff", "server_lr": 0.5, "staleness": {"name": "hinge"}}}
+    runs[2].config["local"] = {"lr": 0.1, "adam": True}
+    assert differing_settings(runs) == {
+        "local.lr": ["–", "0.1"],
+        "local.adam": ["–", "true"],
+        "staleness.name": ["–", "hinge"],
+    }
+    runs[0].config["algorithms"]["fedbuff"]["server_lr"] = 2.0
+    assert differing_settings(runs)["server_lr"] == ["2.0", "0.5"]
 
 
 def test_the_versions_are_listed_with_differences(tmp_path):

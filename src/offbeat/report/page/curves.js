@@ -69,7 +69,7 @@ function mainChart() {
       `${measure.title[0].toUpperCase()}${measure.title.slice(1)} over ${axis.name}`;
     return {
       title: measure.title, axis: axis.title, x: x(), y: y(), share: measure.share, target: measure.target,
-      heading: "at the end:",
+      heading: "At the end:",
       curves: curvesOf(over(), measure.key, lines(), +range.value),
     };
   });

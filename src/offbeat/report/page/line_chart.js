@@ -67,7 +67,7 @@ class LineChart {
 
   size() {
     const width = Math.max(200, Math.floor(this.plot.clientWidth));
-    return {width, height: Math.round(Math.min(460, Math.max(270, width * 0.5)))};
+    return {width, height: Math.round(Math.min(520, Math.max(270, width * 0.5)))};
   }
 
   draw(keep = false) {

@@ -8,13 +8,13 @@ from importlib import resources
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
 
 from offbeat.report import table
 from offbeat.report.line_styles import LineStyle, line_styles
 from offbeat.report.page.client_data import client_data
 from offbeat.report.page.curve_data import curve_data
-from offbeat.report.page.provenance import configurations, package_versions
+from offbeat.report.page.provenance import configurations, differing_settings, package_versions
+from offbeat.report.page.results import columns
 from offbeat.report.page.visit_data import participation_data, timeline_data
 from offbeat.report.staleness_bins import StalenessBins, staleness_bins
 from offbeat.report.summary import Row
@@ -36,13 +36,13 @@ def page(runs: Sequence[Run], rows: Sequence[Row], title: str, command: str) -> 
     return _template().render(
         policy=f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'",
-        style=Markup(style),
-        script=Markup(script),
-        data=Markup(_json(_data(runs, rows, styles))),
+        style=style,
+        script=script,
+        data=_json(_data(runs, rows, styles)),
         title=title,
         finding="",
         origin="",
-        settings={},
+        settings=differing_settings(runs),
         command=command,
         world=world_of(runs),
         labels=[
@@ -71,9 +71,9 @@ def _data(runs: Sequence[Run], rows: Sequence[Row], styles: dict[str, LineStyle]
 
 def _columns(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return [
-        {"name": line.name, "begins_group": i == 0, "cells": [{"text": c, "value": None} for c in line.cells]}
-        for group in table.lines(rows)
-        for i, line in enumerate(group)
+        {"name": column.name, "cells": column.cells, "begins_group": place == 0}
+        for group in columns(rows)
+        for place, column in enumerate(group)
     ]
 
 

@@ -1,13 +1,14 @@
 """Settings and package versions of the runs on a page."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tomli_w
 
 from offbeat.errors import OffbeatError
 from offbeat.runs.directory import Run
-from offbeat.runs.settings import by_label
+from offbeat.runs.settings import algorithm_of, by_label, differences, flat
 
 
 def configurations(runs: Sequence[Run]) -> dict[str, str]:
@@ -16,6 +17,24 @@ def configurations(runs: Sequence[Run]) -> dict[str, str]:
         label: tomli_w.dumps({**group[0].config, "seeds": [run.seed for run in group]})
         for label, group in by_label(runs).items()
     }
+
+
+def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
+    """Return the settings in which labels differ, by key, with a text for each label."""
+    settings = [_settings(group[0]) for group in by_label(runs).values()]
+    return {key: [_text(table, key) for table in settings] for key in differences(settings)}
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    """Return a run's flat settings, those of its algorithm without its label."""
+    (algorithm, *_) = run.config["algorithms"].values()
+    shared = {key: value for key, value in run.config.items() if key not in ("name", "seeds", "algorithms")}
+    return flat(shared | {"algorithm": algorithm_of(run)} | {k: v for k, v in algorithm.items() if k != "algorithm"})
+
+
+def _text(table: Mapping[str, Any], key: str) -> str:
+    value = table.get(key, "–")
+    return value if isinstance(value, str) else tomli_w.dumps({"x": value}).removeprefix("x = ").strip()
 
 
 def package_versions(runs: Sequence[Run]) -> dict[str, str]:

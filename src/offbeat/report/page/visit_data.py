@@ -72,7 +72,7 @@ def participation_data(runs: Sequence[Run]) -> dict[str, Any]:
     return {
         "title": "counted updates of a client",
         "axis": "clients, the most active first (%)",
-        "heading": "half of the counted updates come from:",
+        "heading": "Half of the counted updates come from:",
         "share": False,
         "curves": curves,
     }
