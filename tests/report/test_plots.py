@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
+from offbeat.report.line_styles import line_styles
 from offbeat.report.plots import _apart, curves, staleness
 from offbeat.report.timeline import timeline
 from tests.report.example_runs import a_run, draw
@@ -22,7 +23,8 @@ def test_accuracy_over_time_of_one_seed():
     lines = named(axes)
     np.testing.assert_allclose(lines["b"].get_xydata(), [[0, 10], [120, 50]])  # minutes, percent
     assert axes.get_xlabel() == "virtual time (minutes)"
-    assert [to_hex(lines[label].get_color()) for label in "ab"] == ["#0072b2", "#d55e00"]
+    styles = line_styles(runs)
+    assert [to_hex(lines[label].get_color()).upper() for label in "ab"] == [styles[label].colour for label in "ab"]
     (target,) = [line for line in axes.lines if line.get_linestyle() == ":"]
     assert set(target.get_ydata()) == {40.0}
     assert "target 40 %" in [text.get_text() for text in axes.texts]

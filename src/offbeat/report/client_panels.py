@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from offbeat import units
 from offbeat.client_metrics import column
+from offbeat.report.line_styles import line_styles
+from offbeat.report.mean_curves import together
 from offbeat.report.metrics import Measure
-from offbeat.report.plot_style import GREY, STYLE, WIDTH, colours, tidy, title
-from offbeat.report.plots import together
+from offbeat.report.plot_style import GREY, STYLE, WIDTH, tidy, title
 from offbeat.runs.directory import Run
 from offbeat.runs.settings import by_label
 
@@ -33,12 +34,14 @@ def client_panels(runs: Sequence[Run], measure: Measure) -> Figure:
     Each is the mean of the seeds.
     """
     groups = by_label(runs)
+    styles = line_styles(runs)
     last = max(run.history["seconds"].max() for run in runs)
     unit, unit_name = units.time_unit(last)
     scale = 100.0 if measure.is_share else 1.0
     figure = Figure(figsize=(WIDTH, 0.8 + 1.7 * len(groups)), layout="constrained")
     panels = figure.subplots(len(groups), sharex=True, sharey=True, squeeze=False)[:, 0]
-    for axes, colour, (label, group) in zip(panels, colours(groups), groups.items(), strict=True):
+    for axes, (label, group) in zip(panels, groups.items(), strict=True):
+        colour = styles[label].colour
         tidy(axes)
         axes.set_title(label, loc="left", color=colour, fontweight="bold")
         curves = {name: _mean_of_seeds(group, column(measure.name, name), unit) for name in _DRAWN}

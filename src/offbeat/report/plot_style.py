@@ -1,7 +1,7 @@
 """Style of all figures: sizes, colours, spines and grid."""
 
 import io
-from collections.abc import Sized
+from collections.abc import Sequence, Sized
 from itertools import cycle, islice
 from typing import Any
 
@@ -29,8 +29,13 @@ _PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#
 
 
 def colours(labels: Sized) -> list[str]:
-    """Return a colour for each label, by its position."""
+    """Return a colour for each label by its position; see also ``line_styles``."""
     return list(islice(cycle(_PALETTE), len(labels)))
+
+
+def matplotlib_dashes(dash: Sequence[float]) -> Any:
+    """Return a line style with these lengths, which are in widths of the line."""
+    return (0, tuple(dash)) if dash else "-"
 
 
 def tidy(axes: Axes) -> None:

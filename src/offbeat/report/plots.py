@@ -3,8 +3,7 @@
 Figures are made without pyplot, which keeps them in memory and has global state.
 """
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -13,19 +12,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
-from numpy.typing import NDArray
 
-from offbeat import units
-from offbeat.report.confidence_interval import half_width
-from offbeat.report.metrics import Measure, cost, main_measure
-from offbeat.report.plot_style import GREY, STYLE, WIDTH, colours, tidy, title
-from offbeat.report.summary import counted_staleness
+from offbeat.report.cost_axes import cost_axis, measure_title
+from offbeat.report.line_styles import line_styles
+from offbeat.report.mean_curves import MeanCurve, mean_curve, seed_curve
+from offbeat.report.metrics import Measure, main_measure
+from offbeat.report.plot_style import GREY, STYLE, WIDTH, matplotlib_dashes, tidy, title
+from offbeat.report.staleness_bins import staleness_bins
 from offbeat.runs.directory import Run
 from offbeat.runs.settings import by_label
 
 _BAND = 3  # seeds; the interval of two is mostly wider than the plot
-_BINS = 60  # at most, in a staleness histogram
-_DRAWN_SHARE = 0.99  # of the updates; a few very stale ones would compress the rest
 
 
 @dataclass(frozen=True)
@@ -36,53 +33,34 @@ class _End:
     colour: str
 
 
-# By cost: its name in the title, the label of its axis, and the function that returns its unit.
-_AXES: dict[str, tuple[str, str, Callable[[float], tuple[float, str]] | None]] = {
-    "seconds": ("virtual time", "virtual time ({unit})", units.time_unit),
-    "bytes": ("bytes", "sent to and by all clients ({unit})", units.size_unit),
-    "versions": ("versions", "version of the model", None),
-    "updates": ("visits", "visits of clients", None),
-    "epsilon": ("privacy spent", "ε of the client with the most participations (zero-out)", None),
-}
-
-
 @matplotlib.rc_context(STYLE)
 def staleness(runs: Sequence[Run]) -> Figure:
     """Draw histograms of the staleness of counted updates, a panel for each algorithm.
 
     Each panel has its own scale: a synchronous algorithm has everything at 0, which would flatten the others.
     """
-    groups = by_label(runs)
-    stale = {label: np.concatenate([counted_staleness(run.events) for run in group]) for label, group in groups.items()}
-    highest = int(max((values.max() for values in stale.values() if len(values)), default=0.0))
-    drawn = max((math.ceil(np.quantile(v, _DRAWN_SHARE)) for v in stale.values() if len(v)), default=0)
-    width = math.ceil((drawn + 1) / _BINS)
-    edges = np.arange(0, drawn + width + 1, width) - 0.5  # bars stand over whole numbers
-
-    figure = Figure(figsize=(WIDTH, 0.8 + 1.15 * len(groups)), layout="constrained")
-    panels = figure.subplots(len(groups), sharex=True, squeeze=False)[:, 0]
-    for axes, colour, (label, values) in zip(panels, colours(groups), stale.items(), strict=True):
+    bins = staleness_bins(runs)
+    edges = bins.edges
+    styles = line_styles(runs)
+    figure = Figure(figsize=(WIDTH, 0.8 + 1.15 * len(styles)), layout="constrained")
+    panels = figure.subplots(len(styles), sharex=True, squeeze=False)[:, 0]
+    for axes, (label, histogram) in zip(panels, bins.histograms.items(), strict=True):
+        colour = styles[label].colour
         tidy(axes)
         axes.set_title(label, loc="left", color=colour, fontweight="bold")
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g} %"))
         axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10], min_n_ticks=3))
-        if not len(values):
+        if not len(histogram.shares):
             axes.set_yticks([])
             axes.text(0.5, 0.4, "no counted updates", transform=axes.transAxes, ha="center", color=GREY)
             continue
-        shares = 100 * np.histogram(values, edges)[0] / len(values)
-        axes.stairs(shares, edges, fill=True, color=colour, alpha=0.3)
-        axes.stairs(shares, edges, color=colour, linewidth=1.3)
-        axes.set_ylim(0, 1.1 * shares.max() or 1)
-        axes.set_title(f"mean {values.mean():.1f}, maximum {values.max():.0f}", loc="right", color=GREY)
+        axes.stairs(histogram.shares, edges, fill=True, color=colour, alpha=0.3)
+        axes.stairs(histogram.shares, edges, color=colour, linewidth=1.3)
+        axes.set_ylim(0, 1.1 * histogram.shares.max() or 1)
+        axes.set_title(f"mean {histogram.mean:.1f}, maximum {histogram.largest}", loc="right", color=GREY)
     panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
     panels[-1].set_xlim(-0.5 - 0.01 * edges[-1], max(edges[-1], 4.5))
-    note = "staleness (versions made during the visit"
-    if width > 1:
-        note += f"; bars of {width}"
-    if highest > edges[-1]:
-        note += "; the largest are beyond the edge"
-    panels[-1].set_xlabel(note + ")")
+    panels[-1].set_xlabel(bins.note)
     figure.supylabel("share of counted updates", fontsize=STYLE["axes.labelsize"])
     title(figure, "Staleness")
     return figure
@@ -90,54 +68,52 @@ def staleness(runs: Sequence[Run]) -> Figure:
 
 @matplotlib.rc_context(STYLE)
 def curves(over: str, runs: Sequence[Run], target: float | None, measure: Measure | None = None) -> Figure:
-    """Draw a measure, by default the main one, over a cost: a key of ``_AXES``."""
+    """Draw a measure, by default the main one, over a cost: see ``cost_axis``."""
     groups = by_label(runs)
     measure = measure or main_measure(runs)
-    name, x_label, unit_of = _AXES[over]
-    right = max(cost(over, run).max() for run in runs)
-    unit, unit_name = unit_of(right) if unit_of else (1.0, "")
-    right = right / unit
+    styles = line_styles(runs)
+    axis = cost_axis(over, runs)
     scale = 100.0 if measure.is_share else 1.0
     figure = Figure(figsize=(WIDTH, 4.1), layout="constrained")
     axes = figure.subplots()
     tidy(axes)
     ends: list[_End] = []
-    bands: list[tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], str]] = []
-    for colour, (label, group) in zip(colours(groups), groups.items(), strict=True):
-        lines = [(cost(over, run) / unit, scale * _finite(run.history[measure.name])) for run in group]
-        xs, seeds = together(lines)
-        mean = seeds.mean(axis=0)
+    bands: list[tuple[MeanCurve, str]] = []
+    for label, group in groups.items():
+        colour, dashes = styles[label].colour, matplotlib_dashes(styles[label].dash)
+        lines = [seed_curve(run, measure, over, axis.unit) for run in group]
+        curve = mean_curve(lines, measure)
         if len(lines) >= _BAND:
             points = np.concatenate(lines, axis=1).T
             axes.update_datalim(points[np.isfinite(points).all(axis=1)])
-            bands.append((xs, mean, half_width(seeds.std(axis=0, ddof=1), len(lines)), colour))
+            bands.append((curve, colour))
         elif len(lines) > 1:
             for line in lines:
-                axes.plot(*line, color=colour, linewidth=0.7, alpha=0.45)
-        axes.plot(xs, mean, color=colour, linewidth=2, label=label)
-        known = np.flatnonzero(np.isfinite(mean))
+                axes.plot(*line, color=colour, linestyle=dashes, linewidth=0.7, alpha=0.45)
+        axes.plot(curve.xs, curve.mean, color=colour, linestyle=dashes, linewidth=2, label=label)
+        known = np.flatnonzero(np.isfinite(curve.mean))
         if len(known):
-            end = _End(float(xs[known[-1]]), float(mean[known[-1]]), label, colour)
+            end = _End(float(curve.xs[known[-1]]), float(curve.mean[known[-1]]), label, colour)
             axes.plot(end.x, end.y, "o", color=colour, markersize=4.5, clip_on=False)
             ends.append(end)
     axes.set_title(_note([len(group) for group in groups.values()]), loc="right", color=GREY)
-    axes.set_xlim(0, right or 1)
-    axes.set_xlabel(x_label.format(unit=unit_name))
-    axes.set_ylabel(f"test {measure.title}")
+    axes.set_xlim(0, axis.end or 1)
+    axes.set_xlabel(axis.title)
+    axes.set_ylabel(measure_title(measure))
     if measure.is_share:
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g} %"))
     if target is not None:
         _draw_target(axes, scale * target, measure.at(target))
     y_limits = axes.get_ylim()
-    for xs, mean, half, colour in bands:
-        axes.fill_between(xs, mean - half, mean + half, color=colour, alpha=0.16, linewidth=0, zorder=1.5)
+    for curve, colour in bands:
+        axes.fill_between(curve.xs, curve.low, curve.high, color=colour, alpha=0.16, linewidth=0, zorder=1.5)
     axes.set_ylim(y_limits)  # the limits of the seeds: the interval of a few is often far wider
-    if len(ends) == len(groups) and all(end.x > 0.85 * right for end in ends):
+    if len(ends) == len(groups) and all(end.x > 0.85 * axis.end for end in ends):
         _label_ends(axes, ends)
     else:  # a label in the middle of the plot would cover other curves
         corner = "lower right" if measure.higher_is_better else "upper right"
         axes.legend(loc=corner, frameon=False, labelcolor="linecolor", prop={"weight": "bold"})
-    title(figure, f"{measure.title[:1].upper()}{measure.title[1:]} over {name}")
+    title(figure, f"{measure.title[:1].upper()}{measure.title[1:]} over {axis.name}")
     return figure
 
 
@@ -150,22 +126,6 @@ def _note(seeds: Sequence[int]) -> str:
     if any(number >= _BAND for number in seeds):
         parts.append("shaded: its 95 % confidence interval")
     return ", ".join(parts)
-
-
-def _finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Replace infinity by NaN, which is not drawn and does not stretch the axis."""
-    return np.where(np.isfinite(values), values, np.nan)
-
-
-def together(
-    curves: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return common sample points of curves, ``(n,)``, and values, ``(curves, n)``."""
-    xs = np.unique(np.concatenate([x for x, _ in curves]))
-    known = (xs >= max(x[0] for x, _ in curves)) & (xs <= min(x[-1] for x, _ in curves))
-    if known.any():
-        xs = xs[known]
-    return xs, np.stack([np.interp(xs, x, y) for x, y in curves])
 
 
 def _draw_target(axes: Axes, target: float, name: str) -> None:

@@ -11,7 +11,7 @@ from offbeat.report.confidence_interval import Estimate, estimate
 from offbeat.report.metrics import Measure, main_measure, measures_of, target_for
 from offbeat.runs.directory import Run
 from offbeat.runs.parquet_chunks import Columns
-from offbeat.runs.settings import by_label, same_world
+from offbeat.runs.settings import algorithm_of, by_label, same_world
 
 TAIL = 10  # evaluations at the end whose mean is reported: a single one fluctuates
 
@@ -147,9 +147,7 @@ def _baseline(groups: dict[str, list[Run]]) -> str:
     if "fedavg" in groups:
         return "fedavg"
     for label, group in groups.items():
-        # The configuration keeps the original label where ``collect`` has added the experiment's name.
-        (name, table), *_ = group[0].config["algorithms"].items()
-        if table.get("algorithm", name) == "fedavg":
+        if algorithm_of(group[0]) == "fedavg":
             return label
     return next(iter(groups), "")
 

@@ -1,6 +1,7 @@
 """Figure of the visits: which client worked when."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import matplotlib
 import numpy as np
@@ -11,7 +12,8 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from offbeat import units
-from offbeat.report.plot_style import GREY, STYLE, WIDTH, colours, tidy, title
+from offbeat.report.line_styles import line_styles
+from offbeat.report.plot_style import GREY, STYLE, WIDTH, tidy, title
 from offbeat.runs.directory import OUTCOMES, Run
 from offbeat.runs.parquet_chunks import Columns
 from offbeat.runs.settings import by_label
@@ -25,6 +27,44 @@ _PANEL_INCHES = 2.1
 _COLOURS = dict(zip(OUTCOMES, ("#7BA7CC", "#E8B923", "#A3243B"), strict=True))  # differ in lightness too
 
 
+@dataclass(frozen=True)
+class DrawnVisits:
+    """The visits of each label's first seed that a time line shows."""
+
+    seed: int  # of the first label
+    visits: dict[str, Columns]
+    clients: NDArray[np.int64]  # drawn, fastest mean visit first
+    all_clients: int  # with visits
+    begin: float  # seconds, of the first visit
+    end: float  # of the window
+    last: float  # end of the last visit
+
+    def axis_title(self) -> str:
+        """Return the title of the axis of time, and what it leaves out."""
+        name = units.time_unit(self.end - self.begin)[1]
+        length, whole = self.end - self.begin, self.last - self.begin
+        part = f"; the first {units.duration(length)} of {units.duration(whole)}" if self.end < self.last else ""
+        since = f" since the first visit, at {units.duration(self.begin)}" if self.begin else ""
+        return f"virtual time{since} ({name}{part})"
+
+    def clients_title(self) -> str:
+        """Return the title of the axis of clients."""
+        drawn = len(self.clients)
+        return f"{drawn} of {self.all_clients:,} clients" if drawn < self.all_clients else "clients"
+
+
+def drawn_visits(runs: Sequence[Run]) -> DrawnVisits:
+    """Return the visits to draw: of all clients and of the whole time only if few."""
+    firsts = {label: group[0] for label, group in by_label(runs).items()}
+    everyone = _by_speed([run.events for run in firsts.values()])
+    clients = everyone
+    if len(everyone) > _CLIENTS:
+        clients = everyone[np.linspace(0, len(everyone) - 1, _CLIENTS).round().astype(int)]
+    visits = {label: _of_clients(run.events, clients) for label, run in firsts.items()}
+    seed = next(iter(firsts.values())).seed
+    return DrawnVisits(seed, visits, clients, len(everyone), *_window(list(visits.values())))
+
+
 @matplotlib.rc_context(STYLE)
 def timeline(runs: Sequence[Run]) -> Figure:
     """Draw a bar for each visit, a row for each client, a panel for each algorithm.
@@ -34,33 +74,26 @@ def timeline(runs: Sequence[Run]) -> Figure:
     Rows and time are the same in all panels. If there are too many, clients are left out evenly over the order of
     their speeds, and the time ends early; the labels say so. Time begins at the first visit drawn.
     """
-    firsts = {label: group[0] for label, group in by_label(runs).items()}
-    everyone = _by_speed([run.events for run in firsts.values()])
-    clients = everyone
-    if len(everyone) > _CLIENTS:
-        clients = everyone[np.linspace(0, len(everyone) - 1, _CLIENTS).round().astype(int)]
-    visits = {label: _of_clients(run.events, clients) for label, run in firsts.items()}
-    begin, end, last = _window(list(visits.values()))
-    unit, name = units.time_unit(end - begin)
+    drawn = drawn_visits(runs)
+    styles = line_styles(runs)
+    clients, begin, end = drawn.clients, drawn.begin, drawn.end
+    unit, _ = units.time_unit(end - begin)
 
-    figure = Figure(figsize=(WIDTH, 0.95 + _PANEL_INCHES * len(firsts)), layout="constrained")
-    panels = figure.subplots(len(firsts), sharex=True, sharey=True, squeeze=False)[:, 0]
-    for axes, colour, (label, events) in zip(panels, colours(firsts), visits.items(), strict=True):
+    figure = Figure(figsize=(WIDTH, 0.95 + _PANEL_INCHES * len(styles)), layout="constrained")
+    panels = figure.subplots(len(styles), sharex=True, sharey=True, squeeze=False)[:, 0]
+    for axes, (label, events) in zip(panels, drawn.visits.items(), strict=True):
         tidy(axes)
         axes.grid(visible=False, axis="y")
-        axes.set_title(label, loc="left", color=colour, fontweight="bold")
+        axes.set_title(label, loc="left", color=styles[label].colour, fontweight="bold")
         _draw(axes, events, clients, (begin, end), unit)
     rows = max(len(clients), 1)
     panels[0].set_ylim(-0.7, rows - 0.3)
     panels[0].set_yticks([0, rows - 1] if rows > 1 else [0], ["fastest", "slowest"][:rows])
     panels[0].set_xlim(0, (end - begin) / unit or 1)
-    part = f"; the first {units.duration(end - begin)} of {units.duration(last - begin)}" if end < last else ""
-    since = f" since the first visit, at {units.duration(begin)}" if begin else ""
-    panels[-1].set_xlabel(f"virtual time{since} ({name}{part})")
-    some = f"{len(clients)} of {len(everyone):,} " if len(clients) < len(everyone) else ""
-    figure.supylabel(f"{some}clients", fontsize=STYLE["axes.labelsize"])
-    several = len(runs) > len(firsts)
-    title(figure, "Which client worked when" + (f" (seed {next(iter(firsts.values())).seed})" if several else ""))
+    panels[-1].set_xlabel(drawn.axis_title())
+    figure.supylabel(drawn.clients_title(), fontsize=STYLE["axes.labelsize"])
+    several = len(runs) > len(styles)
+    title(figure, "Which client worked when" + (f" (seed {drawn.seed})" if several else ""))
     figure.legend(
         handles=[Line2D([], [], color=colour, linewidth=5, label=name) for name, colour in _COLOURS.items()],
         loc="upper right",

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 from filelock import FileLock, Timeout
 
@@ -175,6 +176,20 @@ def read_history(path: Path, config: Mapping[str, Any]) -> Columns:
         return _read(path / "history.parquet", lambda file: read_columns([file]))
     schema = _read(path / "config.toml", lambda _: history_schema(_metric_names(config)))
     return _read(path / "history", lambda file: _read_chunks(file, schema))
+
+
+def read_clients(run: Run) -> Columns | None:
+    """Read the clients' evaluations of a run; None if clients did not evaluate."""
+    paths = [run.path / "clients.parquet"] if run.finished else chunk_paths(run.path, "clients")
+    if not all(path.is_file() for path in paths) or not paths:
+        return None
+    return _read(run.path / "clients.parquet", lambda _: _numbers(read_columns(paths)))
+
+
+def _numbers(columns: Columns) -> Columns:
+    if "seconds" not in columns or not all(np.issubdtype(values.dtype, np.number) for values in columns.values()):
+        raise ValueError("a column of numbers is missing")
+    return columns
 
 
 def _read(file: Path, reader: Callable[[Path], _Content]) -> _Content:

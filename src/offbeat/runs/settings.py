@@ -61,6 +61,13 @@ def settings_differences(runs: Sequence[Run]) -> list[str]:
     return differences(shared) + _local_differences(runs)
 
 
+def algorithm_of(run: Run) -> str:
+    """Return the name, or the import path, of a run's algorithm."""
+    # The configuration keeps the original label where a report has added the experiment's name.
+    (label, table), *_ = run.config["algorithms"].items()
+    return str(table.get("algorithm", label))
+
+
 def experiment_of(run: Run) -> Path:
     """Return the folder of the experiment that a run belongs to."""
     return run.path.resolve().parent
@@ -73,9 +80,14 @@ def same_world(run: Run, other: Run) -> bool:
 
 def differences(tables: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the keys, as ``section.key``, at which tables differ."""
-    flat = [dict(_flat(table)) for table in tables]
-    keys = dict.fromkeys(key for one in flat for key in one)
-    return [key for key in keys if any(key not in one or one[key] != flat[0].get(key) for one in flat)]
+    found = [flat(table) for table in tables]
+    keys = dict.fromkeys(key for one in found for key in one)
+    return [key for key in keys if any(key not in one or one[key] != found[0].get(key) for one in found)]
+
+
+def flat(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a table and of those in it, by ``section.key``."""
+    return dict(_flat(table))
 
 
 def _flat(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -1,0 +1,65 @@
+"""The table of results with an algorithm in each row, and a number behind each text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from offbeat.report import table
+from offbeat.report.confidence_interval import Estimate
+from offbeat.report.cost_axes import STATISTIC_TITLES
+from offbeat.report.summary import TAIL, Row
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A text, and the number that it is sorted by."""
+
+    text: str
+    value: float | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """One measure of all algorithms."""
+
+    name: str
+    cells: tuple[Cell, ...]
+
+
+def columns(rows: Sequence[Row]) -> list[list[Column]]:
+    """Return the columns, in groups that are not empty."""
+    values = [_values(row) for row in rows]
+    return [
+        [
+            Column(
+                line.name,
+                tuple(Cell(text, own.get(line.name)) for text, own in zip(line.cells, values, strict=True)),
+            )
+            for line in group
+        ]
+        for group in table.lines(rows)
+        if group
+    ]
+
+
+def _values(row: Row) -> dict[str, float | None]:
+    main = row.measure.title
+    estimates: dict[str, Estimate | None] = {
+        **{f"Final {measure.title}": estimate for measure, estimate in row.final.items()},
+        f"Best {main}": row.best,
+        f"Mean of last {TAIL}": row.tail,
+        **{f"Clients' {main}, {STATISTIC_TITLES[name]}": estimate for name, estimate in row.clients.items()},
+        f"Time to {row.measure.at(row.target or 0.0)}": row.seconds_to_target,
+        "Real time": row.real_seconds,
+        "Updates counted": row.counted,
+        "Updates unused": row.unused,
+        "Updates lost": row.lost,
+        "Mean staleness": row.mean_staleness,
+        "Sent to clients": row.bytes_down,
+        "Sent by clients": row.bytes_up,
+    }
+    return {name: None if estimate is None else estimate.mean for name, estimate in estimates.items()} | {
+        "Speed-up": row.speed_up,
+        "Max staleness": row.max_staleness,
+        "ε, zero-out": row.epsilon,
+        "ε, replace one": row.epsilon_replace_one,
+    }
