@@ -93,7 +93,7 @@ class Progress:
             self._expected += runs
         if self._expected > 1:
             if self._all is None:
-                self._all = self._bars.add_task("all runs")
+                self._all = self._bars.add_task("all runs", state="")
             self._bars.update(self._all, total=self._expected)
             self._show_all()
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
 
 _DIGITS = 4  # significant ones of a drawn number, so that settings can be read and pasted
-_ATTEMPTS = 10  # to find a point by its promise; later ones are drawn at random
+_ALL_DIGITS = 17
+_ATTEMPTS = 10  # to find a new point by its promise; later ones are drawn at random, with all digits
 
 
 def check_optuna(spaces: Mapping[str, Space], trials: int) -> None:
@@ -47,14 +48,15 @@ def _new_point(space: Space, done: Sequence[Trial], running: Sequence[Point], se
     attempt = 0
     while True:
         numbers = random.Random(f"{seed} {len(known)} {attempt}")
-        sampler = TPESampler if attempt < _ATTEMPTS else RandomSampler
-        point = _ask(space, done, running, sampler(seed=numbers.getrandbits(32)))
+        sampler, digits = (TPESampler, _DIGITS) if attempt < _ATTEMPTS else (RandomSampler, _ALL_DIGITS)
+        drawn = _ask(space, done, running, sampler(seed=numbers.getrandbits(32)))
+        point = {key: _value(values, drawn[key], digits) for key, values in space.items()}
         if point not in known:
             return point
         attempt += 1
 
 
-def _ask(space: Space, done: Sequence[Trial], running: Sequence[Point], sampler: "BaseSampler") -> Point:
+def _ask(space: Space, done: Sequence[Trial], running: Sequence[Point], sampler: "BaseSampler") -> dict[str, Any]:
     import optuna
     from optuna.trial import TrialState, create_trial
 
@@ -67,8 +69,7 @@ def _ask(space: Space, done: Sequence[Trial], running: Sequence[Point], sampler:
     for point in running:
         parameters = _parameters(space, point)
         study.add_trial(create_trial(params=parameters, distributions=distributions, state=TrialState.RUNNING))
-    drawn = study.ask(distributions).params
-    return {key: _value(values, drawn[key]) for key, values in space.items()}
+    return study.ask(distributions).params
 
 
 def _distribution(values: Values) -> "BaseDistribution":
@@ -89,9 +90,9 @@ def _parameters(space: Space, point: Point) -> dict[str, Any]:
     }
 
 
-def _value(values: Values, drawn: Any) -> Any:
+def _value(values: Values, drawn: Any, digits: int) -> Any:
     if isinstance(values, Choices):
         return values.values[drawn]
     if values.whole:
         return drawn
-    return min(max(float(f"{drawn:.{_DIGITS}g}"), float(values.low)), float(values.high))
+    return min(max(float(f"{drawn:.{digits}g}"), float(values.low)), float(values.high))
