@@ -10,6 +10,7 @@ from pydantic import Field
 from offbeat.config import experiment_file
 from offbeat.config.experiment_file import Experiment
 from offbeat.errors import OffbeatError
+from offbeat.sweeps.trials import at_point, trials_experiment
 from papers.figures.consistency import check_claim, check_compared, check_panels, check_tuning
 from papers.figures.paper_figure import PaperFigure, fingerprint_of
 from papers.figures.sections import Claim, FileTables, Panel, Scale, Tuning
@@ -37,21 +38,15 @@ class ComparisonFigure(PaperFigure):
         """Return the experiment of a scale, with the tuned values of each label, by key."""
         table = self._table(scale)
         for label, point in (tuned or {}).items():
-            table["algorithms"][label] = _with_values(table["algorithms"][label], point)
+            table["algorithms"][label] = at_point(table, label, point)
         return experiment_file.experiment_of(table, self.path)
 
     def tuning_experiment(self, scale: str) -> Experiment:
         """Return the tuning's experiment: each algorithm at each of its points."""
         assert self.tuning is not None
         table = self._table(scale, self.tuning.set)
-        algorithms = {
-            f"{label} {number}": {"algorithm": label, **_with_values(values, point)}
-            for label, values in table["algorithms"].items()
-            for number, point in enumerate(self.tuning.points(label))
-        }
-        return experiment_file.experiment_of(
-            {**table, "algorithms": algorithms, "seeds": [self.tuning.seed]}, self.path
-        )
+        points = {label: dict(enumerate(self.tuning.points(label))) for label in table["algorithms"]}
+        return trials_experiment(table, points, self.path, {"seeds": [self.tuning.seed]})
 
     def fingerprint(self, scale: str) -> str:
         """Return a hash of the settings and claims; texts do not count."""
@@ -120,12 +115,3 @@ def _figure(
     return ComparisonFigure(
         f"{file_name}{panel}", path, section, file_section, scales, claims, own.set, tables.tuning, compared
     )
-
-
-def _with_values(table: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table with other values; a key may be of ``local``: ``local.lr``."""
-    changed = dict(table)
-    for key, value in point.items():
-        section, dot, name = key.partition(".")
-        changed[section] = {**changed.get(section, {}), name: value} if dot else value
-    return changed

@@ -1,6 +1,5 @@
 """The tables of a figure's file beyond an experiment: keys, ranges and defaults."""
 
-from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -8,6 +7,8 @@ from pydantic import Field, ValidationError, model_validator
 
 from offbeat.config.section import Count, Positive, Section
 from offbeat.config.validation_errors import mistakes, user_error
+from offbeat.sweeps.over import Choices
+from offbeat.sweeps.search_space import all_points
 
 SCALES = ("quick", "medium", "full")
 
@@ -99,7 +100,7 @@ class Tuning(Section):
     def points(self, label: str) -> list[dict[str, Any]]:
         """Return the points that are tried for an algorithm: all combinations, by key."""
         grid = self.own.get(label, self.all)
-        return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+        return all_points({key: Choices(tuple(values)) for key, values in grid.items()})
 
 
 class Statement(Section):

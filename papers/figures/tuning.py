@@ -1,6 +1,5 @@
 """Tuning runs, and the hyper-parameters chosen from them."""
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 
 from offbeat.report.metrics import main_measure
 from offbeat.runs.directory import Run
+from offbeat.sweeps.trials import best_of, score_of
 from papers.figures.completed_runs import completed_runs
 from papers.figures.figure_file import ComparisonFigure
 from papers.figures.sections import Tuning
@@ -31,7 +31,7 @@ def best_points(figure: ComparisonFigure, scale: str, runs: Sequence[Run]) -> di
     for label in figure.experiment(scale).algorithms:
         points = figure.tuning.points(label)
         own, scores = scores[: len(points)], scores[len(points) :]
-        best[label] = points[max(range(len(points)), key=own.__getitem__)]
+        best[label] = points[best_of(own)]
     return best
 
 
@@ -39,9 +39,7 @@ def _score(run: Run) -> float:
     """Return the mean of the main measure, higher for better; −∞ if the run diverged."""
     measure = main_measure([run])
     mean = float(np.mean(run.history[measure.name], dtype=np.float64))
-    if not math.isfinite(mean):
-        return -math.inf
-    return mean if measure.higher_is_better else -mean
+    return score_of(mean, higher_is_better=measure.higher_is_better)
 
 
 def tuning_lines(tuning: Tuning, best: Points) -> list[str]:

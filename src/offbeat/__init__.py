@@ -10,14 +10,16 @@ os.environ.setdefault("MKL_CBWR", "AUTO")
 if TYPE_CHECKING:
     from offbeat.data.dataset import Dataset
     from offbeat.errors import OffbeatError
-    from offbeat.runs.simulate import simulate
+    from offbeat.python.report import write_report
+    from offbeat.python.simulate import simulate
 
-__all__ = ["Dataset", "OffbeatError", "simulate"]
+__all__ = ["Dataset", "OffbeatError", "simulate", "write_report"]
 
 _HOMES = {
     "Dataset": "offbeat.data.dataset",
     "OffbeatError": "offbeat.errors",
-    "simulate": "offbeat.runs.simulate",
+    "simulate": "offbeat.python.simulate",
+    "write_report": "offbeat.python.report",
 }
 
 

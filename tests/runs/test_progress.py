@@ -152,3 +152,18 @@ def test_the_bar_of_all_runs_moves_with_each(make, screen):
         progress.advance("fedavg", 3, evaluation(version=4))
         progress.advance("fedavg", 4, evaluation(version=2))
     assert " 30% " in screen.getvalue().split("all runs")[-1].split("fedavg")[0]
+
+
+@pytest.mark.parametrize(("known", "shown"), [(0, "1 of 5 done"), (9, "1 of 9 done")])
+def test_more_runs_are_added_unless_their_number_was_known(known, shown, screen):
+    console = Console(file=screen, force_terminal=True, width=100, no_color=True)
+    progress = Progress(console, StopSection(versions=10), "accuracy", known)
+    for runs in (3, 2):
+        with progress:
+            progress.expect(runs)
+            progress.begin("fedavg", runs)
+            progress.advance("fedavg", runs, evaluation(version=10))
+            if runs == 3:
+                progress.end("fedavg", runs)
+    last = screen.getvalue().split("all runs")[-1]
+    assert shown in last

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from offbeat.cli.options import ALGORITHM, FILE, PATH, SET
+from offbeat.cli.options import ALGORITHM, FILE, FRESH, JOBS, PATH, SET
 from offbeat.cli.tracking import TRACK, tracked
 from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.runs.interruption import CHECKPOINT_SECONDS
@@ -78,22 +78,9 @@ def _with_run_options(command: Callable[[RunOptions], None]) -> Command:
         ),
         click.option("--precision", metavar="NAME", help="float32, tf32 or bf16; short for --set precision=NAME."),
         click.option("--device", metavar="NAME", help="auto, cpu, cuda, cuda:N or mps; short for --set device=NAME."),
-        click.option(
-            "--jobs",
-            metavar="N",
-            type=click.IntRange(min=1),
-            default=1,
-            show_default=True,
-            help="Runs at once, each in a process of its own.",
-        ),
+        JOBS,
         click.option("--resume", is_flag=True, hidden=True),  # the default, for commands of earlier versions
-        click.option(
-            "--fresh",
-            "--replace",
-            "fresh",
-            is_flag=True,
-            help="Start anew. Otherwise finished runs are kept, and unfinished ones resumed.",
-        ),
+        FRESH,
         click.option("--output", metavar="FOLDER", type=PATH, help="Folder of the results; runs/NAME by default."),
         ALGORITHM,
         SET,

@@ -12,6 +12,7 @@ from offbeat.cli.helper import helper
 from offbeat.cli.join import join
 from offbeat.cli.new import new
 from offbeat.cli.privacy import privacy
+from offbeat.cli.sweep import sweep
 from offbeat.cli.theory import theory
 from offbeat.cli.tracking import track
 from offbeat.errors import OffbeatError
@@ -31,6 +32,7 @@ for _command in (
     new,
     experiments.compare,
     experiments.run,
+    sweep,
     experiments.report,
     experiments.population,
     track,

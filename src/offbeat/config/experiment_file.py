@@ -37,7 +37,8 @@ REPRODUCTION_TABLES = ("reproduction", "panels", "scales", "tuning", "claims")
 """The tables of the files in ``papers/`` that an experiment ignores."""
 
 SectionT = TypeVar("SectionT", bound=Section)
-FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w. +-]*$")]
+FOLDER_NAME = r"^[A-Za-z0-9][\w. +-]*$"
+FolderName = Annotated[str, Field(pattern=FOLDER_NAME)]
 
 
 class Experiment(Section):
@@ -128,20 +129,25 @@ class Experiment(Section):
 
     def resolved(self, label: str, seed: int, dataset: str) -> dict[str, Any]:
         """Return the configuration of one run, which can be run again, with all defaults."""
+        algorithm, name = self.algorithm(label), self.algorithms[label].algorithm or label
+        algorithms = {label: {"algorithm": name, **hyper_parameters_of(algorithm)}}
+        return self.settings(label, seed, dataset) | {"algorithms": algorithms}
+
+    def settings(self, label: str, seed: int, dataset: str) -> dict[str, Any]:
+        """Return the configuration of one run without its algorithm."""
         table = self.model_dump(exclude_none=True, exclude={"algorithms", "local", "data", "privacy"})
         omitted = {"fallback"} if self.data.name == dataset else {"fallback", "arguments", "collate"}
         data = self.data.model_dump(exclude=omitted, exclude_defaults=True)
         # A copy keeps the order of the keys, so that a run of the result writes the same file.
         evaluate = self.evaluate.model_copy(update={"metrics": self.metrics, "better": self.better})
-        algorithm, privacy = self.algorithm(label), self.privacy_of(label)
-        name = self.algorithms[label].algorithm or label
+        privacy = self.privacy_of(label)
         return table | {
             "seeds": [seed],
             "data": data | {"name": dataset},
-            "local": self._local(label).model_dump(exclude_none=True),
+            # A plan from Python may have a step size for each step, which pydantic would warn of.
+            "local": self._local(label).model_dump(exclude_none=True, warnings=False),
             **({} if privacy is None else {"privacy": privacy.model_dump(exclude_none=True)}),
             "evaluate": evaluate.model_dump(exclude_none=True),
-            "algorithms": {label: {"algorithm": name, **hyper_parameters_of(algorithm)}},
         }
 
     def privacy_of(self, label: str) -> PrivacySection | None:
@@ -158,6 +164,8 @@ class Experiment(Section):
         self, section: Section | None, kind: type[SectionT], label: str, name: str, changes: Mapping[str, Any]
     ) -> SectionT:
         """Return a section with an algorithm's own keys in it."""
+        if isinstance(section, kind) and not changes:
+            return section
         table = {**({} if section is None else section.model_dump(exclude_none=True)), **changes}
         try:
             return kind.model_validate(table)

@@ -107,10 +107,12 @@ class LocalSection(Section):
 
     def plan(self) -> LocalPlan:
         """Return the section as a plan."""
-        compression = None if self.compression is None else compression_from_table("compression", self.compression)
-        decay = None if self.lr_decay is None else lr_decay_from_table("lr_decay", self.lr_decay)
-        values = self.model_dump(exclude={"compression", "lr_decay"})
-        return LocalPlan(**values, compression=compression, lr_decay=decay)
+        values = dict(self)
+        if self.compression is not None:
+            values["compression"] = compression_from_table("compression", self.compression)
+        if self.lr_decay is not None:
+            values["lr_decay"] = lr_decay_from_table("lr_decay", self.lr_decay)
+        return LocalPlan(**values)
 
 
 class ServerSection(Section):
@@ -175,7 +177,11 @@ class EvaluateSection(Section):
     def _check_known(cls, metrics: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
         if metrics is None:
             return None
-        known = tuple(name_or_import_path(metric, info, (*METRICS, TRAINING_LOSS)) for metric in metrics)
+        given = (info.context or {}).get("given_metrics", ())  # functions that a caller of Python gave
+        known = tuple(
+            metric if metric in given else name_or_import_path(metric, info, (*METRICS, TRAINING_LOSS))
+            for metric in metrics
+        )
         names = [metric_name(metric) for metric in known]
         if len(set(names)) < len(names) or RESERVED & set(names):
             raise ValueError(f"names must differ from each other and from {', '.join(sorted(RESERVED))}")

@@ -106,9 +106,9 @@ class Run:
 
 
 @contextmanager
-def lock_folder(folder: Path) -> Generator[None]:
-    """Make the folder, check that it can be written, and lock it."""
-    lock = FileLock(folder / ".lock", blocking=False)
+def lock_folder(folder: Path, name: str = ".lock") -> Generator[None]:
+    """Make the folder, check that it can be written, and lock it with a file."""
+    lock = FileLock(folder / name, blocking=False)
     with disk_errors(f"into {folder}", "choose another folder with --output"):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -120,7 +120,7 @@ def lock_folder(folder: Path) -> Generator[None]:
     try:
         yield
     finally:
-        (folder / ".lock").unlink(missing_ok=True)
+        (folder / name).unlink(missing_ok=True)
         lock.release()
 
 

@@ -50,10 +50,11 @@ class _Bar:
 class Progress:
     """A bar for each run and one for all together; a line for each finished run.
 
-    Bars are drawn on a terminal only. They show a metric, or the test loss if its name is None.
+    Bars are drawn on a terminal only. They show a metric, or the test loss if its name is None. ``runs`` is the total
+    number of runs if that is known at the start.
     """
 
-    def __init__(self, console: Console, stop: StopSection, metric: str | None) -> None:
+    def __init__(self, console: Console, stop: StopSection, metric: str | None, runs: int = 0) -> None:
         self._console = console
         self._stop = stop
         self._metric = metric
@@ -71,7 +72,8 @@ class Progress:
         )
         self._running: dict[tuple[str, int], _Bar] = {}
         self._all: rich_progress.TaskID | None = None
-        self._expected = 0
+        self._expected = runs
+        self._is_total_known = runs > 0
         self._ended = 0
 
     def __enter__(self) -> Self:
@@ -86,10 +88,14 @@ class Progress:
         self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def expect(self, runs: int) -> None:
-        """Show the total number of runs."""
-        self._expected = runs
-        if runs > 1:
-            self._all = self._bars.add_task("all runs", total=runs, state=f"0 of {runs} done")
+        """Add runs to the total, unless that was known before."""
+        if not self._is_total_known:
+            self._expected += runs
+        if self._expected > 1:
+            if self._all is None:
+                self._all = self._bars.add_task("all runs", state="")
+            self._bars.update(self._all, total=self._expected)
+            self._show_all()
 
     def begin(self, label: str, seed: int) -> None:
         """Show that a run has begun."""

@@ -65,7 +65,7 @@ def run_all(
             experiment = experiment.model_copy(update={"data": DataSection(name=dataset.name)})
         data = dataset.fingerprint if is_import_path(dataset.name) else ""
         processors = 1 if experiment.trainer == "loop" else max(1, available_processors() // jobs)
-        experiment = _check_runs(experiment, labels, dataset)
+        experiment = check_runs(experiment, labels, dataset)
         tasks = [
             RunTask(
                 experiment,
@@ -140,7 +140,7 @@ def load_data(experiment: Experiment, say: Callable[[str], None]) -> Dataset:
         return build_dataset(DataSection(name=experiment.data.fallback))
 
 
-def _check_runs(experiment: Experiment, labels: Sequence[str], dataset: Dataset) -> Experiment:
+def check_runs(experiment: Experiment, labels: Sequence[str], dataset: Dataset) -> Experiment:
     """Return the experiment with the same trainer for all runs.
 
     Builds a simulation of each algorithm, so that an error shows before the first run.

@@ -11,24 +11,18 @@ from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.config.client_evaluation import lower_is_better
 from offbeat.config.early_stop import early_stop
 from offbeat.config.experiment_file import Experiment
-from offbeat.config.experiment_sections import DataOnDevice, EvaluateSection, ServerSection, StopSection
-from offbeat.config.flower_section import FlowerSection
-from offbeat.config.privacy_section import PrivacySection
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.participation import Participation
 from offbeat.data.dataset import Dataset
-from offbeat.early_stop import EarlyStop
 from offbeat.errors import OffbeatError
 from offbeat.inputs import name_inputs
 from offbeat.simulation.client_evaluations import ClientEvaluations
 from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
-from offbeat.training.accelerator import Accelerator
 from offbeat.training.augmentation import check_augmentation
 from offbeat.training.fit_check import check_fit
 from offbeat.training.trainers.choice import make_trainer
 from offbeat.training.trainers.distributed.ray_cluster import DEFAULT_CLUSTER, RayCluster
-from offbeat.training.trainers.names import TrainerName
 from offbeat.training.trainers.trainer import Trainer
 from offbeat.training.workload import Workload
 from offbeat.worlds.buffer_wrappers import wrap_buffer
@@ -43,90 +37,88 @@ from offbeat.worlds.workload import build_workload
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class World:
-    """The parts of one simulated run, whose algorithm is not started."""
+    """One simulated run: its settings, and the objects made from them or given.
 
-    algorithm: Algorithm
-    plan: LocalPlan
+    The algorithm is not started.
+    """
+
+    experiment: Experiment
+    label: str
+    seed: int
     dataset: Dataset
+    algorithm: Algorithm
     population: Population
     workload: Workload
-    server: ServerSection
-    stop: StopSection
-    evaluate: EvaluateSection
-    trainer: TrainerName
-    seed: int
-    accelerator: Accelerator
-    privacy: PrivacySection | None = None
-    early_stop: EarlyStop | None = None
-    data_on_device: DataOnDevice = "auto"
     workers: int = 1
     cluster: RayCluster = DEFAULT_CLUSTER
-    flower: FlowerSection | None = None
 
     def build(self) -> Simulation:
         """Check that the parts fit together, and return their simulation.
 
         Raises ``ValueError`` if the algorithm's settings do not fit the rest, and ``OffbeatError`` for other misfits.
         """
-        population, algorithm = self.population, self.algorithm
+        experiment, population, algorithm = self.experiment, self.population, self.algorithm
+        plan, stop, every = experiment.plan(self.label), experiment.stop, experiment.evaluate
         if algorithm.pooled:
             population = pool_clients(population, getattr(algorithm, "cohort", 1))
         guard_pattern(algorithm)
-        wrap_buffer(algorithm, self.server)
+        wrap_buffer(algorithm, experiment.server)
         examples = torch.tensor([len(shard) for shard in population.shards], dtype=torch.float64)
         workload = self._placed(replace(self.workload, shards=population.shards, held_out=population.held_out))
         model = workload.model.vector
         participation, masked, evaluate = None, None, workload.evaluator()
-        if self.privacy is not None:
+        privacy = experiment.privacy_of(self.label)
+        if privacy is not None:
             participation, masked = protect(
-                self.privacy,
+                privacy,
                 algorithm,
                 clients=len(examples),
                 length=len(model),
-                versions=self.stop.versions or math.inf,
+                versions=stop.versions or math.inf,
                 seed=self.seed,
             )
-            evaluate = with_epsilon(evaluate, self.privacy, participation)
-        dry_run(algorithm, model, examples, self.plan)
-        self._check_fit(workload)
+            evaluate = with_epsilon(evaluate, privacy, participation)
+        dry_run(algorithm, model, examples, plan)
+        self._check_fit(workload, plan)
         return Simulation(
-            self._coordinator(model, examples, participation),
+            self._coordinator(model, examples, plan, participation),
             population.devices,
-            self._trainer(workload),
+            self._trainer(workload, plan),
             evaluate=evaluate,
-            evaluate_every_seconds=self.evaluate.every_seconds or math.inf,
-            evaluate_every_versions=self.evaluate.every_versions or math.inf,
-            stop=Stop(
-                self.stop.virtual_seconds or math.inf, self.stop.versions or math.inf, self.stop.updates or math.inf
-            ),
+            evaluate_every_seconds=every.every_seconds or math.inf,
+            evaluate_every_versions=every.every_versions or math.inf,
+            stop=Stop(stop.virtual_seconds or math.inf, stop.versions or math.inf, stop.updates or math.inf),
             seed=self.seed,
             masked=masked,
             clients=self._client_evaluations(workload),
-            early_stop=self.early_stop,
+            early_stop=early_stop(stop, every, experiment.metrics),
         )
 
+    def _placed(self, workload: Workload) -> Workload:
+        """Return the workload on the accelerator, with its data if they fit there."""
+        accelerator = self.experiment.accelerator()
+        with_data = fits_on_device(workload, accelerator, self.experiment.data.on_device)
+        return workload.to(accelerator, with_data=with_data)
+
     def _client_evaluations(self, workload: Workload) -> ClientEvaluations | None:
-        if self.evaluate.on_clients is None:
+        evaluate = self.experiment.evaluate
+        if evaluate.on_clients is None:
             return None
         metrics = list(workload.objective.metrics)
         return ClientEvaluations(
             workload.measure_on_client,
             self.population.devices.availability,
             [len(shard) for shard in self.population.held_out],
-            number=self.evaluate.on_clients,
+            number=evaluate.on_clients,
             metrics=metrics,
-            lower_is_better=lower_is_better(self.evaluate, metrics),
+            lower_is_better=lower_is_better(evaluate, metrics),
             seed=self.seed,
         )
 
-    def _placed(self, workload: Workload) -> Workload:
-        """Return the workload on the accelerator, with its data if they fit there."""
-        return workload.to(self.accelerator, with_data=fits_on_device(workload, self.accelerator, self.data_on_device))
-
-    def _check_fit(self, workload: Workload) -> None:
+    def _check_fit(self, workload: Workload, plan: LocalPlan) -> None:
         check_augmentation(workload.augmentation, workload.train.inputs)
         # The smallest minibatch of all clients: a model that takes it takes the others.
-        smallest = torch.from_numpy(min(workload.shards, key=len)[: self.plan.batch_size])
+        smallest = torch.from_numpy(min(workload.shards, key=len)[: plan.batch_size])
         check_fit(
             workload.model,
             workload.objective.loss,
@@ -136,26 +128,30 @@ class World:
             accelerator=workload.accelerator,
         )
 
-    def _coordinator(self, model: Tensor, examples: Tensor, participation: Participation | None) -> Coordinator:
+    def _coordinator(
+        self, model: Tensor, examples: Tensor, plan: LocalPlan, participation: Participation | None
+    ) -> Coordinator:
+        server = self.experiment.server
         return Coordinator(
             self.algorithm,
             model,
             clients=len(examples),
-            local=self.plan,
+            local=plan,
             seed=self.seed,
-            lease_seconds=self.server.lease_seconds or math.inf,
-            max_staleness=self.server.max_staleness,
+            lease_seconds=server.lease_seconds or math.inf,
+            max_staleness=server.max_staleness,
             data_weights=examples,
             participation=participation,
         )
 
-    def _trainer(self, workload: Workload) -> Trainer:
-        if self.flower is not None:
-            return build_flower_trainer(self.flower, workload, self.algorithm, len(workload.shards))
+    def _trainer(self, workload: Workload, plan: LocalPlan) -> Trainer:
+        trainer, flower = self.experiment.trainer, self.experiment.flower
+        if flower is not None:
+            return build_flower_trainer(flower, workload, self.algorithm, len(workload.shards))
         # Data on disk may not fit into memory, so they are not copied there for other processes.
         is_on_disk = any(isinstance(part, np.memmap) for part in name_inputs("", self.dataset.train_inputs).values())
-        workers = 1 if is_on_disk and self.trainer not in ("processes", "ray") else self.workers
-        return make_trainer(self.trainer, workload, plan=self.plan, workers=workers, cluster=self.cluster)
+        workers = 1 if is_on_disk and trainer not in ("processes", "ray") else self.workers
+        return make_trainer(trainer, workload, plan=plan, workers=workers, cluster=self.cluster)
 
 
 def build_simulation(
@@ -175,23 +171,15 @@ def build_simulation(
     population = build_population(experiment.population, dataset, seed)
     try:
         return World(
-            algorithm=experiment.algorithm(label),
-            plan=experiment.plan(label),
+            experiment=experiment,
+            label=label,
+            seed=seed,
             dataset=dataset,
+            algorithm=experiment.algorithm(label),
             population=population,
             workload=build_workload(experiment, dataset, population.shards, seed),
-            server=experiment.server,
-            privacy=experiment.privacy_of(label),
-            stop=experiment.stop,
-            early_stop=early_stop(experiment.stop, experiment.evaluate, experiment.metrics),
-            evaluate=experiment.evaluate,
-            trainer=experiment.trainer,
-            seed=seed,
-            accelerator=experiment.accelerator(),
-            data_on_device=experiment.data.on_device,
             workers=workers,
             cluster=cluster,
-            flower=experiment.flower,
         ).build()
     except ValueError as error:
         raise OffbeatError(f"algorithms.{label}: {error}") from None

@@ -19,6 +19,9 @@ _ARGUMENTS = (
     (r"\bstop\.(virtual_seconds|versions|updates|target|patience)\b", r"\1"),
     (r"\bstop\.metric\b", "stop_metric"),
     (r"\b(?:data|model|evaluate)\.(augmentation|collate|loss|batch_norm|metrics)\b", r"\1"),
+    (r"\bdata\.name\b", "data"),
+    (r"\bseeds\.0\b", "seed"),
+    (r"^((?:data|loss|metrics) = .*), or an import path such as my_code.py:name$", r"\1, or pass your own"),
 )
 
 
@@ -36,7 +39,7 @@ def in_terms_of_arguments(function: Callable[_P, _Result]) -> Callable[_P, _Resu
         except OffbeatError as error:
             message = str(error)
             for key, argument in _ARGUMENTS:
-                message = re.sub(key, argument, message)
+                message = re.sub(key, argument, message, flags=re.MULTILINE)
             error.args = (message,)
             raise
 

@@ -34,7 +34,7 @@ MISTAKES = [
         ["model failed: RuntimeError: first line (", f"{Path(__file__)}:{failing.__code__.co_firstlineno + 1})"],
     ),
     ({"model": nn.Linear(64, 10)}, ["the model cannot take inputs"]),
-    ({"data": "digit"}, ["unknown data set 'digit'", "did you mean 'digits'?"]),
+    ({"data": "digit"}, ["data = 'digit'", "did you mean 'digits'?", "or pass your own"]),
     ({"data": 3}, ["data: got a value of type int", "pair (train, test)"]),
     ({"algorithm": "fedbuf"}, ["unknown algorithm 'fedbuf'", "did you mean 'fedbuff'?"]),
     ({"algorithm": FedBuff}, ["algorithm = ", "FedBuff(buffer_size=5)"]),
@@ -62,7 +62,7 @@ MISTAKES = [
     ({"evaluate_every_seconds": None}, ["set exactly one of evaluate_every_seconds and evaluate_every_versions"]),
     ({"virtual_seconds": None}, ["set virtual_seconds, versions or updates"]),
     ({"versions": 1.5}, ["versions = 1.5"]),
-    ({"loss": "crossentropy"}, ["loss = 'crossentropy'", "did you mean 'cross_entropy'?", "function"]),
+    ({"loss": "crossentropy"}, ["loss = 'crossentropy'", "did you mean 'cross_entropy'?", "or pass your own"]),
     ({"loss": 3}, ["loss = 3", "function"]),
     ({"loss": nn.CrossEntropyLoss}, ["loss = CrossEntropyLoss: is a class: pass a module, CrossEntropyLoss()"]),
     ({"loss": nn.MSELoss(reduction="sum"), "metrics": []}, ["loss = MSELoss: must return the mean"]),
@@ -71,22 +71,26 @@ MISTAKES = [
     ({"evaluate_every_second": 3}, ["unknown argument evaluate_every_second: did you mean 'evaluate_every_seconds'?"]),
     ({"rounds": 3}, ["unknown argument rounds: did you mean 'versions'?"]),
     ({"loss": lambda o: o.mean()}, ["the loss cannot take outputs"]),
-    ({"metrics": ["acuracy"]}, ["metrics = 'acuracy'", "did you mean 'accuracy'?"]),
-    ({"metrics": ["training_los"]}, ["metrics = 'training_los'", "did you mean 'training_loss'?"]),
+    ({"metrics": ["acuracy"]}, ["metrics = ['acuracy']", "did you mean 'accuracy'?"]),
+    ({"metrics": ["training_los"]}, ["metrics = ['training_los']", "did you mean 'training_loss'?"]),
     ({"metrics": [nn.functional.mse_loss]}, ["metrics: must be names, or a dict of functions"]),
     ({"metrics": 5}, ["metrics: must be names"]),
     ({"metrics": {"f1": 3}}, ["metrics: 'f1'", "function"]),
-    ({"metrics": {"loss": lambda *_: 1.0}}, ["metrics: 'loss'", "must not be one of bytes_down, "]),
+    ({"metrics": {"my:f1": len}}, ["metrics: 'my:f1'", "without a colon"]),
+    (
+        {"metrics": {"loss": lambda *_: 1.0}},
+        ["metrics = ['loss']", "names must differ from each other and from bytes_down, "],
+    ),
     ({"metrics": {"f1": lambda *_: "high"}}, ["the metric f1 must be one number"]),
     ({"batch_norm": "global"}, ["batch_norm = 'global'", "'refuse' or 'local'"]),
-    ({"augmentation": "crop"}, ["augmentation = 'crop'", "None or 'crop-and-flip'"]),
-    ({"augmentation": ["crop-and-flip"]}, ["augmentation = ['crop-and-flip']", "None or 'crop-and-flip'"]),
+    ({"augmentation": "crop"}, ["augmentation = 'crop'", "must be 'crop-and-flip'"]),
+    ({"augmentation": ["crop-and-flip"]}, ["augmentation = ['crop-and-flip']", "must be 'crop-and-flip'"]),
     (
         {"augmentation": "crop-and-flip", "model": lambda: nn.Linear(1, 1), "data": (LINE, LINE), "loss": "mse"},
         ["augmentation = 'crop-and-flip' is for images", "float32 of shape (1,)", "leave it out"],
     ),
-    ({"seed": -1}, ["seed = -1", "from 0"]),
-    ({"seed": 1.5}, ["seed = 1.5", "whole number"]),
+    ({"seed": -1}, ["seed = -1", "greater than or equal to 0"]),
+    ({"seed": 1.5}, ["seed = 1.5", "valid integer"]),
 ]
 
 
@@ -97,3 +101,11 @@ def test_a_mistake_is_one_line(changes, parts, simulate, tmp_path):
     assert "\n" not in str(caught.value)
     assert all(part in str(caught.value) for part in parts)
     assert not re.search(r"\b(stop|evaluate)[.:]", str(caught.value))
+
+
+def test_all_mistakes_come_at_once(simulate):
+    with pytest.raises(OffbeatError) as caught:
+        simulate(seed=-1, evaluate_every_seconds=0, virtual_seconds=None)
+    assert [line.partition(" = ")[0] for line in caught.value.lines] == [
+        "seed", "set virtual_seconds, versions or updates", "evaluate_every_seconds",
+    ]  # fmt: skip

@@ -1,7 +1,7 @@
 import pytest
 
 from offbeat.errors import MistakesError, OffbeatError
-from offbeat.runs.argument_errors import in_terms_of_arguments
+from offbeat.python.argument_errors import in_terms_of_arguments
 
 
 @in_terms_of_arguments

@@ -1,10 +1,12 @@
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from offbeat.algorithms import FedBuff
-from offbeat.runs.history import History
+from offbeat.python.history import History
+from offbeat.python.run_record import RunRecord
 from offbeat.simulation.records import Evaluation
 
 
@@ -13,7 +15,8 @@ def history():
     rows = [Evaluation(0.0, 0, 0, 0, 0, 100, 0, 2.5, {"accuracy": 0.1}),
             Evaluation(5.0, 2, 4, 1, 0, 200, 90, 1.5, {"accuracy": 0.6})]  # fmt: skip
     events = pd.DataFrame({"client": [3, 1]})
-    return History(rows, model=torch.nn.Linear(1, 1), algorithm=FedBuff(), events=events)
+    record = RunRecord("fedbuff", 1, {}, {}, rows, pa.table({}), [], {}, 1.0)
+    return History(rows, model=torch.nn.Linear(1, 1), algorithm=FedBuff(), events=events, record=record)
 
 
 def test_is_a_table(history):

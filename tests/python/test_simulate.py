@@ -24,7 +24,7 @@ from offbeat.runs.run_all import run_all
 from offbeat.training.models import mlp
 from offbeat_client.lr_decay import exponential
 from tests.inputs_by_name import WORDS, Sentences, named
-from tests.runs.conftest import net
+from tests.python.conftest import net
 
 
 def pair(dataset):
@@ -286,7 +286,7 @@ def test_an_output_that_cannot_be_written_is_found_before_the_work(simulate, tmp
 
 
 def test_the_package_exports_it():
-    assert set(offbeat.__all__) == {"Dataset", "OffbeatError", "simulate"}
+    assert set(offbeat.__all__) == {"Dataset", "OffbeatError", "simulate", "write_report"}
     assert offbeat.Dataset is Dataset
     assert offbeat.OffbeatError is OffbeatError
     with pytest.raises(AttributeError, match="simulat"):

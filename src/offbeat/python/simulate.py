@@ -1,60 +1,57 @@
 """``offbeat.simulate``: simulations from notebooks and scripts."""
 
 import copy
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from rich.console import Console
-from safetensors.torch import save
 from torch import Tensor, nn
 
 from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.config.algorithm_table import build_algorithm
-from offbeat.config.client_evaluation import check_client_evaluation
-from offbeat.config.early_stop import early_stop
-from offbeat.config.experiment_file import check_lease
-from offbeat.config.experiment_sections import EvaluateSection, ServerSection, StopSection
-from offbeat.config.population_sections import PopulationSection
-from offbeat.config.privacy_section import PrivacySection
-from offbeat.data.catalogue import load_dataset
+from offbeat.config.experiment_sections import metric_name
 from offbeat.data.dataset import Dataset
 from offbeat.data.user_data import from_user
 from offbeat.data.user_examples import Collate
 from offbeat.errors import OffbeatError
 from offbeat.garbage_collection import rare_garbage_collection
-from offbeat.runs.argument_errors import in_terms_of_arguments
-from offbeat.runs.directory import EVENTS, disk_errors
-from offbeat.runs.progress import Progress
-from offbeat.runs.simulate_arguments import (
+from offbeat.python.argument_errors import in_terms_of_arguments
+from offbeat.python.arguments import (
     Function,
-    accelerator_of,
-    check_arguments,
+    algorithm_path,
+    experiment_of,
+    label_of,
+    local_of,
+    metrics_of,
     module_of,
     objective_of,
-    plan_of,
-    table_of,
+    path_of,
 )
+from offbeat.python.output_folder import make_folder, write_output
+from offbeat.python.run_record import RunRecord, config_of
+from offbeat.runs.directory import EVENTS
+from offbeat.runs.package_versions import versions as versions_of
+from offbeat.runs.progress import Progress
 from offbeat.simulation.records import Evaluation
 from offbeat.training.accelerator import Precision
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.choice import available_processors
 from offbeat.training.trainers.names import TrainerName
-from offbeat.training.training_loss import TRAINING_LOSS
 from offbeat.training.workload import Workload
 from offbeat.worlds.given_devices import separate_given, with_given
 from offbeat.worlds.population import build_population
 from offbeat.worlds.simulation import World
-from offbeat.worlds.workload import as_examples
+from offbeat.worlds.workload import as_examples, build_dataset
 
 if TYPE_CHECKING:
-    from offbeat.runs.history import History
+    from offbeat.python.history import History
 
 
 @contextmanager
@@ -158,102 +155,114 @@ def simulate(
     Raises:
         OffbeatError: An argument is wrong, or two do not fit together; the message is one line.
     """
-    check_arguments(algorithm, batch_norm, augmentation, trainer, seed)
-    if collate is not None and isinstance(data, str):
-        raise OffbeatError(f"data = {data!r} with collate: collate is for data of your own, leave it out")
-    dataset = load_dataset(data) if isinstance(data, str) else from_user(data, "data", collate=collate)
-    seed = int(seed)
-    if isinstance(population, Integral) and not isinstance(population, bool | int):  # for instance numpy's
-        population = int(population)
+    began = time.monotonic()
+    label = label_of(algorithm)
     given: dict[str, Any] = {}
     if isinstance(population, Mapping):
         population, given = separate_given(population)
-    section = table_of(PopulationSection, {"clients": population} if isinstance(population, int) else population)
-    stop = table_of(
-        StopSection,
+    names, functions = metrics_of(loss, metrics)
+    experiment = experiment_of(
         {
-            "virtual_seconds": virtual_seconds,
-            "versions": versions,
-            "updates": updates,
-            "target": target,
-            "patience": patience,
-            "metric": stop_metric,
+            "name": label,
+            "seeds": [seed],
+            "trainer": trainer,
+            "device": device,
+            "precision": precision,
+            "deterministic": deterministic,
+            "data": {"name": data if isinstance(data, str) else path_of(data), "augmentation": augmentation},
+            "model": {
+                "name": path_of(model),
+                "loss": loss if isinstance(loss, str) else path_of(loss),
+                "batch_norm": batch_norm,
+            },
+            "local": local_of(local),
+            "population": {"clients": population} if isinstance(population, Integral) else population,
+            "server": server,
+            "privacy": privacy,
+            "stop": {
+                "virtual_seconds": virtual_seconds,
+                "versions": versions,
+                "updates": updates,
+                "target": target,
+                "patience": patience,
+                "metric": stop_metric,
+            },
+            "evaluate": {
+                "every_seconds": evaluate_every_seconds,
+                "every_versions": evaluate_every_versions,
+                "metrics": names,
+                "on_clients": evaluate_on_clients,
+            },
+            "algorithms": {label: {"algorithm": algorithm_path(algorithm)}},
         },
-        "stop",
+        functions,
     )
-    server_section = table_of(ServerSection, server or {})
-    evaluate = table_of(
-        EvaluateSection,
-        {
-            "every_seconds": evaluate_every_seconds,
-            "every_versions": evaluate_every_versions,
-            "on_clients": evaluate_on_clients,
-        },
-        "evaluate",
-    )
-    objective = objective_of(loss, metrics)
-    folder = None if output is None else _make_folder(Path(output))
-    accelerator = accelerator_of(device, precision, deterministic)
-    bars = Progress(Console(quiet=not progress), stop, next(iter(objective.metrics), None))
+    if "availability" in given and experiment.server.lease_seconds is None:
+        raise OffbeatError("population.availability needs server.lease_seconds: some may not return")
+    if collate is not None and isinstance(data, str):
+        raise OffbeatError(f"data = {data!r} with collate: collate is for data of your own, leave it out")
+    dataset = build_dataset(experiment.data) if isinstance(data, str) else from_user(data, "data", collate=collate)
+    folder = None if output is None else make_folder(Path(output))
+    (seed,) = experiment.seeds
+    bars = Progress(Console(quiet=not progress), experiment.stop, metric_name(names[0]) if names else None)
     evaluations: list[Evaluation] = []
-    with accelerator.numerics():
+    with experiment.accelerator().numerics():
         try:
-            check_lease(section, server_section)
-            if "availability" in given and server_section.lease_seconds is None:
-                raise OffbeatError("population.availability needs server.lease_seconds: some may not return")
-            check_client_evaluation(
-                evaluate, list(objective.metrics), holdout=section.holdout, is_private=privacy is not None
-            )
-            names = [*objective.metrics, *([TRAINING_LOSS] if objective.training_loss else [])]
             train, test = as_examples(dataset)
-            clients = with_given(build_population(section, dataset, seed), given)
-            world = World(
-                algorithm=build_algorithm(algorithm, {}) if isinstance(algorithm, str) else copy.deepcopy(algorithm),
-                plan=plan_of(local),
+            clients = with_given(build_population(experiment.population, dataset, seed), given)
+            flat_model = FlatModel(module_of(model, seed), batch_norm=batch_norm)
+            simulation = World(
+                experiment=experiment,
+                label=label,
+                seed=seed,
                 dataset=dataset,
+                algorithm=build_algorithm(algorithm, {}) if isinstance(algorithm, str) else copy.deepcopy(algorithm),
                 population=clients,
                 workload=Workload(
-                    FlatModel(module_of(model, seed), batch_norm=batch_norm),
-                    objective,
+                    flat_model,
+                    objective_of(experiment, loss, functions),
                     train,
                     clients.shards,
                     seed,
                     test=test,
-                    augmentation=augmentation,
+                    augmentation=experiment.data.augmentation,
                 ),
-                server=server_section,
-                privacy=None if privacy is None else table_of(PrivacySection, privacy),
-                stop=stop,
-                early_stop=early_stop(stop, evaluate, names),
-                evaluate=evaluate,
-                trainer=trainer,
                 workers=1 if trainer == "loop" else available_processors(),
-                seed=seed,
-                accelerator=accelerator,
-            )
-            simulation = world.build()
+            ).build()
         except ValueError as error:
             raise OffbeatError(str(error)) from None
-        name = algorithm if isinstance(algorithm, str) else algorithm.name
         with bars:
-            bars.begin(name, seed)
+            bars.begin(label, seed)
             for evaluation in simulation.run():
                 evaluations.append(evaluation)
-                bars.advance(name, seed, evaluation)
-            bars.end(name, seed)
+                bars.advance(label, seed, evaluation)
+            bars.end(label, seed)
     # Imported here, because pandas takes long to import.
-    from offbeat.runs.history import History
+    from offbeat.python.history import History
 
-    events = pa.Table.from_pylist([visit._asdict() for visit in simulation.ended], EVENTS)
+    trained = simulation.coordinator.algorithm
+    chosen = {"trainer": simulation.trainer, "device": str(experiment.accelerator().device)}
+    config = config_of(experiment.model_copy(update=chosen), label, dataset.name, trained, given)
+    record = RunRecord(
+        label,
+        seed,
+        config,
+        versions_of(config, dataset) | {"kernel": simulation.kernel},
+        evaluations,
+        pa.Table.from_pylist([visit._asdict() for visit in simulation.ended], EVENTS),
+        simulation.evaluated_by,
+        flat_model.named(simulation.model.cpu()),
+        time.monotonic() - began,
+    )
     history = History(
         evaluations,
-        model=_final_module(world.workload.model, simulation.model),
-        algorithm=simulation.coordinator.algorithm,
-        events=events.to_pandas(),
+        model=_final_module(flat_model, simulation.model),
+        algorithm=trained,
+        events=record.visits.to_pandas(),
+        record=record,
     )
     if folder is not None:
-        rows = [evaluation.row() for evaluation in simulation.evaluated_by]
-        _write(folder, history, events, rows, world.workload.model.named(simulation.model))
+        write_output(folder, history, record)
     return history
 
 
@@ -261,30 +270,3 @@ def _final_module(model: FlatModel, vector: Tensor) -> nn.Module:
     model.load(vector)
     model.module.zero_grad(set_to_none=True)
     return model.module.cpu().eval()
-
-
-def _make_folder(folder: Path) -> Path:
-    if (folder / "config.toml").exists():
-        raise OffbeatError(f"output = {str(folder)!r} holds a run: choose another folder")
-    with _disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def _write(
-    folder: Path,
-    history: "History",
-    events: pa.Table,
-    evaluations_by_clients: Sequence[Mapping[str, Any]],
-    model: Mapping[str, Tensor],
-) -> None:
-    with _disk_errors(folder):
-        history.to_parquet(folder / "history.parquet", index=False)
-        pq.write_table(events, folder / "events.parquet")
-        if evaluations_by_clients:
-            pq.write_table(pa.Table.from_pylist(list(evaluations_by_clients)), folder / "clients.parquet")
-        (folder / "model.safetensors").write_bytes(save(dict(model)))
-
-
-def _disk_errors(folder: Path) -> AbstractContextManager[None]:
-    return disk_errors(f"into {folder}", "choose another output")

@@ -1,0 +1,1 @@
+"""Sweeps: trials of an experiment's algorithms with other settings."""

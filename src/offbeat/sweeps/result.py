@@ -1,0 +1,110 @@
+"""The result of a sweep: a table, ``sweep.csv`` and ``best.toml``."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from rich import box
+from rich.table import Table
+
+from offbeat import units
+from offbeat.config.algorithm_table import as_inline_toml
+from offbeat.config.experiment_file import experiment_of
+from offbeat.errors import OffbeatError
+from offbeat.report.export import csv_bytes, write_file
+from offbeat.sweeps.sweep import Sweep
+from offbeat.sweeps.trials import LAST, Trial, at_point, best_of, measure_name
+
+_SHOWN = 10  # trials of an algorithm in the terminal; sweep.csv has all
+
+Trials = Mapping[str, Sequence[Trial]]
+
+
+def best_first(trials: Sequence[Trial]) -> list[Trial]:
+    """Return trials by score; of equal ones the earlier first."""
+    return sorted(trials, key=lambda trial: -trial.score)
+
+
+def tables(sweep: Sweep, trials: Trials) -> list[Table]:
+    """Return a table for each algorithm, its best trials first."""
+    name = measure_name(sweep.experiment)
+    write = units.percent if name == "accuracy" else units.number
+    made: list[Table] = []
+    for label, own in trials.items():
+        keys = list(sweep.spaces[label])
+        table = Table("Trial", *keys, name.replace("_", " "), title=label, title_justify="left", box=box.SIMPLE)
+        for trial in best_first(own)[:_SHOWN]:
+            value = write(trial.value) if math.isfinite(trial.value) else "diverged"
+            table.add_row(str(trial.number), *(as_inline_toml(trial.point[key]) for key in keys), value)
+        made.append(table)
+    return made
+
+
+def budget(sweep: Sweep) -> str:
+    """Return how many trials each algorithm had, and how they are compared."""
+    numbers = {label: sweep.number(label) for label in sweep.spaces}
+    seeds = f"seed{'s' * (len(sweep.experiment.seeds) > 1)} {', '.join(map(str, sweep.experiment.seeds))}"
+    if len(set(numbers.values())) == 1:
+        each = ", an equal budget per algorithm" if len(numbers) > 1 else ""
+        words = f"{next(iter(numbers.values()))} trials of {', '.join(numbers)}{each}"
+    else:
+        words = ", ".join(
+            f"{number} trials of {label}{'' if number == sweep.trials else ' (all combinations)'}"
+            for label, number in numbers.items()
+        )
+    measure = f"mean of the last {LAST} evaluations of {measure_name(sweep.experiment)}"
+    return f"{words}, by the {measure} over {seeds} ({sweep.experiment.better} is better)"
+
+
+def write_csv(sweep: Sweep, trials: Trials, folder: Path) -> Path:
+    """Write ``sweep.csv``: a line for each trial, the best of each algorithm first."""
+    keys = list(dict.fromkeys(key for space in sweep.spaces.values() for key in space))
+    lines = [
+        (
+            trial.label,
+            trial.number,
+            *(_cell(trial.point[key]) if key in trial.point else "" for key in keys),
+            trial.value if math.isfinite(trial.value) else "",
+        )
+        for own in trials.values()
+        for trial in best_first(own)
+    ]
+    header = ("label", "trial", *keys, f"mean_of_last_{LAST}_{measure_name(sweep.experiment)}")
+    return write_file(folder / "sweep.csv", csv_bytes([header, *lines]))
+
+
+def _cell(value: Any) -> object:
+    return as_inline_toml(value) if isinstance(value, list | dict) else value
+
+
+def best_trials(trials: Trials) -> dict[str, Trial]:
+    """Return the best trial of each label."""
+    best = {label: own[best_of([trial.score for trial in own])] for label, own in trials.items()}
+    for label, trial in best.items():
+        if not math.isfinite(trial.score):
+            raise OffbeatError(f"every trial of {label} diverged: choose other values")
+    return best
+
+
+def settings(best: Mapping[str, Trial]) -> str:
+    """Return the best settings as TOML that can be pasted into the experiment's file."""
+    return "\n\n".join(
+        "\n".join([f"[algorithms.{label}]", *(f"{key} = {as_inline_toml(v)}" for key, v in trial.point.items())])
+        for label, trial in best.items()
+    )
+
+
+def write_best(sweep: Sweep, best: Mapping[str, Trial], folder: Path) -> Path:
+    """Write ``best.toml``: the experiment with each algorithm at its best point."""
+    algorithms = {label: at_point(sweep.table, label, trial.point) for label, trial in best.items()}
+    table = {
+        **sweep.table,
+        "name": f"{sweep.experiment.name}-best",
+        "algorithms": {**sweep.table["algorithms"], **algorithms},
+    }
+    # Paths are absolute in it, as in a run's config.toml, since it lies in another folder.
+    content = experiment_of(table, sweep.path).model_dump(exclude_unset=True, exclude_none=True)
+    comment = f"# The best of {budget(sweep)}.\n\n"
+    return write_file(folder / "best.toml", (comment + tomli_w.dumps(content)).encode())

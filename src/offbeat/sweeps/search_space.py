@@ -1,0 +1,108 @@
+"""The settings that a sweep tries, checked before the first trial."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from offbeat.config.experiment_file import experiment_of
+from offbeat.errors import OffbeatError, did_you_mean
+from offbeat.sweeps.over import Choices, Over, Values
+from offbeat.sweeps.trials import Point, at_point
+
+Space = Mapping[str, Values]
+"""Values by key, as in a ``Point``."""
+
+_OWN_SECTIONS = ("local", "privacy")  # of which each algorithm may have keys of its own
+
+
+def search_spaces(
+    table: Mapping[str, Any], overs: Sequence[Over], labels: Sequence[str], path: Path
+) -> dict[str, dict[str, Values]]:
+    """Return the space of each label that an ``--over`` concerns.
+
+    ``local.KEY`` and ``privacy.KEY`` are tried for each algorithm, except one that has an ``--over`` of its own for
+    this key. Every end of a range and every choice must be valid.
+    """
+    keys = [over.key for over in overs]
+    twice = next((key for key in keys if keys.count(key) > 1), None)
+    if twice is not None:
+        raise OffbeatError(f"--over {twice} is there twice: leave one of them out")
+    # An algorithm's own ranges come last, and so replace those for all.
+    ordered = sorted(overs, key=lambda over: over.key.startswith("algorithms."))
+    found: dict[str, dict[str, Over]] = {label: {} for label in labels}
+    for over in ordered:
+        for label, key in _places(over, labels):
+            found[label][key] = over
+    return {
+        label: {key: _checked(table, label, key, over, path) for key, over in space.items()}
+        for label, space in found.items()
+        if space
+    }
+
+
+def _places(over: Over, labels: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the labels and their keys that an ``--over`` names."""
+    section, _, rest = over.key.partition(".")
+    if section == "algorithms":
+        label, _, key = rest.partition(".")
+        if label not in labels:
+            raise OffbeatError(f"--over {over.text}: algorithms.{label}: {did_you_mean(label, labels)}")
+        if not key:
+            raise OffbeatError(f"--over {over.text}: name a key of algorithms.{label}")
+        return [(label, key)]
+    if section not in _OWN_SECTIONS or not rest:
+        raise OffbeatError(
+            f"--over {over.text}: a sweep tries algorithms.LABEL.KEY, local.KEY and privacy.KEY; all else is the "
+            "same for all algorithms"
+        )
+    return [(label, over.key) for label in labels]
+
+
+def _checked(table: Mapping[str, Any], label: str, key: str, over: Over, path: Path) -> Values:
+    """Check both ends, or all choices; find out whether a range is of whole numbers."""
+    values = over.values
+    for end in _ends(values):
+        if problem := _problem(table, label, {key: end}, path):
+            raise OffbeatError(f"--over {over.text}: {problem}")
+    if isinstance(values, Choices) or not (isinstance(values.low, int) and isinstance(values.high, int)):
+        return values
+    # The ends are whole, but only the setting knows whether it may have fractions.
+    return replace(values, whole=bool(_problem(table, label, {key: values.low + 0.5}, path)))
+
+
+def _problem(table: Mapping[str, Any], label: str, point: Point, path: Path) -> str:
+    """Return why a point is not valid; empty if it is."""
+    try:
+        experiment_of({**table, "algorithms": {**table["algorithms"], label: at_point(table, label, point)}}, path)
+    except OffbeatError as error:
+        return error.lines[0].removeprefix(f"{path}: ")
+    return ""
+
+
+def size_of(space: Space) -> float:
+    """Return the number of points."""
+    return prod(values.size for values in space.values())
+
+
+def all_points(space: Space) -> list[dict[str, Any]]:
+    """Return all points of a finite space, the last key changing fastest."""
+    return [dict(zip(space, point, strict=True)) for point in product(*map(_listed, space.values()))]
+
+
+def corners(space: Space) -> list[dict[str, Any]]:
+    """Return points with all lowest and with all highest values, and with each choice."""
+    choices = [len(values.values) for values in space.values() if isinstance(values, Choices)]
+    return [
+        {key: _ends(values)[: number + 1][-1] for key, values in space.items()} for number in range(max([2, *choices]))
+    ]
+
+
+def _ends(values: Values) -> Sequence[Any]:
+    return values.values if isinstance(values, Choices) else (values.low, values.high)
+
+
+def _listed(values: Values) -> Sequence[Any]:
+    return values.values if isinstance(values, Choices) else range(int(values.low), int(values.high) + 1)

@@ -1,0 +1,141 @@
+"""A sweep: trials in batches, until each algorithm has had all of its own."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from offbeat.config.experiment_file import Experiment, experiment_of, read_table
+from offbeat.runs.directory import lock_folder
+from offbeat.runs.progress import Progress
+from offbeat.runs.run_all import check_runs, load_data, run_all
+from offbeat.runs.worker_processes import Workers
+from offbeat.sweeps.over import Over
+from offbeat.sweeps.proposals import check_optuna, next_points
+from offbeat.sweeps.record import Record, remove_sweep
+from offbeat.sweeps.search_space import Space, corners, search_spaces, size_of
+from offbeat.sweeps.trials import (
+    Point,
+    Trial,
+    at_point,
+    in_words,
+    trial_label,
+    trial_of,
+    trials_experiment,
+)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """An experiment's file, and the space that is searched for each label.
+
+    ``trials`` is the number of trials of each label; a space with fewer points has one trial for each of these.
+    """
+
+    path: Path
+    table: Mapping[str, Any]
+    experiment: Experiment
+    overs: Sequence[Over]
+    spaces: Mapping[str, Space]
+    trials: int
+
+    @classmethod
+    def of(
+        cls, path: Path, changes: Sequence[str], overs: Sequence[Over], labels: Sequence[str], trials: int
+    ) -> "Sweep":
+        """Return the sweep over a file; every end of a range and every choice is valid.
+
+        ``changes`` are those of ``--set``; ``labels`` are the algorithms, all if there are none.
+        """
+        table = read_table(path, changes)
+        experiment = experiment_of(table, path)
+        spaces = search_spaces(table, overs, labels or list(experiment.algorithms), path)
+        return cls(path, {"name": experiment.name, **table}, experiment, overs, spaces, trials)
+
+    def number(self, label: str) -> int:
+        """Return how many trials a label gets."""
+        return int(min(self.trials, size_of(self.spaces[label])))
+
+    @property
+    def runs(self) -> int:
+        """The number of runs of all trials."""
+        return sum(map(self.number, self.spaces)) * len(self.experiment.seeds)
+
+    def carry_out(
+        self, folder: Path, progress: Callable[[int], Progress], *, jobs: int = 1, fresh: bool = False
+    ) -> dict[str, list[Trial]]:
+        """Run all trials, each with all seeds, and return them by label, in order.
+
+        ``progress`` makes the display of so many runs. Each batch has ``jobs`` trials of each label, and is chosen from
+        the trials of all batches before. Points are on disk before their runs begin, so that a sweep that was killed
+        resumes; with ``fresh`` it starts anew.
+        """
+        check_optuna(self.spaces, self.trials)
+        with lock_folder(folder, ".sweep.lock"):
+            if fresh:
+                remove_sweep(folder, list(self.spaces))
+            record = Record(folder, self.overs, list(self.spaces))
+            display = progress(self.runs - self._finished(folder))
+            shared = self._shared_settings(display.say)
+            done: dict[str, list[Trial]] = {label: [] for label in self.spaces}
+            batch = {label: record.points[label][: self.number(label)] for label in self.spaces}
+            with Workers(jobs) as workers:
+                while True:
+                    self._run(batch, done, shared, folder, display, workers)
+                    batch = {label: self._next(label, done[label], jobs) for label in self.spaces}
+                    if not any(batch.values()):
+                        return done
+                    for label, points in batch.items():
+                        for number, point in enumerate(points, len(done[label])):
+                            display.say(f"{trial_label(label, number)}: {in_words(point)}")
+                    record.add(batch)
+
+    def _next(self, label: str, done: Sequence[Trial], number: int) -> list[Point]:
+        return next_points(self.spaces[label], done, number, self.trials, self.experiment.seeds[0])
+
+    def _finished(self, folder: Path) -> int:
+        labels = [trial_label(label, number) for label in self.spaces for number in range(self.number(label))]
+        return sum((folder / f"{label}-seed{seed}").is_dir() for label in labels for seed in self.experiment.seeds)
+
+    def _shared_settings(self, say: Callable[[str], None]) -> dict[str, Any]:
+        """Check that the corners of all spaces can run; return settings of all trials.
+
+        These are the trainer that suits all of them, and the data that exist.
+        """
+        dataset = load_data(self.experiment, say)
+        data: dict[str, Any] = {} if dataset.name == self.experiment.data.name else {"data": {"name": dataset.name}}
+        trainers: set[str] = set()
+        for label, space in self.spaces.items():
+            for point in corners(space):
+                algorithms = {label: at_point(self.table, label, point)}
+                experiment = experiment_of({**self.table, **data, "algorithms": algorithms}, self.path)
+                trainers.add(check_runs(experiment, [label], dataset).trainer)
+        return {**data, "trainer": "loop" if "loop" in trainers else trainers.pop()}
+
+    def _run(
+        self,
+        batch: Mapping[str, Sequence[Point]],
+        done: dict[str, list[Trial]],
+        shared: Mapping[str, Any],
+        folder: Path,
+        display: Progress,
+        workers: Workers,
+    ) -> None:
+        """Run a batch, and add its trials."""
+        points = {label: dict(enumerate(batch[label], len(done[label]))) for label in batch if batch[label]}
+        if not points:
+            return
+        experiment = trials_experiment(self.table, points, self.path, shared)
+        runs = run_all(
+            experiment,
+            list(experiment.algorithms),
+            folder,
+            display,
+            jobs=workers.jobs,
+            workers=workers,
+            keep_diverged=True,
+        )
+        for label, numbered in points.items():
+            for number, point in numbered.items():
+                own = [run for run in runs if run.label == trial_label(label, number)]
+                done[label].append(trial_of(self.experiment, label, number, point, own))

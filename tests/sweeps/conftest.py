@@ -1,0 +1,13 @@
+import pytest
+
+from offbeat.sweeps.over import parse_over
+
+
+@pytest.fixture
+def overs():
+    """Return a function that parses texts of ``--over``."""
+
+    def parse(*texts):
+        return [parse_over(text) for text in texts]
+
+    return parse
