@@ -5,6 +5,7 @@ They are pure state machines, for a simulator or a server.
 
 import sys
 
+from offbeat.algorithms.ace import ACE
 from offbeat.algorithms.async_comm_sgd import AsyncCommSGD
 from offbeat.algorithms.components.algorithm import Algorithm
 from offbeat.algorithms.components.registry import Registry
@@ -26,6 +27,7 @@ ALGORITHMS = Registry(sys.modules[__name__])
 """All algorithms by name: the modules of this package, and other packages' entry points."""
 
 __all__ = [
+    "ACE",
     "ALGORITHMS",
     "MIFA",
     "SCAFFOLD",
