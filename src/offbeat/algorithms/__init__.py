@@ -7,6 +7,7 @@ import sys
 
 from offbeat.algorithms.ace import ACE
 from offbeat.algorithms.async_comm_sgd import AsyncCommSGD
+from offbeat.algorithms.ca2fl import CA2FL
 from offbeat.algorithms.components.algorithm import Algorithm
 from offbeat.algorithms.components.registry import Registry
 from offbeat.algorithms.components.update import Promise, Update, check_vector
@@ -29,6 +30,7 @@ ALGORITHMS = Registry(sys.modules[__name__])
 __all__ = [
     "ACE",
     "ALGORITHMS",
+    "CA2FL",
     "MIFA",
     "SCAFFOLD",
     "Algorithm",

@@ -8,7 +8,19 @@ import numpy as np
 import pytest
 import torch
 
-from offbeat.algorithms import ACE, MIFA, AsyncCommSGD, FedAvg, FedBuff, FedLaAvg, FedLuck, FedNova, LocalPlan, Update
+from offbeat.algorithms import (
+    ACE,
+    CA2FL,
+    MIFA,
+    AsyncCommSGD,
+    FedAvg,
+    FedBuff,
+    FedLaAvg,
+    FedLuck,
+    FedNova,
+    LocalPlan,
+    Update,
+)
 from offbeat.algorithms.components.buffers.secret import secret
 from offbeat.algorithms.components.schedules.patterns import full
 from offbeat_client.local_plan import normaliser
@@ -22,6 +34,7 @@ PLAN = LocalPlan(steps=4, batch_size=1, lr=0.5)
 DIFFERENCES = {"payload": "difference", "buffer": 5}
 ALGORITHMS = {
     "ace": (lambda: ACE(weighting="uniform", concurrency=4), DIFFERENCES),
+    "ca2fl": (lambda: CA2FL(buffer_size=2, weighting="uniform", concurrency=4), DIFFERENCES),
     "fedbuff": (lambda: FedBuff(buffer_size=2, concurrency=4), {}),
     "fedavg": (lambda: FedAvg(cohort=2, weighting="uniform"), {}),
     "fednova": (lambda: FedNova(cohort=2), {}),
