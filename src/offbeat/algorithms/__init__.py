@@ -11,6 +11,7 @@ from offbeat.algorithms.ca2fl import CA2FL
 from offbeat.algorithms.components.algorithm import Algorithm
 from offbeat.algorithms.components.registry import Registry
 from offbeat.algorithms.components.update import Promise, Update, check_vector
+from offbeat.algorithms.fadas import FADAS
 from offbeat.algorithms.fedasync import FedAsync
 from offbeat.algorithms.fedavg import FedAvg
 from offbeat.algorithms.fedbuff import FedBuff
@@ -31,6 +32,7 @@ __all__ = [
     "ACE",
     "ALGORITHMS",
     "CA2FL",
+    "FADAS",
     "MIFA",
     "SCAFFOLD",
     "Algorithm",

@@ -11,6 +11,7 @@ import torch
 from offbeat.algorithms import (
     ACE,
     CA2FL,
+    FADAS,
     MIFA,
     AsyncCommSGD,
     FedAvg,
@@ -35,6 +36,7 @@ DIFFERENCES = {"payload": "difference", "buffer": 5}
 ALGORITHMS = {
     "ace": (lambda: ACE(weighting="uniform", concurrency=4), DIFFERENCES),
     "ca2fl": (lambda: CA2FL(buffer_size=2, weighting="uniform", concurrency=4), DIFFERENCES),
+    "fadas": (lambda: FADAS(buffer_size=2, concurrency=4, delay_bound=1), {}),
     "fedbuff": (lambda: FedBuff(buffer_size=2, concurrency=4), {}),
     "fedavg": (lambda: FedAvg(cohort=2, weighting="uniform"), {}),
     "fednova": (lambda: FedNova(cohort=2), {}),

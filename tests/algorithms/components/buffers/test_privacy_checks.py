@@ -1,16 +1,29 @@
 import pytest
 
-from offbeat.algorithms import ACE, ALGORITHMS, CA2FL, MIFA, AsyncCommSGD, FedAvg, FedBuff, FedLaAvg, FedLuck, FedNova
+from offbeat.algorithms import (
+    ACE,
+    ALGORITHMS,
+    CA2FL,
+    FADAS,
+    MIFA,
+    AsyncCommSGD,
+    FedAvg,
+    FedBuff,
+    FedLaAvg,
+    FedLuck,
+    FedNova,
+)
 from offbeat.algorithms.components import Aggregate
 from offbeat.algorithms.components.buffers.privacy_checks import check_private_sum
 from offbeat.algorithms.components.buffers.wrappers import clip
 
-ANY_SUM = [FedBuff, FedNova, FedLuck, lambda: FedAvg(weighting="uniform")]
+ANY_SUM = [FADAS, FedBuff, FedNova, FedLuck, lambda: FedAvg(weighting="uniform")]
 MASKS_ALONE = [lambda kind=kind: kind(weighting="uniform") for kind in (ACE, CA2FL, FedLaAvg, MIFA)]
 EXAMPLES = "weighs by examples, which the sum would tell: set weighting = 'uniform'"
 REASONS = {
     "ace": EXAMPLES,
     "ca2fl": EXAMPLES,
+    "fadas": None,
     "fedasync": "looks at single updates",
     "fedavg": EXAMPLES,
     "fedbuff": None,
