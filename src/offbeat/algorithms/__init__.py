@@ -15,6 +15,7 @@ from offbeat.algorithms.fadas import FADAS
 from offbeat.algorithms.fedasync import FedAsync
 from offbeat.algorithms.fedavg import FedAvg
 from offbeat.algorithms.fedbuff import FedBuff
+from offbeat.algorithms.feddyn import FedDyn
 from offbeat.algorithms.fedfa import FedFa
 from offbeat.algorithms.fedlaavg import FedLaAvg
 from offbeat.algorithms.fedluck import FedLuck
@@ -41,6 +42,7 @@ __all__ = [
     "FedAsync",
     "FedAvg",
     "FedBuff",
+    "FedDyn",
     "FedFa",
     "FedLaAvg",
     "FedLuck",
