@@ -22,6 +22,7 @@ from offbeat.algorithms.fedluck import FedLuck
 from offbeat.algorithms.fednova import FedNova
 from offbeat.algorithms.mifa import MIFA
 from offbeat.algorithms.port import Port
+from offbeat.algorithms.ringmaster import RingmasterASGD
 from offbeat.algorithms.scaffold import SCAFFOLD
 from offbeat.algorithms.sequential_sgd import SequentialSGD
 from offbeat_client.local_plan import Compression, LocalPlan
@@ -50,6 +51,7 @@ __all__ = [
     "LocalPlan",
     "Port",
     "Promise",
+    "RingmasterASGD",
     "SequentialSGD",
     "Update",
     "check_vector",

@@ -20,6 +20,7 @@ from offbeat.algorithms import (
     FedLuck,
     FedNova,
     LocalPlan,
+    RingmasterASGD,
     Update,
 )
 from offbeat.algorithms.components.buffers.secret import secret
@@ -38,6 +39,7 @@ ALGORITHMS = {
     "ca2fl": (lambda: CA2FL(buffer_size=2, weighting="uniform", concurrency=4), DIFFERENCES),
     "fadas": (lambda: FADAS(buffer_size=2, concurrency=4, delay_bound=1), {}),
     "fedbuff": (lambda: FedBuff(buffer_size=2, concurrency=4), {}),
+    "ringmaster": (lambda: RingmasterASGD(delay_bound=3, concurrency=4), {}),
     "fedavg": (lambda: FedAvg(cohort=2, weighting="uniform"), {}),
     "fednova": (lambda: FedNova(cohort=2), {}),
     "fedlaavg": (lambda: FedLaAvg(cohort=2, weighting="uniform"), DIFFERENCES),

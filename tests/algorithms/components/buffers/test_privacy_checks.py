@@ -12,12 +12,13 @@ from offbeat.algorithms import (
     FedLaAvg,
     FedLuck,
     FedNova,
+    RingmasterASGD,
 )
 from offbeat.algorithms.components import Aggregate
 from offbeat.algorithms.components.buffers.privacy_checks import check_private_sum
 from offbeat.algorithms.components.buffers.wrappers import clip
 
-ANY_SUM = [FADAS, FedBuff, FedNova, FedLuck, lambda: FedAvg(weighting="uniform")]
+ANY_SUM = [FADAS, RingmasterASGD, FedBuff, FedNova, FedLuck, lambda: FedAvg(weighting="uniform")]
 MASKS_ALONE = [lambda kind=kind: kind(weighting="uniform") for kind in (ACE, CA2FL, FedLaAvg, MIFA)]
 EXAMPLES = "weighs by examples, which the sum would tell: set weighting = 'uniform'"
 REASONS = {
@@ -35,6 +36,7 @@ REASONS = {
     "async_comm_sgd": EXAMPLES,
     "mifa": EXAMPLES,
     "port": "looks at single updates",
+    "ringmaster": None,
     "scaffold": "keeps what it learned from a client",
     "sequential_sgd": "looks at single updates",
 }
