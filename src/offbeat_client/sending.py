@@ -74,9 +74,10 @@ def control_variate(delta: NDArray[np.float32], offset: NDArray[np.float32], pla
     """Return a client's memory, ``(d,)``, of a visit with corrected gradients.
 
     The memory is ``Δ / P − offset``. With the offset c − c_i it is SCAFFOLD's c_i⁺ = c_i − c + Δ / P, where P is the
-    sum of the step sizes (Karimireddy et al., ICML 2020, option II).
+    sum of the step sizes (Karimireddy et al., ICML 2020, option II). With a proximal term it is ``mu Δ − offset``. With
+    the offset −h_i that is FedDyn's h_i⁺ = h_i + mu Δ (Acar et al., ICLR 2021).
     """
-    return delta / np.float32(plan.path) - offset
+    return (delta * np.float32(plan.mu) if plan.mu else delta / np.float32(plan.path)) - offset
 
 
 def upload_bytes(plan: LocalPlan, length: int) -> int:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -45,6 +46,8 @@ class Case:
     """A round takes in all clients until the first of them is back, and nobody after that."""
     idle_versions: bool = False
     """There is a version at every tick, also if nothing came."""
+    delay_bound: float = math.inf
+    """Updates of this staleness and more are not wanted."""
     also_broken: tuple[dict[str, Any], ...] = ()
     """What else an update that is wanted may not claim."""
 

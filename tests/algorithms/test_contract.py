@@ -75,6 +75,10 @@ class World:
     def at_work(self) -> set[int]:
         return set(self.open) - self.lapsed
 
+    def wants(self, client: int, version: int) -> bool:
+        is_fresh = self.algorithm.version - version < self.case.delay_bound
+        return self.open.get(client) == version and is_fresh
+
     def slots(self) -> int:
         if self.case.takes_all_comers and self.had_turn - set(self.open):  # somebody of this round is back
             return 0
@@ -118,7 +122,7 @@ class World:
             self.receive(self.sent[client])
 
     def receive(self, update: Update) -> None:
-        client, expected = update.client, self.open.get(update.client) == update.version
+        client, expected = update.client, self.wants(update.client, update.version)
         before, version = self.algorithm.state_dict(), self.algorithm.version
         assert self.algorithm.wants(client, update.version) is expected
         made = self.call(lambda algorithm: algorithm.receive(update))
@@ -146,7 +150,7 @@ class World:
         assert not made or (expected and not self.periods)
         if expected and not self.rounds:
             assert self.algorithm.slots() == slots + 1
-            assert self.algorithm.wants(client, version)
+            assert self.algorithm.wants(client, version) is self.wants(client, version)
 
     def broken(self, client: int, choice: int) -> None:
         update = self.case.update(client, self.open.get(client, 0), choice, self.last_counted.get(client))
@@ -197,7 +201,7 @@ class World:
             for client in range(self.case.clients):
                 assert may_return(algorithm, client) or client in self.had_turn
                 wanted = [version for version in range(algorithm.version + 1) if algorithm.wants(client, version)]
-                assert wanted == ([self.open[client]] if client in self.open else [])
+                assert wanted == [version for version in range(algorithm.version + 1) if self.wants(client, version)]
         assert self.counted <= self.assigned
         assert self.same_state(self.algorithm.state_dict(), self.twin.state_dict())
 

@@ -160,10 +160,10 @@ def test_an_impossible_plan_gives_no_work(case, same_state):
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        ("async_comm_sgd fedavg fedbuff fedluck fednova scaffold", ("delta", True, 1)),
+        ("async_comm_sgd fadas fedavg fedbuff feddyn fedluck fednova ringmaster scaffold", ("delta", True, 1)),
         ("fedfa", ("delta", True, 5)),
         ("port", ("delta", False, 1)),
-        ("fedlaavg mifa", ("difference", True, 1)),
+        ("ace ca2fl fedlaavg mifa", ("difference", True, 1)),
         ("fedasync sequential_sgd", ("params", False, 1)),
     ],
 )

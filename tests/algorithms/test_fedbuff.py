@@ -10,7 +10,8 @@ from offbeat.algorithms import FedBuff, Update
 from offbeat.algorithms.components.buffers.robust import robust
 from offbeat.algorithms.components.buffers.wrappers import clip
 from offbeat.algorithms.components.server_optimizer import adagrad, adam
-from offbeat.algorithms.components.staleness import hinge, polynomial
+from offbeat.algorithms.components.staleness import constant, hinge, polynomial
+from offbeat.coordinator import Coordinator
 from tests.algorithms.case import Case
 
 
@@ -97,3 +98,41 @@ def test_random_arrivals_agree_with_numpy(plan, seed, size, concurrency):
                 model, version, buffer = model - 0.7 * sum(buffer) / size, version + 1, []
     assert algorithm.version == version
     np.testing.assert_allclose(algorithm.model.numpy(), model, atol=5e-6)
+
+
+def test_with_max_staleness_0_it_is_rennala_sgd(plan):
+    """Each step averages K updates of the current model; all others are unused, and their clients begin anew."""
+    numbers = np.random.default_rng(9)
+    algorithm = FedBuff(buffer_size=3, server_lr=0.5, staleness=constant(), concurrency=5)
+    coordinator = Coordinator(algorithm, torch.zeros(2), clients=5, local=plan, max_staleness=0)
+    seconds, ends, visits = np.array([1, 1.1, 1.7, 4.3, 9]), np.zeros(5), {}
+    model, step, gradients, unused = np.zeros(2), 0, [], 0
+    for client in range(5):
+        coordinator.present(0.0, client)
+    for _ in range(200):
+        for assignment in coordinator.assign(float(ends.min())):
+            visits[assignment.client] = assignment, step, model
+            ends[assignment.client] += seconds[assignment.client]
+        client = int(ends.argmin())
+        assignment, began, start = visits[client]
+        gradient = (start - numbers.standard_normal(2)).astype(np.float32)
+        receipt = coordinator.receive(
+            float(ends[client]),
+            client,
+            assignment.visit,
+            torch.from_numpy(gradient),
+            examples=1,
+            steps=1,
+            normaliser=1.0,
+        )
+        assert receipt.counted is (began == step)
+        if began == step:
+            gradients.append(gradient)
+        else:
+            unused += 1
+        if len(gradients) == 3:
+            model, step, gradients = model - 0.5 * np.mean(gradients, axis=0), step + 1, []
+        coordinator.present(float(ends[client]), client)
+        np.testing.assert_allclose(algorithm.model.numpy(), model, atol=1e-4)
+    assert step > 30
+    assert unused > 20

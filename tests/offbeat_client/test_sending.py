@@ -161,6 +161,11 @@ def test_the_control_variate_by_hand() -> None:
     assert control_variate(vector(3, -1), vector(1, 2), plan).tolist() == [5, -4]
 
 
+def test_with_a_proximal_term_the_control_variate_is_its_slope_by_hand() -> None:
+    plan = LocalPlan(steps=2, batch_size=1, lr=0.25, mu=4.0)
+    assert control_variate(vector(3, -1), vector(1, 2), plan).tolist() == [11, -6]
+
+
 def test_a_change_beyond_float32_does_not_warn() -> None:
     largest = vector(3e38)
     assert np.isinf(send("difference", largest, -largest, WHOLE, seed=0).vector).all()

@@ -1,4 +1,4 @@
-"""SCAFFOLD with clients that train: the simulator and the service come to the same model and the same c_i.
+"""SCAFFOLD and FedDyn with clients that train: simulator and service come to the same model and the same c_i.
 
 All that a simulation's clients do is done again by real ones, in the same order. Their processes and the server's are
 killed in between.
@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from offbeat.algorithms import SCAFFOLD, LocalPlan
+from offbeat.algorithms import SCAFFOLD, FedDyn, LocalPlan
 from offbeat.service.client import LocalSGD, run_client
 from offbeat.simulation.records import Stop
 from offbeat_client.client_folder.outbox import Outbox
@@ -30,14 +30,16 @@ SHARDS = np.split(np.arange(60), [9, 21, 40])
 QUICK = Backoff(first_seconds=0.001, largest_seconds=0.002, attempts=4)
 
 
-def scaffold():
-    # Three are asked and two waited for, so there are updates that do not count.
-    return SCAFFOLD(cohort=2, server_lr=0.8, over_selection=1.5)
+# Three are asked and two waited for, so there are updates that do not count.
+ALGORITHMS = {
+    "scaffold": lambda: SCAFFOLD(cohort=2, server_lr=0.8, over_selection=1.5),
+    "feddyn": lambda: FedDyn(cohort=2, alpha=0.8, over_selection=1.5),
+}
 
 
-def simulated():
+def simulated(make):
     """Return the calls of a simulation, its algorithm, and what each client remembers at its end."""
-    calls, algorithm = [], scaffold()
+    calls, algorithm = [], make()
     simulation = simulate(algorithm, PLAN, STEP_SECONDS, SHARDS, stop=Stop(versions=ROUNDS), record=calls.append)
     memories = {client: memory.resolve().tolist() for client, memory in simulation._stages.work._memories.items()}
     return calls, algorithm, memories
@@ -84,8 +86,9 @@ class Participant:
 class World:
     """The server and its clients; the server runs in one folder after the other."""
 
-    def __init__(self, folder, stack):
+    def __init__(self, folder, stack, make):
         self.folder = folder
+        self._make = make
         self._stack = stack
         self._at_work = {}
         self._starts = 0
@@ -108,7 +111,7 @@ class World:
 
     def start(self, folder):
         settings = {"plan": PLAN, "model": initial_model(), "layout": LAYOUT, "checkpoint_seconds": 1e6}
-        self.server = self._stack.enter_context(running(folder, scaffold, clients=CLIENTS, **settings))
+        self.server = self._stack.enter_context(running(folder, self._make, clients=CLIENTS, **settings))
 
     def begin(self, client):
         participant = self._at_work[client] = Participant(self.server, client, self.folder_of(client))
@@ -154,12 +157,13 @@ def lose_receipts(monkeypatch):
 
 
 @pytest.mark.parametrize("is_disturbed", [False, True])
-def test_both_worlds_come_to_the_same_model_and_the_same_variates(is_disturbed, monkeypatch, tmp_path):
-    calls, algorithm, memories = simulated()
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_both_worlds_come_to_the_same_model_and_the_same_variates(name, is_disturbed, monkeypatch, tmp_path):
+    calls, algorithm, memories = simulated(ALGORITHMS[name])
     if is_disturbed:
         lose_receipts(monkeypatch)
     outcomes = []
-    with ExitStack() as stack, World(tmp_path, stack) as world:
+    with ExitStack() as stack, World(tmp_path, stack, ALGORITHMS[name]) as world:
         for call in calls:
             if call.name == "assign":
                 for client in call.arguments["clients"]:

@@ -5,19 +5,24 @@ They are pure state machines, for a simulator or a server.
 
 import sys
 
+from offbeat.algorithms.ace import ACE
 from offbeat.algorithms.async_comm_sgd import AsyncCommSGD
+from offbeat.algorithms.ca2fl import CA2FL
 from offbeat.algorithms.components.algorithm import Algorithm
 from offbeat.algorithms.components.registry import Registry
 from offbeat.algorithms.components.update import Promise, Update, check_vector
+from offbeat.algorithms.fadas import FADAS
 from offbeat.algorithms.fedasync import FedAsync
 from offbeat.algorithms.fedavg import FedAvg
 from offbeat.algorithms.fedbuff import FedBuff
+from offbeat.algorithms.feddyn import FedDyn
 from offbeat.algorithms.fedfa import FedFa
 from offbeat.algorithms.fedlaavg import FedLaAvg
 from offbeat.algorithms.fedluck import FedLuck
 from offbeat.algorithms.fednova import FedNova
 from offbeat.algorithms.mifa import MIFA
 from offbeat.algorithms.port import Port
+from offbeat.algorithms.ringmaster import RingmasterASGD
 from offbeat.algorithms.scaffold import SCAFFOLD
 from offbeat.algorithms.sequential_sgd import SequentialSGD
 from offbeat_client.local_plan import Compression, LocalPlan
@@ -26,7 +31,10 @@ ALGORITHMS = Registry(sys.modules[__name__])
 """All algorithms by name: the modules of this package, and other packages' entry points."""
 
 __all__ = [
+    "ACE",
     "ALGORITHMS",
+    "CA2FL",
+    "FADAS",
     "MIFA",
     "SCAFFOLD",
     "Algorithm",
@@ -35,6 +43,7 @@ __all__ = [
     "FedAsync",
     "FedAvg",
     "FedBuff",
+    "FedDyn",
     "FedFa",
     "FedLaAvg",
     "FedLuck",
@@ -42,6 +51,7 @@ __all__ = [
     "LocalPlan",
     "Port",
     "Promise",
+    "RingmasterASGD",
     "SequentialSGD",
     "Update",
     "check_vector",

@@ -8,7 +8,21 @@ import numpy as np
 import pytest
 import torch
 
-from offbeat.algorithms import MIFA, AsyncCommSGD, FedAvg, FedBuff, FedLaAvg, FedLuck, FedNova, LocalPlan, Update
+from offbeat.algorithms import (
+    ACE,
+    CA2FL,
+    FADAS,
+    MIFA,
+    AsyncCommSGD,
+    FedAvg,
+    FedBuff,
+    FedLaAvg,
+    FedLuck,
+    FedNova,
+    LocalPlan,
+    RingmasterASGD,
+    Update,
+)
 from offbeat.algorithms.components.buffers.secret import secret
 from offbeat.algorithms.components.schedules.patterns import full
 from offbeat_client.local_plan import normaliser
@@ -21,7 +35,11 @@ from tests.service.masked.conftest import enrolled_helper, masked_server
 PLAN = LocalPlan(steps=4, batch_size=1, lr=0.5)
 DIFFERENCES = {"payload": "difference", "buffer": 5}
 ALGORITHMS = {
+    "ace": (lambda: ACE(weighting="uniform", concurrency=4), DIFFERENCES),
+    "ca2fl": (lambda: CA2FL(buffer_size=2, weighting="uniform", concurrency=4), DIFFERENCES),
+    "fadas": (lambda: FADAS(buffer_size=2, concurrency=4, delay_bound=1), {}),
     "fedbuff": (lambda: FedBuff(buffer_size=2, concurrency=4), {}),
+    "ringmaster": (lambda: RingmasterASGD(delay_bound=3, concurrency=4), {}),
     "fedavg": (lambda: FedAvg(cohort=2, weighting="uniform"), {}),
     "fednova": (lambda: FedNova(cohort=2), {}),
     "fedlaavg": (lambda: FedLaAvg(cohort=2, weighting="uniform"), DIFFERENCES),

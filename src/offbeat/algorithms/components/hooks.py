@@ -27,7 +27,8 @@ class Hooks(Generic[Schedule_co]):
         needs_loss: Updates must carry ``loss``.
         weighs_by_examples: Updates weigh more the more examples their clients declare.
         corrects_gradients: Clients add ``down()`` minus a vector of their own to each local gradient; that vector
-            becomes Δ_i / P − (the sum that they added), P the sum of their step sizes, once the update has counted.
+            becomes Δ_i / P − (the sum that they added), P the sum of their step sizes, once the update has counted;
+            with a proximal term mu in the plan, mu Δ_i − (the sum that they added).
         selection: How the coordinator picks the next client: a name, or a function that makes a pool from N and a seed.
         measures: It plans by clients' measured speeds, so no client may be refused before it counted; ``note_speed``
             is called for each client that can tell its speed before its first visit. A private run sets it to False.

@@ -16,11 +16,11 @@ def started(*tallies, length=2):
 
 def test_a_sum_by_hand(upload):
     buffer = started()
-    buffer.add(upload(0, 0, 1, 2), 2.0)
-    buffer.add(upload(1, 0, -2, 4), 0.5)
+    buffer.add(upload(0, 5, 1, 2), 2.0)
+    buffer.add(upload(1, 3, -2, 4), 0.5)
     assert buffer.count == 2
     closed = buffer.release(7)
-    assert (closed.version, closed.count, closed.weight) == (7, 2, 2.5)
+    assert (closed.version, closed.count, closed.weight, closed.oldest) == (7, 2, 2.5, 3)
     assert (closed.tallies, closed.sealed, list(closed.entries)) == ({}, False, [])
     assert closed.total().tolist() == [1, 6]
 

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from offbeat.algorithms import FedAvg, FedBuff, FedNova
+from offbeat.algorithms import FADAS, FedAvg, FedBuff, FedNova
 from offbeat.algorithms.components import LocalPlan
 from offbeat.algorithms.components.buffers.noisy_sum import noisy
 from offbeat.algorithms.components.staleness import constant, polynomial
@@ -51,6 +51,14 @@ def test_an_update_that_is_not_finite_counts_as_zeros(send, entry):
     send(algorithm, 1, 3, 4)
     assert algorithm.model.tolist() == [-(3 + 1) / 2, -(4 + 1) / 2]
     assert algorithm.refused_steps == {}
+
+
+def test_a_noisy_sum_knows_its_oldest_update(send):
+    algorithm = started(FADAS(buffer_size=1, server_lr=1.0, beta1=0, beta2=0, delay_bound=1), noise=None)
+    for client in range(3):
+        before = algorithm.model.clone()
+        send(algorithm, client, 1, 1)
+    assert algorithm.model.sub(before).tolist() == pytest.approx([-0.5, -0.5])  # η/τ_max with τ_max = 2
 
 
 def test_noise_is_not_scaled_down_with_late_updates(send):

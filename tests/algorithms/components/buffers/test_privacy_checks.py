@@ -1,17 +1,34 @@
 import pytest
 
-from offbeat.algorithms import ALGORITHMS, MIFA, AsyncCommSGD, FedAvg, FedBuff, FedLaAvg, FedLuck, FedNova
+from offbeat.algorithms import (
+    ACE,
+    ALGORITHMS,
+    CA2FL,
+    FADAS,
+    MIFA,
+    AsyncCommSGD,
+    FedAvg,
+    FedBuff,
+    FedLaAvg,
+    FedLuck,
+    FedNova,
+    RingmasterASGD,
+)
 from offbeat.algorithms.components import Aggregate
 from offbeat.algorithms.components.buffers.privacy_checks import check_private_sum
 from offbeat.algorithms.components.buffers.wrappers import clip
 
-ANY_SUM = [FedBuff, FedNova, FedLuck, lambda: FedAvg(weighting="uniform")]
-MASKS_ALONE = [lambda: FedLaAvg(weighting="uniform"), lambda: MIFA(weighting="uniform")]
+ANY_SUM = [FADAS, RingmasterASGD, FedBuff, FedNova, FedLuck, lambda: FedAvg(weighting="uniform")]
+MASKS_ALONE = [lambda kind=kind: kind(weighting="uniform") for kind in (ACE, CA2FL, FedLaAvg, MIFA)]
 EXAMPLES = "weighs by examples, which the sum would tell: set weighting = 'uniform'"
 REASONS = {
+    "ace": EXAMPLES,
+    "ca2fl": EXAMPLES,
+    "fadas": None,
     "fedasync": "looks at single updates",
     "fedavg": EXAMPLES,
     "fedbuff": None,
+    "feddyn": "keeps what it learned from a client",
     "fedfa": "puts an update into several sums, whose differences would show it",
     "fedlaavg": EXAMPLES,
     "fedluck": None,
@@ -19,6 +36,7 @@ REASONS = {
     "async_comm_sgd": EXAMPLES,
     "mifa": EXAMPLES,
     "port": "looks at single updates",
+    "ringmaster": None,
     "scaffold": "keeps what it learned from a client",
     "sequential_sgd": "looks at single updates",
 }
@@ -53,7 +71,7 @@ def test_others_are_refused_in_one_line_with_the_reason(name, reason):
 
 
 def test_updates_that_the_server_keeps_are_not_private():
-    for kind in (FedLaAvg, MIFA):
+    for kind in (ACE, CA2FL, FedLaAvg, MIFA):
         with pytest.raises(ValueError, match="looks at single updates"):
             check_private_sum(kind(weighting="uniform", server_keeps_updates=True), is_masked=True)
 

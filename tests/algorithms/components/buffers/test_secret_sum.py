@@ -40,10 +40,11 @@ def test_masked_vectors_add_up_modulo_two_to_the_32(buffer):
 
 
 def test_an_opened_sum_is_worth_its_steps(buffer):
-    buffer.add(masked(0, 1, 1), Weight(1.0, steps=3))
+    buffer.add(masked(0, 1, 1, version=3), Weight(1.0, steps=3))
     opened = buffer.reveal(buffer.release(4), whole(10, -10))
     assert opened.total().tolist() == [5.0, -5.0]
     assert (opened.sealed, opened.version, opened.count, opened.tallies) == (False, 4, 1, {"steps": 3})
+    assert opened.oldest == 3
 
 
 @pytest.mark.parametrize("wrong", [whole(11, 0), whole(0, -11), whole(-LARGEST - 1, 0)])
@@ -86,7 +87,7 @@ def test_open_and_sealed_sums_survive_a_restart(buffer, same_state):
         (4, 1, b"\x04\xff"),
     ]
     assert torch.equal(other.masked_sum(loaded), whole(-LARGEST - 1, 2))
-    assert (loaded.version, loaded.weight, loaded.tallies) == (7, 2.5, {"steps": 5})
+    assert (loaded.version, loaded.weight, loaded.tallies, loaded.oldest) == (7, 2.5, {"steps": 5}, 1)
     assert other.release(8).tallies == {"steps": 1}
 
 

@@ -76,6 +76,7 @@ class ClosedBuffer:
         weight: The sum of their weights.
         tallies: The sums of their tallies, by name.
         version: The version of the model that the step starts from.
+        oldest: The version that the oldest update began from; None where the buffer does not know it.
         entries: The single updates, where the buffer keeps them.
         sealed: Whether a helper has to open the sum first.
 
@@ -92,6 +93,7 @@ class ClosedBuffer:
         count: int,
         weight: float = 0.0,
         tallies: Mapping[str, float] | None = None,
+        oldest: int | None = None,
         entries: Sequence[Entry] = (),
         sealed: bool = False,
         is_mean: bool = False,
@@ -100,6 +102,7 @@ class ClosedBuffer:
         self.count = count
         self.weight = weight
         self.tallies = dict(tallies or {})
+        self.oldest = oldest
         self.entries = entries
         self.sealed = sealed
         self._make = total
@@ -214,6 +217,7 @@ class Sum(Aggregate):
         super()._empty()
         self._sum = RunningSum(self._run)
         self._weight = 0.0
+        self._oldest: int | None = None
         self._tallies = dict.fromkeys(self.tallies, 0.0)
 
     def add(self, update: Update, weight: float | Weight) -> None:
@@ -221,21 +225,24 @@ class Sum(Aggregate):
         self._sum.add(update.vector, factor)
         self._weight += factor
         self._count += 1
+        self._oldest = update.version if self._oldest is None else min(self._oldest, update.version)
         if isinstance(weight, Weight):
             for name, number in weight.tallies.items():
                 self._tallies[name] += number
 
     def release(self, version: int) -> ClosedBuffer:
-        closed = ClosedBuffer(version, self._sum.total, count=self._count, weight=self._weight, tallies=self._tallies)
+        numbers: dict[str, Any] = {"count": self._count, "weight": self._weight, "tallies": self._tallies}
+        closed = ClosedBuffer(version, self._sum.total, **numbers, oldest=self._oldest)
         self._empty()
         return closed
 
     def state_dict(self) -> dict[str, Any]:
-        numbers = {"count": self._count, "weight": self._weight, **prefixed("tallies", self._tallies)}
-        return {**numbers, **self._sum.state_dict()}
+        numbers = {"count": self._count, "weight": self._weight, "oldest": self._oldest}
+        return {**numbers, **prefixed("tallies", self._tallies), **self._sum.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._count, self._weight = state["count"], state["weight"]
+        self._oldest = state.get("oldest")  # earlier states have none
         self._tallies = under("tallies", state)
         self._sum.load_state_dict(state)
 

@@ -61,7 +61,7 @@ class NoisySum(Wrapper):
         noise = self._noise
         if noise is None:
             return closed
-        numbers: dict[str, Any] = {"count": closed.count, "weight": closed.weight, "tallies": closed.tallies}
+        numbers: dict[str, Any] = {name: getattr(closed, name) for name in ("count", "weight", "tallies", "oldest")}
         return ClosedBuffer(version, lambda: closed.total() + noise(version + 1).to(closed.total().device), **numbers)
 
 

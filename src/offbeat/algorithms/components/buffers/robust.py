@@ -63,6 +63,7 @@ class Robust(Each):
             lambda: self._rule(torch.stack([entry.vector for entry in entries])),
             count=len(entries),
             weight=sum(entry.weight for entry in entries),
+            oldest=min((entry.update.version for entry in entries), default=None),
             is_mean=True,
         )
 

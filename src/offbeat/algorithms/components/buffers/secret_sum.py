@@ -63,6 +63,7 @@ class SecretSum(Wrapper):
         tallies = {name: sum(entry.tallies[name] for entry in entries) for name in self._tallies}
         total = sum(entry.weight for entry in entries)
         numbers: dict[str, Any] = {"count": len(entries), "weight": total, "tallies": tallies}
+        numbers["oldest"] = min((entry.update.version for entry in entries), default=None)
         return ClosedBuffer(version, _not_revealed, **numbers, entries=entries, sealed=True)
 
     def masked_sum(self, closed: ClosedBuffer) -> Tensor:
@@ -89,7 +90,7 @@ class SecretSum(Wrapper):
 
     def _revealed(self, closed: ClosedBuffer, numbers: Callable[[], Tensor]) -> ClosedBuffer:
         """Return the buffer of the whole numbers that ``numbers`` returns."""
-        counts: dict[str, Any] = {"count": closed.count, "weight": closed.weight, "tallies": closed.tallies}
+        counts: dict[str, Any] = {name: getattr(closed, name) for name in ("count", "weight", "tallies", "oldest")}
         return ClosedBuffer(closed.version, lambda: (numbers().double() * self._value).float(), **counts)
 
     def without(self, closed: ClosedBuffer, client: int) -> ClosedBuffer | None:
