@@ -1,7 +1,10 @@
+import math
+
 import pytest
 
 from offbeat.errors import OffbeatError
 from offbeat.report.confidence_interval import estimate
+from offbeat.report.paired import Paired
 from offbeat.report.summary import summarise
 from tests.report.example_runs import a_run
 
@@ -19,7 +22,8 @@ def test_one_seed():
     assert (final(row, "accuracy").mean, row.best.mean, final(row, "loss").mean) == (0.4, 0.52, 1.0)
     assert final(row, "accuracy") == estimate([0.4])
     assert row.seconds_to_target.mean == 100.0
-    assert row.speed_up == 1.0
+    assert row.speed_up == Paired(1.0, None, None, 1)
+    assert (row.updates_to_target.mean, row.bytes_to_target.mean) == (3.0, 2.0)
     assert (row.mean_staleness.mean, row.max_staleness) == (3.0, 6)
     assert row.tail is None  # fewer than ten evaluations
     assert (row.without_version, row.unfinished) == ((), {})
@@ -73,7 +77,8 @@ def test_no_speed_up_over_another_world():
     here, there = a_run("fedavg", 0, (0.1, 0.5)), a_run("fedbuff", 0, (0.1, 0.5), config=elsewhere)
     rows = summarise([here, there])
     assert [row.other_world for row in rows] == [False, True]
-    assert [row.speed_up for row in rows] == [1.0, None]
+    assert [row.speed_up and row.speed_up.mean for row in rows] == [1.0, None]
+    assert rows[1].difference is None
 
 
 def test_the_speed_up_is_over_fedavg():
@@ -88,7 +93,7 @@ def test_the_speed_up_is_over_fedavg():
     assert {row.baseline for row in summarise(runs)} == {"fedavg"}  # the label names the algorithm
     rows = summarise([*runs[:2], runs[3]])
     assert {row.baseline for row in rows} == {"sync"}
-    assert [row.speed_up for row in rows] == [3.0, 1.0, 0.5]
+    assert [row.speed_up.mean for row in rows] == pytest.approx([3.0, 1.0, 0.5])
     assert {row.baseline for row in summarise([runs[3], runs[0]])} == {"slow"}  # no FedAvg: the first
 
 
@@ -106,7 +111,32 @@ def test_a_target_that_not_every_seed_reaches_has_no_time():
     assert (some.reached, some.seconds_to_target, some.speed_up) == (1, None, None)
     assert (none.reached, none.seconds_to_target) == (0, None)
     slow, at_once = summarise([a_run("slow"), a_run("at once", 0, (0.5, 0.5))])
-    assert (slow.speed_up, at_once.speed_up) == (1.0, None)  # over no time at all
+    assert (slow.speed_up.mean, at_once.speed_up) == (1.0, None)  # over no time at all
+
+
+def test_the_median_time_counts_a_seed_that_missed_the_target_as_longest():
+    late, missed = (0.1, 0.1, 0.5), (0.1, 0.1)
+    runs = [a_run("most", 0), a_run("most", 1, late), a_run("most", 2, missed)]
+    runs += [a_run("some", 0), a_run("some", 1, missed), a_run("some", 2, missed)]
+    most, some = summarise(runs)
+    assert (most.seconds_to_target, most.median_to_target) == (None, 200.0)  # of 100, 200 and more
+    assert (some.reached, some.median_to_target) == (1, None)
+
+
+def test_algorithms_are_compared_seed_by_seed():
+    """Seeds differ by far more than algorithms do: Student's interval of three logarithms, by hand."""
+    times = {"fedavg": (200, 400, 1600), "b": (100, 100, 400)}  # ratios 2, 4, 4
+    runs = [
+        a_run(label, seed, (0.1, 0.5, 0.1 * seed + 0.01 * place), seconds=(0, *ends))
+        for place, (label, all_ends) in enumerate(times.items())
+        for seed, ends in enumerate((end, end + 1) for end in all_ends)
+    ]
+    _, row = summarise(runs)
+    assert row.speed_up.mean == pytest.approx(2 ** (5 / 3))
+    half = 4.30265 * math.log(2) / 3  # t of two degrees of freedom · s / √3, s = log 2 / √3
+    assert math.log(row.speed_up.high) == pytest.approx(math.log(2) * 5 / 3 + half, abs=1e-5)
+    assert (row.difference.mean, row.difference.low) == (pytest.approx(0.01), pytest.approx(0.01))
+    assert row.difference.seeds == row.speed_up.seeds == 3
 
 
 @pytest.mark.parametrize("visits", [(), [(None, "lost")], [(4, "unused")]])

@@ -29,6 +29,8 @@ def test_all_lines_of_one_seed():
         "Final loss": ("1.00",),
         "Time to 50 %": ("1 min 40 s",),
         "Speed-up": ("×1.0",),
+        "Visits to 50 %": ("3",),
+        "Sent to 50 %": ("2 B",),
         "Real time": ("2.0 s",),
         "Updates counted": ("3",),
         "Updates unused": ("1",),
@@ -75,7 +77,7 @@ def test_a_metric_that_a_label_lacks_is_a_dash():
     evaluate = {"metrics": ["accuracy", "f1"], "better": "higher"}
     rows = summarise([a_run("a", evaluate={"metrics": ["accuracy"]}), a_run("b", evaluate=evaluate)])
     names = [line.name for line in lines(rows)[0]]
-    assert names == ["Final accuracy", "Best accuracy", "Final f1", "Final loss"]
+    assert names == ["Final accuracy", "Difference to a", "Best accuracy", "Final f1", "Final loss"]
     assert cells(rows)["Final f1"] == ("–", "0.250")
 
 
@@ -91,6 +93,22 @@ def test_a_target_that_not_every_seed_reaches():
     assert cells(rows)["Time to 50 %"] == ("– (1 of 2 seeds)", "–", "0.0 s")
     assert cells(rows)["Speed-up"] == ("–", "–", "–")
     assert "No speed-up: some, the baseline, missed it in some seed." in caption(rows)
+
+
+def test_a_speed_up_has_the_interval_of_its_pairs():
+    ends = {"fedavg": (200, 400, 1600), "b": (100, 100, 400)}
+    runs = [
+        a_run(label, seed, (0.1, 0.5), seconds=(0, end)) for label, own in ends.items() for seed, end in enumerate(own)
+    ]
+    rows = summarise(runs)
+    assert cells(rows)["Speed-up"] == ("×1.0", "×3.2 (1.2 to 8.6)")
+    assert "Speed-up: over fedavg, seed by seed, with its 95 % confidence interval." in caption(rows)
+
+
+def test_a_median_time_says_how_many_seeds_reached_the_target():
+    rows = summarise([a_run("a", 0), a_run("a", 1), a_run("a", 2, (0.1, 0.2))])
+    assert cells(rows)["Time to 50 %"] == ("1 min 40 s, median (2 of 3 seeds)",)
+    assert "Median: of all seeds; one that missed it took longer than the others." in caption(rows)
 
 
 def test_a_row_has_one_unit():
@@ -149,7 +167,7 @@ def test_the_terminal_table_is_readable(width):
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= width
     (line,) = [line for line in text.splitlines() if "Final accuracy" in line]
-    assert line.split("  ")[-1].strip() == "55.0 ± 63.5 %"
+    assert line.split("  ")[-1].strip() == "55.0 % (0 to 100 %)"
     assert "Student's t" in text
 
 
@@ -159,16 +177,16 @@ def test_many_algorithms_are_written_in_blocks_that_fit():
     rows = summarise(runs)
     wide, narrow = printed(rows, 200), printed(rows, 80)
     assert wide.count("Final accuracy") == 1
-    assert narrow.count("Final accuracy") == narrow.count("Sent by clients") == 3
-    assert narrow.count("55.0 ± 63.5 %") == 2 * len(labels)  # final and best
-    assert narrow.count("Speed-up: over a.") == 1
+    assert narrow.count("Final accuracy") == narrow.count("Sent by clients") == 4
+    assert narrow.count("55.0 % (0 to 100 %)") == 2 * len(labels)  # final and best
+    assert narrow.count("Speed-up: over a, seed by seed") == 1
     for text, width in ((wide, 200), (narrow, 80)):
         assert max(map(len, text.splitlines())) <= width
         assert "…" not in text
     heads = [
         line.split() for line in narrow.splitlines() if line.split() and set("".join(line.split())) <= set("abcdef")
     ]
-    assert heads == [["a", "b", "c"], ["d", "e"]]
+    assert heads == [["a", "b"], ["c", "d"], ["e", "f"]]
 
 
 def test_one_column_is_written_however_narrow_the_terminal_is():

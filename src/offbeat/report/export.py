@@ -3,11 +3,12 @@
 import csv
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from offbeat.client_metrics import column
 from offbeat.report.confidence_interval import Estimate
+from offbeat.report.metrics import Measure
 from offbeat.report.summary import TAIL, Row
 from offbeat.report.table import caption, lines
 from offbeat.runs.directory import Run, disk_errors
@@ -71,12 +72,21 @@ def csv_bytes(table: Iterable[Sequence[object]]) -> bytes:
 
 
 def _estimates(row: Row) -> Iterable[tuple[object, ...]]:
-    final = {f"final_{measure.name}": estimate for measure, estimate in row.final.items()}
-    measures: dict[str, Estimate | None] = final | {
-        f"best_{row.measure.name}": row.best,
-        f"mean_of_last_{TAIL}_{row.measure.name}": row.tail,
-        **{f"final_{column(row.measure.name, name)}": estimate for name, estimate in row.clients.items()},
+    values: dict[str, tuple[Measure, Estimate | None]] = {
+        **{f"final_{measure.name}": (measure, estimate) for measure, estimate in row.final.items()},
+        f"best_{row.measure.name}": (row.measure, row.best),
+        f"mean_of_last_{TAIL}_{row.measure.name}": (row.measure, row.tail),
+        **{
+            f"final_{column(row.measure.name, name)}": (row.measure, estimate) for name, estimate in row.clients.items()
+        },
+    }
+    for name, (measure, estimate) in values.items():
+        if estimate is not None:
+            yield _line(row, name, estimate, measure.interval)
+    amounts = {
         "seconds_to_target": row.seconds_to_target,
+        "updates_to_target": row.updates_to_target,
+        "bytes_to_target": row.bytes_to_target,
         "real_seconds": row.real_seconds,
         "counted": row.counted,
         "unused": row.unused,
@@ -86,14 +96,24 @@ def _estimates(row: Row) -> Iterable[tuple[object, ...]]:
         "bytes_down": row.bytes_down,
         "bytes_up": row.bytes_up,
     }
-    for name, estimate in measures.items():
+    for name, estimate in amounts.items():
         if estimate is not None:
-            mean, half = estimate.mean, estimate.half_width
-            interval = ("", "") if half is None else (mean - half, mean + half)
-            deviation = "" if estimate.deviation is None else estimate.deviation
-            yield row.label, name, mean, deviation, *interval, estimate.seeds
-    if row.speed_up is not None:  # a ratio of two means
-        yield row.label, "speed_up", row.speed_up, "", "", "", row.seeds
+            yield _line(row, name, estimate, lambda mean, half: (mean - half, mean + half))
+    for name, paired in (
+        ("speed_up", row.speed_up),
+        (f"difference_of_final_{row.measure.name}", row.difference),
+    ):
+        if paired is not None:
+            ends = ("" if end is None else end for end in (paired.low, paired.high))
+            yield row.label, name, paired.mean, "", *ends, paired.seeds
+
+
+def _line(
+    row: Row, name: str, estimate: Estimate, interval: Callable[[float, float], tuple[float, float]]
+) -> tuple[object, ...]:
+    mean, half = estimate.mean, estimate.half_width
+    deviation = "" if estimate.deviation is None else estimate.deviation
+    return row.label, name, mean, deviation, *(("", "") if half is None else interval(mean, half)), estimate.seeds
 
 
 def _history(run: Run, columns: Sequence[str]) -> Iterable[tuple[object, ...]]:

@@ -39,8 +39,23 @@ class Measure:
         return self.name.replace("_", " ")
 
     def write(self, value: float, half_width: float | None = None) -> str:
-        """Write a value as ``83.1 %`` or ``0.453 ± 0.012``."""
+        """Write a value as ``83.1 %`` or ``0.453 ± 0.012``.
+
+        An interval that is cut off at 0 or 100 % is written with its ends: ``98.9 % (95.2 to 100 %)``.
+        """
+        if self.is_share and half_width and not half_width <= value <= 1 - half_width:
+            low, high = self.interval(value, half_width)
+            return f"{units.percent(value)} ({100 * low:.3g} to {100 * high:.3g} %)"
         return (units.percent if self.is_share else units.number)(value, half_width)
+
+    def write_difference(self, value: float, half_width: float | None = None) -> str:
+        """Write a difference of two values; that of shares in percentage points."""
+        return units.percent(value, half_width) if self.is_share else units.number(value, half_width)
+
+    def interval(self, value: float, half_width: float) -> tuple[float, float]:
+        """Return the ends of an interval; those of a share are within 0 and 1."""
+        low, high = value - half_width, value + half_width
+        return (max(low, 0.0), min(high, 1.0)) if self.is_share else (low, high)
 
     def at(self, target: float) -> str:
         """Write a target without padding its digits: ``80 %`` or ``loss 0.5``."""

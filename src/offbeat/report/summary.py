@@ -1,6 +1,8 @@
 """Numbers of a comparison: a row for each algorithm, over its seeds."""
 
-from collections.abc import Iterable, Sequence
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +10,8 @@ import numpy as np
 from offbeat.client_metrics import CLIENTS_EVALUATED, STATISTICS, column
 from offbeat.errors import OffbeatError
 from offbeat.report.confidence_interval import Estimate, estimate
-from offbeat.report.metrics import Measure, main_measure, measures_of, target_for
+from offbeat.report.metrics import Measure, cost, main_measure, measures_of, target_for
+from offbeat.report.paired import Paired, difference, ratio
 from offbeat.runs.directory import Run
 from offbeat.runs.parquet_chunks import Columns
 from offbeat.runs.settings import algorithm_of, by_label, same_world
@@ -29,8 +32,12 @@ class Row:
     target: float | None
     reached: int  # seeds that reached the target
     seconds_to_target: Estimate | None  # virtual; None unless every seed reached the target
-    baseline: str  # the label to which the speed-up refers
-    speed_up: float | None
+    median_to_target: float | None  # over all seeds, virtual seconds; None if half of them missed the target
+    updates_to_target: Estimate | None  # visits of clients; None unless every seed reached the target
+    bytes_to_target: Estimate | None  # to and by all clients
+    baseline: str  # the label to which speed-up and difference refer
+    speed_up: Paired | None  # the baseline's time to target over this one's
+    difference: Paired | None  # of the last value of the measure, to the baseline's
     other_world: bool  # another world than the baseline's, so that speeds cannot be compared
     counted: Estimate  # client updates
     unused: Estimate
@@ -65,29 +72,14 @@ def summarise(runs: Sequence[Run], target: float | None = None) -> list[Row]:
             advice = "run it again with a shorter evaluation interval" if run.finished else "wait for the first"
             raise OffbeatError(f"{run.path} holds no evaluation; {advice}")
     measure, target = main_measure(runs), target_for(runs, target)
-    times = {label: [_seconds_to(target, measure, run) for run in group] for label, group in groups.items()}
     baseline = _baseline(groups)
-    # Times of different worlds cannot be compared.
-    elsewhere = {label: not same_world(group[0], groups[baseline][0]) for label, group in groups.items()}
-    baseline_time = _over_all(times[baseline]) if groups else None
-    return [
-        _row(group, measure, target, times[label], baseline, baseline_time, other_world=elsewhere[label])
-        for label, group in groups.items()
-    ]
+    return [_row(group, measure, target, groups[baseline]) for group in groups.values()]
 
 
-def _row(
-    runs: Sequence[Run],
-    measure: Measure,
-    target: float | None,
-    times: Sequence[float | None],
-    baseline: str,
-    baseline_time: Estimate | None,
-    *,
-    other_world: bool,
-) -> Row:
+def _row(runs: Sequence[Run], measure: Measure, target: float | None, baseline: Sequence[Run]) -> Row:
     staleness = [stale for stale in (counted_staleness(run.events) for run in runs) if len(stale)]
-    seconds_to_target = _over_all(times)
+    times, baseline_times = (_to_target("seconds", target, measure, group) for group in (runs, baseline))
+    other_world = not same_world(runs[0], baseline[0])  # whose times and values cannot be compared
     curves = [run.history[measure.name].astype(np.float64) for run in runs]
     measured = [set(measures_of(run)) for run in runs]
     finished = [run for run in runs if run.finished]
@@ -100,10 +92,14 @@ def _row(
         best=estimate(measure.best(curve) for curve in curves),
         tail=estimate(curve[-TAIL:].mean() for curve in curves) if all(len(c) >= TAIL for c in curves) else None,
         target=target,
-        reached=sum(time is not None for time in times),
-        seconds_to_target=seconds_to_target,
-        baseline=baseline,
-        speed_up=None if other_world else _ratio(baseline_time, seconds_to_target),
+        reached=sum(time is not None for time in times.values()),
+        seconds_to_target=_over_all(times),
+        median_to_target=_median(times),
+        updates_to_target=_over_all(_to_target("updates", target, measure, runs)),
+        bytes_to_target=_over_all(_to_target("bytes", target, measure, runs)),
+        baseline=baseline[0].label,
+        speed_up=None if other_world else ratio(baseline_times, times),
+        difference=None if other_world else difference(_ends(runs, measure), _ends(baseline, measure)),
         other_world=other_world,
         counted=_last(runs, "counted"),
         unused=_last(runs, "unused"),
@@ -152,24 +148,31 @@ def _baseline(groups: dict[str, list[Run]]) -> str:
     return next(iter(groups), "")
 
 
-def _seconds_to(target: float | None, measure: Measure, run: Run) -> float | None:
-    """Return the virtual seconds of the first evaluation that reached the target."""
-    if target is None:
-        return None
-    good = np.flatnonzero(measure.reached(run.history[measure.name], target))
-    return float(run.history["seconds"][good[0]]) if len(good) else None
+def _to_target(over: str, target: float | None, measure: Measure, runs: Sequence[Run]) -> dict[int, float | None]:
+    """Return by seed the cost of reaching the target; None if it was missed."""
+    found: dict[int, float | None] = dict.fromkeys(run.seed for run in runs)
+    for run in runs:
+        values = run.history[measure.name]
+        good = [] if target is None else np.flatnonzero(measure.reached(values, target)).tolist()
+        if good:
+            found[run.seed] = float(cost(over, run)[good[0]])
+    return found
 
 
-def _over_all(times: Sequence[float | None]) -> Estimate | None:
+def _over_all(costs: Mapping[int, float | None]) -> Estimate | None:
     """Return the estimate; None if a seed missed the target: others would flatter."""
-    reached = [time for time in times if time is not None]
-    return estimate(reached) if len(reached) == len(times) else None
+    reached = [one for one in costs.values() if one is not None]
+    return estimate(reached) if len(reached) == len(costs) else None
 
 
-def _ratio(baseline: Estimate | None, own: Estimate | None) -> float | None:
-    if baseline is None or own is None or own.mean == 0:
-        return None
-    return baseline.mean / own.mean
+def _median(times: Mapping[int, float | None]) -> float | None:
+    """Return the median time; a seed that missed the target took the longest."""
+    median = statistics.median(math.inf if time is None else time for time in times.values())
+    return median if math.isfinite(median) else None
+
+
+def _ends(runs: Iterable[Run], measure: Measure) -> dict[int, float]:
+    return {run.seed: float(run.history[measure.name][-1]) for run in runs}
 
 
 def _over_clients(runs: Sequence[Run], measure: Measure) -> dict[str, Estimate]:

@@ -35,7 +35,14 @@ def lines(rows: Sequence[Row]) -> list[list[Line]]:
     measure = rows[0].measure
     time = [Line("Real time", _durations([row.real_seconds for row in rows]))]
     if rows[0].target is not None:
-        time = [Line(_to_target(rows[0]), _times_to_target(rows)), _line("Speed-up", rows, _speed_up), *time]
+        name = rows[0].measure.at(rows[0].target)
+        time = [
+            Line(f"Time to {name}", _times_to_target(rows)),
+            _line("Speed-up", rows, _speed_up),
+            _line(f"Visits to {name}", rows, lambda row: _write(row.updates_to_target, units.count)),
+            Line(f"Sent to {name}", _sizes([row.bytes_to_target for row in rows])),
+            *time,
+        ]
     return [
         _quality(rows, measure),
         _on_clients(rows, measure),
@@ -95,13 +102,15 @@ def caption(rows: Sequence[Row]) -> str:
         sentences.append(f"Mean of last {TAIL}: over the last {TAIL} evaluations.")
     if first.target is not None:
         side = "above" if first.measure.higher_is_better else "below"
-        sentences.append(f"{_to_target(first)}: first evaluation at or {side} it.")
+        sentences.append(f"Time to {first.measure.at(first.target)}: first evaluation at or {side} it.")
+        if any(row.seconds_to_target is None and row.median_to_target is not None for row in rows):
+            sentences.append("Median: of all seeds; one that missed it took longer than the others.")
         baseline = next((row for row in rows if row.label == first.baseline), None)
         if baseline and baseline.seconds_to_target is None:
             some = " in some seed" if baseline.reached else ""
             sentences.append(f"No speed-up: {baseline.label}, the baseline, missed it{some}.")
         else:
-            sentences.append(f"Speed-up: over {first.baseline}.")
+            sentences.append(f"Speed-up: over {first.baseline}{_interval_note(rows)}.")
         if any(row.other_world for row in rows):
             sentences.append("No speed-up across different worlds.")
     seeds = sorted({row.seeds for row in rows})
@@ -109,6 +118,11 @@ def caption(rows: Sequence[Row]) -> str:
         number = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
         sentences.append(f"Mean ± half the 95 % confidence interval (Student's t) over {number} seeds.")
     return "\n".join(filter(None, [" ".join(sentences), *_warnings(rows)]))
+
+
+def _interval_note(rows: Sequence[Row]) -> str:
+    has_interval = any(row.speed_up and row.speed_up.low is not None for row in rows)
+    return ", seed by seed, with its 95 % confidence interval" if has_interval else ""
 
 
 class TerminalTable:
@@ -150,6 +164,8 @@ def _quality(rows: Sequence[Row], main: Measure) -> list[Line]:
         _line(f"Final {main.title}", rows, lambda row: _write(row.final[main], main.write)),
         _line(f"Best {main.title}", rows, lambda row: _write(row.best, main.write)),
     ]
+    if len(rows) > 1:
+        result.insert(1, _line(f"Difference to {rows[0].baseline}", rows, _difference))
     if any(row.tail for row in rows):
         result.append(_line(f"Mean of last {TAIL}", rows, lambda row: _write(row.tail, main.write)))
     # Experiments may have different metrics; the loss comes last.
@@ -157,6 +173,14 @@ def _quality(rows: Sequence[Row], main: Measure) -> list[Line]:
     for measure in sorted(others, key=lambda measure: measure.name == "loss"):
         result.append(_line(f"Final {measure.title}", rows, _final(measure)))
     return result
+
+
+def _difference(row: Row) -> str:
+    if row.difference is None or row.label == row.baseline:
+        return NOTHING
+    mean, low = row.difference.mean, row.difference.low
+    half_width = None if low is None else mean - low
+    return f"{'+' if mean >= 0 else ''}{row.measure.write_difference(mean, half_width)}"
 
 
 def _final(measure: Measure) -> Callable[[Row], str]:
@@ -186,14 +210,19 @@ def _write(estimate: Estimate | None, unit: Callable[[float, float | None], str]
     return NOTHING if estimate is None else unit(estimate.mean, estimate.half_width)
 
 
-def _to_target(row: Row) -> str:
-    return f"Time to {row.measure.at(row.target or 0.0)}"
-
-
 def _times_to_target(rows: Sequence[Row]) -> tuple[str, ...]:
     times = _durations([row.seconds_to_target for row in rows])
-    some = [f" ({row.reached} of {row.seeds} seeds)" if 0 < row.reached < row.seeds else "" for row in rows]
-    return tuple(map("".join, zip(times, some, strict=True)))
+    return tuple(
+        _some_seeds(row) if row.seconds_to_target is None else time for row, time in zip(rows, times, strict=True)
+    )
+
+
+def _some_seeds(row: Row) -> str:
+    """Write the time of an algorithm that missed the target in some seed."""
+    if not row.reached:
+        return NOTHING
+    median = NOTHING if row.median_to_target is None else f"{units.duration(row.median_to_target)}, median"
+    return f"{median} ({row.reached} of {row.seeds} seeds)"
 
 
 def _durations(estimates: Sequence[Estimate | None]) -> tuple[str, ...]:
@@ -214,7 +243,12 @@ def _middling(estimates: Sequence[Estimate | None]) -> float | None:
 
 
 def _speed_up(row: Row) -> str:
-    return NOTHING if row.speed_up is None else units.factor(row.speed_up)
+    if row.speed_up is None:
+        return NOTHING
+    factor, low, high = row.speed_up.mean, row.speed_up.low, row.speed_up.high
+    if low is None or high is None or row.label == row.baseline:
+        return units.factor(factor)
+    return f"{units.factor(factor)} ({units.factor(low)[1:]} to {units.factor(high)[1:]})"
 
 
 def _max_staleness(row: Row) -> str:

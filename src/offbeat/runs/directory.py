@@ -7,8 +7,8 @@
 ``clients.parquet``       with ``evaluate.on_clients``, a row for each client's evaluation: version, loss, metrics
 ``model.safetensors``     the final model, by parameter name
 ``versions.json``         versions that the numbers depend on: Python, packages, trainer, threads
-``timing.json``           real seconds, and notes such as that a GPU's memory ran out; a file of its own, because
-                          all other files are equal in every run
+``timing.json``           real seconds, date, machine, commit, and notes such as that a GPU's memory ran out; a file of
+                          its own, because all other files are equal in every run
 ========================  ==========================================================================
 
 The folder of an unfinished run ends in ``.unfinished``: its tables are in chunks, its state after the last chunk is in

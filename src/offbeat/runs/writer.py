@@ -13,6 +13,7 @@ from torch import Tensor
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.runs import directory as run_directory
 from offbeat.runs.parquet_chunks import ChunkedTable
+from offbeat.runs.provenance import provenance
 from offbeat.runs.resume import check_chunks, check_settings, check_versions
 from offbeat.simulation.client_evaluations import ClientEvaluation
 from offbeat.simulation.records import Evaluation, VisitEnded
@@ -114,7 +115,7 @@ class RunWriter:
                 for name, table in self._tables.items():
                     table.join(new / f"{name}.parquet")
                 (new / "model.safetensors").write_bytes(save(dict(model)))
-                timing = {"real_seconds": real_seconds, **({"notes": list(notes)} if notes else {})}
+                timing = {"real_seconds": real_seconds, **provenance(), **({"notes": list(notes)} if notes else {})}
                 _write(new / "timing.json", _as_json(timing))
                 for file in new.iterdir():
                     sync_file(file)

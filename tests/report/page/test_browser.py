@@ -97,7 +97,7 @@ def test_a_table_is_saved_as_csv(browser, report):
     assert [float(row[column]) for row in rows] == pytest.approx([0.93, 0.43, 0.73])
     written = header.index("Final accuracy (as written)")
     assert rows[0][written] == browser.texts("#results tbody tr:first-child td")[0]
-    assert "±" in rows[0][written] or "…" in rows[0][written]
+    assert "±" in rows[0][written] or " to " in rows[0][written]
     browser.find('[data-table="versions"]').click()
     assert browser.saved("versions.csv") == "Package,Version\ntorch,2.9\nnumpy,2.3\n"
     assert browser.console() == []

@@ -10,9 +10,11 @@ from typing import Any
 import jinja2
 
 from offbeat.report import table
+from offbeat.report.finding import finding
 from offbeat.report.line_styles import LineStyle, line_styles
 from offbeat.report.page.client_data import client_data
 from offbeat.report.page.curve_data import curve_data
+from offbeat.report.page.origin import origin
 from offbeat.report.page.provenance import configurations, differing_settings, package_versions
 from offbeat.report.page.results import columns
 from offbeat.report.page.visit_data import participation_data, timeline_data
@@ -40,8 +42,8 @@ def page(runs: Sequence[Run], rows: Sequence[Row], title: str, command: str) -> 
         script=script,
         data=_json(_data(runs, rows, styles)),
         title=title,
-        finding="",
-        origin="",
+        finding=finding(rows),
+        origin=origin(runs),
         settings=differing_settings(runs),
         command=command,
         world=world_of(runs),

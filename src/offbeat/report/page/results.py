@@ -1,4 +1,4 @@
-"""The table of results with an algorithm in each row, and a number behind each text."""
+"""The table of results: an algorithm in each row, a number behind each text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,6 +49,8 @@ def _values(row: Row) -> dict[str, float | None]:
         f"Mean of last {TAIL}": row.tail,
         **{f"Clients' {main}, {STATISTIC_TITLES[name]}": estimate for name, estimate in row.clients.items()},
         f"Time to {row.measure.at(row.target or 0.0)}": row.seconds_to_target,
+        f"Visits to {row.measure.at(row.target or 0.0)}": row.updates_to_target,
+        f"Sent to {row.measure.at(row.target or 0.0)}": row.bytes_to_target,
         "Real time": row.real_seconds,
         "Updates counted": row.counted,
         "Updates unused": row.unused,
@@ -58,7 +60,8 @@ def _values(row: Row) -> dict[str, float | None]:
         "Sent by clients": row.bytes_up,
     }
     return {name: None if estimate is None else estimate.mean for name, estimate in estimates.items()} | {
-        "Speed-up": row.speed_up,
+        "Speed-up": row.speed_up and row.speed_up.mean,
+        f"Difference to {row.baseline}": row.difference and row.difference.mean,
         "Max staleness": row.max_staleness,
         "ε, zero-out": row.epsilon,
         "ε, replace one": row.epsilon_replace_one,

@@ -1,0 +1,77 @@
+"""Finding of a comparison, in one sentence."""
+
+from collections.abc import Sequence
+
+from offbeat import units
+from offbeat.report.metrics import Measure
+from offbeat.report.paired import Paired
+from offbeat.report.summary import Row
+
+
+def finding(rows: Sequence[Row]) -> str:
+    """Return the sentence: about the time to the target or, without one, the end.
+
+    It is about the algorithm that is furthest from the baseline, which several algorithms make likelier to be so by
+    chance; a difference whose interval includes none is called that.
+    """
+    baseline = next(row for row in rows if row.label == rows[0].baseline)
+    others = [row for row in rows if row is not baseline and not row.other_world]
+    if baseline.target is not None and not (baseline.seconds_to_target and any(row.speed_up for row in others)):
+        return _who_reached(rows)
+    faster = [(row, row.speed_up) for row in others if row.speed_up is not None]
+    if faster:
+        return _speed(*max(faster, key=lambda pair: pair[1].mean), baseline, len(others))
+    sign = 1 if baseline.measure.higher_is_better else -1
+    better = [(row, row.difference) for row in others if row.difference is not None]
+    if better:
+        return _difference(*max(better, key=lambda pair: sign * pair[1].mean), baseline, len(others))
+    return f"{baseline.label} ended at {baseline.measure.write(baseline.final[baseline.measure].mean)}."
+
+
+def _who_reached(rows: Sequence[Row]) -> str:
+    name = rows[0].measure.at(rows[0].target or 0.0)
+    if not any(row.reached for row in rows):
+        return f"No run reached {name}."
+    if len(rows) == 1 and (time := rows[0].seconds_to_target):
+        return f"{rows[0].label} reached {name} after {units.duration(time.mean)} in {_seeds(time.seeds)}."
+    reached = [f"{row.label} in {row.reached} of {_seeds(row.seeds)}" for row in rows]
+    return f"Reached {name}: {', '.join(reached)}."
+
+
+def _speed(row: Row, speed_up: Paired, baseline: Row, others: int) -> str:
+    name, times = row.measure.at(row.target or 0.0), units.factor(speed_up.mean)[1:]
+    if speed_up.low is None or speed_up.high is None:
+        return f"{row.label} reached {name} {times} times as fast as {baseline.label} in one seed; run several."
+    ends = f"{units.factor(speed_up.low)[1:]} to {units.factor(speed_up.high)[1:]}"
+    certainty = f"(95 % interval {ends}, {speed_up.seeds} paired seeds)"
+    if speed_up.is_clear(1.0):
+        return f"{row.label}{_of(others)} reached {name} {times} times as fast as {baseline.label} {certainty}."
+    return (
+        f"No clear difference in the time to {name}: {row.label} was {times} times as fast as {baseline.label} "
+        f"{certainty}."
+    )
+
+
+def _difference(row: Row, difference: Paired, baseline: Row, others: int) -> str:
+    unit = "points" if row.measure.is_share else row.measure.title
+    mean = _amount(row.measure, abs(difference.mean))
+    side = "above" if difference.mean >= 0 else "below"
+    if difference.low is None or difference.high is None:
+        return f"{row.label} ended {mean} {unit} {side} {baseline.label} in one seed; run several."
+    ends = f"{_amount(row.measure, difference.low)} to {_amount(row.measure, difference.high)}"
+    certainty = f"(95 % interval {ends}, {difference.seeds} paired seeds)"
+    if difference.is_clear(0.0):
+        return f"{row.label}{_of(others)} ended {mean} {unit} {side} {baseline.label} {certainty}."
+    return f"No clear difference at the end: {row.label} is {mean} {unit} {side} {baseline.label} {certainty}."
+
+
+def _amount(measure: Measure, difference: float) -> str:
+    return f"{100 * difference:.1f}" if measure.is_share else units.number(difference)
+
+
+def _of(others: int) -> str:
+    return f", the best of {others}," if others > 1 else ""
+
+
+def _seeds(number: int) -> str:
+    return "1 seed" if number == 1 else f"{number} seeds"
