@@ -50,7 +50,7 @@ def test_a_component_is_saved_under_its_name_and_loaded_in_place():
     component = Sum()
     component.start(RunFacts(2, 3))
     state = saved("buffer", component)
-    assert {"buffer.count", "buffer.weight", "buffer.sum"} == set(state)
+    assert {"buffer.count", "buffer.oldest", "buffer.weight", "buffer.sum"} == set(state)
     assert restored("buffer", component, state | {"buffer.count": 7}) is component
     assert component.count == 7
 
