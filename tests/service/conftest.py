@@ -88,6 +88,7 @@ class Served:
     def __init__(self, listening: Listening, folder: Path, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.url = listening.url
+        self.public_url = listening.public_url
         self.folder = folder
         self.service = listening.service
         self.checkpoints = listening.checkpoints

@@ -47,7 +47,7 @@ class ServiceSection(Section):
     port: Annotated[int, Field(ge=0, le=65535)] = ServerSettings.port
     """The TCP port; 0 for any free port."""
     hosts: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] = ("localhost", "127.0.0.1")
-    """The server's names and addresses in the certificate that it makes itself."""
+    """The server's names and addresses: in the certificate that it makes itself, and for clients."""
     tls: bool = True
     """False for plain HTTP, for instance behind a proxy."""
     certificate: UserPath | None = None

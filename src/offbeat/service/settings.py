@@ -25,6 +25,7 @@ class ServerSettings:
         folder: The folder that the server keeps everything in.
         host: The address to listen at.
         port: The TCP port; 0 for any free one.
+        hosts: The names and addresses by which clients call the server.
         certificates: For TLS; None for plain HTTP.
         seed: The run's seed.
         connections_per_address: Largest number of connections of one address; None for a quarter of all.
@@ -53,6 +54,7 @@ class ServerSettings:
     folder: Path
     host: str = "127.0.0.1"
     port: int = 8443
+    hosts: Sequence[str] = ("localhost", "127.0.0.1")
     certificates: Certificates | None = None
     seed: int = 1
     connections_per_address: int | None = None

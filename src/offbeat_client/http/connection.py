@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from offbeat_client.errors import OffbeatError
 from offbeat_client.http.refusal import ServiceError, UnreachableError, read_refusal
 from offbeat_client.http.retry import Attempts, Backoff
+from offbeat_client.http.tls import tls_problem
 from offbeat_client.messages import Answer, Request
 
 _CONNECT_SECONDS = 10.0
@@ -113,10 +114,8 @@ class Connection:
                     raise read_refusal(f"{method} {path}", response)
                 yield response
         except httpx.TransportError as error:
-            if _is_distrust(error):
-                raise OffbeatError(
-                    f"the certificate of {self.url} is not trusted ({error}): give the file of its CA with --ca"
-                ) from None
+            if (problem := tls_problem(self.url, error)) is not None:
+                raise OffbeatError(problem) from None
             raise UnreachableError(f"{self.url} cannot be reached: {type(error).__name__}: {error}") from error
 
 
@@ -153,11 +152,3 @@ def _trust(url: str, ca: Path | None) -> ssl.SSLContext | bool:
 
 def _timeout(read_seconds: float) -> httpx.Timeout:
     return httpx.Timeout(read_seconds, connect=_CONNECT_SECONDS)
-
-
-def _is_distrust(error: BaseException | None) -> bool:
-    while error is not None:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return True
-        error = error.__cause__ or error.__context__
-    return False

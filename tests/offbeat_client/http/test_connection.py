@@ -81,15 +81,3 @@ def test_other_ca_files_are_refused(tmp_path, content):
         path.write_text(content)
     with pytest.raises(OffbeatError, match=r"ca\.pem"):
         Connection("https://localhost", ca=path)
-
-
-def test_the_certificate_is_checked(tls_server, quick):
-    server, ca = tls_server
-    with Connection(server.url, ca=ca, backoff=quick) as connection:
-        assert connection.ask(*CHECK_IN, CheckedIn).finished is True
-    for url, trusted in ((server.url, None), (server.url.replace("127.0.0.1", "localhost"), ca)):
-        with (
-            Connection(url, ca=trusted, backoff=quick) as connection,
-            pytest.raises(OffbeatError, match=r"is not trusted .*give the file of its CA with --ca"),
-        ):
-            connection.ask(*CHECK_IN, CheckedIn)

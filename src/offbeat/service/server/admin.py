@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-import ssl
 from contextlib import closing
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -13,6 +12,7 @@ from urllib.parse import quote
 import httpx
 
 from offbeat.errors import OffbeatError
+from offbeat.service.server.addresses import trust
 from offbeat.service.store.numbered_files import numbers_of
 
 
@@ -58,11 +58,9 @@ def revoke(folder: Path, name: str) -> None:
 
 def _ask(folder: Path, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
     url, token = (_read(folder, name) for name in ("url", "admin-token"))
-    ca = folder / "tls" / "ca.pem"
-    verify = ssl.create_default_context(cafile=ca) if ca.exists() else True
     headers = {"Authorization": f"Bearer {token}"}
     try:
-        answer = httpx.request(method, f"{url}{path}", json=body, headers=headers, verify=verify, timeout=10)
+        answer = httpx.request(method, f"{url}{path}", json=body, headers=headers, verify=trust(folder), timeout=10)
         if HTTPStatus.BAD_REQUEST <= answer.status_code < HTTPStatus.INTERNAL_SERVER_ERROR:
             raise OffbeatError(answer.json()["detail"])
         answer.raise_for_status()

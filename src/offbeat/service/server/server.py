@@ -32,6 +32,7 @@ from offbeat.service.http.app import make_app
 from offbeat.service.http.connections import Connections
 from offbeat.service.masked.sum_opener import SumOpener
 from offbeat.service.refusal import Refusal
+from offbeat.service.server.addresses import local_host, public_host, write_address
 from offbeat.service.server.http_server import HttpServer, listen, max_connections, raise_file_limit
 from offbeat.service.settings import ServerSettings
 from offbeat.service.store.model_files import Layout
@@ -45,9 +46,18 @@ _MIN_MODELS = 16  # a checkpoint is due by size after updates of at least so man
 
 @dataclass(frozen=True)
 class Listening:
-    """A server that listens, with the enrolment token in its folder."""
+    """A server that listens.
+
+    Attributes:
+        url: The address for programs on this machine.
+        public_url: The address for clients.
+        enrolment_token: The token in the server's folder.
+        service: The service.
+        checkpoints: Writes checkpoints.
+    """
 
     url: str
+    public_url: str
     enrolment_token: str
     service: Service
     checkpoints: CheckpointWriter
@@ -129,8 +139,8 @@ class _Server:
         self._service = service
         self._checkpoints = checkpoints
         scheme = "https" if settings.certificates else "http"
-        host = "127.0.0.1" if settings.host == "0.0.0.0" else settings.host
-        self._url = f"{scheme}://{host}:{port}"
+        self._url = f"{scheme}://{local_host(settings.host)}:{port}"
+        self._public_url = f"{scheme}://{public_host(settings.host, settings.hosts)}:{port}"
         per_address = min(settings.connections_per_address or max_connections // 4, max_connections)
         self._connections = Connections(port, per_address)
         app = make_app(service, self._connections)
@@ -160,8 +170,9 @@ class _Server:
         for task in tasks:
             task.add_done_callback(lambda task: end.set(None if task.cancelled() else task.exception()))
         try:
-            (self._settings.folder / "url").write_text(f"{self._url}\n", encoding="ascii")
-            ready(Listening(self._url, enrolment_token, self._service, self._checkpoints))
+            certificates = self._settings.certificates
+            write_address(self._settings.folder, self._url, certificates and certificates.certificate)
+            ready(Listening(self._url, self._public_url, enrolment_token, self._service, self._checkpoints))
             await end.wait()
         finally:
             await self._stop(serving, tasks)

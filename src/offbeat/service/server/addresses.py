@@ -1,0 +1,57 @@
+"""The addresses at which programs on this machine and clients elsewhere call a server."""
+
+import ssl
+from collections.abc import Sequence
+from ipaddress import ip_address
+from pathlib import Path
+
+_CERTIFICATE = "certificate.pem"  # in the folder
+_EVERY_ADDRESS = "0.0.0.0"
+_THIS_MACHINE = "127.0.0.1"
+
+
+def local_host(host: str) -> str:
+    """Return the host by which programs on this machine call a server at ``host``."""
+    return _THIS_MACHINE if host == _EVERY_ADDRESS else host
+
+
+def public_host(host: str, hosts: Sequence[str]) -> str:
+    """Return the host by which clients call a server that listens at ``host``.
+
+    It is the first name of ``hosts`` that is not this machine's own, unless clients elsewhere cannot reach the server
+    or ``host`` is one of the names.
+    """
+    if host in hosts or _is_of_this_machine(host):
+        return host
+    return next((name for name in hosts if not _is_of_this_machine(name)), local_host(host))
+
+
+def _is_of_this_machine(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def write_address(folder: Path, url: str, certificate: Path | None) -> None:
+    """Write a server's local address and its certificate into its folder."""
+    copy = folder / _CERTIFICATE
+    if certificate is None:
+        copy.unlink(missing_ok=True)
+    else:
+        copy.write_bytes(certificate.read_bytes())
+    (folder / "url").write_text(f"{url}\n", encoding="ascii")
+
+
+def trust(folder: Path) -> ssl.SSLContext | bool:
+    """Return what a program on this machine trusts when it calls the server of a folder.
+
+    That is the certificate in the folder, whatever names it is for.
+    """
+    certificate = folder / _CERTIFICATE
+    if not certificate.exists():
+        return True
+    context = ssl.create_default_context(cafile=certificate)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the certificate itself, without that of its CA
+    return context

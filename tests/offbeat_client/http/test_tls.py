@@ -1,0 +1,50 @@
+import socket
+import threading
+
+import pytest
+
+from offbeat_client.errors import OffbeatError
+from offbeat_client.http.connection import Connection
+from offbeat_client.http.refusal import UnreachableError
+from offbeat_client.messages import CheckedIn
+
+CHECK_IN = ("POST", "/v1/checkin")
+
+
+def test_the_certificate_is_checked(tls_server, quick):
+    server, ca = tls_server
+    with Connection(server.url, ca=ca, backoff=quick) as connection:
+        assert connection.ask(*CHECK_IN, CheckedIn).finished is True
+    for url, trusted in ((server.url, None), (server.url.replace("127.0.0.1", "localhost"), ca)):
+        with (
+            Connection(url, ca=trusted, backoff=quick) as connection,
+            pytest.raises(OffbeatError, match=r"is not trusted .*give the file of its CA with --ca"),
+        ):
+            connection.ask(*CHECK_IN, CheckedIn)
+
+
+def test_the_other_scheme_is_named_after_one_attempt(server, tls_server, quick):
+    with Connection(server.url.replace("http:", "https:"), backoff=quick) as connection:
+        with pytest.raises(OffbeatError, match=r"does not speak TLS: write http://") as refused:
+            connection.ask(*CHECK_IN, CheckedIn)
+        assert not isinstance(refused.value, UnreachableError)
+    url = tls_server[0].url.replace("https:", "http:")
+    with Connection(url, backoff=quick) as connection, pytest.raises(OffbeatError, match=r"speaks TLS: write https://"):
+        connection.ask(*CHECK_IN, CheckedIn)
+
+
+def test_a_server_that_hangs_up_is_tried_again(quick):
+    def hang_up():
+        for _ in range(2 * quick.attempts):  # each attempt, and the look whether the port speaks TLS
+            connection, _ = listener.accept()
+            connection.recv(1)
+            connection.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=hang_up, daemon=True)
+        thread.start()
+        with (
+            Connection(f"http://127.0.0.1:{listener.getsockname()[1]}", backoff=quick) as connection,
+            pytest.raises(UnreachableError),
+        ):
+            connection.ask(*CHECK_IN, CheckedIn)

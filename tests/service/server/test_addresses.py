@@ -1,0 +1,46 @@
+"""The addresses of a server, for clients and for programs on its machine."""
+
+import pytest
+
+from offbeat.errors import OffbeatError
+from offbeat.service.server.addresses import local_host, public_host
+from offbeat.service.server.admin import status
+from offbeat.service.server.certificates import make_certificates
+from tests.service.conftest import running
+
+OURS = ("localhost", "127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("host", "hosts", "expected"),
+    [
+        ("127.0.0.1", OURS, "127.0.0.1"),
+        ("0.0.0.0", OURS, "127.0.0.1"),
+        ("0.0.0.0", ("localhost", "fl.example", "10.0.0.5"), "fl.example"),
+        ("127.0.0.1", ("fl.example",), "127.0.0.1"),  # a proxy has the name, and another port
+        ("10.0.0.5", ("fl.example", "10.0.0.5"), "10.0.0.5"),
+        ("10.0.0.5", ("fl.example",), "fl.example"),
+        ("10.0.0.5", OURS, "10.0.0.5"),
+    ],
+)
+def test_clients_call_the_server_by_its_public_name(host, hosts, expected):
+    assert public_host(host, hosts) == expected
+    assert local_host(host) == ("127.0.0.1" if host == "0.0.0.0" else host)
+
+
+def test_a_server_that_listens_everywhere_has_an_address_for_clients_and_one_for_its_machine(tmp_path):
+    with running(tmp_path / "server", host="0.0.0.0", hosts=("localhost", "fl.example")) as server:
+        port = server.url.rpartition(":")[2]
+        assert (server.url, server.public_url) == (f"http://127.0.0.1:{port}", f"http://fl.example:{port}")
+        assert (tmp_path / "server" / "url").read_text() == f"{server.url}\n"
+
+
+def test_the_status_is_shown_whatever_names_the_certificate_is_for(tmp_path):
+    folder = tmp_path / "server"
+    with running(folder, certificates=make_certificates(tmp_path / "tls", ["fl.example"])) as server:
+        assert server.url.startswith("https://127.0.0.1:")
+        assert status(folder)["version"] == 0
+        # Another server at this address is not trusted.
+        (folder / "certificate.pem").write_bytes(make_certificates(tmp_path / "other", ["x"]).certificate.read_bytes())
+        with pytest.raises(OffbeatError, match="CERTIFICATE_VERIFY_FAILED"):
+            status(folder)
