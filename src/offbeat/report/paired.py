@@ -42,7 +42,8 @@ def difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Paired
 def ratio(ours: Mapping[int, float | None], theirs: Mapping[int, float | None]) -> Paired | None:
     """Return the geometric mean of ours / theirs.
 
-    The interval is Student's for the logarithms. None without common seeds, or if a value is missing or not positive: the other seeds would flatter.
+    The interval is Student's for the logarithms. None without common seeds, or if a value is missing or not positive:
+    the other seeds would flatter.
     """
     logs = [{seed: math.log(value) if value else math.nan for seed, value in one.items()} for one in (ours, theirs)]
     found = difference(*logs)
