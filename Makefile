@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit coverage kills torture faults bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-privacy docs reference algorithm missing theory-docs performance-docs service-docs figures results wheel pythons clean
+.PHONY: help run test lint types unit coverage kills torture audit faults bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-privacy docs reference algorithm missing theory-docs performance-docs service-docs figures results wheel pythons clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -39,9 +39,12 @@ coverage: .venv/installed ## run all tests and print the lines that none of them
 kills: .venv/installed ## kill a run at 20 random moments, resume it, compare (CI kills twice)
 	OFFBEAT_KILLS=20 $(BIN)/pytest -v tests/e2e/test_resume.py
 
-torture: .venv/installed ## kill server and clients, 200 times each of six runs, on good lines and bad ones, and a private run's (CI kills 10 and 4 times; takes an hour)
+torture: .venv/installed ## kill server and clients, 200 times each of six runs, on good lines and bad ones, then server, helper and clients of five private runs, 200 times each (CI: 10, and 2 each; takes two hours)
 	OFFBEAT_SERVER_KILLS=200 $(BIN)/pytest -v tests/e2e/test_service_kills.py tests/e2e/test_service_bad_lines.py
 	OFFBEAT_PRIVATE_KILLS=200 $(BIN)/pytest -v tests/e2e/test_private_service.py
+
+audit: .venv/installed ## attack the noise of private sums 50 times for each mechanism (CI: once; takes 5 minutes)
+	OFFBEAT_AUDITS=50 $(BIN)/pytest -v tests/privacy/test_audit.py
 
 faults: .venv/installed ## let each system call of the service fail once in process, and 200 of a real server's (needs strace)
 	OFFBEAT_FAULTS=all OFFBEAT_SERVER_FAULTS=200 $(BIN)/pytest -v tests/service/test_faults.py tests/e2e/test_service_faults.py

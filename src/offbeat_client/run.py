@@ -18,7 +18,7 @@ from offbeat_client.http.enrolment import declare, identify, renew
 from offbeat_client.http.heartbeat import Heartbeat
 from offbeat_client.http.refusal import ServiceError
 from offbeat_client.http.retry import Backoff, jitter
-from offbeat_client.http.upload import Delivery, upload
+from offbeat_client.http.upload import LARGE_BYTES, Delivery, upload
 from offbeat_client.messages import CheckedIn, CheckInRequest, PrivacyMessage
 from offbeat_client.number_checks import check_count
 from offbeat_client.private_updates import PrivateUpdates, private_updates
@@ -270,6 +270,7 @@ class _Participant:
         if self._private is not None:
             return upload_share(self._connection, pending, self._private, self._outbox, check_in=check_in)
         body = self._outbox.body(pending.visit)
+        ask_first = ask_first or body.stat().st_size > LARGE_BYTES
         return upload(self._connection, pending, body, ask_first=ask_first, check_in=check_in)
 
     def _drop_refused(self, pending: Pending, error: ServiceError) -> None:

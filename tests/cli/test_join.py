@@ -34,7 +34,10 @@ def test_a_client_joins_with_terms_and_a_key(
     (tmp_path / "mine.py").write_text("def make(number):\n    pass\n", encoding="utf-8")
     words = [word for name, value in options.items() for word in (f"--{name}", value)]
     client = f"{tmp_path / 'mine.py'}:make"
-    assert offbeat("join", "https://host", "--client", client, *words)[1] == "Done: 3 updates counted\n"
+    assert (
+        offbeat("join", "https://host", "--client", client, *words)[1]
+        == "Done: 3 updates counted since this process started\n"
+    )
     expected = {"terms": Path("terms.json"), "privacy_key": Path("key")} if options else {}
     assert {name: joined[0][name] for name in ("terms", "privacy_key")} == {
         "terms": None,

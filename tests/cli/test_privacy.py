@@ -44,6 +44,13 @@ class TestPlan:
         (sigma,) = re.findall(r"noise_multiplier = (\S+)", out)
         assert 0.99 * float(target) < epsilon(float(sigma), 10, 1e-6) <= float(target)
 
+    def test_without_a_separation_there_is_one_mechanism(self, offbeat: Command) -> None:
+        code, out, _ = plan(offbeat, separation="1")
+        assert code == 0
+        assert "noise_multiplier = 3.775 for independent noise\n" in out
+        assert not re.search(r"banded +1 ", out)
+        assert "banded noise is less from a separation of 2 on\n" in out
+
     def test_refuses_what_cannot_be(self, offbeat: Command) -> None:
         code, out, err = plan(offbeat, versions="1001")
         assert (code, out) == (2, "")

@@ -1,8 +1,9 @@
 """Starts clients in no time: all is imported once, and each client is a fork, a process of its own to be killed.
 
 Run as a program: a line of standard input is an object of JSON. ``{"start": …, "output": …}`` holds the arguments of
-``live`` and a file for what it says, and the answer is the new process's number; ``{"ended": number}`` is answered by a
-list of how it ended, or by ``null`` if it has not. At the end of the input all that still run are killed.
+``live`` and a file for what it says, and the answer is the new process's number. ``{"command": …, "folder": …,
+"output": …}`` holds the arguments of ``offbeat`` in their place. ``{"ended": number}`` is answered by a list of how the
+process ended, or by ``null`` if it has not. At the end of the input all that still run are killed.
 """
 
 import json
@@ -15,14 +16,22 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from offbeat.cli import main as cli
+from offbeat.helper import server as helper_server
 from offbeat.service.client import Visit, run_client
+from offbeat.service.engine import service
+from offbeat.service.server import server
+from offbeat.worlds import serve as serving
 from offbeat_client.http.refusal import UnreachableError
 from offbeat_client.http.retry import Backoff
+
+__all__ = ["helper_server", "server", "serving"]  # imported before the forks
 
 TRAINING = "training"
 """A file that is in a client's folder while it trains."""
@@ -65,7 +74,15 @@ def live(url: str, token: str, folder: str, gate: str) -> None:
             return
 
 
-def _start(arguments: dict[str, str], output: str) -> int:
+def command(arguments: list[str], folder: str) -> None:
+    """Run a command of offbeat in a folder; a server lets clients without work come back after 0.2 seconds."""
+    os.chdir(folder)
+    service.RETRY_SECONDS = 0.2
+    sys.argv = ["offbeat", *arguments]
+    cli.main()
+
+
+def _start(work: Callable[[], None], output: str) -> int:
     process = os.fork()
     if process:
         return process
@@ -76,8 +93,10 @@ def _start(arguments: dict[str, str], output: str) -> int:
         os.dup2(file, 2)
         logging.basicConfig(format="%(message)s", level=logging.INFO)
         logging.getLogger("httpx").setLevel(logging.WARNING)
-        live(**arguments)
+        work()
         code = 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 0
     except BaseException:
         traceback.print_exc()
     finally:
@@ -90,7 +109,10 @@ def main() -> None:
     for line in sys.stdin:
         asked = json.loads(line)
         if "start" in asked:
-            answer = _start(asked["start"], asked["output"])
+            answer = _start(partial(live, **asked["start"]), asked["output"])
+            running.add(answer)
+        elif "command" in asked:
+            answer = _start(partial(command, asked["command"], asked["folder"]), asked["output"])
             running.add(answer)
         else:
             process, status = os.waitpid(asked["ended"], os.WNOHANG)

@@ -1,7 +1,6 @@
 """Clients of algorithms with a memory: masked differences, and the numbers that a client remembers."""
 
 import json
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +11,9 @@ from offbeat_client.errors import OffbeatError
 from offbeat_client.http.refusal import ServiceError
 from offbeat_client.run import run_client
 from offbeat_client.visit import Fitted
-from tests.offbeat_client.conftest import Fault, KilledError
-from tests.offbeat_client.helper_facts import HELPER_KEY, TERMS, Helper, private_folder
+from tests.offbeat_client.conftest import Fault
+from tests.offbeat_client.helper_facts import TERMS, Helper, private_folder
+from tests.offbeat_client.private_lives import lives
 
 DIFFERENCES = replace(TERMS, payload="difference", clip_norm=1.0)
 PRIVACY = {"terms": DIFFERENCES.digest.hex(), "divisor": 1.0}
@@ -146,38 +146,16 @@ def test_terms_for_differences_are_for_nothing_else(server, helper, run, offer, 
 def test_killed_anywhere_a_client_remembers_what_the_server_has_counted(
     server, helper, tmp_path, quick, offer, kill_at
 ):
-    """Three visits; during the second's upload the helper's epoch ends, and the third is to the first."""
+    """Three visits, of which the third is to the first."""
 
-    def is_stale(announced):
-        bound = helper.envelope(announced).binding
-        if bound.visit == 1 and bound.epoch == 0:
-            helper.epoch, helper.head_number = 1, 101
-        return bound.epoch < helper.epoch
-
-    def live(name, step):
-        helper.epoch = helper.head_number = 0
-        for memory in (server.put, server.bodies, server.receipts, server.heard, server.received, server.visits):
-            memory.clear()
-        server.open = None
+    def begin():
         for visit, since in ((0, None), (1, 10), (2, 10)):
             offer(visit, since)
-        (tmp_path / name).mkdir()
-        folder, kills = private_folder(tmp_path / name / "me", DIFFERENCES, HELPER_KEY), 0
-        kill_at(step)
-        while True:
-            try:
-                terms = folder.with_name("terms.json")
-                run_client(server.url, lambda _: fit, folder, enrolment_token="obe_1", backoff=quick, terms=terms)
-                break
-            except KilledError:
-                kills += 1
-                kill_at(math.inf)
-        kill_at(math.inf)
-        return kills, folder
 
-    server.is_stale = is_stale
-    for step in range(1000):
-        kills, folder = live(str(step), step)
+    each = lives(
+        server, helper, kill_at, tmp_path, terms=DIFFERENCES, offer=begin, make_client=lambda: fit, backoff=quick
+    )
+    for _, _, folder in each:
         assert sorted(server.receipts) == [0, 1, 2]
         numbers = [sent(server, helper, visit) for visit in range(3)]
         check_is_update(numbers[0], 0)
@@ -185,9 +163,6 @@ def test_killed_anywhere_a_client_remembers_what_the_server_has_counted(
         check_is_update(numbers[0] + numbers[2], 2)
         kept = json.loads((folder / "kept.json").read_text())
         memories = [load_file(folder / kept[name])["memory"].tolist() for name in ("memory", "earlier_memory")]
-        assert memories == [(numbers[0] + numbers[2]).tolist(), numbers[0].tolist()], step
+        assert memories == [(numbers[0] + numbers[2]).tolist(), numbers[0].tolist()], folder
         assert (kept["since"], kept["earlier_since"]) == (12, 10)
         assert len(list(folder.glob("memory-*"))) == 2
-        if not kills:
-            break
-    assert step > 60

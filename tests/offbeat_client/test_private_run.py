@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 
 import numpy as np
 import pytest
@@ -13,8 +12,9 @@ from offbeat_client.http.refusal import ServiceError
 from offbeat_client.privacy.signing_key import signing_key
 from offbeat_client.run import run_client
 from offbeat_client.visit import Fitted
-from tests.offbeat_client.conftest import Fault, KilledError
+from tests.offbeat_client.conftest import Fault
 from tests.offbeat_client.helper_facts import PRIVACY, TERMS, Helper, private_folder
+from tests.offbeat_client.private_lives import lives
 
 KEYS = {"version", "bytes", "sha256", "since", "salt", "share"}
 
@@ -351,42 +351,17 @@ def test_a_client_without_terms_refuses_a_private_visit(server, helper, run, off
 def test_killed_anywhere_only_one_share_a_visit_and_epoch_leaves_the_client(
     server, helper, tmp_path, quick, model, offer, kill_at
 ):
-    """Over three visits; during the second's upload the helper's epoch ends, the third's comes in two pieces."""
+    """Over three visits, of which the third's upload comes in two pieces."""
     deltas = [delta_of(visit) for visit in range(3)]
 
-    def is_stale(announced):
-        bound = helper.envelope(announced).binding
-        if bound.visit == 1 and bound.epoch == 0:
-            helper.epoch, helper.head_number = 1, 101
-        return bound.epoch < helper.epoch
-
-    def live(name, step):
-        helper.epoch = helper.head_number = 0
-        for memory in (server.put, server.bodies, server.receipts, server.heard, server.received, server.visits):
-            memory.clear()
-        server.open = None
+    def begin():
         server.faults["PUT", "/v1/uploads/2"] = [Fault(body_bytes=9)]
         offer(0, 1, 2)
-        (tmp_path / name).mkdir()
-        folder = private_folder(tmp_path / name / "me")
-        client, kills = Client(), 0
-        kill_at(step)
-        while True:
-            try:
-                terms = folder.with_name("terms.json")
-                run_client(server.url, lambda _: client, folder, enrolment_token="obe_1", backoff=quick, terms=terms)
-                break
-            except KilledError:
-                kills += 1
-                kill_at(math.inf)
-        kill_at(math.inf)
-        return kills, client.trained
 
-    server.is_stale = is_stale
-    for step in range(1000):
-        kills, trained = live(str(step), step)
+    each = lives(server, helper, kill_at, tmp_path, terms=TERMS, offer=begin, make_client=Client, backoff=quick)
+    for client, kills, folder in each:
         check_received(server, deltas, model)
-        assert len(trained) <= 3 + kills
+        assert len(client.trained) <= 3 + kills
         shares = {}  # of each visit, in the order in which they came
         for visit, announced, body in server.put:
             bodies = shares.setdefault(visit, {}).setdefault(json.dumps(announced), set())
@@ -397,14 +372,11 @@ def test_killed_anywhere_only_one_share_a_visit_and_epoch_leaves_the_client(
             visit: [helper.envelope(json.loads(text)).binding.epoch for text in by_announcement]
             for visit, by_announcement in shares.items()
         }
-        assert epochs == {0: [0], 1: [0, 1], 2: [1]}, step
+        assert epochs == {0: [0], 1: [0, 1], 2: [1]}, folder
         for visit, delta in enumerate(deltas):
             quantised = helper.open(server.announced[visit], server.bodies[visit])[1]
             assert np.abs(np.array(quantised) * TERMS.step - delta).max() < 1.001 * TERMS.step
         assert sorted(server.receipts) == [0, 1, 2]
-        (path,) = (tmp_path / str(step) / "me").glob("private-*.json")
+        (path,) = folder.glob("private-*.json")
         record = json.loads(path.read_text())
-        assert (record["visit"], record["start_version"], record["head_number"]) == (2, 12, 101), step
-        if not kills:
-            break
-    assert step > 60
+        assert (record["visit"], record["start_version"], record["head_number"]) == (2, 12, 101), folder

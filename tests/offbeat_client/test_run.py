@@ -72,6 +72,18 @@ def test_a_life(server, run, model):
     assert server.announced[0]["upload_seconds"] is None
 
 
+@pytest.mark.parametrize(("excess", "asked"), [(0, []), (1, ["/v1/uploads/0"])])
+def test_the_client_asks_before_a_large_update(server, run, offer, monkeypatch, excess, asked):
+    offer(0)
+    run()
+    monkeypatch.setattr("offbeat_client.run.LARGE_BYTES", len(server.bodies[0]) - excess)
+    server.receipts.clear()
+    server.heard.clear()
+    offer(0)
+    run()
+    assert [path for path in server.paths("GET") if "uploads" in path] == asked
+
+
 @pytest.mark.parametrize(("gives_next", "check_ins"), [(True, 1), (False, 4)])
 def test_without_a_next_visit_the_client_checks_in(server, run, offer, gives_next, check_ins):
     server.gives_next = gives_next

@@ -36,6 +36,13 @@ def test_a_share_that_was_received_before_is_not_sent_again(server, connection, 
     assert len(server.put) == 1
 
 
+def test_the_server_is_asked_once_before_a_share_is_sent(server, connection, outbox, private, put):
+    upload_share(connection, put(), private, outbox, check_in=False)
+    assert [(method, path) for method, path, _ in server.heard] == [
+        ("GET", "/v1/uploads/4"), ("PUT", "/v1/uploads/4")
+    ]  # fmt: skip
+
+
 def test_a_receipt_for_a_delta_without_a_share_ends_it(server, connection, outbox, private, put):
     server.receipts[4] = {"counted": False, "staleness": 3, "new_version": False}
     assert upload_share(connection, put(), private, outbox, check_in=False).counted is False

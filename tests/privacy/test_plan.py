@@ -33,13 +33,23 @@ def test_advice_of_more_participations_is_possible_and_the_least() -> None:
 
 def test_more_waiting_clients_than_there_are() -> None:
     assert line_of(concurrency=501) == (
-        "500 clients wait (10 a version, for 50 versions) while 501 work, and there are 1,000: "
+        "500 clients must wait (10 a version, for 50 versions) and 501 must work, but there are 1,000: "
         "lower the separation to 49 or raise the clients to 1,001"
     )
     check_schedule(**POSSIBLE | {"separation": 49}, concurrency=501)
     check_schedule(**POSSIBLE | {"clients": 1001}, concurrency=501)
     with pytest.raises(Exception, match="lower the separation to 99 "):
         check_schedule(**POSSIBLE | {"separation": 100})
+
+
+def test_one_is_singular() -> None:
+    assert line_of(clients=10, separation=1, versions=1, participations=1) == (
+        "10 clients must wait (10 a version, for 1 version) and 1 must work, but there are 10: "
+        "lower the buffer or raise the clients to 11"
+    )
+    assert line_of(clients=1, buffer=2, versions=1, participations=1).startswith(
+        "1 version × 2 clients are more than the 1 participation of 1 client × 1: "
+    )
 
 
 def test_no_separation_is_short_enough() -> None:

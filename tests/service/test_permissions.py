@@ -73,4 +73,4 @@ def test_a_client_joins_with_the_file_of_a_token(tmp_path):
             join("--token-file", token, "--token", "obe_1")
         with pytest.raises(OffbeatError, match=r"cannot read the token in .*: copy enrolment-token"):
             join("--token-file", tmp_path / "missing")
-        assert join("--token-file", token).endswith("Done: 1 updates counted\n")
+        assert join("--token-file", token).endswith("Done: 1 update counted since this process started\n")

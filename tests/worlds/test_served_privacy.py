@@ -99,6 +99,25 @@ def test_terms_that_differ_from_the_file_are_one_line(terms, message, tmp_path):
     assert re.match(rf"{tmp_path / 'terms.json'}: {message}", error_line(build_coordinator, file))
 
 
+def test_a_helper_that_reports_for_another_delta_is_one_line(tmp_path):
+    file = server_file(tmp_path)
+    path = tmp_path / "terms.json"
+
+    def enrolled(delta, **terms):
+        path.write_bytes(sign(Terms(**TERMS | terms), KEY, delta).to_bytes())
+
+    enrolled(1e-6)
+    assert error_line(build_coordinator, file) == (
+        f"{path}: delta is 1e-06, but privacy.delta is 0.001: set it to the helper's, so that both report the same ε"
+    )
+    enrolled(1e-3)
+    build_coordinator(file)
+    # Without noise there is no ε.
+    file = differences_file(tmp_path, payload="difference")
+    enrolled(1e-6, noise_multiplier=0.0, mechanism="independent", min_separation=1, bands=1, payload="difference")
+    build_coordinator(file)
+
+
 def differences_file(folder: Path, **terms):
     """Return the file of a run of FedLaAvg with masks alone."""
     alone = {"noise_multiplier": 0.0, "mechanism": "independent", "min_separation": 1, "bands": 1}

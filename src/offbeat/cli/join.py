@@ -71,7 +71,7 @@ def join(
         url, make_client, folder, enrolment_token=token, name=name, ca=ca, visits=visits, terms=terms,
         privacy_key=privacy_key,
     )  # fmt: skip
-    click.echo(f"Done: {counted} updates counted")
+    click.echo(f"Done: {counted} update{'' if counted == 1 else 's'} counted since this process started")
 
 
 def _make_client(

@@ -79,7 +79,9 @@ def plan(
     )
     sigma = _rounded_up(noise_multiplier_for(target_epsilon, participations, delta))
     replace = epsilon_of(sigma, participations, delta, replace_one=True)
-    console.print(f"noise_multiplier = {sigma:.12g} for either mechanism", highlight=False)
+    mechanisms = {"independent": 1} if separation == 1 else {"independent": 1, "banded": separation}
+    which = "independent noise" if separation == 1 else "either mechanism"
+    console.print(f"noise_multiplier = {sigma:.12g} for {which}", highlight=False)
     console.print(
         f"ε = {epsilon_of(sigma, participations, delta):.4g} without a client's updates, {replace:.4g} with others in "
         f"their place, at δ = {delta:g}",
@@ -89,10 +91,12 @@ def plan(
     console.print(f"clients at work at the same time: at most {at_work:,}", highlight=False)
     table = Table("mechanism", "bands", "noise in a model", "gain", box=box.SIMPLE)
     independent = prefix_sum_error(participations, separation, 1, versions)
-    for name, bands in (("independent", 1), ("banded", separation)):
+    for name, bands in mechanisms.items():
         error = prefix_sum_error(participations, separation, bands, versions)
         table.add_row(name, f"{bands:,}", f"{sigma * error:.3g}", f"{independent / error:.2f} ×")
     console.print(table)
+    if separation == 1:
+        console.print("banded noise is less from a separation of 2 on", highlight=False)
     console.print(
         "noise in a model: all sums so far, each coordinate, root mean square over the versions, in clip norms",
         highlight=False,

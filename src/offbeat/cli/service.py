@@ -40,7 +40,8 @@ def serve(file: Path, changes: Sequence[str], logs: bool) -> None:
             click.echo(f"Certificate of its own CA, SHA-256 {fingerprint(ca)}")
         if server.privacy is not None and server.privacy.helper is not None:
             options.append(f"--terms {server.service.helper_terms}")
-        click.echo(f"Enrol clients: offbeat join {listening.public_url} {' '.join(options)} --client FILE.py:make_client")
+        command = f"offbeat join {listening.public_url} {' '.join(options)} --client FILE.py:make_client"
+        click.echo(f"Enrol clients: {command}")
         click.echo(f"Status: offbeat status {folder}; metrics: {listening.url}/metrics (token in {folder}/admin-token)")
 
     run_server(server, ready)

@@ -119,7 +119,7 @@ def enrol(roster: Roster, path: Path, hosts: Sequence[str]) -> Enrolled:
     with folder.lock():
         key = signing_key(folder.signing_key)
         terms = roster.terms.build(secrets.token_bytes(_RUN_BYTES), key.public_key().public_bytes_raw())
-        signed, token = sign(terms, key), new_token(TOKEN_PREFIX)
+        signed, token = sign(terms, key, roster.terms.delta), new_token(TOKEN_PREFIX)
         make_certificates(folder.tls, hosts)
         folder.run(terms.run).make(secrets.token_bytes(KEY_BYTES))
         clients = {public_bytes(text): name for name, text in roster.clients.items()}

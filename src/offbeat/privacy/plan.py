@@ -29,19 +29,25 @@ def check_schedule(
         possible = clients * participations // buffer
         advice = f"lower the versions to {possible:,} or " if possible else ""
         raise OffbeatError(
-            f"{versions:,} versions × {buffer:,} clients are more than the {clients * participations:,} participations "
-            f"of {clients:,} clients × {participations:,}: {advice}raise the participations to {enough:,}"
+            f"{_counted(versions, 'version')} × {_counted(buffer, 'client')} are more than the "
+            f"{_counted(clients * participations, 'participation')} of {_counted(clients, 'client')} × "
+            f"{participations:,}: {advice}raise the participations to {enough:,}"
         )
     if most_at_work(clients=clients, separation=separation, buffer=buffer) < concurrency:
         needed = buffer * separation + concurrency
         possible = (clients - concurrency) // buffer
         advice = f"lower the separation to {possible:,}" if possible > 0 else "lower the buffer"
         raise OffbeatError(
-            f"{buffer * separation:,} clients wait ({buffer:,} a version, for {separation:,} versions) while "
-            f"{concurrency:,} work, and there are {clients:,}: {advice} or raise the clients to {needed:,}"
+            f"{_counted(buffer * separation, 'client')} must wait ({buffer:,} a version, for "
+            f"{_counted(separation, 'version')}) and {concurrency:,} must work, but there are {clients:,}: {advice} or "
+            f"raise the clients to {needed:,}"
         )
 
 
 def most_at_work(*, clients: int, separation: int, buffer: int) -> int:
     """Return how many clients can be at work while others wait: N − K · b."""
     return clients - buffer * separation
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -13,7 +13,7 @@ from offbeat.helper.connection import HelperConnection
 from offbeat.service.engine.privacy_status import PrivacySettings
 from offbeat.service.store.noise_secret import noise_secret
 from offbeat.worlds.privacy import Protection, protection
-from offbeat_client.privacy.terms import Terms, verify
+from offbeat_client.privacy.terms import SignedTerms, verify
 
 _AGREED = ("min_clients", "clip_norm", "noise_multiplier", "mechanism", "max_participations", "min_separation", "bits")
 
@@ -37,7 +37,7 @@ def protect(file: ServerFile, algorithm: Algorithm, length: int) -> Participatio
     if file.privacy.helper is None:
         secret = noise_secret(Path(file.service.folder)) if file.privacy.noise_multiplier else bytes(32)
     else:
-        _check_terms(_terms(file), asked, str(file.service.helper_terms))
+        _check_terms(_signed_terms(file), asked, str(file.service.helper_terms))
         secret = bytes(32)  # the helper's noise is only measured here, not made
     asked.wrap(algorithm, asked.noise(secret))
     return asked.participation()
@@ -54,13 +54,13 @@ def privacy_settings(file: ServerFile, length: int) -> Generator[PrivacySettings
     else:
         ca = None if file.service.helper_ca is None else Path(file.service.helper_ca)
         with HelperConnection(section.helper, _token(file), ca, length) as helper:
-            yield PrivacySettings(section.noise_multiplier, section.delta, _terms(file), helper)
+            yield PrivacySettings(section.noise_multiplier, section.delta, _signed_terms(file).terms, helper)
 
 
-def _terms(file: ServerFile) -> Terms:
+def _signed_terms(file: ServerFile) -> SignedTerms:
     path = Path(file.service.helper_terms or "")
     try:
-        return verify(path.read_bytes()).terms
+        return verify(path.read_bytes())
     except OSError as error:
         raise OffbeatError(f"cannot read service.helper_terms = {path}: {error.strerror}") from None
     except ValueError as error:
@@ -76,8 +76,14 @@ def _token(file: ServerFile) -> str:
         raise OffbeatError(f"cannot read service.helper_token_file = {path}: {reason}") from None
 
 
-def _check_terms(terms: Terms, asked: Protection, path: str) -> None:
+def _check_terms(signed: SignedTerms, asked: Protection, path: str) -> None:
     """Raise ``OffbeatError`` for the first value of the terms that is not the run's."""
+    terms = signed.terms
+    if terms.noise_multiplier and signed.delta not in (None, asked.section.delta):
+        raise OffbeatError(
+            f"{path}: delta is {signed.delta:g}, but privacy.delta is {asked.section.delta:g}: set it to the helper's, "
+            "so that both report the same ε"
+        )
     for name in _AGREED:
         theirs, ours = getattr(terms, name), getattr(asked.section, name)
         if theirs != ours:

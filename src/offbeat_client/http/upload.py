@@ -16,7 +16,7 @@ from offbeat_client.http.retry import Attempts
 from offbeat_client.messages import CheckedIn, Received, UploadState
 
 LARGE_BYTES = 1_000_000
-"""Before a larger body is sent, the client asks whether the server wants it."""
+"""Before a larger body is sent, ask whether the server wants it."""
 
 _BLOCK_BYTES = 1 << 18
 _READ_SECONDS = 300.0  # a server takes a while to check 2 GB and to write them to disk
@@ -41,13 +41,12 @@ class Delivery:
 def upload(connection: Connection, pending: Pending, body: Path, *, ask_first: bool, check_in: bool) -> Delivery:
     """Send an update until the server has given its receipt.
 
-    ``ask_first`` says that part of it may have been sent before; large updates are asked about in any case.
-    ``check_in`` asks for the next visit with the last piece.
+    ``ask_first`` asks whether the server wants it, and which part it has. ``check_in`` asks for the next visit with the
+    last piece.
     """
     assert pending.announcement is not None
     size: int = pending.announcement["bytes"]
-    attempts, offset, wrong_digests = Attempts(connection.backoff), 0, 0
-    ask = ask_first or size > LARGE_BYTES
+    attempts, offset, wrong_digests, ask = Attempts(connection.backoff), 0, 0, ask_first
     while True:
         try:
             if ask:

@@ -49,9 +49,11 @@ def quantise(
             x = np.multiply(vector[part], scale, dtype=np.float64)
         if not np.isfinite(x).all():
             return np.zeros_like(quantised)
+        np.clip(x, -largest, largest, out=x)
         q = np.floor(x)
-        q += words * _U < x - q
-        quantised[part] = np.clip(q, -largest, largest, out=q)
+        x -= q
+        quantised[part] = q
+        quantised[part] += words * _U < x
     return quantised
 
 

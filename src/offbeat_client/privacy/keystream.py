@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 KEY_BYTES = 32
 """Length of a key; it comes from the operating system (``os.urandom``) and is used for one purpose only."""
 
-_CHUNK = 1 << 14  # words at a time: the callers' float64 copies stay in a core's cache
+_CHUNK = 1 << 15  # words at a time: the callers' float64 copies stay in a core's cache
 _ZEROS = bytes(4 * _CHUNK)
 
 

@@ -174,21 +174,27 @@ def largest_masked(bits: int, payload: MaskedPayload) -> int:
 
 
 class SignedTerms(NamedTuple):
-    """The enrolment file ``terms.json``: terms and the helper's signature of them."""
+    """The enrolment file ``terms.json``: terms and the helper's signature of them.
+
+    ``delta`` is the δ for which the helper reports ε, which is not signed; None in the files of earlier versions.
+    """
 
     terms: Terms
     signature: bytes
+    delta: float | None = None
 
     def to_bytes(self) -> bytes:
         """Return the file's content.
 
         The terms are in it as a text, so that a program in any language hashes and verifies the same bytes.
         """
-        values = {"terms": self.terms.to_bytes().decode(), "signature": self.signature.hex()}
+        values: dict[str, Any] = {"terms": self.terms.to_bytes().decode(), "signature": self.signature.hex()}
+        if self.delta is not None:
+            values["delta"] = self.delta
         return json.dumps(values, indent=1).encode() + b"\n"
 
 
-def sign(terms: Terms, key: Ed25519PrivateKey) -> SignedTerms:
+def sign(terms: Terms, key: Ed25519PrivateKey, delta: float | None = None) -> SignedTerms:
     """Return the terms signed by their helper.
 
     The Ed25519 signature is over ``offbeat-terms-v1 ‖ canonical JSON``.
@@ -198,7 +204,7 @@ def sign(terms: Terms, key: Ed25519PrivateKey) -> SignedTerms:
     """
     if key.public_key().public_bytes_raw() != terms.helper_key:
         raise ValueError("the key is not the one of the terms' helper")
-    return SignedTerms(terms, key.sign(_SIGNED + terms.to_bytes()))
+    return SignedTerms(terms, key.sign(_SIGNED + terms.to_bytes()), delta)
 
 
 def verify(content: bytes) -> SignedTerms:
@@ -218,7 +224,10 @@ def verify(content: bytes) -> SignedTerms:
         raise ValueError("the enrolment file needs the texts 'terms' and 'signature'") from None
     except InvalidSignature:
         raise ValueError("the enrolment file's signature is not its helper's") from None
-    return SignedTerms(terms, signature)
+    delta = values.get("delta")
+    if delta is not None and not (isinstance(delta, float) and 0 < delta < 1):
+        raise ValueError(f"delta of the enrolment file must be between 0 and 1, got {delta!r}")
+    return SignedTerms(terms, signature, delta)
 
 
 def _object(content: bytes, name: str) -> dict[str, Any]:

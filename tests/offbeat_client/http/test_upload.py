@@ -5,7 +5,7 @@ import pytest
 
 from offbeat_client.client_folder.outbox import Pending
 from offbeat_client.http.refusal import ServiceError, UnreachableError
-from offbeat_client.http.upload import LARGE_BYTES, upload
+from offbeat_client.http.upload import upload
 from offbeat_client.update import sha256
 
 PATH = ("PUT", "/v1/uploads/4")
@@ -47,15 +47,6 @@ def test_the_receipt_brings_the_next_visit_on_request(server, send, check_in, qu
     following = send(check_in=check_in).following
     assert (following and following.visit.number) == number
     assert server.queries == [query]
-
-
-def test_the_client_asks_before_a_large_update(server, pending, body, send):
-    content = bytes(LARGE_BYTES + 1)
-    body.write_bytes(content)
-    pending.announcement.update(bytes=len(content), sha256=sha256(body))
-    send()
-    assert [method for method, _, _ in server.heard] == ["GET", "PUT"]
-    assert server.bodies[4] == content
 
 
 def test_an_unwanted_update_is_not_sent(server, pending, body, send):

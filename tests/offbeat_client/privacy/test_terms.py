@@ -125,6 +125,15 @@ def test_a_signed_file_is_read_back(make_terms, helper_key, signed):
     helper_key.public_key().verify(bytes.fromhex(file["signature"]), b"offbeat-terms-v1" + terms.to_bytes())
 
 
+def test_the_delta_of_reports_is_in_the_file_but_not_in_the_terms(make_terms, helper_key, signed):
+    content = sign(make_terms(), helper_key, 1e-6).to_bytes()
+    assert verify(content) == verify(signed)._replace(delta=1e-6)
+    assert verify(content).to_bytes() == content
+    for wrong in (b"0.0", b"1.0", b"NaN", b"1", b'"1e-6"', b"true"):
+        with pytest.raises(ValueError, match=r"^delta of the enrolment file must be between 0 and 1, got "):
+            verify(content.replace(b"1e-06", wrong))
+
+
 def test_a_file_has_a_largest_size(signed):
     assert verify(signed.ljust(4096)) == verify(signed)
     with pytest.raises(ValueError, match=r"^the enrolment file must have at most 4096 bytes, got 4097$"):

@@ -1,5 +1,6 @@
 import json
 
+import numpy as np
 import pytest
 import torch
 
@@ -45,6 +46,17 @@ def test_an_opened_sum_is_worth_its_steps(buffer):
     assert opened.total().tolist() == [5.0, -5.0]
     assert (opened.sealed, opened.version, opened.count, opened.tallies) == (False, 4, 1, {"steps": 3})
     assert opened.oldest == 3
+
+
+def test_each_entry_of_a_long_sum_is_rounded_once():
+    """Sums beyond 2²⁴ are not float32 numbers, and so need a product of doubles."""
+    length, step = 200_003, 1e-6
+    buffer = SecretSum(Sum(), step=step, bound=2**30, least=2)
+    buffer.start(RunFacts(length, 9))
+    numbers = torch.randint(-(2**30), 2**30, (length,), dtype=torch.int32, generator=torch.Generator().manual_seed(1))
+    numbers[-1] = 2**30
+    total = buffer.reveal(buffer.release(0), numbers).total()
+    assert total.tolist() == np.float32(np.float64(step) * numbers.numpy()).tolist()
 
 
 @pytest.mark.parametrize("wrong", [whole(11, 0), whole(0, -11), whole(-LARGEST - 1, 0)])

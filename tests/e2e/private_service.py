@@ -1,0 +1,219 @@
+"""A private service: server, helper and clients, each of which is killed and started again."""
+
+import json
+import os
+import re
+import signal
+import sqlite3
+import time
+from collections import Counter
+from contextlib import closing, suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from safetensors.numpy import load_file
+
+from offbeat.config.experiment_file import read_table
+from offbeat.errors import OffbeatError
+from offbeat.helper.roster import enrol, parse_roster
+from offbeat.service.server.admin import status
+from offbeat_client.privacy.signing_key import public_bytes
+from offbeat_client.private_updates import public_key
+from tests.e2e.server_process import Launcher, free_port, until
+
+CLIENTS = 4
+_CLIENT = Path(__file__).with_name("private_client.py")
+SECONDS = 240.0  # for the next version, on a busy machine
+# The step of these terms is that of the client's updates.
+AGREED = """
+min_clients = {least}
+clip_norm = 0.9921875
+max_participations = 1000000
+bits = 8
+"""
+ROSTER = """
+[terms]
+length = 4
+buffer = 5
+payload = "{payload}"
+noise_multiplier = 0.0
+delta = 1e-5
+{agreed}
+[clients]
+{clients}
+"""
+SERVER = """
+[service]
+folder = "server"
+clients = {places}
+port = {port}
+helper_terms = "helper/terms.json"
+helper_token_file = "token"
+helper_ca = "helper/tls/ca.pem"
+checkpoint_seconds = 1.0
+requests_a_second = 1e6
+[model]
+name = "net.py:net"
+[local]
+steps = 1
+batch_size = 1
+lr = 0.1
+[privacy]
+helper = "https://127.0.0.1:{helper_port}"
+{agreed}
+[algorithm]
+{algorithm}
+"""
+NET = """
+from torch import nn
+def net():
+    layer = nn.Linear(4, 1, bias=False)
+    nn.init.zeros_(layer.weight)
+    return layer
+"""
+
+
+class _Process:
+    """A command that can be killed and started again."""
+
+    def __init__(self, launcher: Launcher, folder: Path, name: str, *arguments: str) -> None:
+        self.log = folder / f"{name}.log"
+        self._launcher = launcher
+        self._request = {"command": arguments, "folder": str(folder), "output": str(self.log)}
+        self.start()
+
+    def start(self) -> None:
+        self._process = self._launcher.tell(self._request)
+
+    def ended(self) -> list[int] | None:
+        """Return how it ended; None if it has not."""
+        return self._launcher.tell({"ended": self._process})
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        os.kill(self._process, number)
+        how = until(self.ended, SECONDS)[0]
+        assert how == (number if number == signal.SIGKILL else 0), self.log.read_text()
+
+
+class PrivateService:
+    """The processes and their files.
+
+    Args:
+        launcher: Starts processes.
+        folder: Where their files are made.
+        algorithm: The lines of ``[algorithm]``.
+        least: The fewest clients of a sum.
+        places: Clients that the server expects; four come.
+        payload: What clients send.
+
+    Attributes:
+        killed: How many processes were killed, by kind.
+    """
+
+    def __init__(
+        self, launcher: Launcher, folder: Path, algorithm: str, *, least: int, places: int, payload: str
+    ) -> None:
+        self.killed: Counter[str] = Counter()
+        self._folder = folder
+        agreed = AGREED.format(least=least)
+        keys = [public_key(folder / f"client-{which}") for which in range(CLIENTS)]
+        names = "\n".join(f'client-{which} = "{key}"' for which, key in enumerate(keys))
+        roster = folder / "roster.toml"
+        roster.write_text(ROSTER.format(payload=payload, agreed=agreed, clients=names))
+        enrolled = enrol(parse_roster(read_table(roster), roster), folder / "helper", ["127.0.0.1"])
+        (folder / "token").write_text(enrolled.token)
+        (folder / "net.py").write_text(NET)
+        port, helper_port = free_port(), free_port()
+        (folder / "server.toml").write_text(
+            SERVER.format(agreed=agreed, algorithm=algorithm, port=port, helper_port=helper_port, places=places)
+        )
+
+        def start(name: str, *arguments: str) -> _Process:
+            return _Process(launcher, folder, name, *arguments)
+
+        self._helper = start("helper", "helper", "serve", "--folder", "helper", "--port", str(helper_port))
+        self._server = start("server", "serve", "server.toml")
+        until(lambda: self._status() is not None, SECONDS)
+        self._clients = [
+            start(
+                f"client-{which}", "join", f"https://127.0.0.1:{port}", "--token-file", "server/enrolment-token",
+                "--ca", "server/tls/ca.pem", "--client", f"{_CLIENT}:make_client", "--folder", f"client-{which}",
+                "--name", f"client-{which}", "--terms", "helper/terms.json",
+            )
+            for which in range(CLIENTS)
+        ]  # fmt: skip
+
+    def kill(self, random: Random) -> None:
+        """Kill server, helper and a client, in any order, and let them make another version."""
+        version = self.version()
+        victims = [("server", self._server), ("helper", self._helper), ("client", random.choice(self._clients))]
+        for kind, victim in random.sample(victims, len(victims)):
+            time.sleep(random.uniform(0.0, 0.7))
+            victim.kill()
+            victim.start()
+            self.killed[kind] += 1
+        until(lambda: self.version() > version, SECONDS)
+
+    def end(self) -> dict[str, Any]:
+        """Kill the clients, let the server open the last sum, and return its status."""
+        for client in self._clients:
+            client.kill()
+        final = until(lambda: (now := self._status()) and now["privacy"]["sums_waiting"] == 0 and now, SECONDS)
+        for process in (self._server, self._helper):
+            process.kill(signal.SIGTERM)
+        return final
+
+    def version(self) -> int:
+        """Return the newest version on the server's disk."""
+        models = (self._folder / "server" / "models").glob("[0-9]*.safetensors")
+        return max((int(path.stem) for path in models), default=0)
+
+    def sums(self) -> list[list[tuple[int, int]]]:
+        """Return client and visit of each update in the sums that the helper has opened.
+
+        The helper knows the clients of a sum; a client's updates are in sums in the order of the server's log.
+        """
+        with closing(sqlite3.connect(self._folder / "helper" / "helper.sqlite")) as database:
+            rows = database.execute("SELECT batch, client, hash FROM seeds ORDER BY batch").fetchall()
+        assert len({seed for *_, seed in rows}) == len(rows)
+        received = {client: iter(visits) for client, visits in self.received().items()}
+        clients = {public_bytes(public_key(home)): number for home, number in self._numbers().items()}
+        sums: dict[int, list[tuple[int, int]]] = {}
+        for batch, key, _ in rows:
+            sums.setdefault(batch, []).append((clients[key], next(received[clients[key]])))
+        assert list(sums) == list(range(1, len(sums) + 1))
+        return list(sums.values())
+
+    def received(self) -> dict[int, list[int]]:
+        """Return the visits of each client whose updates are in the server's log."""
+        with closing(sqlite3.connect(self._folder / "server" / "offbeat.sqlite")) as database:
+            rows = database.execute("SELECT arguments FROM log WHERE name = 'receive' ORDER BY number").fetchall()
+        received: dict[int, list[int]] = {number: [] for number in self._numbers().values()}
+        for (text,) in rows:
+            arguments = json.loads(text)
+            received[arguments["client"]].append(arguments["visit"])
+        return received
+
+    def acknowledged(self) -> dict[int, list[int]]:
+        """Return the visits of each client of which it has logged the receipt that they count."""
+        return {
+            number: [int(visit) for visit in re.findall(r"visit (\d+): counted$", log, re.MULTILINE)]
+            for home, number in self._numbers().items()
+            if (log := home.with_suffix(".log").read_text())
+        }
+
+    def model(self) -> list[float]:
+        """Return the parameters of the newest version."""
+        path = self._folder / "server" / "models" / f"{self.version()}.safetensors"
+        return load_file(path)["weight"][0].tolist()
+
+    def _numbers(self) -> dict[Path, int]:
+        """Return the clients' folders and their numbers at the server."""
+        homes = [self._folder / f"client-{which}" for which in range(CLIENTS)]
+        return {home: json.loads((home / "identity.json").read_text())["client"] for home in homes}
+
+    def _status(self) -> dict[str, Any] | None:
+        with suppress(OffbeatError):  # the server starts
+            return status(self._folder / "server")
+        return None
