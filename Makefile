@@ -74,8 +74,9 @@ bench-privacy: .venv/installed ## what private sums cost client and helper, in b
 	$(BIN)/python benchmarks/privacy.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/private_service.py
 
-bench-peers: ## the same workloads on other simulators, each in an environment of its own (6 GB in build/peers)
-	$(PYTHON) benchmarks/peers/run.py $(ARGS)
+bench-peers: .venv/installed ## the same workloads on other simulators, each in an environment of its own (9 GB in build/peers), and their models beside ours
+	$(BIN)/python benchmarks/peers/run.py $(ARGS)
+	$(BIN)/python benchmarks/peers/outcome.py
 
 docs: .venv/installed reference ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
