@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit coverage kills torture faults bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-privacy docs reference algorithm missing theory-docs performance-docs service-docs figures results wheel pythons clean
+.PHONY: help run test lint types unit coverage kills torture faults bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-privacy docs reference algorithm missing theory-docs performance-docs service-docs figures results wheel stranger pythons clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -134,6 +134,9 @@ wheel: ## build the wheel, install it into an empty environment, run a new exper
 	cd $(WHEEL) && $(IN_WHEEL) offbeat new my-experiment && cd my-experiment && $(IN_WHEEL) offbeat compare experiment.toml --jobs 2
 	cd $(WHEEL) && $(IN_WHEEL) offbeat new quickstart --template quickstart
 	cd $(WHEEL)/quickstart && $(IN_WHEEL) offbeat compare quickstart.toml --jobs 2 --set seeds=[1] --set stop.virtual_seconds=400.0
+
+stranger: ## follow the tutorial from the wheel in an empty environment, and print how long each command takes
+	$(PYTHON) tools/stranger.py
 
 # Nothing is installed: a resolver only looks whether each dependency has a wheel.
 pythons: ## resolve the dependencies for Pythons and systems on which Offbeat has not been run

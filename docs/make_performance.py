@@ -87,7 +87,7 @@ def outcomes(rows: Sequence[Row]) -> str:
     return table(
         "| version | algorithm | settings | distance | updates lost |",
         (
-            [row["outcome"], row["algorithm"], row["settings"], f"{row['distance']:.1g}", f"{row['lost']:.0%}"]
+            [row["outcome"], row["algorithm"], row["settings"], f"{row['distance']:.1g}", f"{100 * row['lost']:.0f} %"]
             for row in rows
             if "outcome" in row
         ),
