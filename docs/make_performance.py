@@ -1,6 +1,7 @@
 """The tables of performance, from the benchmarks' output.
 
-They are in ``docs/performance.md`` and ``docs/performance-tables.md``.
+They are in ``docs/performance.md`` and ``docs/performance-tables.md``; a row of ``README.md`` and ``docs/index.md`` is
+written, too.
 
 ``make performance-docs``, or ``python docs/make_performance.py FILE …`` with the output of ``make bench-simulation``,
 ``make bench-peers``, ``make bench-gpu`` or ``make bench-service``. Tables that the output has no rows for stay as they
@@ -21,6 +22,10 @@ from make_performance_service import BLOCKS as SERVICE_BLOCKS
 from make_performance_service import span, table
 
 PAGES = [Path(__file__).with_name(name) for name in ("performance.md", "performance-tables.md")]
+
+FRONT_PAGES = [Path(__file__).parents[1] / "README.md", Path(__file__).with_name("index.md")]
+SPEEDS = "| how many times as fast"
+PEERS_IN_FRONT = ("flwr", "nvflare", "appfl", "pfl")
 
 Row = dict[str, Any]
 
@@ -165,6 +170,24 @@ def page(text: str, rows: Sequence[Row]) -> str:
     return text
 
 
+def front_page(text: str, rows: Sequence[Row]) -> str:
+    """Return the page with new numbers in the row of speeds."""
+    times = {
+        row["trainer"].split()[0]: row["times_as_fast"]
+        for row in rows
+        if _is_peer(row) and (row["workload"], row["algorithm"]) == ("W1", "fedavg")
+    }
+    lines = text.splitlines(keepends=True)
+    for number, line in enumerate(lines):
+        if line.startswith(SPEEDS):
+            cells = line.split(" | ")
+            for column, name in enumerate(PEERS_IN_FRONT, start=2):
+                if name in times:
+                    cells[column] = re.sub(r"\[[\d.,]+\]", f"[{times[name]}]", cells[column])
+            lines[number] = " | ".join(cells)
+    return "".join(lines)
+
+
 def _is_peer(row: Row) -> bool:
     return row.get("workload") in ("W1", "W2") and " " in row["trainer"]
 
@@ -178,10 +201,12 @@ def _whole(row: Row) -> str:
 
 
 def main() -> None:
-    """Write both pages."""
+    """Write all pages."""
     rows = rows_of("\n".join(Path(name).read_text(encoding="utf-8") for name in sys.argv[1:]))
     for path in PAGES:
         path.write_text(page(path.read_text(encoding="utf-8"), rows), encoding="utf-8")
+    for path in FRONT_PAGES:
+        path.write_text(front_page(path.read_text(encoding="utf-8"), rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -126,3 +126,14 @@ def test_the_page_has_a_place_for_every_table_and_none_is_empty(make_performance
         found = re.search(rf"<!-- {block}: written by (make [a-z-]+) -->\n(.*?)<!-- to here -->", PAGE, re.DOTALL)
         assert found, block
         assert found[2].strip(), f"{block}: run `{found[1]}`"
+
+
+def test_the_front_pages_have_the_speed_beside_each_simulator(make_performance):
+    line = f"{make_performance.SPEEDS} | 1 | [2.0](p) | [3.0](p) | [4,000.0](p) | [5.0](p) |\n"
+    appfl = {**ROWS[1], "trainer": "appfl 1.12.0", "times_as_fast": 33.5}
+    assert make_performance.front_page(f"a\n{line}b", [*ROWS, appfl]) == (
+        f"a\n{make_performance.SPEEDS} | 1 | [2.0](p) | [3.0](p) | [33.5](p) | [8.5](p) |\nb"
+    )
+    for page in make_performance.FRONT_PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert make_performance.front_page(text, [appfl]) != text
