@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit coverage kills torture audit faults bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-privacy docs reference algorithm missing theory-docs performance-docs service-docs figures results wheel pythons clean
+.PHONY: help run test lint types unit coverage kills torture audit faults bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-privacy docs reference algorithm missing theory-docs performance-docs service-docs figures results wheel stranger pythons clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -77,8 +77,9 @@ bench-privacy: .venv/installed ## what private sums cost client and helper, in b
 	$(BIN)/python benchmarks/privacy.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/private_service.py
 
-bench-peers: ## the same workloads on other simulators, each in an environment of its own (6 GB in build/peers)
-	$(PYTHON) benchmarks/peers/run.py $(ARGS)
+bench-peers: .venv/installed ## the same workloads on other simulators, each in an environment of its own (9 GB in build/peers), and their models beside ours
+	$(BIN)/python benchmarks/peers/run.py $(ARGS)
+	$(BIN)/python benchmarks/peers/outcome.py
 
 docs: .venv/installed reference ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -136,6 +137,9 @@ wheel: ## build the wheel, install it into an empty environment, run a new exper
 	cd $(WHEEL) && $(IN_WHEEL) offbeat new my-experiment && cd my-experiment && $(IN_WHEEL) offbeat compare experiment.toml --jobs 2
 	cd $(WHEEL) && $(IN_WHEEL) offbeat new quickstart --template quickstart
 	cd $(WHEEL)/quickstart && $(IN_WHEEL) offbeat compare quickstart.toml --jobs 2 --set seeds=[1] --set stop.virtual_seconds=400.0
+
+stranger: ## follow the tutorial from the wheel in an empty environment, and print how long each command takes
+	$(PYTHON) tools/stranger.py
 
 # Nothing is installed: a resolver only looks whether each dependency has a wheel.
 pythons: ## resolve the dependencies for Pythons and systems on which Offbeat has not been run

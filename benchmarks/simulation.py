@@ -98,6 +98,16 @@ def trainer_named(name: Any, workload: Simulated) -> Trainer:
     return make_trainer(name, training_workload(workload), plan=workload.plan, workers=workers)
 
 
+def algorithms_of(workload: Simulated) -> dict[str, Callable[[], Algorithm]]:
+    """Return what makes each algorithm that is measured."""
+    concurrency = workload.cohort
+    return {
+        "fedavg": lambda: FedAvg(cohort=workload.cohort),
+        "fedbuff": lambda: FedBuff(buffer_size=10, concurrency=concurrency),
+        "fedasync": lambda: FedAsync(concurrency=concurrency),
+    }
+
+
 def simulation(workload: Simulated, algorithm: Algorithm, durations: str, trainer: Trainer) -> float:
     """Return updates per second of a whole simulation.
 
@@ -204,18 +214,12 @@ def rows_of(
     }
     if workload.name == "W1":
         rows["-", "-", "limit"] = lambda: kernel(workload)
-    concurrency = workload.cohort
-    algorithms: dict[str, Callable[[], Algorithm]] = {
-        "fedavg": lambda: FedAvg(cohort=workload.cohort),
-        "fedbuff": lambda: FedBuff(buffer_size=10, concurrency=concurrency),
-        "fedasync": lambda: FedAsync(concurrency=concurrency),
-    }
     # Convolutions are trained one client at a time, so how many can be trained together matters less.
     all_durations = (
         ("uniform", "exponential") if workload.name == "W2" else ("constant", "uniform", "lognormal", "exponential")
     )
     all_durations = ("uniform",) if quick else all_durations
-    for algorithm, make in algorithms.items():
+    for algorithm, make in algorithms_of(workload).items():
         for durations in all_durations:
             for trainer in (workload.suits, *workload.others) if durations == "uniform" else (workload.suits,):
                 rows[algorithm, durations, f"offbeat-{trainer}"] = (

@@ -1,6 +1,7 @@
 """The tables of performance, from the benchmarks' output.
 
-They are in ``docs/performance.md`` and ``docs/performance-tables.md``.
+They are in ``docs/performance.md`` and ``docs/performance-tables.md``; a row of ``README.md`` and ``docs/index.md`` is
+written, too.
 
 ``make performance-docs``, or ``python docs/make_performance.py FILE …`` with the output of ``make bench-simulation``,
 ``make bench-peers``, ``make bench-gpu`` or ``make bench-service``. Tables that the output has no rows for stay as they
@@ -21,6 +22,10 @@ from make_performance_service import BLOCKS as SERVICE_BLOCKS
 from make_performance_service import span, table
 
 PAGES = [Path(__file__).with_name(name) for name in ("performance.md", "performance-tables.md")]
+
+FRONT_PAGES = [Path(__file__).parents[1] / "README.md", Path(__file__).with_name("index.md")]
+SPEEDS = "| how many times as fast"
+PEERS_IN_FRONT = ("flwr", "nvflare", "appfl", "pfl")
 
 Row = dict[str, Any]
 
@@ -52,9 +57,16 @@ def trainers(rows: Sequence[Row], workload: str) -> str:
 def peers(rows: Sequence[Row]) -> str:
     """Return the table of the other simulators."""
     return table(
-        "| workload | algorithm | durations | trainer | updates/s | × loop | lowest … highest | MiB |",
+        "| workload | algorithm | durations | trainer | updates/s | × loop | lowest … highest | MiB "
+        "| Offbeat, × loop | times as fast | lowest … highest |",
         (
-            [row["workload"], row["algorithm"], row["durations"], row["trainer"], *_speed(row)]
+            [
+                *(row[name] for name in ("workload", "algorithm", "durations", "trainer")),
+                *_speed(row),
+                str(row["ours_to_loop"]),
+                str(row["times_as_fast"]),
+                span(row["times_spread"]),
+            ]
             for row in rows
             if _is_peer(row)
         ),
@@ -62,18 +74,29 @@ def peers(rows: Sequence[Row]) -> str:
 
 
 def against_peers(rows: Sequence[Row]) -> str:
-    """Return Offbeat against the best other simulator, each relative to its plain loop."""
+    """Return Offbeat beside the fastest other simulator of each algorithm."""
     lines: list[list[str]] = []
-    for workload, trainer in (("W1", "offbeat-vmap"), ("W2", "offbeat-processes")):
+    for workload in ("W1", "W2"):
         for algorithm in ("fedavg", "fedbuff", "fedasync"):
             of_it = [row for row in rows if (row.get("workload"), row.get("algorithm")) == (workload, algorithm)]
             others = [row for row in of_it if _is_peer(row)]
-            own = [row for row in of_it if row["trainer"] == trainer and row["durations"] == "uniform"]
-            if own and others:
-                best = max(others, key=lambda row: row["ratio_to_loop"])
-                ours, theirs = own[0]["ratio_to_loop"], best["ratio_to_loop"]
-                lines.append([workload, algorithm, str(ours), best["trainer"], str(theirs), f"{ours / theirs:.1f}"])
+            if others:
+                best = min(others, key=lambda row: row["times_as_fast"])
+                ours, theirs = (str(best[name]) for name in ("ours_to_loop", "ratio_to_loop"))
+                lines.append([workload, algorithm, ours, best["trainer"], theirs, str(best["times_as_fast"])])
     return table("| workload | algorithm | Offbeat, × loop | best other simulator | × loop | times as fast |", lines)
+
+
+def outcomes(rows: Sequence[Row]) -> str:
+    """Return the table of other programs' models beside Offbeat's."""
+    return table(
+        "| version | algorithm | settings | distance | updates lost |",
+        (
+            [row["outcome"], row["algorithm"], row["settings"], f"{row['distance']:.1g}", f"{100 * row['lost']:.0f} %"]
+            for row in rows
+            if "outcome" in row
+        ),
+    )
 
 
 def on_gpu(rows: Sequence[Row]) -> str:
@@ -128,6 +151,7 @@ BLOCKS: dict[str, Callable[[Sequence[Row]], str]] = {
     "W2": lambda rows: trainers(rows, "W2"),
     "peers": peers,
     "against peers": against_peers,
+    "outcomes": outcomes,
     "gpu": on_gpu,
     "events": events,
     "sizes": sizes,
@@ -146,6 +170,24 @@ def page(text: str, rows: Sequence[Row]) -> str:
     return text
 
 
+def front_page(text: str, rows: Sequence[Row]) -> str:
+    """Return the page with new numbers in the row of speeds."""
+    times = {
+        row["trainer"].split()[0]: row["times_as_fast"]
+        for row in rows
+        if _is_peer(row) and (row["workload"], row["algorithm"]) == ("W1", "fedavg")
+    }
+    lines = text.splitlines(keepends=True)
+    for number, line in enumerate(lines):
+        if line.startswith(SPEEDS):
+            cells = line.split(" | ")
+            for column, name in enumerate(PEERS_IN_FRONT, start=2):
+                if name in times:
+                    cells[column] = re.sub(r"\[[\d.,]+\]", f"[{times[name]}]", cells[column])
+            lines[number] = " | ".join(cells)
+    return "".join(lines)
+
+
 def _is_peer(row: Row) -> bool:
     return row.get("workload") in ("W1", "W2") and " " in row["trainer"]
 
@@ -159,10 +201,12 @@ def _whole(row: Row) -> str:
 
 
 def main() -> None:
-    """Write both pages."""
+    """Write all pages."""
     rows = rows_of("\n".join(Path(name).read_text(encoding="utf-8") for name in sys.argv[1:]))
     for path in PAGES:
         path.write_text(page(path.read_text(encoding="utf-8"), rows), encoding="utf-8")
+    for path in FRONT_PAGES:
+        path.write_text(front_page(path.read_text(encoding="utf-8"), rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

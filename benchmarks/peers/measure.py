@@ -1,12 +1,11 @@
-"""Measurement of one peer on one workload.
+"""Measurement of one simulator on one workload.
 
-``python measure.py NAME WORKLOAD REPETITIONS``, in the peer's environment. It prints a line of JSON for every row.
-``ratio_to_loop`` is to the plain loop in this process, whose rate is the mean of one measurement right before the
-peer's and one right after it; figures are medians over the repetitions. ``peak_rss_mib`` is that of the process and its
-children together over all rows of the workload. It is looked up once a second, and a page that processes share counts
-in each.
+``python measure.py NAME WORKLOAD [ALGORITHM …]``, in the simulator's environment, measures each row once and prints it
+as a line of JSON. ``ratio_to_loop`` is to the plain loop in this process, whose rate is the mean of one measurement
+right before the simulator's and one right after it. ``peak_rss_mib`` is that of the process and its children together
+over all rows of the workload. It is looked up once a second, and a page that processes share counts in each.
 
-The parts that a row's time leaves out are listed in the peer's module, ``on_NAME.py``.
+The parts that a row's time leaves out are listed in the simulator's module, ``on_NAME.py``.
 """
 
 import importlib
@@ -56,48 +55,41 @@ def resident_bytes() -> int:
     return total
 
 
-def measure(name: str, workload_name: str, repetitions: int) -> list[dict[str, Any]]:
-    """Measure the peer's rows in turn, each between two plain loops.
-
-    Return the results.
-    """
+def measure(name: str, workload_name: str, algorithms: list[str]) -> list[dict[str, Any]]:
+    """Measure the rows of these algorithms, or of all; return the results."""
     memory = PeakMemory()
     memory.start()
     workload = WORKLOADS[workload_name]
-    peer = importlib.import_module(f"on_{name}")
-    trainer = f"{peer.PACKAGE} {importlib.metadata.version(peer.PACKAGE)}"
-    rows = peer.rows(workload)
-    rates: dict[Any, list[float]] = {row: [] for row in rows}
-    ratios: dict[Any, list[float]] = {row: [] for row in rows}
-    for _ in range(repetitions):
-        for row, work in rows.items():
-            before = plain_loop(workload)
-            rates[row].append(work())
-            # A peer's processes may take a while to end, and the plain loop is to have the machine to itself.
-            psutil.wait_procs(psutil.Process().children(recursive=True), timeout=30)
-            ratios[row].append(rates[row][-1] / statistics.mean([before, plain_loop(workload)]))
-    return [
-        {
-            "workload": workload.name,
-            "algorithm": algorithm,
-            "durations": durations,
-            "trainer": trainer + with_what,
-            "updates_per_second": round(statistics.median(rates[algorithm, durations, with_what]), 1),
-            "ratio_to_loop": round(statistics.median(ratios[algorithm, durations, with_what]), 2),
-            "spread": [round(f(ratios[algorithm, durations, with_what]), 2) for f in (min, max)],
-            "peak_rss_mib": memory.mib(),
-        }
-        for algorithm, durations, with_what in rows
-    ]
+    simulator = importlib.import_module(f"on_{name}")
+    trainer = f"{simulator.PACKAGE} {importlib.metadata.version(simulator.PACKAGE)}"
+    found: list[dict[str, Any]] = []
+    for (algorithm, durations, with_what), work in simulator.rows(workload).items():
+        if algorithms and algorithm not in algorithms:
+            continue
+        before = plain_loop(workload)
+        rate = work()
+        # A simulator's processes may take a while to end, and the plain loop is to have the machine to itself.
+        psutil.wait_procs(psutil.Process().children(recursive=True), timeout=30)
+        found.append(
+            {
+                "workload": workload.name,
+                "algorithm": algorithm,
+                "durations": durations,
+                "trainer": trainer + with_what,
+                "updates_per_second": rate,
+                "ratio_to_loop": rate / statistics.mean([before, plain_loop(workload)]),
+            }
+        )
+    return [row | {"peak_rss_mib": memory.mib()} for row in found]
 
 
 def main() -> None:
     """Print the rows."""
-    name, workload, repetitions = sys.argv[1:]
-    # Peers print as they please, also when they are imported, and so do their processes: that goes to stderr.
+    name, workload, *algorithms = sys.argv[1:]
+    # Simulators print as they please, also when they are imported, and so do their processes: that goes to stderr.
     with os.fdopen(os.dup(1), "w") as output:
         os.dup2(2, 1)
-        for row in measure(name, workload, int(repetitions)):
+        for row in measure(name, workload, algorithms):
             print(json.dumps(row), file=output, flush=True)
 
 

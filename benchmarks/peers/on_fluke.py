@@ -6,25 +6,19 @@ counts epochs, so W1's clients have 50 of their 60 examples: an epoch is ten ste
 
 # pyright: reportMissingImports=false
 
-import importlib
 import time
 from collections.abc import Callable
 from functools import partial
 
 import torch
+import torchvision_operators
 
-try:
-    importlib.import_module("torchvision")
-except RuntimeError:
-    # pip gets a torchvision for CUDA whatever torch there is, and one without its operators cannot be imported. fluke
-    # uses datasets and models of it, none of its operators: it is enough to name those that the import asks for.
-    for operator in ("nms", "qnms"):
-        torch.library.define(f"torchvision::{operator}", "(Tensor boxes, Tensor scores, float iou_threshold) -> Tensor")
+torchvision_operators.define()  # before the imports that need it
 
-from fluke import FlukeENV
-from fluke.algorithms.fedavg import FedAVG
-from fluke.data import DataSplitter, DummyDataContainer, FastDataLoader
-from workloads import Workload
+from fluke import FlukeENV  # noqa: E402
+from fluke.algorithms.fedavg import FedAVG  # noqa: E402
+from fluke.data import DataSplitter, DummyDataContainer, FastDataLoader  # noqa: E402
+from workloads import Workload  # noqa: E402
 
 PACKAGE = "fluke-fl"
 

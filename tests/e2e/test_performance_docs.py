@@ -15,8 +15,11 @@ SPEED = {"updates_per_second": 1234.5, "ratio_to_loop": 6.0, "spread": [5.5, 6.5
 W1 = {"workload": "W1", "algorithm": "fedavg", "durations": "uniform"}
 ROWS = [
     {**W1, "trainer": "offbeat-vmap", **SPEED},
-    {**W1, "durations": "-", "trainer": "pfl 0.6.0", **SPEED, "ratio_to_loop": 0.75},
-    {**W1, "durations": "-", "trainer": "flgo 0.4", **SPEED, "ratio_to_loop": 0.5},
+    {**W1, "durations": "-", "trainer": "pfl 0.6.0", **SPEED, "ratio_to_loop": 0.75}
+    | {"ours_to_loop": 6.5, "times_as_fast": 8.5, "times_spread": [8.0, 9.0]},
+    {**W1, "durations": "-", "trainer": "flgo 0.4", **SPEED, "ratio_to_loop": 0.5}
+    | {"ours_to_loop": 6.0, "times_as_fast": 12.0, "times_spread": [11.5, 12.5]},
+    {"outcome": "appfl 1.2", "algorithm": "fedbuff", "settings": "K = 5", "distance": 1.26e-07, "lost": 0.345},
     {"workload": "events", "trainer": "null", "clients": 10**6, "in_flight": 100, "updates_per_second": 30000}
     | {"spread": [29000, 31000], "start_seconds": 0.9, "peak_rss_mib": 400},
     {"workload": "model size", "trainer": "loop", "parameters": 10**7, "seconds_a_version": 0.5}
@@ -58,11 +61,12 @@ def make_performance():
         (
             "peers",
             [
-                "| W1 | fedavg | - | pfl 0.6.0 | 1,234.5 | 0.75 | 5.5 … 6.5 | 1,500 |",
-                "| W1 | fedavg | - | flgo 0.4 | 1,234.5 | 0.5 | 5.5 … 6.5 | 1,500 |",
+                "| W1 | fedavg | - | pfl 0.6.0 | 1,234.5 | 0.75 | 5.5 … 6.5 | 1,500 | 6.5 | 8.5 | 8.0 … 9.0 |",
+                "| W1 | fedavg | - | flgo 0.4 | 1,234.5 | 0.5 | 5.5 … 6.5 | 1,500 | 6.0 | 12.0 | 11.5 … 12.5 |",
             ],
         ),
-        ("against peers", ["| W1 | fedavg | 6.0 | pfl 0.6.0 | 0.75 | 8.0 |"]),
+        ("against peers", ["| W1 | fedavg | 6.5 | pfl 0.6.0 | 0.75 | 8.5 |"]),
+        ("outcomes", ["| appfl 1.2 | fedbuff | K = 5 | 1e-07 | 34 % |"]),
         ("events", ["| 1,000,000 | 100 | 30,000 | 29,000 … 31,000 | 0.9 | 400 |"]),
         ("sizes", ["| 10,000,000 | loop | 500.00 | 1.25 | 38.1 | 1,700 |"]),
     ],
@@ -122,3 +126,14 @@ def test_the_page_has_a_place_for_every_table_and_none_is_empty(make_performance
         found = re.search(rf"<!-- {block}: written by (make [a-z-]+) -->\n(.*?)<!-- to here -->", PAGE, re.DOTALL)
         assert found, block
         assert found[2].strip(), f"{block}: run `{found[1]}`"
+
+
+def test_the_front_pages_have_the_speed_beside_each_simulator(make_performance):
+    line = f"{make_performance.SPEEDS} | 1 | [2.0](p) | [3.0](p) | [4,000.0](p) | [5.0](p) |\n"
+    appfl = {**ROWS[1], "trainer": "appfl 1.12.0", "times_as_fast": 33.5}
+    assert make_performance.front_page(f"a\n{line}b", [*ROWS, appfl]) == (
+        f"a\n{make_performance.SPEEDS} | 1 | [2.0](p) | [3.0](p) | [33.5](p) | [8.5](p) |\nb"
+    )
+    for page in make_performance.FRONT_PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert make_performance.front_page(text, [appfl]) != text

@@ -1,11 +1,13 @@
-"""The tutorial works as written: its files, its commands in their order, and what the page says of the results.
+"""The tutorial and the how-to pages work as written: their files, their commands in order, and what they say.
 
 The commands are run as they stand there, but the long ones with one seed instead of three and one process, and all
-within this process but the one that is interrupted, which is the ``offbeat`` of the environment.
+within this process but the one that is interrupted and the one for a tracker, which are the ``offbeat`` of the
+environment. The how-to pages continue in the tutorial's folder.
 """
 
 import csv
 import io
+import os
 import re
 import runpy
 import shlex
@@ -23,8 +25,10 @@ from offbeat.cli.main import main
 from offbeat.runs import directory as run_directory
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "tutorial.md").read_text(encoding="utf-8")
-COMMANDS = re.findall(r"^```console\n\$ (.*?)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+HOW_TO = ("opening-hours", "own-loss-and-metric", "stop-and-resume", "two-worlds", "own-algorithm")
+PAGES = [(DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("tutorial", *(f"how-to/{n}" for n in HOW_TO))]
+BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
+COMMAND = re.compile(r"^\$ (.*)\n((?:[^$].*\n|\n)*)", re.MULTILINE)
 QUICK = {"run": ["--set", "seeds=[1]"], "compare": ["--set", "seeds=[1]", "--jobs", "1"]}
 
 
@@ -56,77 +60,116 @@ def run_and_interrupt(words, folder):
 
 @pytest.fixture(scope="module")
 def followed(tmp_path_factory):
-    """Return the folder in which the whole page was followed, and (exit code, output) of each command."""
+    """Return the folder in which all pages were followed, and (shown, exit code, output) of each command."""
     folder = tmp_path_factory.mktemp("tutorial")
-    for title, content in re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```', PAGE, re.DOTALL | re.MULTILINE):
-        (folder / title).write_text(content, encoding="utf-8")
-    assert len(COMMANDS) == 10
     results = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.syspath_prepend(folder)
-        for command, shown in COMMANDS:
-            words = [*shlex.split(command), *QUICK.get(command.split()[1], [])]
-            results[command] = run_and_interrupt(words, folder) if "^C" in shown else run_here(words, patch)
+        for page in PAGES:
+            for language, title, text in BLOCK.findall(page):
+                if title:
+                    Path(title).write_text(text, encoding="utf-8")
+                for command, shown in COMMAND.findall(text) if language == "console" else ():
+                    words = [*shlex.split(command), *QUICK.get(command.split()[1], [])]
+                    if words[0] == "cd":
+                        patch.chdir(words[1])
+                        patch.syspath_prepend(Path.cwd())
+                    else:
+                        results[command] = shown, *run(words, shown, patch)
+        folder = Path.cwd()
+    for module in ("clipped", "data", "model", "caution"):
+        sys.modules.pop(module, None)
     return folder, results
+
+
+def run(words, shown, patch):
+    """Run one command; return exit code and output."""
+    if "^C" in shown:
+        return run_and_interrupt(words, Path.cwd())
+    if words[1] == "track":
+        return run_process(words, {"MLFLOW_TRACKING_URI": "sqlite:///mlflow.db"})
+    return run_here(words, patch)
+
+
+def run_process(words, variables):
+    """Run one command in a process."""
+    program = Path(sys.executable).parent / words[0]
+    done = subprocess.run([program, *words[1:]], env={**os.environ, **variables}, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
 
 
 def output_of(results, beginning):
     """Return the output of the only command that begins so."""
-    (output,) = (output for command, (_, output) in results.items() if command.startswith(beginning))
+    (output,) = (output for command, (_, _, output) in results.items() if command.startswith(beginning))
     return output
 
 
 def test_every_command_ends_as_the_page_says(followed):
     _, results = followed
-    for command, shown in COMMANDS:
-        code, output = results[command]
+    assert len(results) == 14
+    for shown, code, output in results.values():
         assert code == (128 + signal.SIGINT if "^C" in shown else 0), output
         assert "Traceback" not in output
 
 
-def test_the_page_shows_what_the_commands_print(followed):
-    """All but the numbers: the names of rows and of files."""
+def test_the_pages_show_what_the_commands_print(followed):
+    """All but the numbers: the names of rows, of files and of the next command."""
     _, results = followed
-    for command, shown in COMMANDS:
-        _, output = results[command]
+    for command, (shown, _, output) in results.items():
         for line in shown.splitlines():
             row = re.match(r" ?([A-Z][\w-]*(?: [a-z]\w*)*)  ", line)
-            file = re.search(r"(Report|CSV|Drawing): \S+$", line)
             if row:
                 assert f" {row[1]} " in output, f"{command}: {row[1]}"
-            elif file:
-                assert file[0] in output.splitlines()
+            elif re.search(r"^(Report|CSV|Drawing|Next): |^hospitals: ", line):
+                assert line in output.splitlines()
+
+
+def test_the_pages_show_how_runs_end(followed):
+    """With one seed in place of three, numbers of evaluations and runs are smaller."""
+    _, results = followed
+    for command, (shown, _, output) in results.items():
+        for line in shown.splitlines():
+            if re.match(r"[\w-]+, seed 1: .* updates$", line) and "^C" not in shown:
+                end = re.compile(rf"^{line.split(':')[0]}: (missed )?[\d.]+( %)? after [\d,]+ updates$", re.MULTILINE)
+                assert end.search(output), f"{command}: {line}"
+    assert "mlflow: 122 evaluations sent" in output_of(results, "offbeat track")
+    assert "mlflow: 366 evaluations sent" in PAGES[0]  # of three seeds
 
 
 def test_the_population_is_drawn_before_anything_is_trained(followed):
     folder, results = followed
-    assert (folder / "runs/experiment/population.png").stat().st_size > 10_000
-    share = re.search(r"Available clients +(.*)", output_of(results, "offbeat population"))[1].split("%")
+    for name in ("experiment", "hours"):
+        assert (folder / f"runs/{name}/population.png").stat().st_size > 10_000
+    share = re.search(r"Available clients +(.*)", output_of(results, "offbeat population hours.toml"))[1].split("%")
     assert float(share[2]) == pytest.approx(60, abs=3)  # the mean: six in ten
 
 
-def test_both_algorithms_are_compared(followed):
-    folder, results = followed
-    table = output_of(results, "offbeat compare experiment.toml --set algorithms.clipped")
-    assert re.search(r"^ +fedavg +fedbuff +clipped *$", table, re.MULTILINE)
+def test_the_report_shows_what_the_tutorial_reads_in_it(followed):
+    folder, _ = followed
     runs = {label: run_directory.read(folder / f"runs/experiment/{label}-seed1") for label in ("fedavg", "fedbuff")}
     counted = {label: run.history["counted"][-1] for label, run in runs.items()}
     assert counted["fedbuff"] > 4 * counted["fedavg"]
     assert all(run.history["accuracy"][-1] > 0.9 for run in runs.values())
+    assert all((run.events["outcome"] == "lost").any() for run in runs.values())
+    staleness = {label: pandas.DataFrame(dict(run.events)).staleness.max() for label, run in runs.items()}
+    assert staleness["fedavg"] == 0 < staleness["fedbuff"]
+    assert (folder / "runs/experiment/report.html").exists()
+
+
+def test_fedavg_never_learns_from_the_slow_hospital(followed):
+    folder, _ = followed
+    runs = {label: run_directory.read(folder / f"runs/hours/{label}-seed1") for label in ("fedavg", "fedbuff")}
     slow = {label: run.events["outcome"][run.events["client"] == 6] for label, run in runs.items()}
     assert "unused" in slow["fedavg"]
     assert "counted" not in slow["fedavg"]
     assert "counted" in slow["fedbuff"]
-    assert all((run.events["outcome"] == "lost").any() for run in runs.values())
     staleness = pandas.DataFrame(dict(runs["fedbuff"].events)).groupby("client").staleness.max()
-    assert staleness.idxmax() == 6  # the slow one
-    assert (folder / "runs/experiment/report.html").exists()
+    assert staleness.idxmax() == 6
 
 
 def test_the_own_metric_is_what_is_compared(followed):
     folder, results = followed
-    table = output_of(results, "offbeat compare experiment.toml --jobs 2")
+    table = output_of(results, "offbeat compare experiment.toml --jobs 2 --output runs/cautious")
     assert "Final missed" in table
     assert "Time to missed 0.02" in table
     run = run_directory.read(folder / "runs/cautious/fedbuff-seed1")
@@ -138,7 +181,7 @@ def test_the_own_metric_is_what_is_compared(followed):
 
 def test_a_resumed_run_is_as_if_nothing_had_happened(followed):
     folder, results = followed
-    (stopped,) = (output for command, (code, output) in results.items() if code)
+    (stopped,) = (output for _, code, output in results.values() if code)
     assert "the same command resumes" in stopped
     for label in ("fedavg", "fedbuff"):
         for file in ("history.parquet", "events.parquet", "model.safetensors"):
@@ -167,7 +210,7 @@ def test_what_a_run_wrote_can_be_read_as_the_page_on_python_says(followed, monke
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(folder)
     names = {}
-    exec(f"from hospitals import Net\n{example}", names)
-    del sys.modules["hospitals"]
-    assert names["slow"].idxmax() == 6
+    exec(example, names)
+    del sys.modules["model"]
+    assert len(names["slow"]) == 8
     assert len(names["history"]) == 61

@@ -1,0 +1,63 @@
+"""The tutorial as a newcomer follows it, with the time that each command takes.
+
+``make stranger``, or ``python tools/stranger.py``: builds the wheel, installs it into an empty environment in
+``build/stranger``, and carries out docs/tutorial.md from top to bottom in an empty folder: it writes the files and runs
+the commands as they stand there. Runs go to MLflow, into a local database. It ends at the first command that fails.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+BUILD = ROOT / "build" / "stranger"
+BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
+COMMAND = re.compile(r"^\$ (.+)$", re.MULTILINE)
+
+
+def timed(command: str, folder: Path, variables: dict[str, str]) -> float:
+    """Run a command; print how long it took, and return that."""
+    began = time.monotonic()
+    done = subprocess.run(
+        command, shell=True, cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    seconds = time.monotonic() - began
+    print(f"{seconds:7.1f} s  {command}", flush=True)
+    if done.returncode:
+        sys.exit(done.stdout.decode())
+    return seconds
+
+
+def main() -> None:
+    """Follow the tutorial."""
+    for stale in (BUILD, ROOT / "build/lib"):  # setuptools would pack modules that are no longer there
+        shutil.rmtree(stale, ignore_errors=True)
+    BUILD.mkdir(parents=True)
+    venv.create(BUILD / "environment", with_pip=True)
+    path = f"{BUILD / 'environment' / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    variables |= {"PATH": path, "MLFLOW_TRACKING_URI": "sqlite:///mlflow.db"}
+    timed(f"python -m pip wheel --quiet --no-deps --wheel-dir {BUILD} {ROOT}", BUILD, variables)
+    (wheel,) = BUILD.glob("*.whl")
+    total = timed(f"python -m pip install --quiet {wheel.name}", BUILD, variables)
+    total += timed("python -m pip install --quiet mlflow", BUILD, variables)
+    folder = BUILD
+    for language, title, text in BLOCK.findall((ROOT / "docs/tutorial.md").read_text(encoding="utf-8")):
+        if title:
+            (folder / title).write_text(text, encoding="utf-8")
+        for command in COMMAND.findall(text) if language == "console" else ():
+            if command.startswith("cd "):
+                folder /= command.removeprefix("cd ")
+            else:
+                total += timed(command, folder, variables)
+    report = folder / "runs/experiment/report.html"
+    print(f"{total:7.1f} s  from the wheel to {report.relative_to(ROOT)} and MLflow")
+
+
+if __name__ == "__main__":
+    main()
