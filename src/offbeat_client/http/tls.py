@@ -1,4 +1,4 @@
-"""Failures of TLS: an untrusted certificate, or a port that expects the other scheme."""
+"""Failures of TLS: an untrusted certificate, or a port of the other scheme."""
 
 import socket
 import ssl

@@ -1,4 +1,4 @@
-"""The addresses at which programs on this machine and clients elsewhere call a server."""
+"""The addresses of a server, for programs on this machine and for clients."""
 
 import ssl
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ def write_address(folder: Path, url: str, certificate: Path | None) -> None:
 
 
 def trust(folder: Path) -> ssl.SSLContext | bool:
-    """Return what a program on this machine trusts when it calls the server of a folder.
+    """Return what a program on this machine trusts as it calls a folder's server.
 
     That is the certificate in the folder, whatever names it is for.
     """
