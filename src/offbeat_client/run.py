@@ -130,7 +130,7 @@ def _evaluate(made: Client | Fit) -> Evaluate | None:
 
 
 def _supports(made: Client | Fit, measure: Evaluate | None) -> str:
-    corrects = ["corrects_gradients"] if getattr(made, "corrects_gradients", False) is True else []
+    corrects = ["corrects_gradients", "keeps_regulariser"] if getattr(made, "corrects_gradients", False) is True else []
     return ", ".join(["needs_loss", *corrects, *([] if measure is None else ["evaluate"])])
 
 

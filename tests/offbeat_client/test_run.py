@@ -257,7 +257,7 @@ def test_a_client_without_work_comes_back_later(server, run, model, monkeypatch)
 @pytest.mark.parametrize(
     ("attributes", "abilities"),
     [
-        ({"corrects_gradients": True}, "needs_loss, corrects_gradients"),
+        ({"corrects_gradients": True}, "needs_loss, corrects_gradients, keeps_regulariser"),
         ({"corrects_gradients": 1}, "needs_loss"),
         ({}, "needs_loss"),
     ],

@@ -38,7 +38,7 @@ class Peer:
 
     def __init__(self, url: str, token: str | None) -> None:
         self.token = token
-        headers = {"Offbeat-Supports": "corrects_gradients, needs_loss, privacy"}
+        headers = {"Offbeat-Supports": "corrects_gradients, keeps_regulariser, needs_loss, privacy"}
         headers |= {"Authorization": f"Bearer {token}"} if token else {}
         self.http = httpx.Client(base_url=url, headers=headers, timeout=30.0, verify=False)  # loading CAs takes long
 

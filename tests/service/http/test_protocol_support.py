@@ -3,13 +3,14 @@
 import pytest
 import torch
 
-from offbeat.algorithms import SCAFFOLD, FedBuff
+from offbeat.algorithms import SCAFFOLD, FedBuff, FedDyn, LocalPlan
 from offbeat.service.http.protocol_support import missing_support, supported
 from tests.service.conftest import LENGTH, body_of, running
 from tests.service.http_client import kind_of
 from tests.simulation.test_simulator_contract import Greedy
 
 FEDBUFF, GREEDY, SCAFFOLD_OF_ONE = FedBuff(), Greedy(buffer_size=1, concurrency=1), SCAFFOLD(cohort=1)
+FEDDYN, PLAN = FedDyn(cohort=1), LocalPlan(steps=1, batch_size=1, lr=0.1)
 UPGRADE = "needs a client of protocol 1.2 or newer: upgrade this client's Offbeat"
 
 
@@ -23,11 +24,18 @@ UPGRADE = "needs a client of protocol 1.2 or newer: upgrade this client's Offbea
         (GREEDY, "", "fedbuff needs each visit's mean training loss"),
         (SCAFFOLD_OF_ONE, "corrects_gradients,needs_loss", None),
         (GREEDY, " needs_loss", None),
+        (FEDDYN, None, f"feddyn {UPGRADE}"),
+        (
+            FEDDYN,
+            "corrects_gradients",
+            "feddyn lets clients keep a regulariser, which needs protocol 1.5",
+        ),
+        (FEDDYN, "corrects_gradients, keeps_regulariser", None),
         (FEDBUFF, None, None),
     ],
 )
 def test_a_client_is_told_what_it_lacks(algorithm, supports, message):
-    missing = missing_support(algorithm, supports)
+    missing = missing_support(algorithm, PLAN, supports)
     assert missing is None if message is None else message in missing
 
 

@@ -78,8 +78,7 @@ def _add_visit_routes(app: FastAPI, service: Service) -> None:
         request: Request, client: Client, checkin: messages.CheckInRequest, offbeat_supports: Text = None
     ) -> messages.CheckedIn:
         """Ask for work."""
-        engine = service.engine
-        missing = missing_support(engine.coordinator.algorithm, offbeat_supports, is_masked=engine.shares is not None)
+        missing = _missing(service, offbeat_supports)
         if missing is not None:
             raise Refusal("not-supported", missing)
         service.hear(client, can_evaluate="evaluate" in supported(offbeat_supports))
@@ -149,8 +148,7 @@ def _add_upload_routes(app: FastAPI, service: Service) -> None:
         length = required_length(content_length)
         header = parse_header(offbeat_update)
         # A client that lacks what the algorithm needs gets no visit, and the reason when it checks in.
-        engine = service.engine
-        missing = missing_support(engine.coordinator.algorithm, offbeat_supports, is_masked=engine.shares is not None)
+        missing = _missing(service, offbeat_supports)
         service.hear(client, can_evaluate="evaluate" in supported(offbeat_supports))
         answer = await service.upload(
             UploadRequest(
@@ -160,6 +158,11 @@ def _add_upload_routes(app: FastAPI, service: Service) -> None:
         # Not returned as it is, since FastAPI would validate the message again in its most frequent route.
         status = 202 if isinstance(answer, messages.Partly) else 200
         return Response(answer.model_dump_json(), status, media_type="application/json")
+
+
+def _missing(service: Service, offbeat_supports: str | None) -> str | None:
+    coordinator, is_masked = service.engine.coordinator, service.engine.shares is not None
+    return missing_support(coordinator.algorithm, coordinator.local, offbeat_supports, is_masked=is_masked)
 
 
 async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:

@@ -4,7 +4,7 @@ import tomllib
 import pytest
 
 from offbeat.errors import OffbeatError
-from offbeat.report.page.provenance import configurations, differing_settings, package_versions
+from offbeat.report.page.settings_and_versions import configurations, differing_settings, package_versions
 from tests.report.page.saved_runs import saved
 
 
