@@ -28,7 +28,7 @@ class CA2FL(Algorithm):
     step counts with its newer update, since its two differences add up to one.
 
     Wang, Cao, Wu, Chen and Chen, "Tackling the Data Heterogeneity in Asynchronous Federated Learning with Cached Update
-    Calibration" (ICLR 2024), Algorithm 2. There h_i is kept by the server.
+    Calibration" (ICLR 2024). There h_i is kept by the server.
 
     Args:
         buffer_size: K ≥ 1.
