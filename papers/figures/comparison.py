@@ -133,7 +133,7 @@ def _finding(figure: ComparisonFigure, verdict: Verdict, runs: Sequence[Run]) ->
     def write(values: Sequence[float]) -> str:
         if claim.quantity in _COSTS:
             return mean_in_words(values, _COSTS[claim.quantity], "never")
-        return mean_in_words(values, measure.write, "unknown")
+        return mean_in_words(values, measure.write if claim.less is None else measure.write_difference, "unknown")
 
     ours, other = write(verdict.ours), write([value / claim.factor for value in verdict.other])
     less = f" less that of {claim.less}" if claim.less else ""

@@ -143,6 +143,8 @@ class PrivateService:
             )
             for which in range(CLIENTS)
         ]  # fmt: skip
+        homes = [folder / f"client-{which}" for which in range(CLIENTS)]
+        until(lambda: all((home / "identity.json").exists() for home in homes), SECONDS)
 
     def kill(self, random: Random) -> None:
         """Kill server, helper and a client, in any order, and let them make another version."""

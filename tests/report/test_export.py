@@ -87,7 +87,7 @@ def test_markdown_is_the_table_of_the_terminal(tmp_path):
         "Mean of last 10: over the last 10 evaluations. Time to 50 %: first evaluation at or above it. "
         "Speed-up: over fedavg."
     ]
-    assert r"| Difference to fedavg | – | -40.0 % |" in lines
+    assert r"| Difference to fedavg | – | -40.0 points |" in lines
 
 
 def test_each_warning_is_a_paragraph(tmp_path):

@@ -157,7 +157,7 @@ def test_all_examples_weigh_the_same(simulation, monkeypatch):
             (),
             "6 versions × 4 clients are more than the 20 participations",
         ),
-        ("{ clip_norm = 1.0, min_separation = 5 }", (), "20 clients wait"),
+        ("{ clip_norm = 1.0, min_separation = 5 }", (), "20 clients must wait"),
         (
             "{ helper = 'here', clip_norm = 1.0, min_clients = 2, min_separation = 2 }",
             ("algorithms={ mine = { algorithm = 'mifa', weighting = 'uniform' } }",),

@@ -49,8 +49,11 @@ class Measure:
         return (units.percent if self.is_share else units.number)(value, half_width)
 
     def write_difference(self, value: float, half_width: float | None = None) -> str:
-        """Write a difference of two values; that of shares in percentage points."""
-        return units.percent(value, half_width) if self.is_share else units.number(value, half_width)
+        """Write a difference of two values, that of shares in percentage points: ``+2.9 ± 1.1 points``."""
+        text = units.number(value, half_width)
+        if self.is_share:
+            text = units.percent(value, half_width).replace("%", "points")
+        return text if value < 0 else f"+{text}"
 
     def interval(self, value: float, half_width: float) -> tuple[float, float]:
         """Return the ends of an interval; those of a share are within 0 and 1."""

@@ -180,7 +180,7 @@ def _difference(row: Row) -> str:
         return NOTHING
     mean, low = row.difference.mean, row.difference.low
     half_width = None if low is None else mean - low
-    return f"{'+' if mean >= 0 else ''}{row.measure.write_difference(mean, half_width)}"
+    return row.measure.write_difference(mean, half_width)
 
 
 def _final(measure: Measure) -> Callable[[Row], str]:

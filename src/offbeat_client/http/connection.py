@@ -51,6 +51,7 @@ class Connection:
         self.ca = ca
         self.backoff = backoff or Backoff()
         self._read_seconds = read_seconds
+        self._has_answered = False
         self._http = httpx.Client(verify=_trust(url, ca), timeout=_timeout(read_seconds))
 
     def __enter__(self) -> Self:
@@ -109,12 +110,13 @@ class Connection:
             with self._http.stream(
                 method, self.url + path, json=json, content=content, headers=headers, timeout=timeout
             ) as response:
+                self._has_answered = True
                 if not response.is_success:
                     response.read()
                     raise read_refusal(f"{method} {path}", response)
                 yield response
         except httpx.TransportError as error:
-            if (problem := tls_problem(self.url, error)) is not None:
+            if (problem := tls_problem(self.url, error, may_probe=not self._has_answered)) is not None:
                 raise OffbeatError(problem) from None
             raise UnreachableError(f"{self.url} cannot be reached: {type(error).__name__}: {error}") from error
 

@@ -10,14 +10,17 @@ _PROBE_SECONDS = 5.0
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL")  # OpenSSL's, by version
 
 
-def tls_problem(url: str, error: httpx.TransportError) -> str | None:
-    """Return why no attempt at this URL can succeed and what to do; None if one may."""
+def tls_problem(url: str, error: httpx.TransportError, *, may_probe: bool) -> str | None:
+    """Return why no attempt at this URL can succeed and what to do; None if one may.
+
+    ``may_probe`` allows a connection that finds out whether the port speaks TLS. It may take five seconds.
+    """
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return f"the certificate of {url} is not trusted ({error}): give the file of its CA with --ca"
         if isinstance(cause, ssl.SSLError) and cause.reason in _NOT_TLS:
             return f"the port of {url} does not speak TLS: write http:// if the connection is safe without"
-    if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError) and _speaks_tls(httpx.URL(url)):
+    if may_probe and isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError) and _speaks_tls(httpx.URL(url)):
         return f"the port of {url} speaks TLS: write https://"
     return None
 

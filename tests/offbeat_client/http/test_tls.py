@@ -1,5 +1,6 @@
 import socket
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -48,3 +49,25 @@ def test_a_server_that_hangs_up_is_tried_again(quick):
             pytest.raises(UnreachableError),
         ):
             connection.ask(*CHECK_IN, CheckedIn)
+
+
+def test_a_server_that_has_answered_is_not_asked_for_tls(quick):
+    """Each look takes up to five seconds, which clients on a bad line would lose at every break."""
+    calls = []
+
+    def answer_once():
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                calls.append(connection.recv(1000))
+                if len(calls) == 1:
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+                connection.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=answer_once, daemon=True).start()
+        with Connection(f"http://127.0.0.1:{listener.getsockname()[1]}", backoff=quick) as connection:
+            assert connection.send("GET", "/readyz").json() == {}
+            with pytest.raises(UnreachableError):
+                connection.send("GET", "/readyz")
+    assert len(calls) == 2

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from offbeat.report.metrics import Measure
 from offbeat.report.plots import curves
 from offbeat.runs.directory import read
-from offbeat.units import percent
 from papers.figures import comparison
 from papers.figures.algorithms_table import mean_in_words
 from papers.figures.catalogue import result_of
@@ -58,9 +58,13 @@ def test_a_compared_panel_is_run_first(write, papers, monkeypatch):
         folders = [RESULTS / f"fig1{panel}-quick" / f"{label}-seed{seed}" for seed in (1, 2)]
         return np.array([read(folder).history["accuracy"].max() for folder in folders])
 
-    few = mean_in_words(best("a", "fedasync"), percent, "")
+    accuracy = Measure("accuracy", higher_is_better=True, is_share=True)
+    few = mean_in_words(best("a", "fedasync"), accuracy.write, "")
     assert f"at least that of fedasync (fig1a), {few}, give or take 0.9" in page
-    ahead = {panel: mean_in_words(best(panel, "fedavg") - best(panel, "fedasync"), percent, "") for panel in "ab"}
+    ahead = {
+        panel: mean_in_words(best(panel, "fedavg") - best(panel, "fedasync"), accuracy.write_difference, "")
+        for panel in "ab"
+    }
     assert f"best accuracy of fedavg less that of fedasync: {ahead['b']} | close to" in page
     assert f"close to that of fedavg (fig1a) less that of fedasync (fig1a), {ahead['a']}, within 0.9" in page
     assert "10 clients" in page

@@ -1,9 +1,12 @@
 """The addresses of a server, for clients and for programs on its machine."""
 
+import ssl
+import threading
+
 import pytest
 
 from offbeat.errors import OffbeatError
-from offbeat.service.server.addresses import local_host, public_host
+from offbeat.service.server.addresses import local_host, public_host, trust, write_address
 from offbeat.service.server.admin import status
 from offbeat.service.server.certificates import make_certificates
 from tests.service.conftest import running
@@ -44,3 +47,31 @@ def test_the_status_is_shown_whatever_names_the_certificate_is_for(tmp_path):
         (folder / "certificate.pem").write_bytes(make_certificates(tmp_path / "other", ["x"]).certificate.read_bytes())
         with pytest.raises(OffbeatError, match="CERTIFICATE_VERIFY_FAILED"):
             status(folder)
+
+
+def test_a_certificate_is_whole_whenever_it_is_read(tmp_path):
+    """A server writes it at each start, while programs ask whether the server runs again."""
+    certificates = make_certificates(tmp_path / "tls", ["localhost"])
+    stop = threading.Event()
+
+    def start_again():
+        while not stop.is_set():
+            write_address(tmp_path, "https://127.0.0.1:1", certificates.certificate)
+
+    write_address(tmp_path, "https://127.0.0.1:1", certificates.certificate)
+    thread = threading.Thread(target=start_again)
+    thread.start()
+    try:
+        for _ in range(300):
+            assert isinstance(trust(tmp_path), ssl.SSLContext)
+    finally:
+        stop.set()
+        thread.join()
+    write_address(tmp_path, "http://127.0.0.1:1", None)
+    assert trust(tmp_path) is True
+
+
+def test_a_broken_certificate_is_one_line(tmp_path):
+    (tmp_path / "certificate.pem").write_text("half of it")
+    with pytest.raises(OffbeatError, match=r"certificate\.pem cannot be read .*: start the server again$"):
+        trust(tmp_path)

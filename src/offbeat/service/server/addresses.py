@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 from pathlib import Path
 
+from offbeat.errors import OffbeatError
+from offbeat_client.files import write_durably
+
 _CERTIFICATE = "certificate.pem"  # in the folder
 _EVERY_ADDRESS = "0.0.0.0"
 _THIS_MACHINE = "127.0.0.1"
@@ -39,8 +42,8 @@ def write_address(folder: Path, url: str, certificate: Path | None) -> None:
     if certificate is None:
         copy.unlink(missing_ok=True)
     else:
-        copy.write_bytes(certificate.read_bytes())
-    (folder / "url").write_text(f"{url}\n", encoding="ascii")
+        write_durably(copy, certificate.read_bytes())
+    write_durably(folder / "url", f"{url}\n".encode("ascii"))
 
 
 def trust(folder: Path) -> ssl.SSLContext | bool:
@@ -51,7 +54,10 @@ def trust(folder: Path) -> ssl.SSLContext | bool:
     certificate = folder / _CERTIFICATE
     if not certificate.exists():
         return True
-    context = ssl.create_default_context(cafile=certificate)
+    try:
+        context = ssl.create_default_context(cafile=certificate)
+    except OSError as error:  # also of OpenSSL
+        raise OffbeatError(f"{certificate} cannot be read ({error}): start the server again") from None
     context.check_hostname = False
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the certificate itself, without that of its CA
     return context
