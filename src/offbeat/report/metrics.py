@@ -49,7 +49,7 @@ class Measure:
         return (units.percent if self.is_share else units.number)(value, half_width)
 
     def write_difference(self, value: float, half_width: float | None = None) -> str:
-        """Write a difference of two values, that of shares in percentage points: ``+2.9 ± 1.1 points``."""
+        """Write a difference, that of shares in points: ``+2.9 ± 1.1 points``."""
         text = units.number(value, half_width)
         if self.is_share:
             text = units.percent(value, half_width).replace("%", "points")
