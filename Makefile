@@ -36,8 +36,8 @@ unit: .venv/installed
 coverage: .venv/installed ## run all tests and print the lines that none of them reaches (takes a third longer)
 	$(BIN)/pytest -n 2 --cov --cov-report=term
 
-kills: .venv/installed ## kill a run at 20 random moments, resume it, compare (CI kills twice)
-	OFFBEAT_KILLS=20 $(BIN)/pytest -v tests/e2e/test_resume.py
+kills: .venv/installed ## kill a run and a sweep at 20 random moments, resume them, compare (CI kills twice)
+	OFFBEAT_KILLS=20 $(BIN)/pytest -v tests/e2e/test_resume.py tests/e2e/test_sweep_kills.py
 
 torture: .venv/installed ## kill server and clients, 200 times each of six runs, on good lines and bad ones, then server, helper and clients of five private runs, 200 times each (CI: 10, and 2 each; takes two hours)
 	OFFBEAT_SERVER_KILLS=200 $(BIN)/pytest -v tests/e2e/test_service_kills.py tests/e2e/test_service_bad_lines.py

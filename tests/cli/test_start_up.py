@@ -58,7 +58,7 @@ def test_help_needs_only_click():
 
 def test_the_help_of_every_command_needs_only_click():
     out, packages = run(ALL_HELP)
-    for usage in ("offbeat compare", "offbeat serve", "offbeat privacy plan", "offbeat theory bound"):
+    for usage in ("offbeat compare", "offbeat sweep", "offbeat serve", "offbeat privacy plan", "offbeat theory bound"):
         assert f"Usage: {usage}" in out
     assert packages <= LIGHT
 

@@ -55,8 +55,11 @@ def test_the_coordinator_can_be_driven_as_the_docs_say():
     assert names["coordinator"].statistics.counted == 3
 
 
-def test_a_simulation_from_python_is_as_short_as_the_docs_say(capsys):
-    example, devices, _ = blocks(DOCS / "concepts/python.md", "python")  # the last one needs the tutorial's runs
+def test_a_simulation_from_python_is_as_short_as_the_docs_say(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    example, report, devices, _ = blocks(
+        DOCS / "concepts/python.md", "python"
+    )  # the last one needs the tutorial's runs
     assert len([line for line in example.splitlines() if line and not line.startswith(("import", "from"))]) < 10
     names = {}
     exec(example, names)
@@ -64,6 +67,8 @@ def test_a_simulation_from_python_is_as_short_as_the_docs_say(capsys):
     assert history.counted.iloc[-1] == 1000
     assert history.accuracy.iloc[-1] > 0.9
     assert "accuracy" in capsys.readouterr().out
+    exec(report, names)
+    assert "fedasync" in (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
     exec(devices, names)
     assert names["history"].seconds.iloc[-1] == 1800
     # Nobody is available from 600 to 1,200 seconds.

@@ -63,7 +63,7 @@ def test_no_trial_is_lost_or_double(jobs: int, folder: Path) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print(f"random delays from seed {seed}")  # shown if the test fails
     delays = random.Random(seed)
-    for _ in range(KILLS):
+    for _ in range(-(-KILLS // 2)):  # for each number of jobs
         process = start(folder, jobs)
         if wait_for_more(folder / "out", process):
             time.sleep(delays.uniform(0.0, 0.5))

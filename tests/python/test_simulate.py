@@ -270,6 +270,20 @@ def test_numpy_integers_are_accepted(simulate):
     )
 
 
+def test_import_paths_are_as_in_a_file(simulate, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from offbeat.data import load_dataset\nfrom torch.nn import functional\n"
+        "def digits(): return load_dataset('digits')\n"
+        "def loss(outputs, labels): return functional.cross_entropy(outputs, labels)\n"
+        "def right(outputs, labels): return (outputs.argmax(1) == labels).float().mean()\n"
+    )
+    mine = f"{tmp_path}/mine.py:"
+    table = simulate(data=f"{mine}digits", loss=f"{mine}loss", metrics=[f"{mine}right", "accuracy"], trainer="loop")
+    assert list(table.columns)[-2:] == ["right", "accuracy"]
+    assert table.drop(columns="right").equals(simulate(trainer="loop"))
+    assert table.right.tolist() == pytest.approx(table.accuracy.tolist())
+
+
 def test_a_folder_with_a_run_is_refused(simulate, tmp_path):
     (tmp_path / "config.toml").write_text("")
     with pytest.raises(OffbeatError, match=r"holds a run: choose another folder$"):
