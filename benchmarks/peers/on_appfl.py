@@ -2,8 +2,8 @@
 
 APPFL's simulator (``appfl.vsim``) drives the agents that it deploys, one client at a time in one process. Construction
 is left out. An update counts when its client is trained, which APPFL does when the client begins. Durations are uniform
-between 0.5 and 1.5. APPFL collects garbage after every call by default (``optimize_memory``); it is faster without, and
-is measured without. Its log is off.
+between 0.5 and 1.5. APPFL collects garbage after every call by default (``optimize_memory``); that and its log are off
+here.
 """
 
 # pyright: reportMissingImports=false, reportUntypedBaseClass=false

@@ -7,6 +7,7 @@ that. A line of JSON has the distance of the last models, relative to the length
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -45,7 +46,9 @@ def rows(peer: str) -> Iterator[dict[str, Any]]:
     with (BUILD / f"{peer}.log").open("a") as log:
         python = installed(peer, log)
         command = [python, HERE / f"outcome_of_{peer}.py"]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, text=True, check=True)
+        # NVFlare chooses devices from sets of names.
+        variables = {**os.environ, "PYTHONHASHSEED": "0"}
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, text=True, check=True, env=variables)
     version = subprocess.run(
         [python, "-c", f"from importlib.metadata import version; print(version({peer!r}))"],
         stdout=subprocess.PIPE,

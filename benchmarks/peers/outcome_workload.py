@@ -18,6 +18,7 @@ UPDATES = 200
 
 def trained(start: Tensor, client: int) -> Tensor:
     """Return the parameters at the end of a client's steps."""
+    torch.set_num_threads(1)
     model = WORKLOAD.make()
     nn.utils.vector_to_parameters(start.clone(), model.parameters())
     inputs, labels = WORKLOAD.client(client)
