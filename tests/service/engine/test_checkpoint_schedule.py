@@ -18,14 +18,25 @@ class Engine(SimpleNamespace):
 
     def __init__(self):
         self.disk = SimpleNamespace(problem=None, keep_reserve=self.keep_reserve, refusal=self.failures)
-        self.log_writer = SimpleNamespace(number=0, is_blocked=False, truncate=lambda: self.done.append("truncate"))
+        self.log_writer = SimpleNamespace(
+            number=0,
+            is_blocked=False,
+            truncate=lambda: self.done.append("truncate"),
+            wait_until_durable=self.wait_until_durable,
+        )
         self.calls = SimpleNamespace(stored_bytes=0)
         self.run = SimpleNamespace(now=0.0)
         self.done = []
         self.has_room = True
+        self.log_problem = None
 
     def failures(self, error):
         self.done.append(error)
+
+    async def wait_until_durable(self, *, on_reserve):
+        assert on_reserve
+        if self.log_problem:
+            raise no_space(self.log_problem)
 
     def keep_reserve(self, _):
         self.done.append("reserve")
@@ -84,8 +95,10 @@ def changes(**values):
         pytest.param({"run__now": 31.0}, [], id="nothing has happened"),
         pytest.param({"calls__stored_bytes": 999, "log_writer__number": 1}, [], id="few bytes"),
         pytest.param({"calls__stored_bytes": 1000, "log_writer__number": 1}, ["checkpoint"], id="many bytes"),
-        pytest.param({"disk__problem": "full", "log_writer__number": 1}, ["checkpoint", "reserve"], id="full"),
-        pytest.param({"disk__problem": "full"}, ["reserve"], id="full, and nothing to free"),
+        pytest.param(
+            {"disk__problem": "full", "log_writer__number": 1}, ["checkpoint", "truncate", "reserve"], id="full"
+        ),
+        pytest.param({"disk__problem": "full"}, ["truncate", "reserve"], id="full, and nothing to free"),
     ],
 )
 def test_a_checkpoint_is_made_when_it_is_due_and_there_is_something_new(change, expected, engine):
@@ -98,10 +111,15 @@ def test_the_reserve_is_left_to_a_log_that_cannot_be_written(engine):
     assert made(engine) == []
 
 
-def test_without_room_for_the_reserve_the_log_is_truncated_and_it_is_tried_again(engine):
+def test_without_room_for_the_reserve_it_is_tried_again(engine):
     engine.change = lambda: changes(disk__problem="full", has_room=False)(engine)
-    done = made(engine)
-    assert done[:4] == ["reserve", "truncate"] * 2
+    assert made(engine)[:4] == ["truncate", "reserve"] * 2
+
+
+def test_the_reserve_is_kept_once_the_log_is_on_disk(engine):
+    engine.change = lambda: changes(disk__problem="full", log_problem="no space")(engine)
+    assert made(engine)[:2] == ["truncate", "truncate"]
+    assert engine.disk.problem
 
 
 def test_checkpoints_that_take_long_are_rare(engine):

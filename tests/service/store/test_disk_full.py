@@ -150,7 +150,7 @@ def test_a_disk_that_the_server_has_filled_itself_recovers(tmp_path: Path) -> No
             assert kind_of(answer, 503) == "no-space"
             refused += 1
             until(lambda: is_ready(server.url))
-        assert refused > 0
+        assert 0 < refused < 10  # each pause makes room for many updates
         assert counted > 300
         shutil.copytree(launcher.disk, tmp_path / "copy")  # SQLite opens nothing in /proc
         check_log(tmp_path / "copy")

@@ -52,6 +52,18 @@ def test_a_segment_is_synced_by_its_own_descriptor_and_closed_once_nobody_needs_
     assert descriptors() == before
 
 
+def test_the_space_of_a_deleted_segment_is_freed_at_once(segments, tmp_path):
+    before = descriptors()
+    path = segments.append(b"body")[0].path
+    segments.release([tmp_path / "another"])
+    assert segments.append(b"body")[0].path == path
+    path.unlink()
+    segments.release([path])
+    assert descriptors() == before
+    segment, begin = segments.append(b"body")
+    assert (segment.path.exists(), begin) == (True, 0)
+
+
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOSPC])
 def test_a_segment_that_cannot_be_made_is_tried_again_with_the_next_body(code, segments, monkeypatch):
     with monkeypatch.context() as patch:

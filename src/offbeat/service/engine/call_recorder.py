@@ -34,6 +34,13 @@ class CallRecorder:
         self._segments = segments
         coordinator.record = self._record
 
+    def delete_covered(self, number: int) -> None:
+        """Delete the files of updates that only records up to ``number`` need."""
+        unused = self.update_files.forget(number)
+        for path in unused:
+            path.unlink(missing_ok=True)
+        self._segments.release(unused)
+
     def _record(self, call: Call) -> None:
         if call.name in _NOT_LOGGED:
             return

@@ -80,8 +80,7 @@ class CheckpointWriter:
         engine = self._engine
         engine.models.keep(_needed_versions(engine) | versions | self._kept_versions)
         self._kept_versions = versions
-        for path in engine.calls.update_files.forget(number):
-            path.unlink(missing_ok=True)
+        engine.calls.delete_covered(number)
         for other in numbers_of(self._folder / "checkpoints"):
             if other < number:
                 _path(self._folder, other).unlink(missing_ok=True)

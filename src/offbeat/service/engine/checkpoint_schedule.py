@@ -1,6 +1,7 @@
 """The schedule of checkpoints: by time, by bytes, and when the disk is full."""
 
 import asyncio
+from contextlib import suppress
 
 from offbeat.service.engine.checkpoint import CheckpointWriter
 from offbeat.service.engine.engine import Engine
@@ -14,7 +15,7 @@ class CheckpointSchedule:
     """Has a checkpoint written when one is due and the log has grown.
 
     On a full disk a checkpoint is due at once, since it frees what it covers. After that, or if it cannot be written,
-    the disk is asked for the reserve; once it has that, it counts as full no more.
+    the write-ahead log is emptied and the disk is asked for the reserve; once it has that, it counts as full no more.
 
     Args:
         engine: The engine.
@@ -42,8 +43,12 @@ class CheckpointSchedule:
                 await self._try_to_end_pause()
 
     async def _try_to_end_pause(self) -> None:
-        if not await asyncio.to_thread(self._engine.disk.keep_reserve, self._checkpoints.reserve_size):
-            self._engine.log_writer.truncate()
+        engine = self._engine
+        # The write-ahead log is part of what fills the disk. To empty it takes space, so the reserve is kept after it.
+        engine.log_writer.truncate()
+        with suppress(Refusal):  # then the next look finds a log that is blocked
+            await engine.log_writer.wait_until_durable(on_reserve=True)
+            await asyncio.to_thread(engine.disk.keep_reserve, self._checkpoints.reserve_size)
 
     def _is_due(self, is_full: bool) -> bool:
         passed = self._engine.run.now - self._ended

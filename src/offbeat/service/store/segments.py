@@ -3,6 +3,7 @@
 import errno
 import os
 import weakref
+from collections.abc import Collection
 from pathlib import Path
 
 from offbeat_client.files import sync_file, sync_folder
@@ -52,8 +53,7 @@ class Segments:
 
         The body is not synced to disk.
         """
-        # A checkpoint that covers all of a segment deletes it.
-        if self.current is None or self._size > _FULL or not self.current.path.exists():
+        if self.current is None or self._size > _FULL:
             self.current = self._make()
             self._size = 0
         begin = self._last = self._size
@@ -70,6 +70,14 @@ class Segments:
         assert self.current is not None
         self._size = self._last
         self.current.truncate(self._size)
+
+    def release(self, deleted: Collection[Path]) -> None:
+        """Release the current segment if its file was deleted.
+
+        The disk keeps its space until then.
+        """
+        if self.current is not None and self.current.path in deleted:
+            self.current = None
 
     def close(self) -> None:
         """Release the current segment."""
