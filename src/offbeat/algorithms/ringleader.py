@@ -20,11 +20,10 @@ class RingleaderASGD(Algorithm):
     """Asynchronous steps along the average of every client's mean update, in rounds.
 
     A round first collects updates until there is at least one of every client. Then it takes N steps
-    ``w ← w − server_lr · Σ p_i (mean of the round's updates of client i)``: one at the arrival that completed the table,
-    one at the next arrival of each other client, whose update joins its mean first. A client that had its step begins
-    from the new model; what it uploads until the round ends counts in the next one. So no update is older than 2N − 2
-    versions, none is unused while all N clients work, and fast clients do not count for more. p_i is the client's share
-    of the objective, 1/N for equal shares.
+    ``w ← w − server_lr · Σ p_i m_i``, m_i the mean of client i's updates in the round: one step at the arrival that
+    completed the table, one at the next arrival of each other client, whose update joins its m_i first. What a client
+    uploads after its step counts in the next round. So fast clients do not count for more, and with all N clients at
+    work no update is older than 2N − 2 versions. p_i is the client's share of the objective, 1/N for equal shares.
 
     Maranjyan and Richtárik, "Ringleader ASGD: The First Asynchronous SGD with Optimal Time Complexity under Data
     Heterogeneity" (arXiv 2509.22860, 2025).

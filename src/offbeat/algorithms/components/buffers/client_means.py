@@ -53,7 +53,7 @@ class ClientMeans(Aggregate):
             self._is_due = True
 
     def release(self, version: int) -> ClosedBuffer:
-        """Return the weighted sum of all clients' means as they are now; the table stays until the round ends."""
+        """Return the weighted sum of all means; the table stays until the round ends."""
         arrived, number, is_last = self._arrived, self._round, not self._awaited
         closed = ClosedBuffer(version, lambda: self._total(arrived, number, is_last=is_last), count=self._count)
         self._arrived, self._count, self._is_due = [], 0, False
@@ -110,7 +110,7 @@ class ClientMeans(Aggregate):
 
 
 class _Mean:
-    """The sum of a client's updates in a round ``(d,)``, their number and the client's weight."""
+    """The sum ``(d,)`` of a client's updates in a round, and their number."""
 
     __slots__ = ("count", "sum", "weight")
 
