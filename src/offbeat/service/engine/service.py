@@ -160,7 +160,7 @@ class Service:
         receipt, share = await self.engine.offer(client, visit)
         if receipt is not None:
             self._count(receipt)
-            return messages.UploadState(wanted=False, offset=0, receipt=receipt_message(receipt))
+            return messages.UploadState(wanted=False, offset=0, receipt=receipt_message(receipt), audit_head=self._head)
         offset = self.uploads.offset(client, visit)
         return messages.UploadState(wanted=True, offset=offset, receipt=None, share=share)
 
@@ -177,11 +177,16 @@ class Service:
             return messages.Partly(offset=answer)
         receipt = receipt_message(answer.receipt)
         if not answer.is_new:
-            return messages.Received(receipt=receipt, next=None)
+            return messages.Received(receipt=receipt, next=None, audit_head=self._head)
         self.metrics.upload_bytes.inc(request.header.bytes)
         self._count(answer.receipt)
         checked_in = self._checked_in(request.client, answer.assignment) if request.check_in else None
-        return messages.Received(receipt=receipt, next=checked_in)
+        return messages.Received(receipt=receipt, next=checked_in, audit_head=self._head)
+
+    @property
+    def _head(self) -> str:
+        """The head of the audit log, for a receipt."""
+        return str(self.accounts.audit.head)
 
     def _count(self, receipt: Receipt | Unknown) -> None:
         if isinstance(receipt, Unknown):
@@ -208,7 +213,7 @@ class Service:
             version, ClientResult(client, result.examples, result.metrics)
         )
         await self.engine.log_writer.wait_until_durable()
-        return messages.EvaluationReceipt(counted=counted)
+        return messages.EvaluationReceipt(counted=counted, audit_head=self._head)
 
     async def give_up_evaluation(self, client: int, version: int) -> None:
         """Record that a client does not evaluate a version.
