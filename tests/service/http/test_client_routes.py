@@ -123,7 +123,8 @@ def test_a_large_update_comes_in_pieces(tmp_path):
             assert answer.status_code == 202
             assert answer.json() == {"offset": end}
         assert kind_of(peer.put(visit, body, sha256="0" * 64), 422) == "wrong-digest"
-        assert peer.http.get("/v1/uploads/0").json() == {"wanted": True, "offset": 0, "receipt": None, "share": None}
+        state = {"wanted": True, "offset": 0, "receipt": None, "share": None, "audit_head": None}
+        assert peer.http.get("/v1/uploads/0").json() == state
         assert peer.put(visit, body[:1_500_000], head=head).status_code == 202
         wrong = peer.put(visit, body, offset=11, head=head)
         assert kind_of(wrong, 409) == "wrong-offset"
