@@ -10,27 +10,20 @@ import pytest
 import yaml
 from processes import DEPLOY
 
+from offbeat.service.engine.metrics import Metrics
+from offbeat.service.engine.privacy_status import PrivacyStatus
 from offbeat.service.refusal import KINDS
 
 ROOT = DEPLOY.parent
 NAME = re.compile(r"\boffbeat_\w+")
-# A run with [privacy] has the metrics of all other runs, too.
-PRIVATE = """
-[privacy]
-clip_norm = 1.0
-noise_multiplier = 1.0
-max_participations = 10
-min_separation = 1
-delta = 1e-6
-"""
 
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory):
-    """The names of the samples that a private server reports."""
+    """The names of the samples that a server reports, with those of a private run."""
     folder = tmp_path_factory.mktemp("metrics")
     file = folder / "server.toml"
-    file.write_text((DEPLOY / "server.toml").read_text() + PRIVATE)
+    file.write_text((DEPLOY / "server.toml").read_text())
     command = [sys.executable, "-m", "offbeat", "serve", str(file), "--set", "service.port=0"]
     command += ["--set", "service.host=127.0.0.1", "--set", "service.tls=false"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -41,6 +34,20 @@ def names(tmp_path_factory):
         finally:
             process.terminate()
             process.communicate()
+    private = Metrics()
+    private.set_privacy(
+        PrivacyStatus(
+            delta=1e-6,
+            epsilon=None,
+            epsilon_replace_one=None,
+            sums_opened=0,
+            sums_discarded=0,
+            sums_waiting=0,
+            suspended_clients=0,
+            helper="ok",
+        )
+    )
+    text += private.text().decode()
     families = re.findall(r"^# TYPE (\w+) (\w+)", text, re.MULTILINE)
     # Families with labels have no samples yet.
     return {name for name, _ in families} | {f"{name}_bucket" for name, kind in families if kind == "histogram"}
