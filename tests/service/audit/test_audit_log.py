@@ -34,6 +34,14 @@ def receipt_head(peer):
     return Head.parse(peer.put(peer.check_in(), body_of(ONES)).json()["audit_head"])
 
 
+def test_settings_may_be_infinite(tmp_path):
+    folder = tmp_path / "server"
+    with running(folder, config={"server": {"sizes": [1.0, float("inf")]}}, max_update_norm=float("inf")):
+        start = next(entries(folder))
+    assert start["config"] == {"server": {"sizes": [1.0, "inf"]}}
+    assert start["settings"]["max_update_norm"] == "inf"
+
+
 def test_each_action_is_an_entry_before_it_is_answered(tmp_path):
     folder = tmp_path / "server"
     with running(folder, config={"algorithm": "x"}) as server:

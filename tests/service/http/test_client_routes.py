@@ -46,6 +46,20 @@ def test_a_model_names_its_layout_and_is_downloaded_in_parts_and_cached(server):
     assert peer.http.get("/v1/models/latest", follow_redirects=True).content == whole.content
 
 
+@pytest.mark.parametrize("text", ["bytes=9-3", "bytes=a-b", "pages=1-2", "bytes"])
+def test_a_malformed_range_is_refused_like_any_other_mistake(text, shared_server):
+    answer = shared_server.enrol().http.get("/v1/models/0", headers={"Range": text})
+    assert kind_of(answer, 400) == "malformed-request"
+
+
+def test_a_range_beyond_the_file_is_refused_with_its_size(shared_server):
+    peer = shared_server.enrol()
+    size = len(peer.http.get("/v1/models/0").content)
+    answer = peer.http.get("/v1/models/0", headers={"Range": f"bytes={size}-"})
+    assert kind_of(answer, 416) == "wrong-range"
+    assert answer.headers["content-range"] == f"bytes */{size}"
+
+
 def test_an_update_and_a_check_in_go_together(tmp_path):
     with running(tmp_path / "server", lambda: FedBuff(buffer_size=2, concurrency=1), stop_versions=1) as server:
         one, two = server.enrol(), server.enrol()
