@@ -3,6 +3,7 @@ import math
 import pytest
 
 from offbeat.report.staleness_bins import staleness_bins
+from offbeat.report.summary import summarise
 from tests.report.example_runs import a_run
 
 
@@ -10,12 +11,17 @@ def visits(*staleness):
     return [(value, "lost" if value is None else "counted") for value in staleness]
 
 
-def test_bars_are_shares_of_the_counted_updates_of_all_seeds():
+def test_bars_and_mean_are_those_of_the_seeds_not_of_all_updates():
     runs = [a_run("a", 0, visits=visits(0, 0, 2, None)), a_run("a", 1, visits=visits(1))]
     bins = staleness_bins(runs)
     assert bins.edges.tolist() == [-0.5, 0.5, 1.5, 2.5]
-    assert bins.histograms["a"].shares.tolist() == [50, 25, 25]
-    assert (bins.histograms["a"].mean, bins.histograms["a"].largest) == (0.75, 2)
+    # 2/3, 0, 1/3 of the first seed's three updates and 0, 1, 0 of the other's one; means 2/3 and 1.
+    assert bins.histograms["a"].shares.tolist() == pytest.approx([100 / 3, 50, 50 / 3])
+    assert bins.histograms["a"].mean == pytest.approx(5 / 6)
+    in_table = summarise(runs)[0].mean_staleness
+    assert in_table
+    assert bins.histograms["a"].mean == pytest.approx(in_table.mean)
+    assert bins.histograms["a"].largest == 2
     assert bins.note == "staleness (versions made during the visit)"
 
 

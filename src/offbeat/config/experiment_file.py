@@ -37,6 +37,7 @@ REPRODUCTION_TABLES = ("reproduction", "panels", "scales", "tuning", "claims")
 """The tables of the files in ``papers/`` that an experiment ignores."""
 
 SectionT = TypeVar("SectionT", bound=Section)
+_MOST_EVALUATIONS = 10_000_000
 FOLDER_NAME = r"^[A-Za-z0-9][\w. +-]*$"
 FolderName = Annotated[str, Field(pattern=FOLDER_NAME)]
 
@@ -86,6 +87,17 @@ class Experiment(Section):
         target = self.evaluate.target
         if target is not None and self.metrics[:1] == ("accuracy",) and not 0 <= target <= 1:
             raise ValueError(f"evaluate.target = {target:g}: an accuracy is between 0 and 1, for instance 0.8")
+        return self
+
+    @model_validator(mode="after")
+    def _check_number_of_evaluations(self) -> "Experiment":
+        every, end = self.evaluate.every_seconds, self.stop.virtual_seconds
+        # A run that ends by versions has no end that is known: one of a second is allowed.
+        if every is not None and (end or 1.0) > _MOST_EVALUATIONS * every:
+            raise ValueError(
+                f"evaluate.every_seconds = {every:g}: is more than {_MOST_EVALUATIONS:,} evaluations "
+                f"{'in a second' if end is None else f'until stop.virtual_seconds = {end:g}'}: choose a longer interval"
+            )
         return self
 
     @model_validator(mode="after")
@@ -243,7 +255,7 @@ def _collect_mistakes_of_algorithms(algorithms: object, context: dict[str, Path]
 def read_table(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """Return a TOML file as an unchecked table; arguments and errors as for ``load``."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # editors on Windows add a mark
     except FileNotFoundError:
         raise OffbeatError(f"no such file: {path}") from None
     except OSError as error:
