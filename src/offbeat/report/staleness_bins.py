@@ -45,9 +45,9 @@ def staleness_bins(runs: Sequence[Run]) -> StalenessBins:
     histograms = {label: _histogram(seeds, edges) for label, seeds in stale.items()}
     note = "staleness (versions made during the visit"
     if width > 1:
-        note += f"; bars of {width}"
+        note += f", {width} in a bar"
     if max(histogram.largest for histogram in histograms.values()) > edges[-1]:
-        note += "; the largest are beyond the edge"
+        note += "; the largest values are not drawn"
     return StalenessBins(edges, width, note + ")", histograms)
 
 
