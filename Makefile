@@ -2,8 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
+# Tests start hundreds of processes; without files of bytecode each compiles all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit coverage kills torture audit faults bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-privacy docs reference algorithm missing theory-docs performance-docs service-docs figures results wheel stranger pythons clean
+.PHONY: help run test test-long lint types unit coverage kills torture audit faults bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-privacy docs reference algorithm missing theory-docs performance-docs service-docs figures results wheel stranger pythons clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -19,6 +22,9 @@ run: .venv/installed ## compare FedAvg, FedAsync and FedBuff on Fashion-MNIST (a
 	$(BIN)/offbeat compare experiments/quickstart.toml --jobs 2 $(ARGS)
 
 test: lint types unit ## lint, type-check and run all tests
+
+test-long: ## as make test, with all random scripts of the contract tests (make test and CI: a third)
+	OFFBEAT_LONG=1 $(MAKE) test
 
 lint: .venv/installed
 	$(BIN)/ruff check
@@ -39,7 +45,7 @@ coverage: .venv/installed ## run all tests and print the lines that none of them
 kills: .venv/installed ## kill a run and a sweep at 20 random moments, resume them, compare (CI kills twice)
 	OFFBEAT_KILLS=20 $(BIN)/pytest -v tests/e2e/test_resume.py tests/e2e/test_sweep_kills.py
 
-torture: .venv/installed ## kill server and clients, 200 times each of six runs, on good lines and bad ones, then server, helper and clients of five private runs, 200 times each (CI: 10, and 2 each; takes two hours)
+torture: .venv/installed ## kill server and clients, 200 times each of six runs, on good lines and bad ones, then server, helper and clients of five private runs, 200 times each (CI: 5 or 9, and 2 each; takes two hours)
 	OFFBEAT_SERVER_KILLS=200 $(BIN)/pytest -v tests/e2e/test_service_kills.py tests/e2e/test_service_bad_lines.py
 	OFFBEAT_PRIVATE_KILLS=200 $(BIN)/pytest -v tests/e2e/test_private_service.py
 

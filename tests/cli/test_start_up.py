@@ -95,3 +95,10 @@ def test_quick_commands_import_nothing_heavy(words):
     _, packages = run(RUN, *words)
     assert "offbeat" in packages
     assert not packages & HEAVY
+
+
+@pytest.mark.parametrize("words", [["track", "nowhere", "--to", "tensorboard"]], ids=" ".join)
+def test_commands_that_read_runs_need_no_torch(words):
+    _, packages = run(RUN, *words)
+    assert "pyarrow" in packages
+    assert "torch" not in packages

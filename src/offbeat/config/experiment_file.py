@@ -29,9 +29,9 @@ from offbeat.config.section import Section
 from offbeat.config.validation_errors import collected, error_prefix, mistakes, user_error
 from offbeat.errors import OffbeatError
 from offbeat.training.accelerator import Accelerator, Precision, check_device_name, choose_device
+from offbeat.training.metric_names import TRAINING_LOSS
 from offbeat.training.objectives import METRICS
 from offbeat.training.trainers.names import TrainerName
-from offbeat.training.training_loss import TRAINING_LOSS
 
 REPRODUCTION_TABLES = ("reproduction", "panels", "scales", "tuning", "claims")
 """The tables of the files in ``papers/`` that an experiment ignores."""

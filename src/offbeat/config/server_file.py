@@ -28,8 +28,8 @@ from offbeat.config.section import Count, Positive, Section, UserPath
 from offbeat.config.validation_errors import error_prefix
 from offbeat.early_stop import EarlyStop
 from offbeat.service.settings import ServerSettings
+from offbeat.training.metric_names import TRAINING_LOSS
 from offbeat.training.objectives import METRICS
-from offbeat.training.training_loss import TRAINING_LOSS
 
 
 class ServiceSection(Section):
