@@ -8,6 +8,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, cast
 
+from offbeat_client.client_folder.audit_heads import AuditHeads
 from offbeat_client.client_folder.identity import ClientFolder
 from offbeat_client.client_folder.outbox import Outbox, Pending
 from offbeat_client.errors import GiveUpError, OffbeatError
@@ -181,6 +182,7 @@ class _Participant:
         self._measure = measure
         self._outbox = outbox
         self._private = private
+        self._audit_heads = AuditHeads(folder)
         self._next: CheckedIn | None = None  # came with the last receipt
         self._is_waiting = False
 
@@ -208,7 +210,8 @@ class _Participant:
         check_in = self._check_in()
         self.finished = check_in.finished
         if check_in.evaluation is not None and self._measure is not None:
-            evaluate(self._connection, self._folder, check_in.evaluation, self._measure)
+            head = evaluate(self._connection, self._folder, check_in.evaluation, self._measure)
+            self._audit_heads.keep(head)
             return None
         if self.finished:
             _log.info("the run is over")
@@ -294,6 +297,7 @@ class _Participant:
         except ServiceError as error:
             self._drop_refused(pending, error)
             return None
+        self._audit_heads.keep(delivery.audit_head)
         self._outbox.acknowledge(pending, delivery.counted, delivery.upload_seconds)
         if delivery.following is not None:
             self._next, self.finished = delivery.following, delivery.following.finished

@@ -21,10 +21,10 @@ from offbeat_client.visit import Evaluate
 _log = logging.getLogger(__name__)
 
 
-def evaluate(connection: Connection, folder: Path, asked: EvaluationMessage, measure: Evaluate) -> None:
-    """Measure a version and send the result; if that fails, log it and give up.
+def evaluate(connection: Connection, folder: Path, asked: EvaluationMessage, measure: Evaluate) -> str | None:
+    """Measure a version and send the result; return the receipt's audit head.
 
-    So an evaluation never keeps a client from training.
+    If that fails, log it and give up. So an evaluation never keeps a client from training.
 
     Raises:
         UnreachableError: The server cannot be reached.
@@ -42,6 +42,8 @@ def evaluate(connection: Connection, folder: Path, asked: EvaluationMessage, mea
                 connection.send("POST", f"{path}/give-up")
     else:
         _log.info("evaluation of version %d: %s", asked.version, "counted" if receipt.counted else "too late to count")
+        return receipt.audit_head
+    return None
 
 
 def _measure(model: Any, measure: Evaluate) -> EvaluationResult:

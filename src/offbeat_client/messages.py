@@ -15,7 +15,8 @@ Seconds = Annotated[float, Field(ge=0, le=LARGEST_FLOAT32)]
 Number = Annotated[int, Field(ge=0, lt=1 << 63)]
 Hex32 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Hex64 = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
-
+AuditHead = Annotated[str, Field(pattern=r"^[0-9]{1,18}:[0-9a-f]{64}$")]
+"""The number of entries of the server's audit log, and its last digest."""
 
 MetricName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$")]
 MOST_METRICS = 32
@@ -202,6 +203,8 @@ class EvaluationReceipt(Answer):
     """The receipt of an evaluation: whether it counts."""
 
     counted: bool
+    # Servers of protocol 1.5 do not send this.
+    audit_head: AuditHead | None = None
 
 
 class CheckedIn(Answer):
@@ -228,11 +231,13 @@ class ReceiptMessage(Answer):
 class Received(Answer):
     """The answer to a complete update.
 
-    ``next`` is the answer to a check-in, if the client asked for one.
+    ``next`` is the answer to a check-in, if the client asked for one. Servers of protocol 1.5 do not send
+    ``audit_head``.
     """
 
     receipt: ReceiptMessage
     next: CheckedIn | None = None
+    audit_head: AuditHead | None = None
 
 
 class Partly(Answer):
@@ -281,6 +286,7 @@ class UploadState(Answer):
     offset: int
     receipt: ReceiptMessage | None
     share: ShareMessage | None = None
+    audit_head: AuditHead | None = None
 
 
 class Beat(Answer):

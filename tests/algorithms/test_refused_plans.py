@@ -18,6 +18,10 @@ REFUSED = {
     ("ace", "decay"): "ACE averages updates of old and new versions, made with one lr: leave lr_decay out",
     ("ca2fl", "decay"): "CA2FL averages updates of old and new versions, made with one lr: leave lr_decay out",
     ("feddyn", "adamw"): "FedDyn's clients take plain steps: leave compression, momentum, mu and optimizer",
+    (
+        "ringleader",
+        "decay",
+    ): "Ringleader ASGD averages updates of old and new versions, made with one lr: leave lr_decay out",
     ("mifa", "decay"): "MIFA averages updates of old and new versions, made with one lr: leave lr_decay out",
     ("fedlaavg", "decay"): "FedLaAvg averages updates of old and new versions, made with one lr: leave lr_decay out",
     (

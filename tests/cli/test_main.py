@@ -23,11 +23,12 @@ class TestHelp:
     def test_lists_the_commands_and_gives_an_example_of_each(self, offbeat: Command) -> None:
         code, out, _ = offbeat("-h")
         assert code == 0
-        for command in set(app.commands) - {"data", "helper", "privacy", "theory", "reproduce"}:
+        for command in set(app.commands) - {"audit", "data", "helper", "privacy", "theory", "reproduce"}:
             assert f"  {command} " in out
             assert f"Example:\n    offbeat {command}" in offbeat(command, "--help")[1]
         helper = ("helper enrol", "helper serve", "helper status")
-        for command in ("data list", "data get", *helper, "privacy epsilon", "privacy plan", "theory bound"):
+        audit = ("audit show", "audit verify")
+        for command in (*audit, "data list", "data get", *helper, "privacy epsilon", "privacy plan", "theory bound"):
             assert f"Example:\n    offbeat {command}" in offbeat(*command.split(), "--help")[1]
 
     @pytest.mark.parametrize("command", ["run", "compare"])

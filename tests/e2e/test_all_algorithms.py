@@ -24,6 +24,9 @@ def test_they_all_learn_in_one_world_and_stand_in_one_report(tmp_path, monkeypat
     labels = list(experiment_file.load(file).algorithms)
     assert {run.label for run in runs} == set(labels)
     for run in runs:
+        if run.label == "ringleader":  # waits for every client, and some lose all their work
+            assert run.history["version"][-1] == 0
+            continue
         loss = run.history["loss"]
         assert loss[-1] < 0.98 * loss[0], run.label
         assert run.history["version"][-1] > 5, run.label

@@ -2,6 +2,7 @@ import itertools
 import sys
 from dataclasses import replace
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -10,7 +11,7 @@ from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.errors import OffbeatError
 from offbeat.runs import run as run_module
 from offbeat.runs import writer as run_writer
-from offbeat.runs.directory import read
+from offbeat.runs.directory import read, read_labels
 from offbeat.runs.interruption import InterruptedRunError
 from offbeat.runs.run import RunTask, carry_out
 from offbeat.runs.writer import RunWriter
@@ -260,6 +261,15 @@ def test_a_step_that_becomes_float64_during_a_run_is_one_line(task, carried_out,
     own = experiment(f"algorithms.own={{ algorithm = '{tmp_path}/later.py:Momentum', buffer_size = 2 }}")
     with pytest.raises(OffbeatError, match=r"own, seed 1: next_model must return float32 of shape .* returned float64"):
         carried_out(task("later", "own", experiment=own))
+
+
+def test_the_accuracies_by_label_make_up_the_accuracy(task, carried_out, digits):
+    run = task("out")
+    carried_out(run)
+    by_label = read_labels(read(run.path))
+    labels, counts = np.unique(digits.test_labels, return_counts=True)
+    assert list(by_label) == [str(label) for label in labels]
+    assert np.average(list(by_label.values()), weights=counts) == pytest.approx(read(run.path).history["accuracy"][-1])
 
 
 class TestEvaluationOnClients:

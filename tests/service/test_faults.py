@@ -18,6 +18,7 @@ from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components.staleness import constant
 from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
+from offbeat.service.audit.chain import Head
 from offbeat.service.engine.service import Service
 from offbeat.service.engine.start_up import open_engine
 from offbeat.service.engine.update_receiver import UploadRequest
@@ -44,7 +45,9 @@ def vector_of(client, visit):
 
 # Lets everybody in.
 ACCOUNTS = SimpleNamespace(
-    examples=SimpleNamespace(check=lambda *_: None, is_known=lambda _: True), check_client=lambda _: None
+    examples=SimpleNamespace(check=lambda *_: None, is_known=lambda _: True),
+    check_client=lambda _: None,
+    audit=SimpleNamespace(head=Head()),
 )
 
 

@@ -7,6 +7,7 @@ from torch.nn.functional import cross_entropy
 
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.objectives import accuracy
 from offbeat.training.workload import Examples, Objective, Workload
 from tests.training.separate_devices import META
 
@@ -34,6 +35,16 @@ def workload():
 
 def test_a_workload_knows_how_many_examples_a_client_has(workload):
     assert [workload.examples(client) for client in (0, 1)] == [4, 2]
+
+
+def test_the_accuracy_of_each_label_is_that_of_the_test_set(workload):
+    measures_accuracy = replace(workload, objective=Objective(cross_entropy, {"accuracy": accuracy}))
+    # The first output is the larger one, or, for the inputs (0, 1), its equal: label 0 everywhere.
+    vector = torch.tensor([2.0, 1, 1, 1])
+    assert measures_accuracy.accuracy_by_label(vector) == {"0": 1.0, "1": 0.0}
+    assert measures_accuracy.accuracy_by_label(vector * torch.nan) == {}
+    assert workload.accuracy_by_label(vector) == {}
+    assert replace(measures_accuracy, test=None).accuracy_by_label(vector) == {}
 
 
 def test_a_minibatch_is_a_copy(workload):

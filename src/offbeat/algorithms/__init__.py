@@ -22,6 +22,7 @@ from offbeat.algorithms.fedluck import FedLuck
 from offbeat.algorithms.fednova import FedNova
 from offbeat.algorithms.mifa import MIFA
 from offbeat.algorithms.port import Port
+from offbeat.algorithms.ringleader import RingleaderASGD
 from offbeat.algorithms.ringmaster import RingmasterASGD
 from offbeat.algorithms.scaffold import SCAFFOLD
 from offbeat.algorithms.sequential_sgd import SequentialSGD
@@ -51,6 +52,7 @@ __all__ = [
     "LocalPlan",
     "Port",
     "Promise",
+    "RingleaderASGD",
     "RingmasterASGD",
     "SequentialSGD",
     "Update",

@@ -7,6 +7,7 @@ import sys
 import click
 
 from offbeat.cli import experiments, listings, service
+from offbeat.cli.audit import audit
 from offbeat.cli.devices import devices
 from offbeat.cli.helper import helper
 from offbeat.cli.join import join
@@ -28,6 +29,7 @@ def app() -> None:
 app.add_command(theory)
 app.add_command(privacy)
 app.add_command(helper)
+app.add_command(audit)
 for _command in (
     new,
     experiments.compare,

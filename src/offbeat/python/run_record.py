@@ -1,7 +1,7 @@
 """A simulation's run, kept so that it can be written as a run's folder."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ class RunRecord:
     by_clients: Sequence[ClientEvaluation]
     model: Mapping[str, Tensor]
     real_seconds: float
+    by_label: Mapping[str, float] = field(default_factory=dict)
 
     def write(self, folder: Path, label: str) -> Path:
         """Write the run's folder, below another one and with a label of its own."""
@@ -41,7 +42,7 @@ class RunRecord:
         for evaluation in self.evaluations:
             writer.add(evaluation, [])
         writer.add(None, [VisitEnded(**visit) for visit in self.visits.to_pylist()], list(self.by_clients))
-        writer.finish(self.model, self.real_seconds)
+        writer.finish(self.model, self.real_seconds, by_label=self.by_label)
         return path
 
 

@@ -237,6 +237,7 @@ def simulate(
                 evaluations.append(evaluation)
                 bars.advance(label, seed, evaluation)
             bars.end(label, seed)
+        by_label = simulation.workload.accuracy_by_label(simulation.model)
     # Imported here, because pandas takes long to import.
     from offbeat.python.history import History
 
@@ -253,6 +254,7 @@ def simulate(
         simulation.evaluated_by,
         flat_model.named(simulation.model.cpu()),
         time.monotonic() - began,
+        by_label,
     )
     history = History(
         evaluations,

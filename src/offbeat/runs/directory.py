@@ -6,6 +6,7 @@
 ``events.parquet``        a row for each visit that ended: client, version, staleness, times, bytes, outcome
 ``clients.parquet``       with ``evaluate.on_clients``, a row for each client's evaluation: version, loss, metrics
 ``model.safetensors``     the final model, by parameter name
+``labels.json``           its accuracy on the test examples of each label, where accuracy is measured
 ``versions.json``         versions that the numbers depend on: Python, packages, trainer, threads
 ``timing.json``           real seconds, date, machine, commit, and notes such as that a GPU's memory ran out; a file of
                           its own, because all other files are equal in every run
@@ -184,6 +185,17 @@ def read_clients(run: Run) -> Columns | None:
     if not all(path.is_file() for path in paths) or not paths:
         return None
     return _read(run.path / "clients.parquet", lambda _: _numbers(read_columns(paths)))
+
+
+def read_labels(run: Run) -> dict[str, float]:
+    """Read the accuracy of a run's final model by label; empty if it was not measured."""
+    path = run.path / "labels.json"
+    return _read(path, _shares) if path.is_file() else {}
+
+
+def _shares(file: Path) -> dict[str, float]:
+    shares = json.loads(file.read_bytes())
+    return {str(int(label)): float(share) for label, share in shares.items()}
 
 
 def _numbers(columns: Columns) -> Columns:

@@ -84,7 +84,12 @@ def carry_out(
             check()
         model = simulation.workload.model
         vector = torch.full_like(model.vector, math.nan) if diverged else simulation.model
-        recording.writer.finish(model.named(vector), recording.real_seconds, simulation.notes)
+        recording.writer.finish(
+            model.named(vector),
+            recording.real_seconds,
+            simulation.notes,
+            by_label={} if diverged else simulation.workload.accuracy_by_label(vector),
+        )
 
 
 def _open(

@@ -102,8 +102,18 @@ class RunWriter:
                 self._folder / "checkpoint.safetensors", {**state, "parts": chunks, "real_seconds": real_seconds}
             )
 
-    def finish(self, model: Mapping[str, Tensor], real_seconds: float, notes: Sequence[str] = ()) -> None:
-        """Write the finished run to its path; an earlier run there is removed afterwards."""
+    def finish(
+        self,
+        model: Mapping[str, Tensor],
+        real_seconds: float,
+        notes: Sequence[str] = (),
+        *,
+        by_label: Mapping[str, float] | None = None,
+    ) -> None:
+        """Write the finished run to its path; an earlier run there is removed afterwards.
+
+        ``by_label`` is the model's accuracy on each label, where that was measured.
+        """
         new = self._path.with_name(f".{self._path.name}.partial")
         with _disk_errors(self._path):
             try:
@@ -115,6 +125,8 @@ class RunWriter:
                 for name, table in self._tables.items():
                     table.join(new / f"{name}.parquet")
                 (new / "model.safetensors").write_bytes(save(dict(model)))
+                if by_label:
+                    _write(new / "labels.json", _as_json(by_label))
                 timing = {"real_seconds": real_seconds, **provenance(), **({"notes": list(notes)} if notes else {})}
                 _write(new / "timing.json", _as_json(timing))
                 for file in new.iterdir():

@@ -8,7 +8,7 @@ from typing import Any
 log = logging.getLogger("offbeat.service")
 
 
-def event(name: str, level: int = logging.INFO, **fields: Any) -> None:
+def event(name: str, level: int = logging.INFO, /, **fields: Any) -> None:
     """Log an event with fields of plain values."""
     if log.isEnabledFor(level):
         log.log(level, name, extra={"fields": fields})

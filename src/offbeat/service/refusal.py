@@ -25,6 +25,7 @@ KINDS: dict[str, int] = {
     "full": 409,
     "length-required": 411,
     "too-large": 413,
+    "wrong-range": 416,
     "wrong-digest": 422,
     "malformed-update": 422,
     "wrong-shape": 422,
@@ -50,7 +51,7 @@ KINDS: dict[str, int] = {
 """The HTTP status of each kind of refusal, as in ``docs/protocol.md``."""
 
 # Python's phrases for these are older than RFC 9110 until 3.13.
-_TITLES = {413: "Content Too Large", 422: "Unprocessable Content"}
+_TITLES = {413: "Content Too Large", 416: "Range Not Satisfiable", 422: "Unprocessable Content"}
 
 
 class Refusal(Exception):  # noqa: N818 — most are not errors

@@ -1,5 +1,6 @@
 """The workload of a run: model, objective, every client's examples."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -14,8 +15,9 @@ from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.evaluation import Evaluator
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.label_accuracy import label_metrics
 from offbeat.training.minibatches import gather
-from offbeat.training.objectives import Metrics, Objective
+from offbeat.training.objectives import Metrics, Objective, accuracy
 from offbeat.training.training_loss import TrainingLossEvaluator, evenly_spaced
 
 Evaluate = Callable[[Tensor], tuple[float, dict[str, float]]]
@@ -109,6 +111,18 @@ class Workload:
         if not self.objective.training_loss:
             return on_test
         return TrainingLossEvaluator(on_test, self._evaluator(self._some_training_examples(), {}))
+
+    def accuracy_by_label(self, vector: Tensor) -> dict[str, float]:
+        """Return the accuracy of a model ``(d,)`` on the test examples of each label.
+
+        Empty if the objective does not measure the accuracy, the labels are not classes, or the model has diverged.
+        """
+        metrics = label_metrics(self.test.labels) if self.test is not None else {}
+        if not metrics or self.objective.metrics.get("accuracy") is not accuracy:
+            return {}
+        assert self.test is not None
+        _, values = self._evaluator(self.test, metrics)(vector)
+        return {} if any(map(math.isnan, values.values())) else values
 
     def measure_on_client(self, client: int, vector: Tensor) -> tuple[float, dict[str, float]]:
         """Return the loss and metrics of a model ``(d,)`` on a client's held-out examples."""

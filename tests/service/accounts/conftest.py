@@ -18,9 +18,13 @@ class LogWriter:
         if self.problem is not None:
             raise no_space(self.problem)
 
-    def execute(self, statement):
+    def execute(self, *statements):
         with self._database.begin() as connection:
-            connection.execute(statement)
+            for statement in statements:
+                connection.execute(statement)
+
+    def run_once_durable(self, action):
+        action()
 
 
 class Opened:

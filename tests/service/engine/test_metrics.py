@@ -4,7 +4,7 @@ from offbeat.service.engine.metrics import Metrics
 
 def test_metrics_are_text_with_labels_and_servers_do_not_share_them():
     metrics = Metrics()
-    metrics.updates.labels("counted").inc()
+    metrics.set_updates(counted=1, unused=0)
     metrics.refusals.labels("busy").inc(2)
     metrics.staleness.observe(3)
     metrics.version.set(7)

@@ -105,14 +105,10 @@ def test_an_older_visit_is_unknown_and_the_last_counted_one_takes_no_other_bytes
     assert [kind_of(answer, 409) for answer in others[1:]] == ["other-upload", "other-upload"]
     with running(tmp_path / "server", make, max_staleness=0) as server:
         peer = server.peer(token)
-        assert peer.http.get("/v1/uploads/0").json() == {
-            "wanted": False,
-            "offset": 0,
-            "receipt": UNKNOWN,
-            "share": None,
-        }
+        state = peer.http.get("/v1/uploads/0").json()
+        assert (state["wanted"], state["offset"], state["receipt"]) == (False, 0, UNKNOWN)
         assert kind_of(peer.put(visits[1], body_of(2 * ONES)), 409) == "other-upload"
-        assert peer.put(visits[1], body_of(ONES)).json() == same[1].json()
+        assert peer.put(visits[1], body_of(ONES)).json()["receipt"] == same[1].json()["receipt"]
 
 
 @pytest.mark.parametrize("normaliser", [0.0, 0.2, 2.0, 20.0])

@@ -37,16 +37,39 @@ def test_a_client_that_stops_waiting_lacks_work():
     run(check)
 
 
-def test_a_second_request_of_a_client_ends_the_first():
+def test_all_requests_of_a_client_get_one_answer():
+    def check(waiting):
+        first, second = waiting.add(3), waiting.add(3)
+        assert len(waiting) == 1
+        waiting.give(WORK)
+        waiting.give(WORK)
+        assert first.result() is second.result() is WORK
+        assert not waiting.remove(3, first)
+        assert not waiting.remove(3, second)
+        assert len(waiting) == 0
+
+    run(check)
+
+
+def test_a_client_lacks_work_once_its_last_request_ends():
+    def check(waiting):
+        first, second = waiting.add(3), waiting.add(3)
+        assert not waiting.remove(3, first)
+        assert len(waiting) == 1
+        assert waiting.remove(3, second)
+        assert len(waiting) == 0
+
+    run(check)
+
+
+def test_a_request_after_an_answer_waits_anew():
     def check(waiting):
         first = waiting.add(3)
+        waiting.release(3)
         second = waiting.add(3)
-        assert first.result() is None
-        assert len(waiting) == 1
+        assert not second.done()
         assert not waiting.remove(3, first)
-        waiting.give(WORK)
-        waiting.give(WORK)
-        assert second.result() is WORK
+        assert waiting.remove(3, second)
 
     run(check)
 

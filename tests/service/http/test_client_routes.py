@@ -46,6 +46,20 @@ def test_a_model_names_its_layout_and_is_downloaded_in_parts_and_cached(server):
     assert peer.http.get("/v1/models/latest", follow_redirects=True).content == whole.content
 
 
+@pytest.mark.parametrize("text", ["bytes=9-3", "bytes=a-b", "pages=1-2", "bytes"])
+def test_a_malformed_range_is_refused_like_any_other_mistake(text, shared_server):
+    answer = shared_server.enrol().http.get("/v1/models/0", headers={"Range": text})
+    assert kind_of(answer, 400) == "malformed-request"
+
+
+def test_a_range_beyond_the_file_is_refused_with_its_size(shared_server):
+    peer = shared_server.enrol()
+    size = len(peer.http.get("/v1/models/0").content)
+    answer = peer.http.get("/v1/models/0", headers={"Range": f"bytes={size}-"})
+    assert kind_of(answer, 416) == "wrong-range"
+    assert answer.headers["content-range"] == f"bytes */{size}"
+
+
 def test_an_update_and_a_check_in_go_together(tmp_path):
     with running(tmp_path / "server", lambda: FedBuff(buffer_size=2, concurrency=1), stop_versions=1) as server:
         one, two = server.enrol(), server.enrol()
@@ -123,7 +137,8 @@ def test_a_large_update_comes_in_pieces(tmp_path):
             assert answer.status_code == 202
             assert answer.json() == {"offset": end}
         assert kind_of(peer.put(visit, body, sha256="0" * 64), 422) == "wrong-digest"
-        assert peer.http.get("/v1/uploads/0").json() == {"wanted": True, "offset": 0, "receipt": None, "share": None}
+        state = {"wanted": True, "offset": 0, "receipt": None, "share": None, "audit_head": None}
+        assert peer.http.get("/v1/uploads/0").json() == state
         assert peer.put(visit, body[:1_500_000], head=head).status_code == 202
         wrong = peer.put(visit, body, offset=11, head=head)
         assert kind_of(wrong, 409) == "wrong-offset"

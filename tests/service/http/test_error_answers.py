@@ -15,6 +15,12 @@ class Service:
         self.metrics = Metrics()
         self.engine = self
         self.disk = self
+        self.accounts = self
+        self.audit = self
+        self.counted: list[tuple[str, str]] = []
+
+    def count(self, kind, name):
+        self.counted.append((kind, name))
 
     def refusal(self, error):
         return Refusal("no-space", error.strerror, {"Retry-After": "5"})
@@ -61,6 +67,7 @@ def test_every_error_is_a_problem_that_is_counted_and_logged(path, error, status
     assert answer.json().keys() == {"title", "status", "kind", "detail"}
     assert answer.json()["kind"] == kind
     assert f'offbeat_refusals_total{{kind="{kind}"}} 1.0' in service.metrics.text().decode()
+    assert service.counted == [("refusals", kind)]
     (logged,) = [record for record in caplog.records if record.message == "refused"]
     assert logged.fields == {"kind": kind, "detail": answer.json()["detail"]}
 

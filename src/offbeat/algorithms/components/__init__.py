@@ -11,6 +11,7 @@ from offbeat.algorithms.components.buffers.aggregate import (
     WrongStepError,
 )
 from offbeat.algorithms.components.buffers.by_round import ByRound
+from offbeat.algorithms.components.buffers.client_means import ClientMeans
 from offbeat.algorithms.components.buffers.latest_of_each import LatestOfEach
 from offbeat.algorithms.components.buffers.single_updates import Each
 from offbeat.algorithms.components.buffers.window import Window
@@ -31,6 +32,7 @@ __all__ = [
     "Algorithm",
     "Available",
     "ByRound",
+    "ClientMeans",
     "ClosedBuffer",
     "Compression",
     "Continuous",

@@ -14,6 +14,7 @@ from offbeat.report.finding import finding
 from offbeat.report.line_styles import LineStyle, line_styles
 from offbeat.report.page.client_data import client_data
 from offbeat.report.page.curve_data import curve_data
+from offbeat.report.page.label_data import label_columns
 from offbeat.report.page.origin import origin
 from offbeat.report.page.results import columns
 from offbeat.report.page.settings_and_versions import configurations, differing_settings, package_versions
@@ -52,6 +53,7 @@ def page(runs: Sequence[Run], rows: Sequence[Row], title: str, command: str) -> 
         ],
         columns=_columns(rows),
         caption=table.caption(rows),
+        by_label=label_columns(runs),
         staleness=_panels(bins),
         bins=len(bins.edges) - 1,
         last_bin=int(bins.edges[-1] - 0.5),

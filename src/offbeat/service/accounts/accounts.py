@@ -7,7 +7,8 @@ import sqlalchemy as sa
 
 from offbeat.service.accounts.account import PREFIXES, Account, Kind
 from offbeat.service.accounts.declared_examples import DeclaredExamples
-from offbeat.service.accounts.issued_tokens import IssuedTokens
+from offbeat.service.accounts.issued_tokens import IssuedTokens, token_id
+from offbeat.service.audit.audit_log import AuditLog
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.database import clients
 from offbeat.service.store.log_writer import LogWriter
@@ -39,7 +40,8 @@ class Accounts:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.examples = DeclaredExamples(clients_limit, max_examples)
-        self.issued = IssuedTokens(database, log_writer, clock)
+        self.audit = AuditLog(database, log_writer, clock)
+        self.issued = IssuedTokens(database, log_writer, clock, self.audit)
         self._log_writer = log_writer
         self._limit = clients_limit
         self._token_seconds = token_seconds
@@ -145,7 +147,8 @@ class Accounts:
         self._hashes[client] = hashed
         self.examples.set(client, examples)
         values = {"client": client, "name": name, "token": hashed, "expires": expires, "examples": examples}
-        self._log_writer.execute(sa.insert(clients).values(values))
+        change = sa.insert(clients).values(values)
+        self.audit.add("client enrolled", change, client=client, name=name, token=token_id(token))
         return client, client_token, self._token_seconds
 
     def declare(self, client: int, examples: int) -> None:
@@ -169,6 +172,7 @@ class Accounts:
         hashed, expires = self._add(client, token, is_next=True)
         self._next_hashes[client] = hashed
         self._update(client, next_token=hashed, next_expires=expires)
+        self.audit.count("client tokens", "renewed")
         return token, self._token_seconds
 
     def revoke(self, client: int) -> None:
@@ -180,7 +184,8 @@ class Accounts:
                 self._accounts[hashed].revoked = True
         self._hashes[client] = None
         self.examples.revoke(client)
-        self._update(client, token=None, expires=None, next_token=None, next_expires=None)
+        change = self._change(client, token=None, expires=None, next_token=None, next_expires=None)
+        self.audit.add("client revoked", change, client=client)
 
     def _account(self, token: str) -> Account | None:
         if not any(looks_like(token, prefix) for prefix in PREFIXES.values()):
@@ -205,4 +210,7 @@ class Accounts:
         self._update(client, token=hashed, expires=account.expires, next_token=None, next_expires=None)
 
     def _update(self, client: int, **values: object) -> None:
-        self._log_writer.execute(sa.update(clients).where(clients.c.client == client).values(**values))
+        self._log_writer.execute(self._change(client, **values))
+
+    def _change(self, client: int, **values: object) -> sa.Executable:
+        return sa.update(clients).where(clients.c.client == client).values(**values)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import sqlalchemy as sa
 
 from offbeat.service.accounts.account import PREFIXES, Account, Kind
+from offbeat.service.audit.audit_log import AuditLog
 from offbeat.service.messages import ListedToken
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.database import other_tokens
@@ -17,15 +18,21 @@ IN_FOLDER = "in the server's folder"
 _ID_DIGITS = 12
 
 
+def token_id(token: str) -> str:
+    """Return the id of a token in lists and logs."""
+    return token_hash(token)[:_ID_DIGITS]
+
+
 class IssuedTokens:
     """The hashes of all enrolment and admin tokens, in memory and in the database.
 
     ``clock`` returns Unix seconds.
     """
 
-    def __init__(self, database: sa.Engine, log_writer: LogWriter, clock: Callable[[], float]) -> None:
+    def __init__(self, database: sa.Engine, log_writer: LogWriter, clock: Callable[[], float], audit: AuditLog) -> None:
         self._log_writer = log_writer
         self._clock = clock
+        self._audit = audit
         self._accounts: dict[str, Account] = {}  # by hash
         with database.connect() as connection:
             for hashed, kind, uses, expires, name, revoked in connection.execute(sa.select(other_tokens)):
@@ -59,7 +66,9 @@ class IssuedTokens:
         expires = None if seconds is None else self._clock() + seconds
         self._accounts[hashed] = Account(kind, uses=uses, expires=expires, name=name)
         values = {"token": hashed, "kind": kind, "uses": uses, "expires": expires, "name": name}
-        self._log_writer.execute(sa.insert(other_tokens).values(values))
+        limits = {"uses": uses, "expires_seconds": seconds}
+        change = sa.insert(other_tokens).values(values)
+        self._audit.add("token made", change, token=token_id(token), of=kind, name=name, **limits)
         return token
 
     def use(self, hashed: str) -> None:
@@ -88,8 +97,11 @@ class IssuedTokens:
 
     def _revoke(self, hashed: str) -> None:
         self._accounts[hashed].revoked = True
-        self._update(hashed, revoked=self._clock())
+        change = self._change(hashed, revoked=self._clock())
+        self._audit.add("token revoked", change, token=hashed[:_ID_DIGITS])
 
     def _update(self, hashed: str, **values: object) -> None:
-        row = other_tokens.c.token == hashed
-        self._log_writer.execute(sa.update(other_tokens).where(row).values(**values))
+        self._log_writer.execute(self._change(hashed, **values))
+
+    def _change(self, hashed: str, **values: object) -> sa.Executable:
+        return sa.update(other_tokens).where(other_tokens.c.token == hashed).values(**values)

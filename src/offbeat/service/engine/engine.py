@@ -238,6 +238,15 @@ class Engine:
             await self.try_to_assign()
         await self.log_writer.wait_until_durable()
 
+    async def dismiss(self, client: int) -> None:
+        """Free the slot of a client that is to get no more work."""
+        async with self.lock:
+            assignment = self.coordinator.visits.assignment(client)
+            if assignment is not None and not self.run.is_finished:
+                self.coordinator.drop(self.run.now, client, assignment.visit)
+            self.waiting.release(client)
+            await self.try_to_assign()
+
     async def weigh_clients(self, examples: Sequence[int]) -> None:
         """Begin a run that waits for its clients' examples; do nothing in any other."""
         async with self.lock:

@@ -1,9 +1,11 @@
 """Metrics for Prometheus."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from offbeat.service.client_evaluation.evaluation_round import RoundSummary
 from offbeat.service.engine.privacy_status import PrivacyStatus
@@ -13,12 +15,27 @@ T = TypeVar("T")
 _STALENESS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
+class _Updates(Collector):
+    """A counter that is set, since the coordinator counts, also over restarts."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+
+    def collect(self) -> Iterable[Metric]:
+        description = "Updates of the run, by what became of them"
+        family = CounterMetricFamily("offbeat_updates", description, labels=["outcome"])
+        for outcome, number in self.numbers.items():
+            family.add_metric([outcome], number)
+        return [family]
+
+
 class Metrics:
     """The server's metrics, in a registry of their own."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self.updates = self._make(Counter, "offbeat_updates", "Updates that came, by what became of them", ["outcome"])
+        self._updates = _Updates()
+        self._registry.register(self._updates)
         self.staleness = self._make(
             Histogram, "offbeat_staleness", "Versions made between download and use of an update", buckets=_STALENESS
         )
@@ -34,6 +51,10 @@ class Metrics:
         self._by_clients: Gauge | None = None
         self._clients_evaluated: Gauge | None = None
         self.enrolled = self._make(Gauge, "offbeat_enrolled", "Clients that have enrolled")
+
+    def set_updates(self, *, counted: int, unused: int) -> None:
+        """Set the numbers of updates of the whole run, as in the status."""
+        self._updates.numbers = {"counted": counted, "unused": unused}
 
     def set_client_evaluation(self, summary: RoundSummary) -> None:
         """Set the metrics of the last evaluation by clients, which other runs do not have."""

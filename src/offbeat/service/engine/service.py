@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 from offbeat.client_metrics import ClientResult
 from offbeat.compression import uncompressed_bytes
-from offbeat.coordinator.calls import Assignment, Receipt, Unknown
+from offbeat.coordinator.calls import Assignment, Receipt
 from offbeat.service.accounts.accounts import Accounts
 from offbeat.service.accounts.declared_examples import within_share
 from offbeat.service.accounts.request_rate import RequestRate
@@ -79,8 +79,9 @@ class Service:
         return messages.Declaration(examples=examples)
 
     async def revoke(self, client: int) -> None:
-        """Revoke a client's tokens."""
+        """Revoke a client's tokens, and free its slot."""
         self.accounts.revoke(client)
+        await self.engine.dismiss(client)
         if self.engine.client_evaluations is not None:
             self.engine.client_evaluations.forget(client)
         await self.weigh_clients()
@@ -159,8 +160,7 @@ class Service:
         """Return whether an update would count, and how many bytes of it have arrived."""
         receipt, share = await self.engine.offer(client, visit)
         if receipt is not None:
-            self._count(receipt)
-            return messages.UploadState(wanted=False, offset=0, receipt=receipt_message(receipt))
+            return messages.UploadState(wanted=False, offset=0, receipt=receipt_message(receipt), audit_head=self._head)
         offset = self.uploads.offset(client, visit)
         return messages.UploadState(wanted=True, offset=offset, receipt=None, share=share)
 
@@ -177,18 +177,17 @@ class Service:
             return messages.Partly(offset=answer)
         receipt = receipt_message(answer.receipt)
         if not answer.is_new:
-            return messages.Received(receipt=receipt, next=None)
+            return messages.Received(receipt=receipt, next=None, audit_head=self._head)
         self.metrics.upload_bytes.inc(request.header.bytes)
-        self._count(answer.receipt)
+        if isinstance(answer.receipt, Receipt) and answer.receipt.counted:
+            self.metrics.staleness.observe(answer.receipt.staleness)
         checked_in = self._checked_in(request.client, answer.assignment) if request.check_in else None
-        return messages.Received(receipt=receipt, next=checked_in)
+        return messages.Received(receipt=receipt, next=checked_in, audit_head=self._head)
 
-    def _count(self, receipt: Receipt | Unknown) -> None:
-        if isinstance(receipt, Unknown):
-            return
-        self.metrics.updates.labels("counted" if receipt.counted else "unused").inc()
-        if receipt.counted:
-            self.metrics.staleness.observe(receipt.staleness)
+    @property
+    def _head(self) -> str:
+        """The head of the audit log, for a receipt."""
+        return str(self.accounts.audit.head)
 
     def hear(self, client: int, *, can_evaluate: bool) -> None:
         """Record that a client is available, and whether it can evaluate."""
@@ -208,7 +207,7 @@ class Service:
             version, ClientResult(client, result.examples, result.metrics)
         )
         await self.engine.log_writer.wait_until_durable()
-        return messages.EvaluationReceipt(counted=counted)
+        return messages.EvaluationReceipt(counted=counted, audit_head=self._head)
 
     async def give_up_evaluation(self, client: int, version: int) -> None:
         """Record that a client does not evaluate a version.
@@ -259,6 +258,7 @@ class Service:
     def metrics_text(self) -> bytes:
         """Return the metrics in Prometheus' text format."""
         status = self.status()
+        self.metrics.set_updates(counted=status.counted, unused=status.unused)
         self.metrics.version.set(status.version)
         self.metrics.in_flight.set(status.assigned - status.counted - status.unused - status.lost)
         self.metrics.waiting.set(status.waiting)

@@ -9,35 +9,39 @@ WorkFuture = asyncio.Future[Assignment | None]
 
 
 class WaitingClients:
-    """At most one waiting request for each client; all methods are for the event loop."""
+    """The clients whose requests wait for work; all methods are for the event loop.
+
+    All requests of a client get the same answer.
+    """
 
     def __init__(self) -> None:
         self._futures: dict[int, WorkFuture] = {}
+        self._requests: dict[int, int] = {}  # how many wait for the future
 
     def __len__(self) -> int:
         """Return the number of waiting clients."""
         return len(self._futures)
 
     def add(self, client: int) -> WorkFuture:
-        """Let a client wait for work.
-
-        An earlier request of the client is answered that there is no work.
-        """
-        before = self._futures.get(client)
-        if before is not None and not before.done():
-            before.set_result(None)  # its connection has broken, or the client would not ask again
-        future: WorkFuture = asyncio.get_running_loop().create_future()
-        self._futures[client] = future
+        """Let a client wait for work."""
+        future = self._futures.get(client)
+        if future is None or future.done():
+            future = self._futures[client] = asyncio.get_running_loop().create_future()
+            self._requests[client] = 0
+        self._requests[client] += 1
         return future
 
     def remove(self, client: int, future: WorkFuture) -> bool:
         """End a request; return whether its client is left without work.
 
-        A client with a later waiting request is not left without work.
+        A client with another waiting request is not left without work.
         """
         if self._futures.get(client) is not future:
             return False
-        del self._futures[client]
+        self._requests[client] -= 1
+        if self._requests[client]:
+            return False
+        del self._futures[client], self._requests[client]
         return not future.done() or future.result() is None
 
     def give(self, assignment: Assignment) -> None:

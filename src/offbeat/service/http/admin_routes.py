@@ -48,7 +48,7 @@ def add_admin_routes(app: FastAPI, service: Service) -> None:
 
     @app.delete("/v1/clients/{number}", status_code=204)
     async def revoke(_: Admin, number: Number) -> None:
-        """Revoke a client's tokens."""
+        """Revoke a client's tokens, and free its slot."""
         await service.revoke(number)
 
     @app.get("/metrics")

@@ -15,7 +15,7 @@ from offbeat.service.http.connections import Connections, CountedRequests
 from offbeat.service.http.error_answers import add_error_answers, refusal_answer
 from offbeat.service.http.request_parts import PROBLEMS, authenticate
 
-PROTOCOL = "1.5"
+PROTOCOL = "1.6"
 """The protocol's version; ``docs/protocol.md`` says what each one added."""
 
 

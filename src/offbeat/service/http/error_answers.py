@@ -19,6 +19,7 @@ _KINDS = {404: "not-found", 405: "method-not-allowed"}
 def refusal_answer(service: Service, refusal: Refusal) -> Response:
     """Return the answer to a refused request, and count and log the refusal."""
     service.metrics.refusals.labels(refusal.kind).inc()
+    service.accounts.audit.count("refusals", refusal.kind)
     event("refused", logging.WARNING, kind=refusal.kind, detail=refusal.detail)
     return JSONResponse(refusal.problem(), refusal.status, refusal.headers, media_type="application/problem+json")
 

@@ -2,10 +2,15 @@
 
 import os
 from collections.abc import Mapping
+from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 
 from fastapi.responses import FileResponse
-from starlette.types import Receive, Scope, Send
+from starlette.datastructures import Headers
+from starlette.types import Message, Receive, Scope, Send
+
+from offbeat.service.refusal import Refusal
 
 
 class ModelResponse(FileResponse):
@@ -19,7 +24,12 @@ class ModelResponse(FileResponse):
         super().__init__(path, media_type="application/octet-stream", headers=headers, stat_result=path.stat())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the file; ``FileNotFoundError`` if it is gone and nothing has been sent."""
+        """Send the file.
+
+        Raises:
+            FileNotFoundError: It is gone, and nothing has been sent.
+            Refusal: The range is malformed, or not in the file.
+        """
         if not any(name == b"range" for name, _ in scope["headers"]) or not os.path.isdir("/dev/fd"):  # noqa: PTH112
             await super().__call__(scope, receive, send)
             return
@@ -27,4 +37,15 @@ class ModelResponse(FileResponse):
             self.path = f"/dev/fd/{file.fileno()}"
             # The HTTP server would open this name later, when the descriptor may be another file's.
             extensions = {name: value for name, value in scope.get("extensions", {}).items() if "pathsend" not in name}
-            await super().__call__({**scope, "extensions": extensions}, receive, send)
+            await super().__call__({**scope, "extensions": extensions}, receive, partial(_refuse_errors, send))
+
+
+async def _refuse_errors(send: Send, message: Message) -> None:
+    """Pass a message on, but raise ``Refusal`` in place of an error's text."""
+    if message["type"] == "http.response.start":
+        if message["status"] == HTTPStatus.BAD_REQUEST:
+            raise Refusal("malformed-request", "the Range is malformed: send bytes=FIRST-LAST or bytes=FIRST-")
+        if message["status"] == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            size = Headers(raw=message["headers"])["content-range"]
+            raise Refusal("wrong-range", f"the range is not in the file ({size})", {"Content-Range": size})
+    await send(message)

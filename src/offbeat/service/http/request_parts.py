@@ -5,6 +5,8 @@ from typing import Annotated, Any
 from fastapi import Depends, Header, Path, Request
 from starlette.types import Scope
 
+from offbeat.service.accounts.issued_tokens import token_id
+from offbeat.service.audit.audit_log import acting
 from offbeat.service.engine.service import Service
 from offbeat.service.http.connections import Connections, peer_of
 from offbeat.service.refusal import Refusal
@@ -44,7 +46,10 @@ async def _client(request: Request) -> int:
 
 
 async def _admin(request: Request) -> int:
-    return request.app.state.service.accounts.check(bearer_token(request), "admin")
+    token = bearer_token(request)
+    number = request.app.state.service.accounts.check(token, "admin")
+    acting.set(None if token is None else token_id(token))
+    return number
 
 
 Client = Annotated[int, Depends(_client)]

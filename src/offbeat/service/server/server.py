@@ -21,6 +21,7 @@ from offbeat.errors import OffbeatError
 from offbeat.service.accounts.account import Kind
 from offbeat.service.accounts.accounts import Accounts
 from offbeat.service.accounts.issued_tokens import IN_FOLDER
+from offbeat.service.audit.start_facts import start_facts
 from offbeat.service.engine.checkpoint import CheckpointWriter
 from offbeat.service.engine.checkpoint_schedule import CheckpointSchedule
 from offbeat.service.engine.engine import Engine
@@ -162,6 +163,7 @@ class _Server:
             asyncio.create_task(LeaseTimer(self._service.engine).run()),
             asyncio.create_task(self._connections.keep_watch()),
             asyncio.create_task(self._schedule.run()),
+            asyncio.create_task(self._service.accounts.audit.flush_regularly()),
             asyncio.create_task(stop.wait()),
         ]
         if self._settings.privacy is not None and self._settings.privacy.helper is not None:
@@ -188,6 +190,9 @@ class _Server:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        audit = self._service.accounts.audit
+        audit.flush()
+        audit.add("server stopped")
         with suppress(OSError, Refusal):
             await self._checkpoints.write()
 
@@ -200,6 +205,7 @@ async def _open_service(settings: ServerSettings, store: Store, engine: Engine, 
         token_seconds=settings.token_seconds,
         max_examples=settings.max_examples,
     )
+    accounts.audit.add("server started", run=run_id, **start_facts(settings))
     uploads = Uploads(store.folder, settings.upload_budget)
     service = Service(engine, uploads, accounts, run_id=run_id, settings=settings)
     await service.weigh_clients()  # in case the last server ended just before

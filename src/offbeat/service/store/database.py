@@ -62,6 +62,14 @@ other_tokens = sa.Table(
     sa.Column("revoked", sa.Float),  # Unix seconds; null: not revoked
 )
 
+audit = sa.Table(  # folders of earlier versions get it when they are opened
+    "audit",
+    _metadata,
+    sa.Column("number", sa.Integer, primary_key=True),  # 1, 2, …
+    sa.Column("entry", sa.Text, nullable=False),  # JSON
+    sa.Column("digest", sa.Text, nullable=False),  # SHA-256 of the digest before and the entry
+)
+
 
 @dataclass(frozen=True)
 class LogRecord:

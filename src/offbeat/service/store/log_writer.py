@@ -89,9 +89,9 @@ class LogWriter:
         row = record.row()
         self._enter(lambda batch: batch.records.append(row), segment)
 
-    def execute(self, statement: sa.Executable) -> None:
-        """Enter another change of the database."""
-        self._enter(lambda batch: batch.statements.append(statement))
+    def execute(self, *statements: sa.Executable) -> None:
+        """Enter other changes of the database, which one commit writes."""
+        self._enter(lambda batch: batch.statements.extend(statements))
 
     def run_once_durable(self, action: Callable[[], None]) -> None:
         """Run an action in the log writer's thread once all entries so far are on disk."""

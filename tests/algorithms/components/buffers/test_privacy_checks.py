@@ -36,6 +36,7 @@ REASONS = {
     "async_comm_sgd": EXAMPLES,
     "mifa": EXAMPLES,
     "port": "looks at single updates",
+    "ringleader": "looks at single updates",
     "ringmaster": None,
     "scaffold": "keeps what it learned from a client",
     "sequential_sgd": "looks at single updates",

@@ -1,0 +1,5 @@
+#!/bin/sh
+# Put into a folder what clients need to enrol: hand_out.sh SERVER FOLDER CLIENTS
+set -eu
+[ -e "$2/enrolment-token" ] || offbeat make-token "$1" enrolment --uses "$3" --name hand-out --output "$2/enrolment-token"
+cp "$1/tls/ca.pem" "$2/ca.pem"

@@ -1,0 +1,76 @@
+"""The writer of the audit log."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from offbeat.service.audit.chain import Head, entry_text
+from offbeat.service.console_log import event
+from offbeat.service.store.database import audit
+from offbeat.service.store.log_writer import LogWriter
+
+COUNT_SECONDS = 600.0
+"""Events that anybody can cause are counted for so long, and then make one entry."""
+
+acting: ContextVar[str | None] = ContextVar("acting", default=None)
+"""The id of the admin token behind the request, which goes into each entry."""
+
+
+class AuditLog:
+    """The entries of a server's audit log; all methods are for the event loop.
+
+    ``clock`` returns Unix seconds.
+
+    Attributes:
+        head: The head of the entries that are on disk.
+    """
+
+    def __init__(self, database: sa.Engine, log_writer: LogWriter, clock: Callable[[], float] = time.time) -> None:
+        self._log_writer = log_writer
+        self._clock = clock
+        self._counts: dict[str, Counter[str]] = {}  # by the kind of entry
+        with database.connect() as connection:
+            last = connection.execute(sa.select(audit).order_by(audit.c.number.desc()).limit(1)).one_or_none()
+        self.head = self._entered = Head() if last is None else Head(last.number, last.digest)
+
+    def add(self, kind: str, *changes: sa.Executable, **facts: Any) -> None:
+        """Enter an entry, and the changes of the database that it reports.
+
+        One commit writes both. ``wait_until_durable`` waits for it, as for any other entry of the log.
+        """
+        if (token := acting.get()) is not None:
+            facts["by"] = token
+        at = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="seconds")
+        text = entry_text(self._entered.number + 1, at, kind, facts)
+        head = self._entered = self._entered.after(text)
+        row = {"number": head.number, "entry": text, "digest": head.digest}
+        self._log_writer.execute(*changes, sa.insert(audit).values(row))
+        self._log_writer.run_once_durable(lambda: self._set_head(head))
+        event(kind, **facts)
+
+    def count(self, kind: str, name: str) -> None:
+        """Count an event that anybody can cause; ``flush`` enters the counts."""
+        self._counts.setdefault(kind, Counter())[name] += 1
+
+    def flush(self) -> None:
+        """Enter the counts so far, unless the disk cannot be written."""
+        if self._log_writer.problem is not None:
+            return
+        counts, self._counts = self._counts, {}
+        for kind, numbers in counts.items():
+            self.add(kind, **numbers)
+
+    async def flush_regularly(self) -> None:
+        """Enter the counts every ten minutes."""
+        while True:
+            await asyncio.sleep(COUNT_SECONDS)
+            self.flush()
+
+    def _set_head(self, head: Head) -> None:
+        self.head = head

@@ -1,0 +1,17 @@
+"""Makes the modules of ``deploy/`` importable, and starts the services of its compose file."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path[:0] = [str(Path(__file__).parents[2] / "deploy"), str(Path(__file__).parent)]
+
+
+@pytest.fixture
+def free_port():
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -1,0 +1,58 @@
+"""The processes of the compose file make up a federation with TLS and three sites."""
+
+import os
+import subprocess
+import sys
+
+from processes import DEPLOY, Processes
+
+FEW = {"versions = 200": "versions = 20"}
+
+
+def offbeat(*arguments):
+    command = [sys.executable, "-m", "offbeat", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_three_sites_train_one_is_revoked_and_a_backup_is_restored(tmp_path, free_port):
+    with Processes(tmp_path / "here", free_port, FEW) as processes:
+        processes.up()
+        server = processes.volumes / "server"
+        for number in range(3):
+            site = f"site-{number}"
+            assert processes.wait(site) == 0, processes.log(site).read_text()
+            assert not processes.log(site).read_text().endswith(" 0 updates counted\n")
+        assert "version: 20\n" in offbeat("status", server)
+        assert (processes.volumes / "handout/ca.pem").read_text().startswith("-----BEGIN CERTIFICATE")
+        assert offbeat("revoke", server, "client-1") == "client-1: revoked\n"
+        processes.start("backup")
+        assert processes.wait("backup") == 0
+        assert processes.stop("server") == 0
+        (copy,) = (processes.volumes / "backups").iterdir()
+        server.rename(server.with_name("lost"))
+        copy.rename(server)
+        processes.start("server")
+        processes.wait_until_healthy("server")
+        assert "version: 20\n" in offbeat("status", server)
+
+
+def back_up(program, folder, backups, keep=2):
+    environment = os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+    command = [DEPLOY / "back_up.sh", folder, backups, str(keep)]
+    return subprocess.run(command, env=environment, capture_output=True, check=False).returncode
+
+
+def test_the_newest_backups_are_kept(tmp_path):
+    program, backups = tmp_path / "bin/offbeat", tmp_path / "backups"
+    for made in (program.parent, backups, backups / "of-another-program"):
+        made.mkdir()
+    program.write_text('#!/bin/sh\nmkdir "$3" && echo "$2" > "$3/from"\n')
+    program.chmod(0o755)
+    for number in range(4):
+        assert back_up(program, f"folder-{number}", backups) == 0
+    copies = sorted(backups.glob("2*"))
+    assert [(copy / "from").read_text() for copy in copies] == ["folder-2\n", "folder-3\n"]
+    assert (backups / "of-another-program").exists()
+    program.write_text('#!/bin/sh\nmkdir "$3"; exit 3\n')
+    assert back_up(program, "folder-4", backups) == 3
+    assert sorted(backups.glob("2*")) == copies
