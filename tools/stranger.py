@@ -35,11 +35,8 @@ def timed(command: str, folder: Path, variables: dict[str, str]) -> float:
 
 def main() -> None:
     """Follow the tutorial."""
-    for stale in (
-        BUILD,
-        ROOT / "build/lib",
-        ROOT / "packages/client/build",
-    ):  # setuptools would pack modules that are no longer there
+    # Left where they are, setuptools would pack modules that are no longer there.
+    for stale in (BUILD, ROOT / "build/lib", ROOT / "packages/client/build"):
         shutil.rmtree(stale, ignore_errors=True)
     BUILD.mkdir(parents=True)
     venv.create(BUILD / "environment", with_pip=True)

@@ -30,7 +30,7 @@ def readings(shard):
 
 def script(name, shard, served, folder):
     program = ["bash"] if name.endswith(".sh") else [sys.executable]
-    words = [SCRIPTS / name, served.url, served.folder / "enrolment-token", folder / name, str(shard)]
+    words = [SCRIPTS / name, served.url, served.folder / "enrolment-token", folder / str(shard), str(shard)]
     environment = os.environ | {"PYTHON": sys.executable, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(program + words, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -44,22 +44,33 @@ def built_in(shard, served, folder):
 
 
 def federation(folder, clients):
-    make = lambda: FedAvg(cohort=3)  # noqa: E731
+    make = lambda: FedAvg(cohort=len(clients))  # noqa: E731
     folder.mkdir()
-    options = {"clients": 3, "plan": PLAN, "model": torch.zeros(18), "layout": LAYOUT, "stop_versions": 3}
+    options = {"clients": len(clients), "plan": PLAN, "model": torch.zeros(18), "layout": LAYOUT, "stop_versions": 3}
     with running(folder / "server", make, **options) as served, ThreadPoolExecutor() as pool:
         ends = [pool.submit(client, shard, served, folder) for shard, client in enumerate(clients)]
         said = [end.result(180) for end in ends]
         return served.service.engine.coordinator.algorithm.model.clone(), said
 
 
-def test_clients_in_numpy_torch_and_curl_reach_the_model_of_three_built_in_ones(tmp_path):
-    names = ["numpy_client.py", "torch_client.py", "curl_client.sh"]
-    scripts = [lambda *words, name=name: script(name, *words) for name in names]
-    mixed, said = federation(tmp_path / "mixed", scripts)
-    assert said[0] == said[1] == "3 updates counted\n"
-    assert said[2].count('"counted":true') == 3, said[2]
-    expected, counted = federation(tmp_path / "built-in", [built_in] * 3)
-    assert counted == [3, 3, 3]
+def scripts(*names):
+    return [lambda *words, name=name: script(name, *words) for name in names]
+
+
+def test_clients_in_numpy_torch_jax_and_curl_reach_the_model_of_built_in_ones(tmp_path):
+    names = ["numpy_client.py", "torch_client.py", "jax_client.py", "curl_client.sh"]
+    mixed, said = federation(tmp_path / "mixed", scripts(*names))
+    assert said[:3] == ["3 updates counted\n"] * 3
+    assert said[3].count('"counted":true') == 3, said[3]
+    expected, counted = federation(tmp_path / "built-in", [built_in] * 4)
+    assert counted == [3] * 4
     assert expected.abs().max() > 0.1
     torch.testing.assert_close(mixed, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_clients_in_scikit_learn_come_near_that_model(tmp_path):
+    model, said = federation(tmp_path / "sklearn", scripts(*["sklearn_client.py"] * 2))
+    assert said == ["3 updates counted\n"] * 2
+    expected, _ = federation(tmp_path / "built-in", [built_in] * 2)
+    assert expected.abs().max() > 0.1
+    torch.testing.assert_close(model, expected, rtol=0.15, atol=0.02)
