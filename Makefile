@@ -11,11 +11,11 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-.venv/installed: pyproject.toml
+.venv/installed: pyproject.toml packages/client/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("Offbeat needs Python 3.11 or newer: make PYTHON=python3.11 …" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable . --group dev
+	$(BIN)/python -m pip install --quiet --editable packages/client --editable . --group dev
 	touch $@
 
 run: .venv/installed ## compare FedAvg, FedAsync and FedBuff on Fashion-MNIST (about 4 minutes with the installation); ARGS="--set …" changes it
@@ -116,9 +116,9 @@ results: .venv/installed ## run the papers' figures at the quick scale, write do
 	$(BIN)/python -m papers --all --scale quick --pages docs/results
 
 FLOWER := build/flower
-$(FLOWER)/installed: pyproject.toml
+$(FLOWER)/installed: pyproject.toml packages/client/pyproject.toml
 	$(PYTHON) -m venv --clear $(FLOWER)
-	$(FLOWER)/bin/python -m pip install --quiet --editable '.[flower]' 'flwr[simulation]' hypothesis pytest
+	$(FLOWER)/bin/python -m pip install --quiet --editable packages/client --editable '.[flower]' 'flwr[simulation]' hypothesis pytest
 	touch $@
 
 test-flower: $(FLOWER)/installed ## tests with real Flower, in an environment of their own (1.5 GB); ARGS=--ignore=tests/flower/e2e leaves out the long ones
@@ -135,9 +135,10 @@ figures: .venv/installed ## run experiments/algorithms/, draw the figures of doc
 WHEEL := build/wheel
 # Nothing of the checkout may be found: neither its modules nor its src/offbeat.egg-info.
 IN_WHEEL := env -u PYTHONPATH PATH="$(CURDIR)/$(WHEEL)/environment/bin:$$PATH"
-wheel: ## build the wheel, install it into an empty environment, run a new experiment and the quickstart from it
-	rm -rf build/lib build/bdist.* $(WHEEL)
-	$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir $(WHEEL) .
+wheel: ## build both wheels, install them into an empty environment, run a new experiment and the quickstart from it
+	rm -rf build/lib build/bdist.* packages/client/build $(WHEEL)
+	$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir $(WHEEL) ./packages/client .
+	$(PYTHON) tools/client_environment.py $(WHEEL)/offbeat_client-*.whl
 	$(PYTHON) -m venv $(WHEEL)/environment
 	cd $(WHEEL) && $(IN_WHEEL) python -m pip install --quiet *.whl
 	cd $(WHEEL) && $(IN_WHEEL) offbeat new my-experiment && cd my-experiment && $(IN_WHEEL) offbeat compare experiment.toml --jobs 2
@@ -158,4 +159,4 @@ pythons: ## resolve the dependencies for Pythons and systems on which Offbeat ha
 	done; done
 
 clean: ## remove .venv and caches; runs/ stays
-	rm -rf .venv .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage build site *.egg-info src/*.egg-info
+	rm -rf packages/client/build .venv .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage build site *.egg-info src/*.egg-info

@@ -101,6 +101,32 @@ def run_client(
             raise OffbeatError(f"cannot use {folder}: {error.strerror or error}") from error
 
 
+def run(
+    url: str,
+    fit: Client | Fit,
+    folder: Path | str = "client",
+    *,
+    enrolment_token: str | None = None,
+    name: str | None = None,
+    ca: Path | str | None = None,
+    visits: int | None = None,
+) -> int:
+    """Take part in a run with one function, until the run is over.
+
+    ``fit(model, visit)`` maps numpy arrays by parameter name and a ``Visit`` to the trained arrays and the number of
+    examples. For the rest see ``run_client``.
+    """
+    return run_client(
+        url,
+        lambda _: fit,
+        Path(folder),
+        enrolment_token=enrolment_token,
+        name=name,
+        ca=None if ca is None else Path(ca),
+        visits=visits,
+    )
+
+
 def _examples(made: Client | Fit) -> int | None:
     """Return how many examples the user's client holds, None if it does not say."""
     examples: Any = getattr(made, "examples", None)
@@ -158,6 +184,7 @@ class _Participant:
         self._private = private
         self._audit_heads = AuditHeads(folder)
         self._next: CheckedIn | None = None  # came with the last receipt
+        self._is_waiting = False
 
     def introduce(self) -> None:
         """Measure the client's speed before its first update.
@@ -186,11 +213,17 @@ class _Participant:
             head = evaluate(self._connection, self._folder, check_in.evaluation, self._measure)
             self._audit_heads.keep(head)
             return None
-        if check_in.visit is not None and not self.finished:
+        if self.finished:
+            _log.info("the run is over")
+        elif check_in.visit is not None:
+            self._is_waiting = False
             visit, privacy = check_in.visit.visit(self._client), check_in.visit.privacy
             pending = self._work(visit, privacy) if self._accepts(visit, privacy) else None
             return None if pending is None else self._deliver(pending, ask_first=False, is_last=is_last)
-        if not self.finished:
+        else:
+            if not self._is_waiting:
+                _log.info("waiting: the server has no work for this client yet")
+            self._is_waiting = True
             # Clients that were sent away together should not come back together.
             seconds = check_in.retry_after_seconds or 0.0
             time.sleep(seconds + jitter(seconds / 2))
@@ -240,6 +273,7 @@ class _Participant:
             try:
                 result, seconds = train(visit, model, self._fit, self._outbox)
                 if heartbeat.wanted:
+                    _log.info("visit %d: trained in %.1f s, sending the update", visit.number, seconds)
                     if self._private is not None and privacy is not None:
                         return self._private.put(visit, privacy.divisor, model, result)
                     return put_update(visit, model, result, seconds, self._outbox)
