@@ -11,6 +11,7 @@ import socket
 import struct
 import time
 from collections import Counter
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -63,7 +64,7 @@ def descriptors() -> int:
 
 
 @pytest.fixture(params=["http", "https"])
-def attacked(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def attacked(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Served]:
     """A server over HTTP or TLS."""
     certificates = make_certificates(tmp_path / "tls", ["127.0.0.1"]) if request.param == "https" else None
     if certificates is not None:

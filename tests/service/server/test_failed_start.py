@@ -6,6 +6,7 @@ import sqlite3
 import threading
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy.exc import OperationalError
@@ -48,12 +49,12 @@ ERRORS = {
     "locked": OperationalError("SELECT", None, sqlite3.OperationalError("database is locked")),
     "other": OffbeatError("no"),
 }
-SETTINGS = {"evaluate_every": 1, "evaluate_on_clients": 1, "evaluate_command": ["cat"]}
+SETTINGS: dict[str, Any] = {"evaluate_every": 1, "evaluate_on_clients": 1, "evaluate_command": ["cat"]}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def first_server(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Run a server once: what the libraries open for the whole process is no leak."""
+    """Run a server once: what the libraries open for the whole process is not a leak."""
     with running(tmp_path_factory.mktemp("first") / "server"):
         pass
 
@@ -117,7 +118,7 @@ def test_a_port_in_use_a_used_folder_and_another_run_are_one_line(tmp_path: Path
             with pytest.raises(OffbeatError, match=words) as caught, running(tmp_path / folder, port=port):
                 pytest.fail("it started")
             assert "\n" not in str(caught.value)
-    other = {"config": {"algorithm": "fedasync"}}
+    other: dict[str, Any] = {"config": {"algorithm": "fedasync"}}
     with (
         pytest.raises(OffbeatError, match=r"a run with other settings \(algorithm\)"),
         running(tmp_path / "server", FedAsync, **other),
