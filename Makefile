@@ -6,7 +6,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long lint types unit coverage kills torture audit faults bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-privacy docs reference algorithm missing theory-docs performance-docs service-docs figures results wheel stranger pythons clean
+.PHONY: help run test test-long lint types unit coverage kills torture audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-privacy docs reference algorithm missing theory-docs performance-docs service-docs figures results wheel stranger pythons clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -54,6 +54,9 @@ audit: .venv/installed ## attack the noise of private sums 50 times for each mec
 
 faults: .venv/installed ## let each system call of the service fail once in process, and 200 of a real server's (needs strace)
 	OFFBEAT_FAULTS=all OFFBEAT_SERVER_FAULTS=200 $(BIN)/pytest -v tests/service/test_faults.py tests/e2e/test_service_faults.py
+
+hostile: .venv/installed ## attack a server with 100,000 hostile connections, over HTTP and over TLS (CI: 300 each)
+	OFFBEAT_HOSTILE=100000 $(BIN)/pytest -v tests/service/test_hostile.py
 
 bench-simulation: .venv/installed ## client updates a second, beside a plain loop; ARGS="--quick" takes a few minutes
 	$(BIN)/python benchmarks/simulation.py $(ARGS)

@@ -24,6 +24,7 @@ from offbeat_client.messages import CheckedIn, CheckInRequest, PrivacyMessage
 from offbeat_client.number_checks import check_count
 from offbeat_client.private_updates import PrivateUpdates, private_updates
 from offbeat_client.probe import probe
+from offbeat_client.progress import Progress
 from offbeat_client.share_upload import upload_share
 from offbeat_client.training import train
 from offbeat_client.update import put_update
@@ -183,8 +184,8 @@ class _Participant:
         self._outbox = outbox
         self._private = private
         self._audit_heads = AuditHeads(folder)
+        self._progress = Progress()
         self._next: CheckedIn | None = None  # came with the last receipt
-        self._is_waiting = False
 
     def introduce(self) -> None:
         """Measure the client's speed before its first update.
@@ -213,17 +214,12 @@ class _Participant:
             head = evaluate(self._connection, self._folder, check_in.evaluation, self._measure)
             self._audit_heads.keep(head)
             return None
-        if self.finished:
-            _log.info("the run is over")
-        elif check_in.visit is not None:
-            self._is_waiting = False
+        if check_in.visit is not None and not self.finished:
             visit, privacy = check_in.visit.visit(self._client), check_in.visit.privacy
             pending = self._work(visit, privacy) if self._accepts(visit, privacy) else None
             return None if pending is None else self._deliver(pending, ask_first=False, is_last=is_last)
-        else:
-            if not self._is_waiting:
-                _log.info("waiting: the server has no work for this client yet")
-            self._is_waiting = True
+        if not self.finished:
+            self._progress.note_idle()
             # Clients that were sent away together should not come back together.
             seconds = check_in.retry_after_seconds or 0.0
             time.sleep(seconds + jitter(seconds / 2))
@@ -301,7 +297,7 @@ class _Participant:
         self._outbox.acknowledge(pending, delivery.counted, delivery.upload_seconds)
         if delivery.following is not None:
             self._next, self.finished = delivery.following, delivery.following.finished
-        _log.info("visit %d: %s", pending.visit, "counted" if delivery.counted else "too late to count")
+        self._progress.note_receipt(pending.visit, delivery)
         return delivery.counted
 
     def _upload(self, pending: Pending, *, ask_first: bool, check_in: bool) -> Delivery:

@@ -14,7 +14,7 @@ from typing import Any
 
 from safetensors.numpy import load_file
 
-from offbeat.config.experiment_file import read_table
+from offbeat.config.toml_table import read_table
 from offbeat.errors import OffbeatError
 from offbeat.helper.roster import enrol, parse_roster
 from offbeat.service.server.admin import status
@@ -201,7 +201,7 @@ class PrivateService:
     def acknowledged(self) -> dict[int, list[int]]:
         """Return the visits of each client of which it has logged the receipt that they count."""
         return {
-            number: [int(visit) for visit in re.findall(r"visit (\d+): counted$", log, re.MULTILINE)]
+            number: [int(visit) for visit in re.findall(r"visit (\d+): counted\b", log, re.MULTILINE)]
             for home, number in self._numbers().items()
             if (log := home.with_suffix(".log").read_text())
         }

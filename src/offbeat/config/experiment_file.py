@@ -1,6 +1,5 @@
 """Experiment files: all sections, reading, overrides."""
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -26,8 +25,8 @@ from offbeat.config.model_sections import ModelSection
 from offbeat.config.population_sections import IntervalsSection, PopulationSection
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.config.section import Section
+from offbeat.config.toml_table import read_table
 from offbeat.config.validation_errors import collected, error_prefix, mistakes, user_error
-from offbeat.errors import OffbeatError
 from offbeat.training.accelerator import Accelerator, Precision, check_device_name, choose_device
 from offbeat.training.metric_names import TRAINING_LOSS
 from offbeat.training.objectives import METRICS
@@ -250,38 +249,3 @@ def _collect_mistakes_of_algorithms(algorithms: object, context: dict[str, Path]
             table = AlgorithmTable.model_validate(values, context=context)
             with collected(lines), error_prefix(f"algorithms.{label}"):
                 build_algorithm(table.algorithm or label, table.hyper_parameters)
-
-
-def read_table(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Return a TOML file as an unchecked table; arguments and errors as for ``load``."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # editors on Windows add a mark
-    except FileNotFoundError:
-        raise OffbeatError(f"no such file: {path}") from None
-    except OSError as error:
-        raise OffbeatError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise OffbeatError(f"cannot read {path}: it is not UTF-8") from None
-    except (ValueError, RecursionError) as error:  # also a number of thousands of digits, or thousands of brackets
-        raise OffbeatError(f"{path} is not valid TOML: {error}") from None
-    for override in overrides:
-        _override(table, override)
-    return table
-
-
-def _override(table: dict[str, Any], override: str) -> None:
-    key, equals, text = override.partition("=")
-    *parents, last = key.strip().split(".")
-    if not equals or not all((*parents, last)):
-        raise OffbeatError(f"--set {override}: write it as section.key=value, for instance local.lr=0.1")
-    for parent in parents:
-        below: Any = table.setdefault(parent, {})
-        if not isinstance(below, dict):
-            raise OffbeatError(f"--set {override}: {parent} is a value, not a section")
-        table = below
-    if "\n" in text:
-        raise OffbeatError(f"--set {key}: the value must be one line")
-    try:
-        table[last] = tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):
-        table[last] = text.strip()

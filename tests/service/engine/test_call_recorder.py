@@ -1,6 +1,10 @@
+import math
+from types import SimpleNamespace
+
 import pytest
 
 from offbeat.coordinator.calls import Call
+from offbeat.service.engine.alarm import Alarm
 from offbeat.service.engine.call_recorder import CallRecorder
 from offbeat.service.store.call_records import DiscardedUpdate
 from offbeat.service.store.segments import Segments
@@ -24,6 +28,9 @@ class Coordinator:
     class algorithm:  # noqa: N801
         version = 9
 
+    def next_lapse(self):
+        return math.inf
+
 
 @pytest.fixture
 def log_writer():
@@ -42,7 +49,7 @@ def coordinator():
 
 @pytest.fixture
 def calls(coordinator, log_writer, segments):
-    return CallRecorder(coordinator, log_writer, segments)
+    return CallRecorder(SimpleNamespace(coordinator=coordinator, alarm=Alarm()), log_writer, segments)
 
 
 def receive(update):

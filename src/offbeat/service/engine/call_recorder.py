@@ -1,8 +1,8 @@
 """Logging of the coordinator's calls."""
 
-from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import Call
 from offbeat.service.console_log import event
+from offbeat.service.engine.live_run import LiveRun
 from offbeat.service.store.call_records import record_of, vector_of
 from offbeat.service.store.log_writer import LogWriter
 from offbeat.service.store.segments import Segment, Segments
@@ -17,7 +17,7 @@ class CallRecorder:
     """Turns each call that the coordinator has carried out into a record of the log.
 
     Args:
-        coordinator: The coordinator; its calls are logged from now on.
+        run: The run; the calls of its coordinator are logged from now on.
         log_writer: Writes the records.
         segments: Hold the small updates, which reach the disk with their records.
 
@@ -26,13 +26,14 @@ class CallRecorder:
         stored_bytes: Bytes of all updates that were logged, also of those deleted since.
     """
 
-    def __init__(self, coordinator: Coordinator, log_writer: LogWriter, segments: Segments) -> None:
+    def __init__(self, run: LiveRun, log_writer: LogWriter, segments: Segments) -> None:
         self.update_files = UpdateFiles()
         self.stored_bytes = 0
-        self._coordinator = coordinator
+        self._coordinator = run.coordinator
+        self._alarm = run.alarm
         self._log_writer = log_writer
         self._segments = segments
-        coordinator.record = self._record
+        run.coordinator.record = self._record
 
     def delete_covered(self, number: int) -> None:
         """Delete the files of updates that only records up to ``number`` need."""
@@ -56,3 +57,4 @@ class CallRecorder:
             current = self._segments.current
             segment = current if current is not None and current.path == update.path else None
         self._log_writer.append(record, segment)
+        self._alarm.expect(self._coordinator.next_lapse())

@@ -7,6 +7,7 @@ from typing import Any
 
 from offbeat.coordinator import Coordinator
 from offbeat.early_stop import EarlyStop
+from offbeat.service.engine.alarm import Alarm
 
 
 class LiveRun:
@@ -18,6 +19,9 @@ class LiveRun:
         stop_versions: The run ends at this version; infinity for never.
         early_stop: The end by a metric; None if there is none.
         clock: Monotonic seconds.
+
+    Attributes:
+        alarm: Wakes the timer when something is due earlier than it expects.
     """
 
     def __init__(
@@ -30,6 +34,7 @@ class LiveRun:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.coordinator = coordinator
+        self.alarm = Alarm()
         self._stop_versions = stop_versions
         self._early_stop = early_stop
         self._clock = clock
@@ -50,6 +55,7 @@ class LiveRun:
         """Take an evaluation of a version, which may end the run."""
         if self._early_stop is not None:
             self._early_stop.note(version, values)
+            self.alarm.ring()
 
     def needed_versions(self) -> set[int]:
         """Return the newest version and those that visits began from and still need."""

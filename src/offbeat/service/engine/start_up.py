@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 
 from offbeat.coordinator import Coordinator
 from offbeat.early_stop import EarlyStop
@@ -68,20 +69,20 @@ async def open_engine(
     coordinator.forget_presence()
     disk = Disk(store.folder / "reserve", failed)
     run = LiveRun(coordinator, now=now, stop_versions=stop_versions, early_stop=early_stop, clock=clock)
-    log_writer = LogWriter(store.database, number, disk, failed)
     shares = None if terms is None else Shares(terms, coordinator, models, loaded.history.keys)
-    engine = Engine(run, log_writer, models, Segments(store.folder / "updates"), disk, loaded.history, shares)
-    for record, update in updates:
-        engine.calls.update_files.add(record, update)
-    clean_up(store.folder, {update.path.name for _, update in updates})
-    if client_evaluation is not None:
-        _resume_evaluations(client_evaluation, store, engine)
-    checkpoints = CheckpointWriter(store.folder, engine)
-    try:
+    async with AsyncExitStack() as unless_started:
+        log_writer = LogWriter(store.database, number, disk, failed)
+        unless_started.push_async_callback(log_writer.close)
+        engine = Engine(run, log_writer, models, Segments(store.folder / "updates"), disk, loaded.history, shares)
+        unless_started.push_async_callback(engine.close)
+        for record, update in updates:
+            engine.calls.update_files.add(record, update)
+        clean_up(store.folder, {update.path.name for _, update in updates})
+        if client_evaluation is not None:
+            _resume_evaluations(client_evaluation, store, engine)
+        checkpoints = CheckpointWriter(store.folder, engine)
         await checkpoints.write()
-    except BaseException:
-        await engine.close()
-        raise
+        unless_started.pop_all()
     return engine, checkpoints
 
 
