@@ -36,7 +36,8 @@ class LeaseTimer:
     def _next_due(self) -> float:
         engine = self._engine
         retry = engine.run.now + _RETRY_SECONDS if engine.must_assign else math.inf
-        evaluations = math.inf if engine.client_evaluations is None else engine.client_evaluations.ends
+        rounds = None if engine.run.is_paused else engine.client_evaluations
+        evaluations = math.inf if rounds is None else rounds.ends
         return min(retry, evaluations, self._next_lapse())
 
     def _next_lapse(self) -> float:
@@ -46,7 +47,7 @@ class LeaseTimer:
 
     async def _do_due(self) -> None:
         engine, run = self._engine, self._engine.run
-        if engine.client_evaluations is not None:
+        if engine.client_evaluations is not None and not run.is_paused:
             engine.client_evaluations.pass_time()
         # An evaluation may have ended the run, so that waiting clients may leave.
         has_ended = run.is_finished and not self._was_finished
