@@ -42,6 +42,7 @@ def serve(file: Path, changes: Sequence[str], logs: bool) -> None:
             options.append(f"--terms {server.service.helper_terms}")
         command = f"offbeat join {listening.public_url} {' '.join(options)} --client FILE.py:make_client"
         click.echo(f"Enrol clients: {command}")
+        click.echo(f"Live page: {listening.public_url}/ (its token is in {folder}/admin-token)")
         click.echo(f"Status: offbeat status {folder}; metrics: {listening.url}/metrics (token in {folder}/admin-token)")
 
     run_server(server, ready)

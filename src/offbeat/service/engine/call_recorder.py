@@ -1,5 +1,7 @@
 """Logging of the coordinator's calls."""
 
+from collections.abc import Callable
+
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import Call
 from offbeat.service.console_log import event
@@ -24,11 +26,13 @@ class CallRecorder:
     Attributes:
         update_files: The files of updates that are needed.
         stored_bytes: Bytes of all updates that were logged, also of those deleted since.
+        observers: Are called with each call that was logged.
     """
 
     def __init__(self, coordinator: Coordinator, log_writer: LogWriter, segments: Segments) -> None:
         self.update_files = UpdateFiles()
         self.stored_bytes = 0
+        self.observers: list[Callable[[Call], None]] = []
         self._coordinator = coordinator
         self._log_writer = log_writer
         self._segments = segments
@@ -56,3 +60,5 @@ class CallRecorder:
             current = self._segments.current
             segment = current if current is not None and current.path == update.path else None
         self._log_writer.append(record, segment)
+        for observe in self.observers:
+            observe(call)

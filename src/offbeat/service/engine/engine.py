@@ -77,6 +77,7 @@ class Engine:
         self.lock = asyncio.Lock()
         self.waiting = WaitingClients()
         self.calls = CallRecorder(run.coordinator, log_writer, segments)
+        self.calls.observers.append(lambda call: run.history.note(call, run.coordinator))
         self.publisher = VersionPublisher(run.coordinator, models, log_writer, disk)
         self.shares = shares
         self.has_sealed = asyncio.Event()

@@ -7,6 +7,7 @@ from typing import Any
 
 from offbeat.coordinator import Coordinator
 from offbeat.early_stop import EarlyStop
+from offbeat.service.live.run_history import RunHistory
 
 
 class LiveRun:
@@ -18,6 +19,10 @@ class LiveRun:
         stop_versions: The run ends at this version; infinity for never.
         early_stop: The end by a metric; None if there is none.
         clock: Monotonic seconds.
+        history: The run's history so far; None for a new run.
+
+    Attributes:
+        history: The versions and evaluations so far.
     """
 
     def __init__(
@@ -28,8 +33,10 @@ class LiveRun:
         stop_versions: float = math.inf,
         early_stop: EarlyStop | None = None,
         clock: Callable[[], float] = time.monotonic,
+        history: RunHistory | None = None,
     ) -> None:
         self.coordinator = coordinator
+        self.history = RunHistory() if history is None else history
         self._stop_versions = stop_versions
         self._early_stop = early_stop
         self._clock = clock
@@ -48,6 +55,7 @@ class LiveRun:
 
     def note_evaluation(self, version: int, values: Mapping[str, Any]) -> None:
         """Take an evaluation of a version, which may end the run."""
+        self.history.note_evaluation(version, values)
         if self._early_stop is not None:
             self._early_stop.note(version, values)
 

@@ -67,7 +67,14 @@ async def open_engine(
     number, now, updates = _replay(store, coordinator, models, loaded)
     coordinator.forget_presence()
     disk = Disk(store.folder / "reserve", failed)
-    run = LiveRun(coordinator, now=now, stop_versions=stop_versions, early_stop=early_stop, clock=clock)
+    run = LiveRun(
+        coordinator,
+        now=now,
+        stop_versions=stop_versions,
+        early_stop=early_stop,
+        clock=clock,
+        history=loaded.run_history,
+    )
     log_writer = LogWriter(store.database, number, disk, failed)
     shares = None if terms is None else Shares(terms, coordinator, models, loaded.history.keys)
     engine = Engine(run, log_writer, models, Segments(store.folder / "updates"), disk, loaded.history, shares)
@@ -137,12 +144,14 @@ def _replay_record(
         models.publish(algorithm.version)
     if record.name != "receive":
         coordinator.replay(call)
+        loaded.run_history.note(call, coordinator)
         opened = vector_of(call)
         return opened if isinstance(opened, StoredUpdate) else None
     client, visit = record.arguments["client"], record.arguments["visit"]
     assignment = coordinator.visits.assignment(client)
     assert assignment is not None
     coordinator.replay(call)
+    loaded.run_history.note(call, coordinator)
     has_counted = coordinator.visits.has_counted(client, visit)
     loaded.history.digests.add(client, visit, record.digest or "", counted=has_counted)
     if (share := call.arguments.get("share")) is not None:
