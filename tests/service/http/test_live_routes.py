@@ -149,7 +149,7 @@ def fill(server, megabytes):
 
 
 def test_viewers_that_read_nothing_hold_up_nobody_and_are_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(event_stream, "_SEND_SECONDS", 3.0)
+    monkeypatch.setattr(event_stream, "_SEND_SECONDS", 2.0)
     with running(tmp_path / "server", lambda: FedBuff(buffer_size=1, concurrency=4)) as server, ExitStack() as stack:
         fill(server, megabytes=20)  # more than the system buffers
         host, _, port = server.url.removeprefix("http://").partition(":")
@@ -164,7 +164,13 @@ def test_viewers_that_read_nothing_hold_up_nobody_and_are_given_up(tmp_path, mon
             assert len(next(events)[1]["history"]["evaluations"]) > 100
             check_progress(server, [server.enrol()])
             assert any(event["state"]["status"]["counted"] == 2 for _, event in events)
-        until(lambda: len(server.viewers) == 0)
+
+        def are_given_up():
+            assert server.peer("oba_wrong").http.get("/v1/status").status_code == 401  # which is an event
+            time.sleep(0.2)
+            return len(server.viewers) == 0
+
+        until(are_given_up, 60)  # the HTTP server holds an event or two for each
 
 
 def test_viewers_that_leave_free_their_places(server):
