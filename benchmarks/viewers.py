@@ -1,4 +1,4 @@
-"""The cost of open live pages: the server's processor time for an update, with ten viewers and without.
+"""The processor time that open live pages cost the server per update.
 
 ``make bench-viewers``, or ``python benchmarks/viewers.py [--quick]``. Clients upload updates of 31 kB as fast as the
 server takes them. A pair is one measurement with viewers and one without, in turn first; the figure is the median of
@@ -103,10 +103,7 @@ def main() -> None:
             found = {number: microseconds(number) for number in numbers}
             plain.append(found[0])
             ratios.append(found[VIEWERS] / found[0] - 1)
-            print(
-                f"pair {pair + 1}: {found[0]:.0f} µs an update, {found[VIEWERS]:.0f} µs with {VIEWERS} viewers",
-                flush=True,
-            )
+            print(f"pair {pair + 1}: {found[0]:.0f} µs, {found[VIEWERS]:.0f} µs with {VIEWERS} viewers", flush=True)
         server.stop()
     row = {
         "viewers": VIEWERS,

@@ -202,7 +202,7 @@ def test_the_newest_model_is_a_file_to_save(server):
         assert peer.send(peer.check_in(), ONES)["counted"]
     assert peer.check_in()  # work from version 1, which is on disk then
     answer = server.admin.http.get("/v1/admin/model")
-    assert answer.headers["content-disposition"] == 'attachment; filename="version-1.safetensors"'
+    assert answer.headers["content-disposition"] == 'attachment; filename="fedbuff-1.safetensors"'
     assert answer.headers["cache-control"] == "no-store"
     tensors = load(answer.content)
     assert sum(tensor.numel() for tensor in tensors.values()) == LENGTH

@@ -155,6 +155,10 @@ class ClientEvaluations:
         if self.needed_versions and self._now() >= self._ends:
             self.end()
 
+    def wait_again(self) -> None:
+        """Let the clients of the round have all their time again, as after a pause."""
+        self._ends = self._now() + self._settings.wait_seconds
+
     def end(self) -> None:
         """End the round; skip the clients that have not answered."""
         if self._round is not None:

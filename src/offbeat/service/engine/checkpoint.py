@@ -22,7 +22,7 @@ _LOG_BYTES = 2**17  # of the reserve, for the log beside a checkpoint and a mode
 class CheckpointWriter:
     """A writer of checkpoints, one at a time, into the store's folder.
 
-    After a checkpoint it deletes the files that the checkpoint covers.
+    After a checkpoint it deletes the files that the checkpoint covers, and saves the counts of clients' visits.
 
     Args:
         folder: The store's folder.
@@ -62,6 +62,8 @@ class CheckpointWriter:
         await asyncio.to_thread(self._write, path, state, models)
         async with engine.lock:
             self._delete_covered(number, versions)
+            if engine.log_writer.problem is None:
+                engine.log_writer.execute(*engine.tally.statements())
         self.reserve_size = path.stat().st_size + engine.models.path(max(versions)).stat().st_size + _LOG_BYTES
         if engine.disk.problem is None:
             await asyncio.to_thread(engine.disk.keep_reserve, self.reserve_size)

@@ -25,6 +25,7 @@ from offbeat.service.store.disk import Disk
 from offbeat.service.store.log_writer import LogWriter
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.store.segments import Segments
+from offbeat.service.tally.client_tally import ClientTally
 from offbeat.service.updates.update_body import Body
 from offbeat.service.updates.update_header import Header
 from offbeat.service.updates.upload_history import UploadHistory
@@ -46,6 +47,7 @@ class Engine:
         segments: Store small updates.
         disk: Handles failures of the disk.
         history: Digests, norms and keys of past uploads.
+        tally: Each client's visits, up to the log's last record.
         shares: The shares of masked updates; None if updates are not masked.
 
     Attributes:
@@ -66,6 +68,7 @@ class Engine:
         segments: Segments,
         disk: Disk,
         history: UploadHistory,
+        tally: ClientTally,
         shares: Shares | None = None,
     ) -> None:
         self.run = run
@@ -74,9 +77,10 @@ class Engine:
         self.models = models
         self.disk = disk
         self.history = history
+        self.tally = tally
         self.lock = asyncio.Lock()
         self.waiting = WaitingClients()
-        self.calls = CallRecorder(run.coordinator, log_writer, segments)
+        self.calls = CallRecorder(run.coordinator, log_writer, segments, tally)
         self.calls.observers.append(lambda call: run.history.note(call, run.coordinator))
         self.publisher = VersionPublisher(run.coordinator, models, log_writer, disk)
         self.shares = shares
@@ -97,8 +101,13 @@ class Engine:
         return self.publisher.client_evaluations
 
     def asked_to_evaluate(self, client: int) -> int | None:
-        """Return the version that an idle client is to evaluate; None if there is none."""
-        return None if self.client_evaluations is None else self.client_evaluations.asked(client)
+        """Return the version that an idle client is to evaluate; None if there is none.
+
+        While the run is paused there is none.
+        """
+        if self.client_evaluations is None or self.run.is_paused:
+            return None
+        return self.client_evaluations.asked(client)
 
     async def check_in(self, client: int, wait_seconds: float) -> Assignment | None:
         """Return the client's open visit, or a new one.
@@ -288,7 +297,7 @@ class Engine:
             await self.publisher.publish()
             self.waiting.release_all()
             return
-        if not self.coordinator.has_work:
+        if self.run.is_paused or not self.coordinator.has_work:
             return
         # Before the assignment, since it may fail.
         await self.publisher.publish()

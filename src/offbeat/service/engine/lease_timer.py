@@ -29,7 +29,7 @@ class LeaseTimer:
             due = min(engine.coordinator.next_lapse(), self._next_tick)
             seconds = _MAX_SLEEP if run.is_finished else min(max(due - run.now, _MIN_SLEEP), _MAX_SLEEP)
             await asyncio.sleep(seconds)
-            if engine.client_evaluations is not None:
+            if engine.client_evaluations is not None and not run.is_paused:
                 engine.client_evaluations.pass_time()
             # An evaluation may have ended the run, so that waiting clients may leave.
             has_ended = run.is_finished and not was_finished

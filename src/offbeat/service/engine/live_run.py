@@ -17,6 +17,7 @@ class LiveRun:
         coordinator: The coordinator.
         now: Seconds that the run has taken so far, without the time when no server ran.
         stop_versions: The run ends at this version; infinity for never.
+        is_paused: Whether nobody gets new work.
         early_stop: The end by a metric; None if there is none.
         clock: Monotonic seconds.
         history: The run's history so far; None for a new run.
@@ -31,13 +32,15 @@ class LiveRun:
         *,
         now: float = 0.0,
         stop_versions: float = math.inf,
+        is_paused: bool = False,
         early_stop: EarlyStop | None = None,
         clock: Callable[[], float] = time.monotonic,
         history: RunHistory | None = None,
     ) -> None:
         self.coordinator = coordinator
         self.history = RunHistory() if history is None else history
-        self._stop_versions = stop_versions
+        self.stop_versions = stop_versions
+        self.is_paused = is_paused
         self._early_stop = early_stop
         self._clock = clock
         self._start = clock() - now
@@ -51,7 +54,7 @@ class LiveRun:
     def is_finished(self) -> bool:
         """Return whether the run is over."""
         has_ended_early = self._early_stop is not None and self._early_stop.is_reached
-        return has_ended_early or self.coordinator.algorithm.version >= self._stop_versions
+        return has_ended_early or self.coordinator.algorithm.version >= self.stop_versions
 
     def note_evaluation(self, version: int, values: Mapping[str, Any]) -> None:
         """Take an evaluation of a version, which may end the run."""

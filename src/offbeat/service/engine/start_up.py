@@ -1,8 +1,10 @@
 """The start of an engine: the last checkpoint, and the log's records after it."""
 
 import math
+import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 
 from offbeat.coordinator import Coordinator
 from offbeat.early_stop import EarlyStop
@@ -20,6 +22,9 @@ from offbeat.service.store.log_writer import LogWriter
 from offbeat.service.store.model_files import Layout, ModelFiles
 from offbeat.service.store.segments import Segments
 from offbeat.service.store.store import Store
+from offbeat.service.store.store_keys import PAUSED, STOP_VERSIONS
+from offbeat.service.tally.client_tally import ClientTally
+from offbeat.service.tally.stored_tally import read_tally
 from offbeat.service.updates.update_body import StoredUpdate, check_body
 from offbeat.service.updates.uploads import clean_up
 from offbeat.service.updates.usual_norms import norm_unit
@@ -50,7 +55,7 @@ async def open_engine(
         layout: The parameters that make up the model's vector.
         terms: The terms of masked updates; None if updates are not masked.
         client_evaluation: How clients evaluate; None if they do not.
-        stop_versions: The run ends at this version.
+        stop_versions: The run ends at this version, unless an admin has extended it.
         early_stop: The end by a metric; None if there is none.
         clock: Monotonic seconds.
         failed: Called if the disk fails.
@@ -67,17 +72,20 @@ async def open_engine(
     number, now, updates = _replay(store, coordinator, models, loaded)
     coordinator.forget_presence()
     disk = Disk(store.folder / "reserve", failed)
+    tally = _tally(store, coordinator)
     run = LiveRun(
         coordinator,
         now=now,
-        stop_versions=stop_versions,
+        stop_versions=max(stop_versions, int(store.value(STOP_VERSIONS) or 0)),
+        is_paused=store.value(PAUSED) == "1",
         early_stop=early_stop,
         clock=clock,
         history=loaded.run_history,
     )
     log_writer = LogWriter(store.database, number, disk, failed)
     shares = None if terms is None else Shares(terms, coordinator, models, loaded.history.keys)
-    engine = Engine(run, log_writer, models, Segments(store.folder / "updates"), disk, loaded.history, shares)
+    segments = Segments(store.folder / "updates")
+    engine = Engine(run, log_writer, models, segments, disk, loaded.history, tally, shares)
     for record, update in updates:
         engine.calls.update_files.add(record, update)
     clean_up(store.folder, {update.path.name for _, update in updates})
@@ -106,6 +114,18 @@ def _resume_evaluations(settings: ClientEvaluationSettings, store: Store, engine
     )
     if not evaluations.needed_versions <= engine.models.versions() | run.needed_versions():
         evaluations.end()  # nobody had begun to train from the version, so it was not made again
+
+
+def _tally(store: Store, coordinator: Coordinator) -> ClientTally:
+    """Return the counts of each client's visits so far."""
+    try:
+        with closing(sqlite3.connect(store.database_path)) as database:
+            tally = read_tally(database)
+    except (sqlite3.Error, ValueError, LookupError, TypeError) as error:
+        raise OffbeatError(f"{store.database_path} is broken ({error}): restore a backup") from error
+    if tally.misses_losses:
+        tally.lose(client for client in tally.working() if not coordinator.visits.has_slot(client))
+    return tally
 
 
 def _replay(

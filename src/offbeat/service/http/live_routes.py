@@ -1,11 +1,10 @@
-"""The live page, its events, and the model for admins."""
+"""The live page and its events."""
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
 from offbeat.service.engine.service import Service
 from offbeat.service.http.event_stream import EventStream
-from offbeat.service.http.model_response import ModelResponse
 from offbeat.service.http.page_files import PageFiles
 from offbeat.service.http.request_parts import Admin, Text, bearer_token
 from offbeat.service.live.viewers import Viewers
@@ -13,7 +12,7 @@ from offbeat.service.refusal import Refusal
 
 
 def add_live_routes(app: FastAPI, service: Service, viewers: Viewers) -> None:
-    """Add the live page and what it shows to an application.
+    """Add the live page and its events to an application.
 
     The page itself holds no data of the run, so it needs no token.
     """
@@ -34,17 +33,6 @@ def add_live_routes(app: FastAPI, service: Service, viewers: Viewers) -> None:
         """Send the run's state as server-sent events."""
         token = bearer_token(request) or ""
         return EventStream(viewers, last_event_id or "", lambda: service.accounts.is_valid(token, "admin"))
-
-    @app.get("/v1/admin/model", response_class=Response)
-    async def model(_: Admin) -> Response:
-        """Download the newest version of the model."""
-        version = max(service.engine.models.versions(), default=0)
-        headers = {
-            "Cache-Control": "no-store",
-            "Content-Disposition": f'attachment; filename="version-{version}.safetensors"',
-            "X-Content-Type-Options": "nosniff",
-        }
-        return ModelResponse(service.engine.models.path(version), headers)
 
 
 def _found(answer: Response | None) -> Response:

@@ -5,8 +5,8 @@ import math
 from typing import Any
 
 from offbeat.algorithms.components import Algorithm
-from offbeat.coordinator import Coordinator
 from offbeat.service.engine.service import Service
+from offbeat.service.live.participation import participation
 from offbeat.service.settings import ServerSettings
 
 _MOST_VISITS = 20
@@ -21,12 +21,12 @@ def live_state(service: Service, settings: ServerSettings) -> dict[str, Any]:
         "status": status,
         "run": service.run_id,
         "problem": engine.problem,
-        "stop_versions": _finite(settings.stop_versions),
         "lease_seconds": settings.lease_seconds,
         "allowed_staleness": coordinator.late_updates.max_staleness,
         "staleness": sorted(engine.run.history.staleness.items()),
         "buffer": _buffer(coordinator.algorithm),
-        "visits": _visits(coordinator),
+        "visits": _visits(service),
+        "participation": participation(_counted(service)),
         "refusals": service.metrics.refusals_by_kind(),
     }
 
@@ -40,14 +40,22 @@ def _buffer(algorithm: Algorithm) -> dict[str, Any]:
     return {"count": algorithm.buffer.count, "size": size, "sealed": len(algorithm.sealed)}
 
 
-def _visits(coordinator: Coordinator) -> dict[str, Any]:
+def _counted(service: Service) -> list[int]:
+    """Return the counted updates of each client that has enrolled."""
+    tally = service.engine.tally
+    return [tally[client].counted for client in range(len(service.accounts))]
+
+
+def _visits(service: Service) -> dict[str, Any]:
     """Return the number of visits that hold a slot, and those whose leases end first."""
+    coordinator, sites = service.engine.coordinator, service.accounts.sites
     visits = coordinator.visits
     held = [one for one in visits.open_assignments() if visits.has_slot(one.client)]
     first = heapq.nsmallest(_MOST_VISITS, held, key=lambda one: one.lease_until)
     shown = [
         {
             "client": one.client,
+            "name": sites[one.client].name if one.client in sites else "",
             "visit": one.visit,
             "staleness": coordinator.algorithm.version - one.version,
             "lease_until": _finite(one.lease_until),

@@ -30,6 +30,7 @@ from sqlalchemy import exc
 
 from offbeat.errors import OffbeatError
 from offbeat.service.store.database import LogRecord, log, meta, open_database
+from offbeat.service.store.extension import is_extended, stop_versions, without_versions
 
 _OTHERS = 0o077  # the permissions of all but the owner
 
@@ -60,6 +61,8 @@ class Store:
     def run_id(self, config: dict[str, Any]) -> str:
         """Return the folder's run id, a new one if the folder does not hold a run.
 
+        ``stop.versions`` may be larger than before, so that a run is extended.
+
         Raises:
             OffbeatError: The folder holds a run with other settings.
         """
@@ -69,14 +72,26 @@ class Store:
             if "config" not in found:
                 found = {"config": wanted, "run": secrets.token_hex(8)}
                 connection.execute(sa.insert(meta), [{"key": key, "value": value} for key, value in found.items()])
+            elif found["config"] != wanted and is_extended(json.loads(found["config"]), config):
+                connection.execute(sa.update(meta).where(meta.c.key == "config").values(value=wanted))
+                found["config"] = wanted
         if found["config"] != wanted:
             before = json.loads(found["config"])
             keys = sorted(key for key in {*before, *config} if before.get(key) != config.get(key))
+            if keys == ["stop"] and without_versions(before) == without_versions(config):
+                raise OffbeatError(
+                    f"{self.folder} holds a run of {stop_versions(before)} versions: stop.versions may only grow"
+                )
             raise OffbeatError(
                 f"{self.folder} holds a run with other settings ({', '.join(keys)}): take another service.folder, or "
                 "the settings that it was begun with"
             )
         return found.get("run", "")
+
+    def value(self, key: str) -> str | None:
+        """Return a value of the table ``meta``; None if there is none."""
+        with self.database.connect() as connection:
+            return connection.execute(sa.select(meta.c.value).where(meta.c.key == key)).scalar()
 
     def records(self, after: int) -> Iterator[LogRecord]:
         """Yield the log's records with numbers above ``after``, in order."""
@@ -84,8 +99,7 @@ class Store:
         try:
             with self.database.connect() as connection:
                 for row in connection.execution_options(yield_per=1000).execute(query):
-                    values = dict(row._mapping)  # pyright: ignore[reportPrivateUsage]
-                    yield LogRecord(**{**values, "arguments": json.loads(values["arguments"])})
+                    yield LogRecord.of_row(row._mapping)  # pyright: ignore[reportPrivateUsage]
         except (exc.DatabaseError, ValueError) as error:
             raise OffbeatError(f"{self.database_path} is broken ({error}): restore a backup") from error
 

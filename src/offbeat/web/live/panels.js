@@ -40,7 +40,7 @@ export class Panels {
   }
 
   showTiles() {
-    const {status, stop_versions: stop, visits} = this.state;
+    const {status, visits} = this.state, stop = status.stop_versions;
     write(byId("title"), `Offbeat · ${status.algorithm}`);
     write(byId("about"), `Run ${this.state.run}, ${duration(this.seconds)} so far`);
     document.title = `${status.algorithm}, version ${plain(status.version)} · Offbeat`;
@@ -80,7 +80,7 @@ export class Panels {
   }
 
   showVersions() {
-    const {status, stop_versions: stop} = this.state;
+    const {status} = this.state, stop = status.stop_versions;
     const points = [...this.history.versions];
     if (points[points.length - 1][0] < this.seconds) points.push([this.seconds, status.version]);
     const unit = unitOf(this.seconds);
@@ -105,7 +105,7 @@ export class Panels {
     const {participation, status} = this.state;
     const hasAny = Boolean(participation && participation.gini !== null);
     const text = hasAny ? `Gini ${participation.gini.toFixed(3)}: 0 if all sites count equally, 1 if one has all. ` +
-      `${plain(participation.without)} of ${plain(status.clients)} have no counted update.` : "";
+      `${plain(participation.without)} of ${plain(status.enrolled)} have no counted update.` : "";
     write(document.querySelector("#participation .summary"), text);
     const curve = hasAny ? participation.curve : [];
     this.participation.show({

@@ -15,7 +15,7 @@ export class RunActions {
   take(state) {
     this.state = state;
     write(byId("pause"), state.status.paused ? "Resume" : "Pause");
-    byId("extend").hidden = state.stop_versions === null;
+    byId("extend").hidden = state.status.stop_versions === null;
   }
 
   async pause() {
@@ -24,7 +24,7 @@ export class RunActions {
   }
 
   async extend() {
-    const stop = this.state.stop_versions;
+    const stop = this.state.status.stop_versions;
     const versions = await question({
       title: "Extend the run", text: `It ends at version ${plain(stop)} now. It may only be made longer.`, yes: "Extend",
       field: {label: "Ends at version", value: 2 * stop, attributes: {type: "number", min: stop + 1, max: 2 ** 53 - 1, step: 1}},

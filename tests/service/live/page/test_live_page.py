@@ -139,11 +139,8 @@ def test_a_dark_screen_has_colours_of_its_own(page, trained):
 def test_a_screen_reader_finds_names_and_is_not_flooded(page, trained):
     sign_in(page, trained.url, trained.admin.token)
     eventually(lambda: page.texts("#sites tbody tr"))
-    controls = [
-        found
-        for found in page.all("button, input, select, progress, [role=img], [tabindex='0']")
-        if found.is_displayed()
-    ]
+    controls = "button, input, select, progress, [role=img], [tabindex='0']"
+    controls = [found for found in page.all(controls) if found.is_displayed()]
     assert len(controls) > 20
     assert [found.get_attribute("outerHTML") for found in controls if not found.accessible_name] == []
     live = page.all("[aria-live]:not([aria-live=off]), [role=status], [role=alert]")
