@@ -6,7 +6,6 @@ works on the server's processors: no HTTP library, bodies and digests made befor
 
 import atexit
 import json
-import os
 import shutil
 import socket
 import ssl
@@ -120,8 +119,7 @@ class Offbeat:
 
     def cpu_seconds(self) -> float:
         """Return the processor time that it has used."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return time.clock_gettime(~self._process.pid << 3 | 2)  # its clock on Linux, as of clock_getcpuclockid
 
     def stop(self) -> None:
         """Stop it, and delete what it has kept."""

@@ -73,9 +73,12 @@ metrics = ["accuracy"]
 versions = 600
 """
 VERSIONS = 160  # at which the pictures are taken
-COLOURS = 64
-TALLEST = 2600  # pixels
-PICTURES = {"live_page": (1280, False), "live_page_dark": (1280, True), "live_page_narrow": (400, False)}
+COLOURS = 160
+PICTURES = {  # width and largest height in pixels, and whether dark
+    "live_page": (1280, 2600, False),
+    "live_page_dark": (1280, 1080, True),
+    "live_page_narrow": (400, 1600, False),
+}
 
 
 def make_client(client: int) -> Any:
@@ -110,10 +113,10 @@ def misbehave(url: str, http: httpx.Client) -> None:
 
 def take(browser: Browser, folder: Path) -> None:
     """Save the pictures of the page that is open."""
-    for name, (width, dark) in PICTURES.items():
+    for name, (width, tallest, dark) in PICTURES.items():
         browser.look(width, dark)
         time.sleep(1.5)
-        height = min(browser.run("return document.documentElement.scrollHeight"), TALLEST)
+        height = min(browser.run("return document.documentElement.scrollHeight"), tallest)
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         browser.command("Emulation.setDeviceMetricsOverride", **size)
         time.sleep(0.7)

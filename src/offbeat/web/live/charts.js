@@ -4,6 +4,7 @@ import {css, drawn, element, fillTexts, plain, write} from "./dom.js";
 
 const FONT = '12px system-ui, "Segoe UI", Roboto, "Helvetica Neue", Arial, "DejaVu Sans", sans-serif';
 const MOST_ROWS = 40;
+const WHOLE = [...Array(15).keys()].flatMap(power => [1, 2, 5].map(digit => digit * 10 ** power));  // steps of an axis
 
 // The details below a chart; rows() is asked only while they are open.
 class ChartTable {
@@ -75,8 +76,8 @@ export class LineChart {
     if (!this.now?.x.length) return;
     this.chart?.destroy();
     const width = Math.max(200, this.width()), line = css("--line");
-    const axis = (label, size) => ({
-      label, size, stroke: css("--quiet"), font: FONT, labelFont: FONT, labelSize: 20, labelGap: 2,
+    const axis = (label, size, isWhole) => ({
+      label, size, ...(isWhole ? {incrs: WHOLE} : {}), stroke: css("--quiet"), font: FONT, labelFont: FONT, labelSize: 20, labelGap: 2,
       grid: {stroke: css("--grid"), width: 1}, ticks: {show: false}, values: (_, splits) => splits.map(plain),
     });
     const edge = {stroke: "transparent", width: 0, points: {show: false}, spanGaps: true};
@@ -84,8 +85,8 @@ export class LineChart {
       width, height: this.height(width), padding: [10, 12, 0, 0], legend: {show: false},
       cursor: {drag: {x: false, y: false, setScale: false}, y: false},
       scales: {x: {time: false, range: (_, low, high) => [this.now.begin ?? Math.min(0, low), high || 1]},
-        y: {range: (_, low, high) => limits(low, high, this.now.target)}},
-      axes: [{...axis(this.now.xTitle, 26), space: 60}, {...axis(this.now.yTitle, 52), space: 30}],
+        y: {range: (_, low, high) => limits(this.now.isCount ? 0 : low, high, this.now.target)}},
+      axes: [{...axis(this.now.xTitle, 26, this.now.isWhole), space: 60}, {...axis(this.now.yTitle, 52, this.now.isCount), space: 30}],
       bands: [{series: [3, 2], fill: css("--band")}],
       series: [{}, {
         stroke: line, width: 2, spanGaps: true, points: {show: () => this.now.x.length < 30, size: 5, fill: line},
@@ -114,10 +115,10 @@ export class LineChart {
   }
 
   read(place) {
-    const {x, y, low, high, xTitle, yTitle} = this.now;
+    const {x, y, low, high, xTitle, yTitle, xName = xTitle} = this.now;
     const at = place ?? x.length - 1;
     const range = low && low[at] !== null ? ` (10th to 90th percentile: ${plain(low[at])} … ${plain(high[at])})` : "";
-    write(this.readout, `${xTitle} ${plain(x[at])}: ${yTitle} ${plain(y[at])}${range}`);
+    write(this.readout, `${xName} ${plain(x[at])}: ${yTitle} ${plain(y[at])}${range}`);
   }
 
   move(event) {

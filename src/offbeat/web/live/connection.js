@@ -2,6 +2,7 @@
 
 const FIRST_PAUSE = 500, LAST_PAUSE = 10000;  // milliseconds
 const SILENCE = 40000;  // the server sends something every 15 seconds
+const HIDDEN = 30000;  // after which a hidden tab stops listening
 
 export class RefusedError extends Error {
   constructor(status, text) {
@@ -48,10 +49,12 @@ export class Connection {
   async follow(on) {
     let pause = FIRST_PAUSE, last = "";
     while (!this.ended.signal.aborted) {
+      await untilVisible();
       const attempt = new AbortController();
-      const give_up = () => attempt.abort();
-      this.ended.signal.addEventListener("abort", give_up);
-      let silence = setTimeout(give_up, SILENCE);
+      const giveUp = () => attempt.abort();
+      this.ended.signal.addEventListener("abort", giveUp);
+      const stopWatching = onceHidden(giveUp);
+      let silence = setTimeout(giveUp, SILENCE);
       try {
         const headers = {Accept: "text/event-stream", ...(last ? {"Last-Event-ID": last} : {})};
         const answer = await this.request("v1/admin/events", {headers, signal: attempt.signal});
@@ -61,7 +64,7 @@ export class Connection {
         pause = FIRST_PAUSE;
         for await (const block of blocks(answer.body)) {
           clearTimeout(silence);
-          silence = setTimeout(give_up, SILENCE);
+          silence = setTimeout(giveUp, SILENCE);
           const {id, data} = parsed(block);
           if (data === null) continue;
           on.event(JSON.parse(data));
@@ -71,7 +74,8 @@ export class Connection {
         if (!(error instanceof RefusedError) && !(error instanceof TypeError) && error.name !== "AbortError") throw error;
       } finally {
         clearTimeout(silence);
-        this.ended.signal.removeEventListener("abort", give_up);
+        stopWatching();
+        this.ended.signal.removeEventListener("abort", giveUp);
       }
       if (this.ended.signal.aborted) break;
       on.lost(pause / 1000);
@@ -80,6 +84,33 @@ export class Connection {
     }
     return null;
   }
+}
+
+// A browser holds six connections to a server, so a tab that nobody sees gives its own back.
+function onceHidden(act) {
+  let timer = null;
+  const look = () => {
+    clearTimeout(timer);
+    if (document.hidden) timer = setTimeout(act, HIDDEN);
+  };
+  document.addEventListener("visibilitychange", look);
+  look();
+  return () => {
+    clearTimeout(timer);
+    document.removeEventListener("visibilitychange", look);
+  };
+}
+
+function untilVisible() {
+  return new Promise(done => {
+    const look = () => {
+      if (document.hidden) return;
+      document.removeEventListener("visibilitychange", look);
+      done();
+    };
+    document.addEventListener("visibilitychange", look);
+    look();
+  });
 }
 
 async function refusal(answer) {

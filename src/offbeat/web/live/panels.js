@@ -74,7 +74,7 @@ export class Panels {
     this.quality.show({
       x: points.map(point => over === "version" ? point.x : point.x / unit.size), y: points.map(point => point.y),
       low: points.map(point => point.low), high: points.map(point => point.high),
-      xTitle: over === "version" ? "Version" : `Time (${unit.name})`, yTitle: label(metric),
+      isWhole: over === "version", xTitle: over === "version" ? "Version" : `Time (${unit.name})`, yTitle: label(metric),
       label: last ? `Line chart of ${label(metric)}: ${plain(last.y)} at the end, ${points.length} evaluations.` : "",
     });
   }
@@ -86,7 +86,7 @@ export class Panels {
     const unit = unitOf(this.seconds);
     this.versions.show({
       x: status.version ? points.map(([seconds]) => seconds / unit.size) : [], y: points.map(([, version]) => version),
-      xTitle: `Time (${unit.name})`, yTitle: "Version", isStepped: points.length < 200, target: stop,
+      xTitle: `Time (${unit.name})`, yTitle: "Version", isCount: true, isStepped: points.length < 200, target: stop,
       targetText: `the run ends at ${plain(stop)}`,
       label: `Line chart of versions over time: ${plain(status.version)} after ${duration(this.seconds)}.`,
     });
@@ -110,7 +110,7 @@ export class Panels {
     const curve = hasAny ? participation.curve : [];
     this.participation.show({
       x: curve.map(([place]) => place + 1), y: curve.map(([, count]) => count),
-      begin: 1, xTitle: "Sites, the busiest first", yTitle: "Counted updates", label: `Line chart. ${text}`,
+      begin: 1, isWhole: true, isCount: true, xName: "Site", xTitle: "Sites, the busiest first", yTitle: "Counted updates", label: `Line chart. ${text}`,
     });
   }
 

@@ -89,5 +89,9 @@ addEventListener("hashchange", () => {
   if (token) enter(token);
 });
 
+// A page that the browser keeps for its back button must not keep its connection.
+addEventListener("pagehide", () => connection?.end());
+addEventListener("pageshow", event => event.persisted && location.reload());
+
 const token = givenToken();
 if (token) enter(token); else askForToken();
