@@ -69,6 +69,7 @@ def test_the_help_of_every_command_needs_only_click():
         ("offbeat comp", {"plain,compare"}),
         ("offbeat compare --check", {"plain,--checkpoint-every"}),
         ("offbeat compare --trainer vm", {"plain,vmap"}),
+        ("offbeat clients re", {"plain,rename", "plain,revoke", "file,re"}),
         ("offbeat helper s", {"plain,serve", "plain,status"}),
         ("offbeat report run", {"file,run"}),
     ],
@@ -83,7 +84,8 @@ def test_completion_needs_only_click(words, expected):
 @pytest.mark.parametrize(
     "words",
     [
-        *([command, "nowhere"] for command in ("status", "tokens", "runs")),
+        *([command, "nowhere"] for command in ("status", "clients", "tokens", "runs", "pause", "resume")),
+        ["clients", "revoke", "nowhere", "ward 3"],
         ["revoke", "nowhere", "client-3"],
         ["data", "get", "nothing"],
         ["helper", "status", "--folder", "nowhere"],

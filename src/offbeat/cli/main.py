@@ -6,8 +6,9 @@ import sys
 
 import click
 
-from offbeat.cli import experiments, listings, service
+from offbeat.cli import experiments, listings, run_control, service, tokens
 from offbeat.cli.audit import audit
+from offbeat.cli.clients import clients
 from offbeat.cli.devices import devices
 from offbeat.cli.helper import helper
 from offbeat.cli.join import join
@@ -44,9 +45,13 @@ for _command in (
     service.serve,
     join,
     service.status,
-    service.tokens,
-    service.make_token,
-    service.revoke,
+    clients,
+    run_control.pause,
+    run_control.resume,
+    run_control.extend,
+    tokens.tokens,
+    tokens.make_token,
+    tokens.revoke,
     service.runs,
     service.export,
     service.backup,

@@ -1,4 +1,4 @@
-"""What admins see of clients, and how they control the run."""
+"""The routes by which admins see clients and control the run."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -7,6 +7,7 @@ import torch
 from safetensors.torch import load
 
 from offbeat.algorithms import FedBuff
+from offbeat.errors import OffbeatError
 from offbeat.service.audit.verification import entries, verify
 from tests.service.conftest import body_of, running
 from tests.service.http_client import ONES, ask, kind_of, line, until
@@ -217,8 +218,9 @@ def test_a_finished_run_is_extended_also_over_a_restart(tmp_path):
             answer = server.admin.http.post("/v1/admin/extend", json={"versions": 3})
             assert answer.json() == {"stop_versions": 3, "finished": False}
         assert kind_of(server.admin.http.post("/v1/admin/extend", json={"versions": 2}), 409) == "cannot-extend"
-        assert late.check_in() == unfinished  # it is open again
-        assert late.send(unfinished, ONES)["counted"]
+        visit = late.check_in()  # not the one whose update did not count
+        assert (visit["number"], visit["version"]) == (1, 1)
+        assert late.send(visit, ONES)["counted"]
     with running(folder, make, stop_versions=1) as server:
         assert server.admin.http.get("/v1/status").json()["stop_versions"] == 3
         peer = server.peer(peer.token)
@@ -232,6 +234,20 @@ def test_a_finished_run_is_extended_also_over_a_restart(tmp_path):
     (entry,) = [entry for entry in entries(folder) if entry["kind"] == "run extended"]
     assert (entry["versions"], entry["before"]) == (3, 1)
     assert entry["by"]
+
+
+def test_a_finished_run_is_extended_by_its_file(tmp_path):
+    folder, make = tmp_path / "server", lambda: FedBuff(buffer_size=1, concurrency=4)
+    with running(folder, make, stop_versions=1, config={"stop": {"versions": 1}}) as server:
+        peer, late = server.enrol(), server.enrol()
+        assert late.check_in()["number"] == 0
+        assert peer.send(peer.check_in(), ONES)["counted"]
+        assert not late.http.get("/v1/uploads/0").json()["wanted"]
+    with pytest.raises(OffbeatError, match="settings"), running(folder, make, config={"stop": {"target": 0.5}}):
+        raise AssertionError("it started")
+    for number in (1, 1):  # the second start does not lose the visit
+        with running(folder, make, stop_versions=3, config={"stop": {"versions": 3}}) as server:
+            assert server.peer(late.token).check_in()["number"] == number
 
 
 def test_a_run_without_an_end_cannot_be_extended(shared_server):

@@ -257,6 +257,15 @@ class Engine:
             self.waiting.release(client)
             await self.try_to_assign()
 
+    def free_slots(self) -> None:
+        """Free all slots of a finished run that is extended.
+
+        Clients may have been answered that the updates of these visits do not count, so they get other visits. The
+        caller holds the lock.
+        """
+        for assignment in list(self.coordinator.visits.open_assignments()):
+            self.coordinator.drop(self.run.now, assignment.client, assignment.visit)
+
     async def weigh_clients(self, examples: Sequence[int]) -> None:
         """Begin a run that waits for its clients' examples; do nothing in any other."""
         async with self.lock:

@@ -61,6 +61,8 @@ class RunControl:
                 reason = f"the run ends at version {before:g}" if before < math.inf else "the run has no end"
                 raise Refusal("cannot-extend", f"{reason}, and stop.versions may only grow")
             if versions > before:
+                if engine.run.is_finished:
+                    engine.free_slots()
                 engine.run.stop_versions = versions
                 self._audit.add("run extended", _put(STOP_VERSIONS, str(versions)), versions=versions, before=before)
                 await engine.try_to_assign()

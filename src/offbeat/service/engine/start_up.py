@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 
+import sqlalchemy as sa
+
 from offbeat.coordinator import Coordinator
 from offbeat.early_stop import EarlyStop
 from offbeat.errors import OffbeatError
@@ -16,13 +18,13 @@ from offbeat.service.engine.evaluation import delete_links
 from offbeat.service.engine.live_run import LiveRun
 from offbeat.service.masked.shares import Shares
 from offbeat.service.store.call_records import call_of, vector_of
-from offbeat.service.store.database import LogRecord
+from offbeat.service.store.database import LogRecord, meta
 from offbeat.service.store.disk import Disk
 from offbeat.service.store.log_writer import LogWriter
 from offbeat.service.store.model_files import Layout, ModelFiles
 from offbeat.service.store.segments import Segments
 from offbeat.service.store.store import Store
-from offbeat.service.store.store_keys import PAUSED, STOP_VERSIONS
+from offbeat.service.store.store_keys import EXTENDED_FROM, PAUSED, STOP_VERSIONS
 from offbeat.service.tally.client_tally import ClientTally
 from offbeat.service.tally.stored_tally import read_tally
 from offbeat.service.updates.update_body import StoredUpdate, check_body
@@ -73,10 +75,11 @@ async def open_engine(
     coordinator.forget_presence()
     disk = Disk(store.folder / "reserve", failed)
     tally = _tally(store, coordinator)
+    extended_to = int(store.value(STOP_VERSIONS) or 0)
     run = LiveRun(
         coordinator,
         now=now,
-        stop_versions=max(stop_versions, int(store.value(STOP_VERSIONS) or 0)),
+        stop_versions=max(stop_versions, extended_to),
         is_paused=store.value(PAUSED) == "1",
         early_stop=early_stop,
         clock=clock,
@@ -88,6 +91,10 @@ async def open_engine(
     engine = Engine(run, log_writer, models, segments, disk, loaded.history, tally, shares)
     for record, update in updates:
         engine.calls.update_files.add(record, update)
+    if (ended := store.value(EXTENDED_FROM)) is not None:
+        if coordinator.algorithm.version >= max(int(ended), extended_to):
+            engine.free_slots()
+        log_writer.execute(sa.delete(meta).where(meta.c.key == EXTENDED_FROM))
     clean_up(store.folder, {update.path.name for _, update in updates})
     if client_evaluation is not None:
         _resume_evaluations(client_evaluation, store, engine)

@@ -53,7 +53,8 @@ def clients(folder: Path) -> list[dict[str, Any]]:
 def status(folder: Path) -> dict[str, Any]:
     """Return the progress at the end of the log, with the keys of ``Status``.
 
-    Keys of which the folder does not hold the values are left out.
+    The version is that of the newest model in the folder; a server that replays the log may come to a newer one. Keys
+    of which the folder does not hold the values are left out.
     """
     version = max(numbers_of(folder / "models"), default=0)
     with _database(folder) as database:

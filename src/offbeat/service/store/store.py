@@ -31,6 +31,7 @@ from sqlalchemy import exc
 from offbeat.errors import OffbeatError
 from offbeat.service.store.database import LogRecord, log, meta, open_database
 from offbeat.service.store.extension import is_extended, stop_versions, without_versions
+from offbeat.service.store.store_keys import EXTENDED_FROM
 
 _OTHERS = 0o077  # the permissions of all but the owner
 
@@ -74,6 +75,8 @@ class Store:
                 connection.execute(sa.insert(meta), [{"key": key, "value": value} for key, value in found.items()])
             elif found["config"] != wanted and is_extended(json.loads(found["config"]), config):
                 connection.execute(sa.update(meta).where(meta.c.key == "config").values(value=wanted))
+                ended = {"key": EXTENDED_FROM, "value": str(stop_versions(json.loads(found["config"])))}
+                connection.execute(sa.insert(meta).prefix_with("OR IGNORE").values(ended))
                 found["config"] = wanted
         if found["config"] != wanted:
             before = json.loads(found["config"])

@@ -2,7 +2,8 @@
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterable
+from array import array
+from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass, fields
 from typing import Any, Literal
 
@@ -65,15 +66,18 @@ class ClientTally:
         """Return the counts of a client; a new one has had no visit."""
         return self._counts.get(client) or Counts()
 
-    def clients(self) -> Collection[int]:
-        """Return the clients that have been seen or have had a visit."""
-        return self._counts.keys()
-
     def total(self) -> Counts:
         """Return the sums over all clients; state and last_seen are those of a new client."""
         counts = self._counts.values()
         sums: dict[str, Any] = {name: sum(getattr(one, name) for one in counts) for name in _SUMMED}
         return Counts(**sums)
+
+    def counted(self, clients: int) -> "array[int]":
+        """Return how many updates of each of the N clients have counted."""
+        counted = array("q", [0]) * clients
+        for client, counts in self._counts.items():
+            counted[client] = counts.counted
+        return counted
 
     def working(self) -> list[int]:
         """Return the clients at work whose visits are not lost."""
