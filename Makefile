@@ -6,7 +6,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long lint types unit coverage kills torture audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-privacy docs reference algorithm missing theory-docs performance-docs service-docs figures results wheel stranger pythons clean
+.PHONY: help run test test-long lint types unit coverage kills torture audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-viewers bench-privacy live-page docs reference algorithm missing theory-docs performance-docs service-docs figures results wheel stranger pythons clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -81,6 +81,12 @@ bench-gpu: ## client updates a second on a CUDA GPU, beside a plain loop on it; 
 
 bench-service: .venv/installed ## what the server takes, beside bare sockets (20 minutes); ARGS="--quick", or ARGS="--peer" for Flower's too
 	$(BIN)/python benchmarks/service.py $(ARGS)
+
+bench-viewers: .venv/installed ## what ten open live pages cost the server per update (10 minutes); ARGS="--quick"
+	$(BIN)/python benchmarks/viewers.py $(ARGS)
+
+live-page: .venv/installed ## take the pictures of docs/concepts/live-page.md from a real run, in Chromium
+	PYTHONPATH=. $(BIN)/python docs/make_live_page.py
 
 bench-privacy: .venv/installed ## what private sums cost client and helper, in bytes up, and a whole version beside a plain one (10 minutes)
 	$(BIN)/python benchmarks/privacy.py

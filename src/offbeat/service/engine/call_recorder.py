@@ -1,5 +1,6 @@
 """Logging of the coordinator's calls."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -29,11 +30,13 @@ class CallRecorder:
     Attributes:
         update_files: The files of updates that are needed.
         stored_bytes: Bytes of all updates that were logged, also of those deleted since.
+        observers: Are called with each call that was logged.
     """
 
     def __init__(self, run: LiveRun, log_writer: LogWriter, segments: Segments, tally: ClientTally) -> None:
         self.update_files = UpdateFiles()
         self.stored_bytes = 0
+        self.observers: list[Callable[[Call], None]] = []
         self._coordinator = run.coordinator
         self._alarm = run.alarm
         self._log_writer = log_writer
@@ -65,6 +68,8 @@ class CallRecorder:
             segment = current if current is not None and current.path == update.path else None
         self._log_writer.append(record, segment)
         self._alarm.expect(self._coordinator.next_lapse())
+        for observe in self.observers:
+            observe(call)
 
     def _outcome(self, call: Call) -> list[Any] | None:
         """Return what the call's record says beside its arguments, for counts by client."""

@@ -81,6 +81,7 @@ class Engine:
         self.lock = asyncio.Lock()
         self.waiting = WaitingClients()
         self.calls = CallRecorder(run, log_writer, segments, tally)
+        self.calls.observers.append(lambda call: run.history.note(call, run.coordinator))
         self.publisher = VersionPublisher(run.coordinator, models, log_writer, disk)
         self.shares = shares
         self.has_sealed = asyncio.Event()

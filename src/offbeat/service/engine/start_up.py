@@ -83,6 +83,7 @@ async def open_engine(
         is_paused=store.value(PAUSED) == "1",
         early_stop=early_stop,
         clock=clock,
+        history=loaded.run_history,
     )
     shares = None if terms is None else Shares(terms, coordinator, models, loaded.history.keys)
     async with AsyncExitStack() as unless_started:
@@ -170,12 +171,14 @@ def _replay_record(
         models.publish(algorithm.version)
     if record.name != "receive":
         coordinator.replay(call)
+        loaded.run_history.note(call, coordinator)
         opened = vector_of(call)
         return opened if isinstance(opened, StoredUpdate) else None
     client, visit = record.arguments["client"], record.arguments["visit"]
     assignment = coordinator.visits.assignment(client)
     assert assignment is not None
     coordinator.replay(call)
+    loaded.run_history.note(call, coordinator)
     has_counted = coordinator.visits.has_counted(client, visit)
     loaded.history.digests.add(client, visit, record.digest or "", counted=has_counted)
     if (share := call.arguments.get("share")) is not None:

@@ -13,6 +13,7 @@ import socket
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ from offbeat.service.engine.service import Service
 from offbeat.service.engine.start_up import open_engine
 from offbeat.service.http.app import make_app
 from offbeat.service.http.connections import Connections
+from offbeat.service.live.state import live_state
+from offbeat.service.live.viewers import Viewers
 from offbeat.service.masked.sum_opener import SumOpener
 from offbeat.service.refusal import Refusal
 from offbeat.service.server.addresses import local_host, public_host, write_address
@@ -57,6 +60,7 @@ class Listening:
         enrolment_token: The token in the server's folder.
         service: The service.
         checkpoints: Writes checkpoints.
+        viewers: The viewers of the live page.
     """
 
     url: str
@@ -64,6 +68,7 @@ class Listening:
     enrolment_token: str
     service: Service
     checkpoints: CheckpointWriter
+    viewers: Viewers
 
 
 class _End:
@@ -146,7 +151,13 @@ class _Server:
         self._public_url = f"{scheme}://{public_host(settings.host, settings.hosts)}:{port}"
         per_address = min(settings.connections_per_address or max_connections // 4, max_connections)
         self._connections = Connections(port, per_address)
-        app = make_app(service, self._connections)
+        self._viewers = Viewers(
+            partial(live_state, service, settings),
+            engine.run.history,
+            lambda: engine.run.now,
+            engine.log_writer.wait_until_durable,
+        )
+        app = make_app(service, self._connections, self._viewers)
         self._http = HttpServer(app, listener, settings.certificates, max_connections)
         self._schedule = CheckpointSchedule(
             engine,
@@ -169,6 +180,7 @@ class _Server:
             asyncio.create_task(self._timer.run()),
             asyncio.create_task(self._connections.keep_watch()),
             asyncio.create_task(self._schedule.run()),
+            asyncio.create_task(self._viewers.produce()),
             asyncio.create_task(self._service.accounts.audit.flush_regularly()),
             asyncio.create_task(stop.wait()),
         ]
@@ -179,7 +191,10 @@ class _Server:
         try:
             certificates = self._settings.certificates
             write_address(self._settings.folder, self._url, certificates and certificates.certificate)
-            ready(Listening(self._url, self._public_url, enrolment_token, self._service, self._checkpoints))
+            listening = Listening(
+                self._url, self._public_url, enrolment_token, self._service, self._checkpoints, self._viewers
+            )
+            ready(listening)
             await end.wait()
         finally:
             await self._stop(serving, tasks)
@@ -188,6 +203,7 @@ class _Server:
         """Finish the requests under way, end all tasks, and write a checkpoint."""
         self._service.is_ready = False
         self._service.engine.stop()
+        self._viewers.close()
         self._http.stop()
         await asyncio.wait([serving], timeout=_GRACE_SECONDS)
         # Granian's own threads end a moment later, and complain if Python has ended before.
