@@ -7,6 +7,8 @@ from typing import Any
 
 from offbeat.coordinator import Coordinator
 from offbeat.early_stop import EarlyStop
+from offbeat.service.engine.alarm import Alarm
+from offbeat.service.live.run_history import RunHistory
 
 
 class LiveRun:
@@ -19,6 +21,11 @@ class LiveRun:
         is_paused: Whether nobody gets new work.
         early_stop: The end by a metric; None if there is none.
         clock: Monotonic seconds.
+        history: The run's history so far; None for a new run.
+
+    Attributes:
+        alarm: Wakes the timer when something is due earlier than it expects.
+        history: The versions and evaluations so far.
     """
 
     def __init__(
@@ -30,8 +37,11 @@ class LiveRun:
         is_paused: bool = False,
         early_stop: EarlyStop | None = None,
         clock: Callable[[], float] = time.monotonic,
+        history: RunHistory | None = None,
     ) -> None:
         self.coordinator = coordinator
+        self.alarm = Alarm()
+        self.history = RunHistory() if history is None else history
         self.stop_versions = stop_versions
         self.is_paused = is_paused
         self._early_stop = early_stop
@@ -51,8 +61,10 @@ class LiveRun:
 
     def note_evaluation(self, version: int, values: Mapping[str, Any]) -> None:
         """Take an evaluation of a version, which may end the run."""
+        self.history.note_evaluation(version, values)
         if self._early_stop is not None:
             self._early_stop.note(version, values)
+            self.alarm.ring()
 
     def needed_versions(self) -> set[int]:
         """Return the newest version and those that visits began from and still need."""
