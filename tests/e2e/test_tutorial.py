@@ -25,7 +25,7 @@ from offbeat.cli.main import main
 from offbeat.runs import directory as run_directory
 
 DOCS = Path(__file__).parents[2] / "docs"
-HOW_TO = ("opening-hours", "own-loss-and-metric", "stop-and-resume", "two-worlds", "own-algorithm")
+HOW_TO = ("opening-hours", "own-loss-and-metric", "stop-and-resume", "two-worlds", "own-algorithm", "own-selection")
 PAGES = [(DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("tutorial", *(f"how-to/{n}" for n in HOW_TO))]
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"^\$ (.*)\n((?:[^$].*\n|\n)*)", re.MULTILINE)
@@ -77,7 +77,7 @@ def followed(tmp_path_factory):
                     else:
                         results[command] = shown, *run(words, shown, patch)
         folder = Path.cwd()
-    for module in ("clipped", "data", "model", "caution"):
+    for module in ("clipped", "data", "model", "caution", "oort"):
         sys.modules.pop(module, None)
     return folder, results
 
@@ -106,7 +106,7 @@ def output_of(results, beginning):
 
 def test_every_command_ends_as_the_page_says(followed):
     _, results = followed
-    assert len(results) == 14
+    assert len(results) == 15
     for shown, code, output in results.values():
         assert code == (128 + signal.SIGINT if "^C" in shown else 0), output
         assert "Traceback" not in output
@@ -202,6 +202,14 @@ def test_the_own_algorithm_joins_the_finished_runs(followed):
     runs = [run_directory.read(folder / f"runs/experiment/{label}-seed1") for label in ("fedbuff", "clipped")]
     assert runs[0].history["counted"].tolist() == runs[1].history["counted"].tolist()
     assert runs[0].history["loss"].tolist() != runs[1].history["loss"].tolist()
+
+
+def test_the_own_selection_prefers_fast_hospitals(followed):
+    folder, results = followed
+    assert "1 of 2 runs are finished" in output_of(results, "offbeat compare experiment.toml --set algorithms.oort")
+    runs = [run_directory.read(folder / f"runs/experiment/{label}-seed1") for label in ("fedavg", "oort")]
+    slow = [(run.events["client"] == 6).mean() for run in runs]  # the slowest one
+    assert slow[1] < slow[0]
 
 
 def test_what_a_run_wrote_can_be_read_as_the_page_on_python_says(followed, monkeypatch):

@@ -11,6 +11,7 @@ from offbeat.algorithms import FedLuck, LocalPlan
 from offbeat.compression import COMPRESSORS
 from offbeat.simulation.records import Stop
 from tests.algorithms.case import all_cases
+from tests.page_code import page_code
 from tests.service.conftest import body_of, running
 from tests.service.http_client import until
 from tests.service.simulated import LAYOUT, initial_model, simulate
@@ -22,6 +23,7 @@ STEP_SECONDS = [0.5, 0.71, 1.3, 2.9, 6.3, 3.37]
 LOSS_PROBABILITY = np.array([0.0, 0.3, 0.0, 0.3, 0.0, 0.0])
 ALGORITHMS = {name: case.make for name, case in all_cases(CLIENTS).items()} | {
     "fedluck compressing": lambda: FedLuck(period=6.0, steps=(1, 4), compression=(0.2, 1.0)),
+    "own selection": lambda: page_code("how-to/own-selection.md", "oort.py").OortFedAvg(cohort=3),
 }
 
 
@@ -80,7 +82,7 @@ def over_http(calls, make, folder):
             elif call.name == "receive":
                 visit = visits[what["client"]]
                 assert visit["number"] == what["visit"]
-                names = ("examples", "steps", "normaliser", "since", "step_seconds", "upload_seconds")
+                names = ("examples", "steps", "normaliser", "since", "step_seconds", "upload_seconds", "loss")
                 changes = {name: what[name] for name in names}
                 answer = peers[what["client"]].put(visit, encoded(what["vector"], visit["plan"]), **changes)
                 assert answer.status_code == 200, answer.text

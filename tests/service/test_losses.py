@@ -8,6 +8,7 @@ from contextlib import closing
 
 import torch
 
+from tests.page_code import page_code
 from tests.service.conftest import LENGTH, body_of, running
 from tests.service.http_client import kind_of, until
 from tests.simulation.test_simulator_contract import Greedy
@@ -44,6 +45,25 @@ def test_the_client_with_the_highest_loss_comes_first_and_losses_outlive_a_kill(
         shutil.copytree(server.folder, tmp_path / "killed")
     with running(tmp_path / "killed", greedy, clients=3, checkpoint_seconds=1e6) as server:
         assert losses(server) == [1.0, 0.25, 0.5]
+
+
+def test_the_pool_of_the_how_to_page_outlives_a_kill(tmp_path):
+    def make():
+        return page_code("how-to/own-selection.md", "oort.py").OortFedAvg(cohort=1)
+
+    def pool_of(server):
+        return server.service.engine.coordinator._candidates.pool
+
+    with running(tmp_path / "server", make, clients=2, checkpoint_seconds=1e6) as server:
+        for loss in (2.0, -0.5):
+            peer = server.enrol()
+            visit = peer.check_in()
+            assert peer.send(visit, ONES, loss=loss, examples=3, step_seconds=0.5, upload_seconds=1.0)["counted"]
+        shutil.copytree(server.folder, tmp_path / "killed")
+        steps = visit["plan"]["steps"]
+    with running(tmp_path / "killed", make, clients=2, checkpoint_seconds=1e6) as server:
+        assert pool_of(server).seen == {0: (6.0, 0.5 * steps + 1.0, 1), 1: (1.5, 0.5 * steps + 1.0, 2)}
+        assert (pool_of(server).picks, pool_of(server).round) == (2, 3)
 
 
 def test_an_update_without_its_loss_is_refused_and_may_come_again(tmp_path):

@@ -96,9 +96,15 @@ def _privacy_lines(privacy: dict[str, Any]) -> Iterator[str]:
 @click.argument("folder", metavar="FOLDER", type=PATH, default=Path("runs"))
 def runs(folder: Path) -> None:
     """List the servers' folders in FOLDER."""
+    from offbeat.errors import OffbeatError
     from offbeat.service.server import admin
 
-    for run in admin.runs(folder):
+    found = admin.runs(folder)
+    if not found:
+        raise OffbeatError(
+            f"{folder} does not hold a server's folder: start a server, or name the folder above its own"
+        )
+    for run in found:
         state = f"listens, {run.counted:,} updates counted" if run.listens else "does not run"
         click.echo(f"{run.folder}: {run.algorithm}, version {run.version}, {state}")
 

@@ -117,6 +117,7 @@ class Status(Answer):
     clients: int
     waits_for: str | None
     waiting: int
+    at_work: int
     assigned: int
     counted: int
     unused: int

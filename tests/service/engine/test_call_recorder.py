@@ -1,8 +1,11 @@
+import math
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
 
 from offbeat.coordinator.calls import Call, Receipt
+from offbeat.service.engine.alarm import Alarm
 from offbeat.service.engine.call_recorder import CallRecorder
 from offbeat.service.store.call_records import DiscardedUpdate
 from offbeat.service.store.segments import Segments
@@ -26,6 +29,9 @@ class Coordinator:
 
     class algorithm:  # noqa: N801
         version = 9
+
+    def next_lapse(self):
+        return math.inf
 
     class visits:  # noqa: N801
         slots: ClassVar = {0, 2}
@@ -61,7 +67,8 @@ def tally():
 
 @pytest.fixture
 def calls(coordinator, log_writer, segments, tally):
-    return CallRecorder(coordinator, log_writer, segments, tally)
+    run = SimpleNamespace(coordinator=coordinator, alarm=Alarm())
+    return CallRecorder(run, log_writer, segments, tally)
 
 
 def receive(update):

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import Call
 from offbeat.service.console_log import event
+from offbeat.service.engine.live_run import LiveRun
 from offbeat.service.store.call_records import record_of, vector_of
 from offbeat.service.store.log_writer import LogWriter
 from offbeat.service.store.segments import Segment, Segments
@@ -22,7 +22,7 @@ class CallRecorder:
     """Turns each call that the coordinator has carried out into a record of the log.
 
     Args:
-        coordinator: The coordinator; its calls are logged from now on.
+        run: The run; the calls of its coordinator are logged from now on.
         log_writer: Writes the records.
         segments: Hold the small updates, which reach the disk with their records.
         tally: Counts each client's visits.
@@ -33,15 +33,16 @@ class CallRecorder:
         observers: Are called with each call that was logged.
     """
 
-    def __init__(self, coordinator: Coordinator, log_writer: LogWriter, segments: Segments, tally: ClientTally) -> None:
+    def __init__(self, run: LiveRun, log_writer: LogWriter, segments: Segments, tally: ClientTally) -> None:
         self.update_files = UpdateFiles()
         self.stored_bytes = 0
         self.observers: list[Callable[[Call], None]] = []
-        self._coordinator = coordinator
+        self._coordinator = run.coordinator
+        self._alarm = run.alarm
         self._log_writer = log_writer
         self._segments = segments
         self._tally = tally
-        coordinator.record = self._record
+        run.coordinator.record = self._record
 
     def delete_covered(self, number: int) -> None:
         """Delete the files of updates that only records up to ``number`` need."""
@@ -66,6 +67,7 @@ class CallRecorder:
             current = self._segments.current
             segment = current if current is not None and current.path == update.path else None
         self._log_writer.append(record, segment)
+        self._alarm.expect(self._coordinator.next_lapse())
         for observe in self.observers:
             observe(call)
 

@@ -80,7 +80,7 @@ class Engine:
         self.tally = tally
         self.lock = asyncio.Lock()
         self.waiting = WaitingClients()
-        self.calls = CallRecorder(run.coordinator, log_writer, segments, tally)
+        self.calls = CallRecorder(run, log_writer, segments, tally)
         self.calls.observers.append(lambda call: run.history.note(call, run.coordinator))
         self.publisher = VersionPublisher(run.coordinator, models, log_writer, disk)
         self.shares = shares
@@ -289,6 +289,7 @@ class Engine:
             self.must_assign = False
         except Refusal:
             self.must_assign = True
+            self.run.alarm.expect(self.run.now)
 
     async def _assign(self) -> None:
         """Give work to waiting clients, if there is any.
@@ -299,7 +300,10 @@ class Engine:
             self.has_sealed.set()
         if self._is_stopping:
             return
-        for client in await self.publisher.evaluate():
+        asked = await self.publisher.evaluate()
+        if asked and self.client_evaluations is not None:
+            self.run.alarm.expect(self.client_evaluations.ends)
+        for client in asked:
             self.waiting.release(client)
             self.coordinator.absent(self.run.now, client)
         if self.run.is_finished:

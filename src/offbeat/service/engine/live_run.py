@@ -7,6 +7,7 @@ from typing import Any
 
 from offbeat.coordinator import Coordinator
 from offbeat.early_stop import EarlyStop
+from offbeat.service.engine.alarm import Alarm
 from offbeat.service.live.run_history import RunHistory
 
 
@@ -23,6 +24,7 @@ class LiveRun:
         history: The run's history so far; None for a new run.
 
     Attributes:
+        alarm: Wakes the timer when something is due earlier than it expects.
         history: The versions and evaluations so far.
     """
 
@@ -38,6 +40,7 @@ class LiveRun:
         history: RunHistory | None = None,
     ) -> None:
         self.coordinator = coordinator
+        self.alarm = Alarm()
         self.history = RunHistory() if history is None else history
         self.stop_versions = stop_versions
         self.is_paused = is_paused
@@ -61,6 +64,7 @@ class LiveRun:
         self.history.note_evaluation(version, values)
         if self._early_stop is not None:
             self._early_stop.note(version, values)
+            self.alarm.ring()
 
     def needed_versions(self) -> set[int]:
         """Return the newest version and those that visits began from and still need."""

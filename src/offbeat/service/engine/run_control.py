@@ -45,6 +45,7 @@ class RunControl:
                 if not is_paused and engine.client_evaluations is not None:
                     engine.client_evaluations.wait_again()
                 await engine.try_to_assign()
+                engine.run.alarm.ring()
         await engine.log_writer.wait_until_durable()
 
     async def extend(self, versions: int) -> None:
@@ -66,6 +67,7 @@ class RunControl:
                 engine.run.stop_versions = versions
                 self._audit.add("run extended", _put(STOP_VERSIONS, str(versions)), versions=versions, before=before)
                 await engine.try_to_assign()
+                engine.run.alarm.ring()
         await engine.log_writer.wait_until_durable()
 
 

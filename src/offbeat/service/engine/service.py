@@ -269,6 +269,7 @@ class Service:
             waits_for=self.waits_for(),
             clients=coordinator.clients,
             waiting=len(self.engine.waiting),
+            at_work=statistics.assigned - statistics.counted - statistics.unused - statistics.lost,
             assigned=statistics.assigned,
             counted=statistics.counted,
             unused=statistics.unused,
@@ -287,7 +288,7 @@ class Service:
         status = self.status()
         self.metrics.set_updates(counted=status.counted, unused=status.unused)
         self.metrics.version.set(status.version)
-        self.metrics.in_flight.set(status.assigned - status.counted - status.unused - status.lost)
+        self.metrics.in_flight.set(status.at_work)
         self.metrics.waiting.set(status.waiting)
         self.metrics.enrolled.set(status.enrolled)
         self.metrics.refused_steps.set(status.refused_steps)

@@ -4,7 +4,7 @@ import math
 import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import AsyncExitStack, closing
 
 import sqlalchemy as sa
 
@@ -85,25 +85,25 @@ async def open_engine(
         clock=clock,
         history=loaded.run_history,
     )
-    log_writer = LogWriter(store.database, number, disk, failed)
     shares = None if terms is None else Shares(terms, coordinator, models, loaded.history.keys)
-    segments = Segments(store.folder / "updates")
-    engine = Engine(run, log_writer, models, segments, disk, loaded.history, tally, shares)
-    for record, update in updates:
-        engine.calls.update_files.add(record, update)
-    if (ended := store.value(EXTENDED_FROM)) is not None:
-        if coordinator.algorithm.version >= max(int(ended), extended_to):
-            engine.free_slots()
-        log_writer.execute(sa.delete(meta).where(meta.c.key == EXTENDED_FROM))
-    clean_up(store.folder, {update.path.name for _, update in updates})
-    if client_evaluation is not None:
-        _resume_evaluations(client_evaluation, store, engine)
-    checkpoints = CheckpointWriter(store.folder, engine)
-    try:
+    async with AsyncExitStack() as unless_started:
+        log_writer = LogWriter(store.database, number, disk, failed)
+        unless_started.push_async_callback(log_writer.close)
+        segments = Segments(store.folder / "updates")
+        engine = Engine(run, log_writer, models, segments, disk, loaded.history, tally, shares)
+        unless_started.push_async_callback(engine.close)
+        for record, update in updates:
+            engine.calls.update_files.add(record, update)
+        if (ended := store.value(EXTENDED_FROM)) is not None:
+            if coordinator.algorithm.version >= max(int(ended), extended_to):
+                engine.free_slots()
+            log_writer.execute(sa.delete(meta).where(meta.c.key == EXTENDED_FROM))
+        clean_up(store.folder, {update.path.name for _, update in updates})
+        if client_evaluation is not None:
+            _resume_evaluations(client_evaluation, store, engine)
+        checkpoints = CheckpointWriter(store.folder, engine)
         await checkpoints.write()
-    except BaseException:
-        await engine.close()
-        raise
+        unless_started.pop_all()
     return engine, checkpoints
 
 

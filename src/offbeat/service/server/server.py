@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import exc
+
 from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
 from offbeat.service.accounts.account import Kind
@@ -104,7 +106,7 @@ async def serve(
     At the end the server finishes the requests under way, and writes a checkpoint. The coordinator is a fresh one.
     """
     end, limit = _End(), max_connections(raise_file_limit())
-    with _private_files(), closing(Store(settings.folder)) as store, _disk_errors(store.folder, end):
+    with _private_files(), _disk_errors(settings.folder, end), closing(Store(settings.folder)) as store:
         run_id = store.run_id(settings.config)
         with listen(settings.host, settings.port) as listener:
             engine, checkpoints = await open_engine(
@@ -163,6 +165,10 @@ class _Server:
             seconds=settings.checkpoint_seconds,
             max_bytes=max(settings.checkpoint_bytes, _MIN_MODELS * 4 * engine.models.length),
         )
+        self._timer = LeaseTimer(engine)
+        self._opener: SumOpener | None = None
+        if settings.privacy is not None and settings.privacy.helper is not None:
+            self._opener = SumOpener(engine, settings.privacy.helper, settings.folder / "updates")
 
     async def run(
         self, enrolment_token: str, end: _End, ready: Callable[[Listening], None], stop: asyncio.Event
@@ -171,16 +177,15 @@ class _Server:
         serving = asyncio.create_task(self._http.serve())
         tasks: list[asyncio.Task[Any]] = [
             serving,
-            asyncio.create_task(LeaseTimer(self._service.engine).run()),
+            asyncio.create_task(self._timer.run()),
             asyncio.create_task(self._connections.keep_watch()),
             asyncio.create_task(self._schedule.run()),
             asyncio.create_task(self._viewers.produce()),
             asyncio.create_task(self._service.accounts.audit.flush_regularly()),
             asyncio.create_task(stop.wait()),
         ]
-        if self._settings.privacy is not None and self._settings.privacy.helper is not None:
-            opener = SumOpener(self._service.engine, self._settings.privacy.helper, self._settings.folder / "updates")
-            tasks.append(asyncio.create_task(opener.run()))
+        if self._opener is not None:
+            tasks.append(asyncio.create_task(self._opener.run()))
         for task in tasks:
             task.add_done_callback(lambda task: end.set(None if task.cancelled() else task.exception()))
         try:
@@ -288,7 +293,11 @@ def _disk_errors(folder: Path, end: _End) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        raise OffbeatError(f"the server's disk cannot be used: {error.strerror or error}: {folder}") from error
+        raise OffbeatError(
+            f"the server's disk cannot be used: {error.strerror or error}: {error.filename or folder}"
+        ) from error
+    except exc.DatabaseError as error:
+        raise OffbeatError(f"the server's database cannot be used: {error.orig}: {folder}") from error
     except Refusal as refusal:
         error = end.error or refusal
         raise OffbeatError(f"the server's disk cannot be used: {error}: {folder}") from error

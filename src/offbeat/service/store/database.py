@@ -142,8 +142,11 @@ def open_database(path: Path) -> sa.Engine:
                 )
             _metadata.create_all(connection)
             connection.exec_driver_sql(f"PRAGMA user_version = {SCHEMA}")
-    except exc.DatabaseError as error:
-        raise OffbeatError(f"cannot use {path}: {error.orig}") from None
+    except BaseException as error:
+        engine.dispose()
+        if isinstance(error, exc.DatabaseError):
+            raise OffbeatError(f"cannot use {path}: {error.orig}") from None
+        raise
     return engine
 
 

@@ -46,13 +46,19 @@ class Store:
                 (folder / name).mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = FileLock(folder / "server.lock")
             self._lock.acquire(timeout=0)
-            _close_to_others(folder)
         except Timeout:
             raise OffbeatError(f"{folder} is in use by another server: stop it, or take another folder") from None
         except OSError as error:
-            raise OffbeatError(f"cannot use the folder {folder}: {error.strerror}") from None
-        self.database_path = folder / "offbeat.sqlite"
-        self.database = open_database(self.database_path)
+            raise _unusable(folder, error) from None
+        try:
+            _close_to_others(folder)
+            self.database_path = folder / "offbeat.sqlite"
+            self.database = open_database(self.database_path)
+        except BaseException as error:
+            self._lock.release()
+            if isinstance(error, OSError):
+                raise _unusable(folder, error) from None
+            raise
 
     def close(self) -> None:
         """Let another server use the folder."""
@@ -110,6 +116,10 @@ class Store:
         """Return the number of the log's last record, 0 if the log is empty."""
         with self.database.connect() as connection:
             return connection.execute(sa.select(sa.func.max(log.c.number))).scalar() or 0
+
+
+def _unusable(folder: Path, error: OSError) -> OffbeatError:
+    return OffbeatError(f"cannot use the folder {folder}: {error.strerror}: set service.folder")
 
 
 def _close_to_others(folder: Path) -> None:
