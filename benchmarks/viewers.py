@@ -4,7 +4,7 @@
 which the server can easily take: at its limit the time for an update varies with the number of updates that share a
 write to the disk, by more than what is measured here. A pair is one measurement with ten viewers and one without, in
 turn first; the figures are medians over pairs, with their range. A viewer reads the events, and asks for the list of
-sites every five seconds, as the page does.
+sites every ten seconds, as the page does.
 
 The events do not become more with the load. So of a server that has as many updates as one processor can take, the
 viewers take ``share_of_a_processor``, and as much of its throughput.
@@ -31,7 +31,7 @@ VIEWERS = 10
 PAIRS = 24
 SECONDS = 5.0  # of one measurement
 RATE = 64  # updates a second
-LIST_SECONDS = 5.0
+LIST_SECONDS = 10.0
 
 
 class Viewer:

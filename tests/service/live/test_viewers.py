@@ -20,6 +20,7 @@ class Run:
         self.asked = 0
         self.is_broken = self.is_full = False
         self.history = RunHistory()
+        self.while_waiting = lambda: None
         self.viewers = Viewers(self.state, self.history, lambda: 1.5, self.wait_until_durable)
 
     def state(self):
@@ -29,6 +30,7 @@ class Run:
         return {"number": self.number}
 
     async def wait_until_durable(self):
+        self.while_waiting()
         if self.is_full:
             raise Refusal("no-space", "the disk is full")
 
@@ -214,6 +216,17 @@ def test_a_full_disk_is_shown_and_no_state_that_is_not_on_it():
             _, event = await next_of(events)
             assert event["state"] == {"number": 7}
             assert event["history"]["evaluations"] == [[7, {"accuracy": 0.7}]]
+
+    play(script)
+
+
+def test_what_comes_during_the_wait_for_the_disk_is_in_the_next_event():
+    async def script(run):
+        run.while_waiting = lambda: run.history.note_evaluation(run.history.number, {"accuracy": 0.5})
+        with run.viewers.place():
+            events = run.viewers.events("", ALWAYS)
+            seen = [len((await next_of(events))[1]["history"]["evaluations"]) for _ in range(3)]
+            assert seen == [0, 1, 1]
 
     play(script)
 

@@ -44,7 +44,7 @@ export class Panels {
     write(byId("title"), `Offbeat · ${status.algorithm}`);
     write(byId("about"), `Run ${this.state.run}, ${duration(this.seconds)} so far`);
     document.title = `${status.algorithm}, version ${plain(status.version)} · Offbeat`;
-    const notice = status.finished ? "The run has ended. Extend it to go on."
+    const notice = status.finished ? `The run has ended.${status.version >= (stop ?? Infinity) ? " Extend it to go on." : ""}`
       : status.paused ? "The run is paused: clients finish what they have begun, and get no new work."
       : status.waits_for ? `The run waits for ${status.waits_for}.` : "";
     byId("notice").hidden = !notice;

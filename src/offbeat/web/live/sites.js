@@ -3,7 +3,7 @@
 import {question} from "./dialog.js";
 import {ago, byId, element, fillRows, plain, write} from "./dom.js";
 
-const PAGE = 50, REFRESH = 5000;  // milliseconds
+const PAGE = 50, REFRESH = 10000;  // milliseconds
 
 export class Sites {
   constructor(connection, act) {
