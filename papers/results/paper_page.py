@@ -75,8 +75,7 @@ def effect_text(finding: Finding) -> str:
 
 def verdict_text(finding: Finding) -> str:
     """Return the verdict; the obstacle in parentheses if it is open."""
-    word = f"**{finding.verdict}**" if finding.verdict == "contradicted" else finding.verdict
-    return f"{word} ({finding.obstacle})" if finding.verdict == "open" and finding.obstacle else word
+    return f"open ({finding.obstacle})" if finding.verdict == "open" and finding.obstacle else finding.verdict
 
 
 def _file_section(records: Sequence[FigureRecord], outdated: Collection[Key], images: str) -> list[str]:
@@ -159,8 +158,9 @@ def _claims_table(records: Sequence[FigureRecord], *, has_cells: bool) -> list[s
 
 
 def _cell(finding: Finding) -> str:
-    effect = effect_text(finding)
-    return f"{verdict_text(finding)} · {effect}" if effect != "–" else verdict_text(finding)
+    effect, verdict = effect_text(finding), verdict_text(finding)
+    word = f"**{verdict}**" if verdict == "contradicted" else verdict
+    return f"{word} · {effect}" if effect != "–" else word
 
 
 def _numbers_table(records: Sequence[FigureRecord]) -> list[str]:
