@@ -19,7 +19,7 @@ _COLOURS: dict[Word, str] = {
     "open": "#cccccc",
 }
 _FARTHEST = 8.0  # half-widths of an interval; what is farther is drawn here
-_LONGEST = 70  # characters of a statement
+_LONGEST = 56  # characters of a statement
 
 
 def chart_name(page: str) -> str:
@@ -50,5 +50,5 @@ def draw_statements(statements: Sequence[Statement], path: Path) -> Path:
     )
     axes.set_ylim(len(statements) - 0.5, -0.5)
     axes.set_xlim(-_FARTHEST - 0.5, _FARTHEST + 0.5)
-    axes.set_xlabel("against the claim  ←  half-widths of the 95 % interval  →  for the claim")
+    axes.set_xlabel("← against     half-widths of the interval     for →")
     return write_file(path, png(figure, DOTS_PER_INCH))
