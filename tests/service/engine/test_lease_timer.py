@@ -28,7 +28,7 @@ class Engine:
         self.calls, self.dues, self.slept = [], [], []
         self.lock = asyncio.Lock()
         self.coordinator = self.run = self.algorithm = self.alarm = self
-        self.period, self.is_finished, self.now = period, False, 0.0
+        self.period, self.is_finished, self.is_paused, self.now = period, False, False, 0.0
 
     async def sleep(self, due, seconds):
         self.dues.append(due)
