@@ -155,7 +155,7 @@ class Attacker:
     def _make_large_header(self) -> Hostile:
         method, path = self._path()
         name = self._numbers.choice(
-            ["Cookie", "Authorization", "Offbeat-Update", "Range", "Upload-Offset", "Content-Type"]
+            ["Cookie", "Authorization", "Offbeat-Update", "Range", "Upload-Offset", "Content-Type", "Last-Event-ID"]
         )
         value = self._numbers.choice(
             ["x" * 100_000, "[" * 6000, "\x7f\x01", "bytes=" + "0-1," * 2000, "9" * 400, "é\xff"]
