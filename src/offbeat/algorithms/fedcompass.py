@@ -26,7 +26,7 @@ LatestFactor = Annotated[float, Interval(ge=1)]
 SpeedMomentum = Annotated[float, Interval(gt=0, le=1)]
 
 
-class FedCompass(Algorithm):
+class FedCompass(Algorithm[ArrivalGroups]):
     """Averages groups of clients whose numbers of steps let them arrive together.
 
     A client begins in the open group in which it takes the most steps within Q_min … Q_max,

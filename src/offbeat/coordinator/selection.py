@@ -196,7 +196,7 @@ class LongestAbsentPool:
 
 
 class FastestPool:
-    """A pool that picks the client whose last counted visit took the fewest seconds a step.
+    """A pool that picks the client with the fewest seconds a step, at its last visit.
 
     Clients that have not counted or not told their times come first; of equals, the client of the lowest number. A pick
     looks at all clients inside.

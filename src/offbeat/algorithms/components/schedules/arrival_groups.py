@@ -196,5 +196,5 @@ _TABLES = ("arrival", "latest", "awaited", "waiting", "began", "step_seconds")
 
 
 def _steps(span: float, seconds: float) -> float:
-    """Return the number of whole steps in a time span; infinity if a step takes no time."""
+    """Return the whole steps in a time span; infinity if a step takes no time."""
     return math.floor(span / seconds + _ROUNDING) if seconds > 0 else math.inf
