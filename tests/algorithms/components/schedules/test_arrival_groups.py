@@ -59,7 +59,7 @@ def test_a_new_group_is_such_that_it_meets_another():
 
 @pytest.mark.parametrize("now", [100.1, 100.3, 107.7, 999.9])
 def test_rounding_costs_no_step(now):
-    schedule = started(0.1, 0.1)
+    schedule = started(0.03, 0.03)
     assert [begin(schedule, client, now).steps for client in (0, 1)] == [10, 10]
     assert schedule.choose(2, now).group is None
 
